@@ -1,0 +1,5 @@
+"""``python -m ncfbench``."""
+
+from ncfbench.cli import main
+
+main()

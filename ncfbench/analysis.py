@@ -1,0 +1,106 @@
+"""From curves and raw samples to the paper's figures of merit. Pure NumPy: no clock, no file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+def iterations_to(reference: float, iterations: Sequence[float], losses: Sequence[float]) -> float | None:
+    """The iteration at which a curve first comes down to ``reference``, linear between probes; None if it never does."""
+    for place, loss in enumerate(losses):
+        if loss <= reference:
+            if place == 0 or losses[place - 1] == loss:
+                return float(iterations[place])
+            before, after = iterations[place - 1], iterations[place]
+            share = (losses[place - 1] - reference) / (losses[place - 1] - loss)
+            return float(before + share * (after - before))
+    return None
+
+
+def seconds_per_iteration(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
+    """Median over the raw blocks of a kind of seconds / iterations; blocks that an interruption cut are left out."""
+    values = [row["seconds"] / row["iterations"] for row in samples if row["kind"] == kind and not row["resumed"]]
+    return float(np.median(values)) if values else None
+
+
+def weighted_mean(samples: Sequence[Mapping[str, Any]], column: str) -> float | None:
+    """Mean of a column of the full blocks, by their iterations."""
+    rows = [row for row in samples if row["kind"] == "full" and row[column] is not None]
+    total = sum(row["iterations"] for row in rows)
+    return sum(row[column] * row["iterations"] for row in rows) / total if total else None
+
+
+def reported_row(curve: Sequence[Mapping[str, Any]], patience: int) -> Mapping[str, Any] | None:
+    """The row of the epoch whose recall is reported (early stopping).
+
+    With validation items: the best validation recall@50 before ``patience`` epochs have passed without a better one. Without
+    them: the last epoch that was evaluated.
+    """
+    evaluated = [row for row in curve if row["test_recall_at_50"] is not None or row["validation_recall_at_50"] is not None]
+    with_validation = [row for row in evaluated if row["validation_recall_at_50"] is not None]
+    if not with_validation:
+        return evaluated[-1] if evaluated else None
+    best, waited = with_validation[0], 0
+    for row in with_validation[1:]:
+        if row["validation_recall_at_50"] > best["validation_recall_at_50"]:
+            best, waited = row, 0
+        else:
+            waited += 1
+            if waited >= patience:
+                break
+    return best
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What the speedup table needs of one run."""
+
+    iterations: Sequence[float]
+    losses: Sequence[float]
+    full_iteration_seconds: float
+    step_iteration_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """One arm against its baseline; ratios are None where the reference loss was not reached. Above 1 is faster."""
+
+    reference_loss: float
+    iterations_to_reference: float | None
+    per_iteration: float
+    step_per_iteration: float | None
+    iterations: float | None
+    total: float | None
+
+
+def compare(arm: Arm, baseline: Arm) -> Speedup:
+    """The paper's three speedups (table 3): per iteration, number of iterations to the reference loss, their product.
+
+    The reference loss is the smallest probe that the baseline reaches.
+    """
+    reference = min(baseline.losses)
+    own, theirs = (iterations_to(reference, a.iterations, a.losses) for a in (arm, baseline))
+    per_iteration = baseline.full_iteration_seconds / arm.full_iteration_seconds
+    step = None
+    if arm.step_iteration_seconds and baseline.step_iteration_seconds:
+        step = baseline.step_iteration_seconds / arm.step_iteration_seconds
+    # An arm that starts at or below the reference needs no iteration: a ratio of nothing is none.
+    ratio = theirs / own if own and theirs else None
+    return Speedup(
+        reference_loss=reference,
+        iterations_to_reference=own,
+        per_iteration=per_iteration,
+        step_per_iteration=step,
+        iterations=ratio,
+        total=None if ratio is None else per_iteration * ratio,
+    )
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The mean that suits ratios."""
+    return math.exp(sum(math.log(value) for value in values) / len(values))

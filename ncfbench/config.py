@@ -1,0 +1,299 @@
+"""The settings of a run: defaults from the paper, layers of overrides, and the checks that refuse the impossible.
+
+A :class:`RunConfig` is complete and possible by construction: whatever depends on the loss or the encoder is already
+filled in, and a combination that cannot work has been refused before any data is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ncfbench.errors import UsageError
+from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, lookup, nearest
+
+DATA_DIR_VARIABLE = "NCFBENCH_DATA_DIR"
+RUNS_DIR_VARIABLE = "NCFBENCH_RUNS_DIR"
+CACHE_DIR_VARIABLE = "NCFBENCH_CACHE_DIR"
+
+MAX_SEED = 2**32 - 1
+
+
+def _setting(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that decides a run's numbers. Where two runs agree in it and in the data, their curves are equal."""
+
+    dataset: str = _setting("citeulike", "prepared data set to train on")
+    sampler: str = _setting("strat-ns", "how mini-batches are built")
+    encoder: str = _setting("cnn", "item function g")
+    loss: str = _setting("sg", "loss function")
+    batch_size: int = _setting(512, "positive links in a batch (b)")
+    stratum_size: int = _setting(4, "positive links in a stratum (s), for strat and strat-ns")
+    negatives: int = _setting(0, "negative links for each positive one (k), for iid, neg and strat; 10, or 5 for lstm")
+    noise: str = _setting("unigram", "noise distribution P_n: unigram, uniform, or an exponent of the item degree")
+    mask: bool = _setting(True, "leave linked pairs out of the negatives")
+    unique_items: bool = _setting(True, "embed each distinct item of a batch once")
+    epochs: int = _setting(30, "passes over the training links")
+    learning_rate: float = _setting(0.0, "Adam's learning rate; 0.001 for mse, 0.01 for the others")
+    gamma: float | None = _setting(None, "margin of hinge (0.1) or scale of log (10)")
+    lambda_: float | None = _setting(None, "weight of the negative term of sg (128) or mse (8)")
+    word_dropout: float = _setting(0.5, "share of words removed from a text while training")
+    item_dropout: float = _setting(0.1, "dropout on the item embedding while training")
+    user_l2: float = _setting(1e-6, "weight of the users' squared norm")
+    seed: int = _setting(0, "seed of the parameters, the batches and dropout")
+    probe_every: int = _setting(0, "iterations between probes of the objective; 0 = four in an epoch")
+    dimension: int = _setting(50, "length of the user and item embeddings")
+    word_dimension: int = _setting(50, "length of the word embeddings")
+    filters: int = _setting(50, "filters of the convolution (cnn)")
+    filter_width: int = _setting(3, "words a filter spans (cnn); odd")
+    lstm_units: int = _setting(50, "units of the recurrent layer (lstm)")
+    patience: int = _setting(5, "epochs without a better validation recall before the reported epoch is settled")
+    probe_links: int = _setting(16384, "links of the probe, where the exact sum over all pairs is too long")
+    probe_negatives: int = _setting(64, "draws from P_n for each link of the probe")
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def noise_exponent(self) -> float:
+        """alpha of P_n(v) ~ deg(v)^alpha: 1 for unigram, 0 for uniform."""
+        return _noise_exponent(self.noise)
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether the loss compares a positive with a negative link of one user."""
+        return LOSSES[self.loss].family == "pairwise"
+
+    @property
+    def normalize(self) -> bool:
+        """Whether embeddings are scaled to unit length: for pairwise losses (the authors' program does)."""
+        return self.pairwise
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as they are written to ``config.json``: ``lambda`` without its underscore."""
+        return {_outer(name): value for name, value in dataclasses.asdict(self).items()}
+
+    def effective(self) -> dict[str, Any]:
+        """Like :meth:`to_dict`, with null where the sampler, encoder or data does not use a setting."""
+        values = self.to_dict()
+        sampler = SAMPLERS[self.sampler]
+        unused = {
+            "negatives": not sampler.uses_negatives,
+            "stratum_size": not sampler.uses_strata,
+            "filters": self.encoder != "cnn",
+            "filter_width": self.encoder != "cnn",
+            "lstm_units": self.encoder != "lstm",
+            "word_dimension": self.encoder == "mf",
+            "word_dropout": self.encoder == "mf",
+            "unique_items": self.sampler in ("strat", "strat-ns"),
+        }
+        return values | {name: None for name, is_unused in unused.items() if is_unused}
+
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that name these settings."""
+        text = json.dumps(self.effective(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _outer(name: str) -> str:
+    return name.rstrip("_")
+
+
+FIELDS: Mapping[str, dataclasses.Field[Any]] = {_outer(f.name): f for f in dataclasses.fields(RunConfig)}
+LOCATION_KEYS = ("data_dir", "runs_dir")
+
+
+@dataclass(frozen=True)
+class Locations:
+    """Where prepared data and runs live."""
+
+    data_dir: Path = Path("data")
+    runs_dir: Path = Path("runs")
+
+
+def cache_dir() -> Path:
+    """Where downloads are kept: ``NCFBENCH_CACHE_DIR``, or the user's cache folder (XDG on Linux)."""
+    if CACHE_DIR_VARIABLE in os.environ:
+        return Path(os.environ[CACHE_DIR_VARIABLE])
+    import pooch
+
+    return Path(pooch.os_cache("ncfbench"))
+
+
+def resolve(
+    flags: Mapping[str, Any] | None = None,
+    assignments: Sequence[str] = (),
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[RunConfig, Locations]:
+    """Merge the layers: flag, then ``--set``, then environment, then file, then the default for the loss and encoder.
+
+    Args:
+        flags: settings given by flags; None stands for "not given".
+        assignments: ``key=value`` strings.
+        file: a TOML file of settings.
+        environment: variables to look at (``os.environ`` by default).
+
+    Raises:
+        UsageError: an unknown key (with the nearest valid one), a malformed value, or an impossible combination.
+    """
+    environment = os.environ if environment is None else environment
+    variables = {"data_dir": DATA_DIR_VARIABLE, "runs_dir": RUNS_DIR_VARIABLE}
+    layers: list[Mapping[str, Any]] = [
+        _read_file(file) if file else {},
+        {key: environment[name] for key, name in variables.items() if environment.get(name)},
+        dict(_split_assignment(text) for text in assignments),
+        {key: value for key, value in (flags or {}).items() if value is not None},
+    ]
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            name = _outer(key.replace("-", "_"))
+            if name in LOCATION_KEYS:
+                merged[name] = Path(str(value))
+            elif name in FIELDS:
+                merged[name] = _convert(name, value)
+            else:
+                raise UsageError(
+                    f"Unknown setting {key!r}{nearest(name, [*FIELDS, *LOCATION_KEYS])} "
+                    f"Valid: {', '.join([*FIELDS, *LOCATION_KEYS])}."
+                )
+    places = Locations(**{key: merged.pop(key) for key in LOCATION_KEYS if key in merged})
+    return complete(merged), places
+
+
+def complete(settings: Mapping[str, Any]) -> RunConfig:
+    """A :class:`RunConfig` from some settings (keys as in ``config.json``) and the defaults for its loss and encoder."""
+    given = {FIELDS[_outer(key)].name: value for key, value in settings.items()}
+    if given.get("negatives") is not None and given["negatives"] < 1:
+        raise UsageError(f"negatives = {given['negatives']}: a positive link needs at least one negative. Use 1 or more.")
+    if "learning_rate" in given:
+        _require_positive("learning_rate", given["learning_rate"])
+    encoder = lookup("encoder", ENCODERS, given.get("encoder", RunConfig.encoder))
+    loss = lookup("loss", LOSSES, given.get("loss", RunConfig.loss))
+    defaults = {
+        "negatives": encoder.negatives,
+        "learning_rate": loss.learning_rate,
+        "gamma": loss.gamma,
+        "lambda_": loss.lambda_,
+    }
+    return RunConfig(**(defaults | {key: value for key, value in given.items() if value is not None}))
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"Cannot read the configuration {path}: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.") from error
+
+
+def _split_assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set {text!r} is not of the form key=value, for example --set filters=100.")
+    return key.strip(), value.strip()
+
+
+def _convert(name: str, value: Any) -> Any:
+    """``value`` as the type of the setting; text is parsed, anything else must have the type already."""
+    kind = str(FIELDS[name].type).removesuffix(" | None")
+    words = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a name"}
+    try:
+        if kind == "str" and isinstance(value, str | int | float) and not isinstance(value, bool):
+            return str(value)
+        if kind == "bool":
+            return value if isinstance(value, bool) else {"true": True, "false": False}[str(value).lower()]
+        if kind == "int" and isinstance(value, int | str) and not isinstance(value, bool):
+            return int(value)
+        if kind == "float" and isinstance(value, int | float | str) and not isinstance(value, bool):
+            return float(value)
+    except (ValueError, KeyError):
+        pass
+    raise UsageError(f"{name} = {value!r} is not {words[kind]}.")
+
+
+def _noise_exponent(noise: str) -> float:
+    named = {"unigram": 1.0, "uniform": 0.0}
+    if noise in named:
+        return named[noise]
+    try:
+        exponent = float(noise)
+    except ValueError:
+        raise UsageError(
+            f"Unknown noise {noise!r}{nearest(noise, named)} Valid: unigram, uniform, or an exponent such as 0.75."
+        ) from None
+    if not math.isfinite(exponent) or abs(exponent) > 8:
+        raise UsageError(f"noise = {noise}: the exponent must be a finite number between -8 and 8.")
+    return exponent
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{_outer(name)} = {value}: it must be a finite number above 0.")
+
+
+def _check(config: RunConfig) -> None:
+    """Refuse what cannot work, with what to use instead."""
+    sampler = lookup("sampler", SAMPLERS, config.sampler)
+    loss = lookup("loss", LOSSES, config.loss)
+    lookup("encoder", ENCODERS, config.encoder)
+    _noise_exponent(config.noise)
+
+    if not config.dataset or config.dataset.startswith(".") or "/" in config.dataset or "\\" in config.dataset:
+        raise UsageError(f"dataset = {config.dataset!r} is not a data set's name, for example citeulike.")
+    counts = ("batch_size", "stratum_size", "negatives", "epochs", "dimension", "word_dimension", "filters")
+    for name in (*counts, "filter_width", "lstm_units", "patience", "probe_links", "probe_negatives"):
+        if getattr(config, name) < 1:
+            raise UsageError(f"{name} = {getattr(config, name)}: it must be at least 1.")
+    _require_positive("learning_rate", config.learning_rate)
+    for name in ("gamma", "lambda_"):
+        if getattr(config, name) is not None:
+            _require_positive(name, getattr(config, name))
+    for name in ("word_dropout", "item_dropout"):
+        if not 0 <= getattr(config, name) < 1:
+            raise UsageError(f"{name} = {getattr(config, name)}: it must be at least 0 and below 1.")
+    if not (math.isfinite(config.user_l2) and config.user_l2 >= 0):
+        raise UsageError(f"user_l2 = {config.user_l2}: it must be a finite number, 0 or above.")
+    if config.probe_every < 0:
+        raise UsageError(f"probe_every = {config.probe_every}: it must be 0 (four in an epoch) or above.")
+    if not 0 <= config.seed <= MAX_SEED:
+        raise UsageError(f"seed = {config.seed}: it must be between 0 and {MAX_SEED}.")
+    if config.filter_width % 2 == 0:
+        raise UsageError(f"filter_width = {config.filter_width}: it must be odd, so that a filter has a middle word.")
+
+    if loss.family not in sampler.families:
+        raise UsageError(
+            f"--sampler {config.sampler} cannot train --loss {config.loss}: a pairwise loss compares two items of one "
+            f"user, and {config.sampler} draws its negative links for other users. "
+            f"Use --sampler {sampler.instead}, or --loss sg or mse."
+        )
+    if loss.family == "pointwise" and config.gamma is not None:
+        raise UsageError(f"gamma belongs to the pairwise losses (log, hinge); --loss {config.loss} has none.")
+    if loss.family == "pairwise" and config.lambda_ is not None:
+        raise UsageError(f"lambda belongs to the pointwise losses (sg, mse); --loss {config.loss} has none.")
+    b, s = config.batch_size, config.stratum_size
+    if sampler.uses_strata and b % s:
+        raise UsageError(
+            f"batch_size = {b} is not a multiple of stratum_size = {s}. Use for example --batch-size {max(b // s, 2) * s}."
+        )
+    if config.sampler == "strat-ns" and b == s:
+        raise UsageError(
+            f"batch_size = stratum_size = {b}: a batch of one stratum has one item, so nothing is left to be a "
+            f"negative. Use --batch-size {2 * s} or more."
+        )
+    if config.sampler == "ns" and b == 1:
+        raise UsageError("batch_size = 1: with one link in a batch, ns has no negatives. Use --batch-size 2 or more.")

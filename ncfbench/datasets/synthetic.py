@@ -1,0 +1,151 @@
+"""Synthetic data: heavy-tailed links and texts that share latent topics, made from a seed.
+
+Users and items have topics. A link is a user (chosen by a heavy-tailed activity), one of the user's topics, and an item
+of that topic (chosen by a heavy-tailed popularity). An item's words come mostly from its topic, so that its text says
+which users will like it, also when it was never seen: recall on cold items can be learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.datasets.store import Content, read_manifest, save, split_items
+from ncfbench.datasets.text import Vocabulary
+from ncfbench.errors import UsageError
+from ncfbench.streams import Streams
+
+TOPICS_OF_A_USER = 3
+"""Topics a user cares about; a user's links fall on them with weights 1, 1/2, 1/3."""
+TOPIC_WORD_SHARE = 0.6
+"""Share of an item's words that come from its topic; the others come from all words."""
+OFF_TOPIC_SHARE = 0.1
+"""Share of links that ignore topics."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Sizes and seeds of a synthetic data set."""
+
+    users: int = 1200
+    items: int = 2400
+    links: int = 36_000
+    topics: int = 16
+    vocabulary_size: int = 3000
+    min_words: int = 8
+    max_length: int = 40
+    test_fraction: float = 0.2
+    validation_fraction: float = 0.1
+    split_seed: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("users", "items", "links", "topics", "vocabulary_size", "min_words", "max_length"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} = {getattr(self, name)}: it must be at least 1.")
+        if self.links > self.users * self.items // 4:
+            raise UsageError(
+                f"links = {self.links}: more than a quarter of all {self.users} x {self.items} pairs. Use fewer links."
+            )
+        if self.topics > min(self.items, self.vocabulary_size):
+            raise UsageError(f"topics = {self.topics}: more than the items or the words.")
+        if self.min_words > self.max_length:
+            raise UsageError(f"min_words = {self.min_words} is above max_length = {self.max_length}.")
+
+
+def prepare(data_dir: Path, name: str, options: Options, *, say: Callable[[str], None]) -> dict[str, Any]:
+    """Make and store the data set; instant where that was done before. Returns the manifest."""
+    done = read_manifest(data_dir, name)
+    if done and (done.get("source"), done.get("options")) == ("synthetic", asdict(options)):
+        say(f"Already prepared with these options: {data_dir / name}")
+        return done
+    return save(data_dir, name, make(options), {"source": "synthetic", "files": {}}, asdict(options))
+
+
+def make(options: Options) -> Content:
+    """The content; the same options give the same content, bit for bit."""
+    streams = Streams(options.seed)
+    rng = streams.generator("items")
+    # A topic's items are a contiguous run of ``by_topic``, so that drawing one is two look-ups.
+    topic_of_item = np.sort(rng.integers(options.topics, size=options.items))
+    popularity = _heavy_tail(rng, options.items)
+    users, items = _links(options, streams, topic_of_item, popularity)
+    # Ids must not tell the topic.
+    rename = rng.permutation(options.items)
+    topic_of_item, items = topic_of_item[np.argsort(rename)], rename[items].astype(np.int32)
+    order = np.lexsort((items, users))
+    texts, vocabulary = _texts(options, streams, topic_of_item)
+    return Content(
+        n_users=options.users,
+        users=users[order],
+        items=items[order],
+        texts=texts,
+        vocabulary=vocabulary,
+        split=split_items(options.items, options.test_fraction, options.validation_fraction, options.split_seed),
+        max_length=options.max_length,
+    )
+
+
+def _heavy_tail(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
+    """Positive weights with a Pareto tail (exponent 1.2), cut so that no single one dominates."""
+    return np.minimum(1 + rng.pareto(1.2, size), 0.01 * size + 10)
+
+
+def _choose(rng: np.random.Generator, cumulative: NDArray[np.float64], size: int) -> NDArray[np.int64]:
+    place = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+    return np.minimum(place, len(cumulative) - 1).astype(np.int64)
+
+
+def _links(
+    options: Options, streams: Streams, topic_of_item: NDArray[np.int64], popularity: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Exactly ``options.links`` distinct links."""
+    rng = streams.generator("links")
+    activity = np.cumsum(_heavy_tail(rng, options.users))
+    topics_of_user = rng.integers(options.topics, size=(options.users, TOPICS_OF_A_USER))
+    topic_weights = np.cumsum(1 / np.arange(1, TOPICS_OF_A_USER + 1))
+    cumulative = np.cumsum(popularity)
+    starts = np.searchsorted(topic_of_item, np.arange(options.topics + 1))
+    bounds = np.concatenate([[0.0], cumulative])[starts]
+    keys = np.zeros(0, np.int64)
+    while len(keys) < options.links:
+        # Popular pairs come up again and again; ask for more than is missing.
+        size = 2 * (options.links - len(keys)) + 64
+        user = _choose(rng, activity, size)
+        topic = topics_of_user[user, _choose(rng, topic_weights, size)]
+        at_large = (rng.random(size) < OFF_TOPIC_SHARE) | (bounds[topic] == bounds[topic + 1])
+        low = np.where(at_large, 0.0, bounds[topic])
+        high = np.where(at_large, cumulative[-1], bounds[topic + 1])
+        item = np.searchsorted(cumulative, low + rng.random(size) * (high - low), side="right")
+        new = user * options.items + np.minimum(item, options.items - 1)
+        keys = np.unique(np.concatenate([keys, new]))
+    keys = rng.permutation(keys)[: options.links]
+    return (keys // options.items).astype(np.int32), (keys % options.items).astype(np.int32)
+
+
+def _texts(
+    options: Options, streams: Streams, topic_of_item: NDArray[np.int64]
+) -> tuple[list[NDArray[np.int32]], Vocabulary]:
+    """Word ids of each item, and the words ``w0001``, ``w0002``, ... by falling count."""
+    rng = streams.generator("texts")
+    lengths = rng.integers(options.min_words, options.max_length + 1, size=options.items)
+    total = int(lengths.sum())
+    topic = np.repeat(topic_of_item, lengths)
+    zipf = np.cumsum(1 / np.arange(1, options.vocabulary_size + 1))
+    background = _choose(rng, zipf, total)
+    # Topic t owns the words t, t + topics, t + 2 topics, ...: each topic has frequent and rare words.
+    per_topic = options.vocabulary_size // options.topics
+    own = topic + options.topics * _choose(rng, np.cumsum(1 / np.sqrt(np.arange(1, per_topic + 1))), total)
+    words = np.where(rng.random(total) < TOPIC_WORD_SHARE, own, background)
+    counts = np.bincount(words, minlength=options.vocabulary_size)
+    by_count = np.argsort(-counts, kind="stable")
+    by_count = by_count[counts[by_count] > 0]
+    ids = np.zeros(options.vocabulary_size, np.int32)
+    ids[by_count] = np.arange(1, len(by_count) + 1)
+    vocabulary = Vocabulary(tuple(f"w{word:04d}" for word in by_count), tuple(counts[by_count].tolist()))
+    return np.split(ids[words], np.cumsum(lengths)[:-1]), vocabulary

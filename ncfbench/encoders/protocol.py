@@ -1,0 +1,37 @@
+"""What an encoder is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import jax
+from flax import nnx
+
+from ncfbench.config import RunConfig
+
+
+class Texts(NamedTuple):
+    """The texts of some items, as an encoder sees them."""
+
+    items: jax.Array
+    """int32[V]: item ids."""
+    tokens: jax.Array
+    """int32[V, L]: word ids, 0 behind the last word."""
+    present: jax.Array
+    """bool[V, L]: where a word is; false on padding and on words that dropout removed."""
+    lengths: jax.Array
+    """int32[V]: words of each text, removed ones included."""
+
+
+class Encoder(Protocol):
+    """An item function g. Built as ``Encoder(config, n_items, n_words, rngs=rngs)``, an :class:`flax.nnx.Module`."""
+
+    def __call__(self, texts: Texts) -> jax.Array:
+        """float32[V, D]: the embedding of each item; what stands behind a text's last word must not matter."""
+
+
+class Build(Protocol):
+    """How an encoder is built."""
+
+    def __call__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> Encoder:
+        """Fresh parameters for ``n_items`` items and word ids 0..n_words."""

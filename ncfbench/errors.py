@@ -1,0 +1,50 @@
+"""The few ways in which ncfbench refuses or fails, each with its exit code.
+
+Logic raises these; only :mod:`ncfbench.cli` prints them and exits.
+"""
+
+from __future__ import annotations
+
+INTERRUPTED_EXIT_CODE = 130
+
+
+class NcfbenchError(Exception):
+    """A failure with a message for the user: what happened, where, and what to do about it."""
+
+    exit_code = 1
+
+
+class UsageError(NcfbenchError):
+    """An unknown name, a malformed value, or a combination that cannot work."""
+
+    exit_code = 2
+
+
+class DataError(NcfbenchError):
+    """Data that is missing, malformed or cannot be read or written."""
+
+    exit_code = 3
+
+
+class VerificationError(NcfbenchError):
+    """A file is not the published one."""
+
+    exit_code = 4
+
+
+class DivergedError(NcfbenchError):
+    """The loss or a parameter stopped being finite."""
+
+    exit_code = 5
+
+
+class CheckFailedError(NcfbenchError):
+    """A check or a comparison did not hold."""
+
+    exit_code = 6
+
+
+class NothingToReportError(NcfbenchError):
+    """There is no finished run to report on."""
+
+    exit_code = 7

@@ -1,0 +1,116 @@
+"""The probe: the one estimate of the objective that all samplers share, so that their losses can be compared.
+
+A fixed set of links and of draws from P_n, chosen by the data set and the probe's settings alone, never by the run's
+sampler or seed; dropout off. Where links x items is small it is no estimate but the exact sum over all pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.embedding import Embedder
+from ncfbench.graph import BipartiteGraph
+from ncfbench.losses import make_loss
+from ncfbench.objective import link_loss, user_penalty
+from ncfbench.samplers.noise import Noise
+from ncfbench.step import Parameters
+from ncfbench.streams import Streams
+
+PROBE_SEED = MAX_SEED + 2
+EXACT_TERMS = 2**23
+"""Up to this many pairs of a link and an item the probe is exact."""
+BLOCK_TERMS = 2**16
+
+
+@dataclass(frozen=True)
+class ProbeLinks:
+    """The probe's terms, by row; a row is a positive link.
+
+    ``user``, ``item``: int32[M]. ``negative``: int32[M, K] items. ``weight``: float32[M, K], which sums each row's negative
+    terms to their expectation. ``item`` and ``negative`` are places in ``nodes``, the items to embed.
+    """
+
+    user: NDArray[np.int32]
+    item: NDArray[np.int32]
+    negative: NDArray[np.int32]
+    weight: NDArray[np.float32]
+    nodes: NDArray[np.int32]
+    exact: bool
+
+    @classmethod
+    def choose(cls, graph: BipartiteGraph, config: RunConfig) -> ProbeLinks:
+        """All pairs where they are few, else ``probe_links`` links without and ``probe_negatives`` draws with replacement."""
+        noise = Noise(graph, config.noise_exponent)
+        nodes = np.flatnonzero(graph.item_degrees > 0).astype(np.int32)
+        place = np.zeros(graph.n_items, np.int32)
+        place[nodes] = np.arange(len(nodes))
+        exact = graph.n_links * len(nodes) <= EXACT_TERMS
+        if exact:
+            links = np.arange(graph.n_links)
+            negative = np.broadcast_to(nodes, (graph.n_links, len(nodes)))
+            weight = np.broadcast_to(noise.probability[nodes], negative.shape)
+        else:
+            streams = Streams(PROBE_SEED)
+            size = min(config.probe_links, graph.n_links)
+            links = np.sort(streams.generator("links").choice(graph.n_links, size, replace=False))
+            draws = noise.draw(streams.generator("negatives"), size * config.probe_negatives)
+            negative = draws.reshape(size, config.probe_negatives)
+            weight = np.full(negative.shape, 1 / config.probe_negatives)
+        user = graph.link_user[links]
+        if config.mask:
+            weight = np.where(graph.linked(user[:, None], negative), 0, weight)
+        return cls(user, place[graph.link_item[links]], place[negative], weight.astype(np.float32), nodes, exact)
+
+
+class Probe:
+    """Evaluates the objective on the probe's links."""
+
+    def __init__(self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder) -> None:
+        self.links = ProbeLinks.choose(graph, config)
+        self.embedder = embedder
+        loss, lambda_, user_l2, normalize = make_loss(config), config.lambda_, config.user_l2, config.normalize
+        self._blocks = self._split_rows()
+
+        @jax.jit
+        def block_sum(users: jax.Array, items: jax.Array, raw: jax.Array, block: Any) -> jax.Array:
+            """The sum over a block's rows of each row's estimate of L; rows of weight 0 are padding."""
+            user, item, negative, weight, real = block
+            f = users[user]
+            positive = jnp.sum(f * items[item], axis=-1)
+            scores = jnp.einsum("md,mkd->mk", f, items[negative])
+
+            def row(positive: jax.Array, scores: jax.Array, weight: jax.Array, vector: jax.Array) -> jax.Array:
+                links = link_loss(positive[None], scores[None], weight[None], loss, lambda_)
+                return links + user_penalty(vector[None], user_l2)
+
+            return jnp.sum(jnp.where(real, jax.vmap(row)(positive, scores, weight, raw[user]), 0.0))
+
+        self._block_sum = block_sum
+        self._normalize = normalize
+
+    def __call__(self, parameters: Parameters) -> float:
+        """L at these parameters, the users' penalty included; block sums are added in float64."""
+        users = self.embedder.users(parameters)
+        items = self.embedder.items(parameters, self.links.nodes)
+        raw = parameters["users"]["embedding"][...] if self._normalize else users
+        sums = [self._block_sum(users, items, raw, block) for block in self._blocks]
+        return float(np.sum([np.asarray(value, np.float64) for value in sums]) / len(self.links.user))
+
+    def _split_rows(self) -> list[Any]:
+        links = self.links
+        rows = max(1, BLOCK_TERMS // links.negative.shape[1])
+        n_rows = len(links.user)
+        blocks = []
+        for start in range(0, n_rows, rows):
+            take = np.minimum(np.arange(start, start + rows), n_rows - 1)
+            real = np.arange(start, start + rows) < n_rows
+            arrays = (links.user[take], links.item[take], links.negative[take], links.weight[take], real)
+            blocks.append(jax.device_put(arrays))
+        return blocks

@@ -1,0 +1,252 @@
+"""The rows of the speedup and recall tables: which runs belong to one comparison, and what each cell says."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ncfbench import analysis
+from ncfbench.config import FIELDS, RunConfig, complete
+from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS
+from ncfbench.runs import RunRecord
+from ncfbench.tables import CUTOFFS
+
+ARM_SETTINGS = ("sampler", "seed", "stratum_size", "negatives")
+"""Settings in which the runs of one comparison may differ."""
+FLAGS = (
+    "dataset", "sampler", "encoder", "loss", "batch_size", "stratum_size", "negatives", "noise", "epochs", "learning_rate",
+    "gamma", "lambda", "word_dropout", "item_dropout", "user_l2", "seed", "probe_every",
+)  # fmt: skip
+"""Settings with a flag of their own; the others are given by ``--set``."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row of a table: a sampler, and its s and k where it uses them."""
+
+    sampler: str
+    stratum_size: int | None
+    negatives: int | None
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Variant:
+        """The variant that a run is."""
+        effective = config.effective()
+        return cls(config.sampler, effective["stratum_size"], effective["negatives"])
+
+    def note(self, encoder: str) -> str:
+        """``s=8``, ``k=20`` or nothing: where it differs from the paper's setting."""
+        parts = []
+        if self.stratum_size not in (None, RunConfig.stratum_size):
+            parts.append(f"s={self.stratum_size}")
+        if self.negatives not in (None, ENCODERS[encoder].negatives):
+            parts.append(f"k={self.negatives}")
+        return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs that differ only in :data:`ARM_SETTINGS`, by variant and seed; the newest where one was repeated."""
+
+    config: RunConfig
+    """Any one of their settings."""
+    data_fingerprint: str
+    arms: Mapping[Variant, Mapping[int, RunRecord]]
+
+    @property
+    def baseline_sampler(self) -> str:
+        """IID for pointwise losses; Negative Sampling for pairwise ones, which IID cannot train."""
+        return "neg" if self.config.pairwise else "iid"
+
+    def baseline(self, variant: Variant) -> Variant | None:
+        """The baseline's variant to compare with: of the same k, else of the paper's, else the only one."""
+        found = [arm for arm in self.arms if arm.sampler == self.baseline_sampler]
+        paper = ENCODERS[self.config.encoder].negatives
+        for wanted in (variant.negatives, paper):
+            for arm in found:
+                if arm.negatives == wanted:
+                    return arm
+        return found[0] if len(found) == 1 else None
+
+    def title(self) -> str:
+        """The settings that differ from the defaults, dataset, encoder and loss left out."""
+        rest = {key: value for key, value in _differences(self.config).items() if key not in ("dataset", "encoder", "loss")}
+        return ", ".join(f"{key}={value}" for key, value in rest.items() if key not in ARM_SETTINGS)
+
+
+def group(records: Sequence[RunRecord]) -> list[Comparison]:
+    """Finished runs by comparison, in a stable order."""
+    groups: dict[tuple[Any, ...], dict[Variant, dict[int, RunRecord]]] = {}
+    configs: dict[tuple[Any, ...], RunConfig] = {}
+    for record in sorted(records, key=lambda record: (str(record.environment.get("time")), record.name)):
+        if record.summary["status"] != "finished":
+            continue
+        settings = record.config.to_dict()
+        key = (
+            *(settings[name] for name in ("dataset", "encoder", "loss")),
+            record.data_fingerprint,
+            tuple(sorted((name, str(value)) for name, value in settings.items() if name not in ARM_SETTINGS)),
+        )
+        configs.setdefault(key, record.config)
+        groups.setdefault(key, {}).setdefault(Variant.of(record.config), {})[record.config.seed] = record
+    return [Comparison(configs[key], key[3], groups[key]) for key in sorted(groups)]
+
+
+def speedup_rows(comparison: Comparison, *, allow_mixed: bool, places: Mapping[str, str]) -> list[dict[str, Any]]:
+    """One row for each variant, and one for each valid sampler that has no run.
+
+    Args:
+        allow_mixed: divide times of different environments all the same (``same_environment`` then says so).
+        places: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+    """
+    rows = []
+    for variant in _ordered(comparison):
+        row = _speedup_row(comparison, variant, allow_mixed=allow_mixed, places=places)
+        row["interleaved"] = False
+        rows.append(_identity(comparison, variant) | row)
+    return rows
+
+
+def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool, places: Mapping[str, str]) -> dict[str, Any]:
+    runs = comparison.arms.get(variant)
+    base = comparison.baseline(variant)
+    row: dict[str, Any] = {"baseline": comparison.baseline_sampler, "runs": [], "same_environment": None}
+    if not runs:
+        return row | {"status": "missing", "command": command(comparison.config, variant, places)}
+    row |= {"runs": [run.name for run in runs.values()], "seeds": len(runs)} | _means(list(runs.values()))
+    if base is None:
+        wanted = Variant(comparison.baseline_sampler, None, ENCODERS[comparison.config.encoder].negatives)
+        return row | {"status": "no baseline", "command": command(comparison.config, wanted, places)}
+    pairs = [(run, comparison.arms[base][seed]) for seed, run in runs.items() if seed in comparison.arms[base]]
+    if not pairs:
+        seed = next(iter(runs))
+        return row | {"status": "no baseline of this seed", "command": command(comparison.config, base, places, seed)}
+    row["seeds"] = len(pairs)
+    row["same_environment"] = all(a.environment["key"] == b.environment["key"] for a, b in pairs)
+    results = [analysis.compare(_arm(run), _arm(baseline)) for run, baseline in pairs]
+    row["reference_loss"] = _mean([result.reference_loss for result in results])
+    iterations = [result.iterations_to_reference for result in results]
+    if all(value is not None for value in iterations):
+        row["iterations_to_reference"] = _mean(iterations)
+        row["seconds_to_reference"] = _mean(
+            [
+                value * run.summary["full_iteration_seconds"]
+                for value, (run, _) in zip(iterations, pairs, strict=True)
+                if value is not None
+            ]
+        )
+        row["iterations_speedup"] = _ratio([result.iterations for result in results])
+    if variant == base:
+        row["status"] = "baseline"
+    elif row["same_environment"] or allow_mixed:
+        row["status"] = "reached" if "iterations_to_reference" in row else "not reached"
+    else:
+        return row | {"status": "different environment"}
+    return row | {
+        "per_iteration_speedup": _ratio([result.per_iteration for result in results]),
+        "step_per_iteration_speedup": _ratio([result.step_per_iteration for result in results]),
+        "total_speedup": _ratio([result.total for result in results]),
+    }
+
+
+def recall_rows(comparison: Comparison, *, places: Mapping[str, str]) -> list[dict[str, Any]]:
+    """One row for each variant, and one for each valid sampler that has no run."""
+    rows = []
+    for variant in _ordered(comparison):
+        runs = list(comparison.arms.get(variant, {}).values())
+        row = _identity(comparison, variant) | {"runs": [run.name for run in runs]}
+        if not runs:
+            rows.append(row | {"status": "missing", "command": command(comparison.config, variant, places)})
+            continue
+        recalls = {f"test_recall_at_{m}": _mean([run.summary[f"test_recall_at_{m}"] for run in runs]) for m in CUTOFFS}
+        reason = runs[-1].summary["recall_reason"]
+        row |= {"seeds": len(runs), "status": "no recall" if reason else "measured", "reason": reason}
+        rows.append(row | recalls | {"reported_epoch": _mean([run.summary["reported_epoch"] for run in runs])})
+    return rows
+
+
+def command(config: RunConfig, variant: Variant, places: Mapping[str, str], seed: int | None = None) -> str:
+    """The command line that makes the run of a missing cell."""
+    settings = _differences(config) | {"dataset": config.dataset, "encoder": config.encoder, "loss": config.loss}
+    settings = {key: value for key, value in settings.items() if key not in ARM_SETTINGS}
+    settings["sampler"] = variant.sampler
+    if variant.stratum_size not in (None, RunConfig.stratum_size):
+        settings["stratum_size"] = variant.stratum_size
+    if variant.negatives not in (None, ENCODERS[config.encoder].negatives):
+        settings["negatives"] = variant.negatives
+    if seed:
+        settings["seed"] = seed
+    words = ["ncfbench", "run"]
+    for key, value in sorted(settings.items(), key=lambda pair: _flag_order(pair[0])):
+        if key in ("mask", "unique_items"):
+            words.append(("--" if value else "--no-") + key.replace("_", "-"))
+        elif key in FLAGS:
+            words += [f"--{key.replace('_', '-')}", str(value)]
+        else:
+            words += ["--set", f"{key}={value}"]
+    for flag, place in places.items():
+        words += [flag, place]
+    return shlex.join(words)
+
+
+def _flag_order(key: str) -> int:
+    order = ("dataset", "sampler", "encoder", "loss", *FIELDS)
+    return order.index(key)
+
+
+def _differences(config: RunConfig) -> dict[str, Any]:
+    """Settings that are not the default for the run's encoder and loss."""
+    default = complete({"encoder": config.encoder, "loss": config.loss, "sampler": config.sampler}).to_dict()
+    return {key: value for key, value in config.to_dict().items() if value != default[key]}
+
+
+def _ordered(comparison: Comparison) -> list[Variant]:
+    """Variants in the paper's order, with the paper's own variant of every valid sampler that has none."""
+    family = LOSSES[comparison.config.loss].family
+    result = []
+    for name, sampler in SAMPLERS.items():
+        present = [variant for variant in comparison.arms if variant.sampler == name]
+        result += sorted(present, key=lambda variant: (variant.stratum_size or 0, variant.negatives or 0))
+        if not present and family in sampler.families:
+            strata = RunConfig.stratum_size if sampler.uses_strata else None
+            result.append(
+                Variant(name, strata, ENCODERS[comparison.config.encoder].negatives if sampler.uses_negatives else None)
+            )
+    return result
+
+
+def _identity(comparison: Comparison, variant: Variant) -> dict[str, Any]:
+    config = comparison.config
+    return {
+        "dataset": config.dataset,
+        "encoder": config.encoder,
+        "loss": config.loss,
+        "sampler": variant.sampler,
+        "variant": variant.note(config.encoder),
+    }
+
+
+def _arm(run: RunRecord) -> analysis.Arm:
+    return analysis.Arm(
+        iterations=[row["iteration"] for row in run.curve],
+        losses=[row["probe_loss"] for row in run.curve],
+        full_iteration_seconds=run.summary["full_iteration_seconds"],
+        step_iteration_seconds=run.summary["step_iteration_seconds"],
+    )
+
+
+def _means(runs: Sequence[RunRecord]) -> dict[str, float | None]:
+    columns = ("full_iteration_seconds", "step_iteration_seconds", "item_slots")
+    return {column: _mean([run.summary[column] for run in runs]) for column in columns}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _ratio(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return analysis.geometric_mean(known) if known and len(known) == len(values) else None

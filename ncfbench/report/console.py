@@ -1,0 +1,213 @@
+"""Tables for the terminal (Rich)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS
+from ncfbench.report.comparison import Comparison
+
+Row = Mapping[str, Any]
+
+STATUS_MARKS = {
+    "missing": "-",
+    "not reached": "not reached",
+    "no baseline": "no baseline",
+    "no baseline of this seed": "no baseline",
+    "different environment": "other machine",
+}
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console that does not fold tables and lines where no terminal limits them; ``NO_COLOR`` is honoured."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=160)
+
+
+def statistics_table(name: str, found: Mapping[str, float], paper: Mapping[str, float]) -> Table:
+    """A data set's counts, next to the paper's where it has them."""
+    table = Table(title=f"Data set {name}", title_justify="left")
+    table.add_column("")
+    table.add_column("prepared", justify="right")
+    if paper:
+        table.add_column("paper", justify="right")
+    for key, value in found.items():
+        cells = [key.replace("_", " ").replace("words ", "words per item, "), f"{value:,}"]
+        table.add_row(*cells, *([f"{paper[key]:,}" if key in paper else ""] if paper else []))
+    return table
+
+
+def run_table(summary: Row) -> Table:
+    """The short table at the end of a run."""
+    table = Table(title=f"Run {summary['run']}", title_justify="left", show_header=False)
+    table.add_column("")
+    table.add_column("", justify="right")
+    rows = [
+        ("iterations", f"{summary['iterations']:,} ({summary['epochs']:g} epochs)"),
+        ("smallest probe loss", _number(summary["smallest_probe_loss"], 4)),
+        ("full iteration", _milliseconds(summary["full_iteration_seconds"])),
+        ("step iteration", _milliseconds(summary["step_iteration_seconds"])),
+        ("distinct items in a batch", _number(summary["item_slots"], 1)),
+        ("training time", f"{summary['train_seconds']:.1f} s"),
+    ]
+    if summary["recall_reason"]:
+        rows.append(("test recall@50", f"none: {summary['recall_reason']}"))
+    elif summary["test_recall_at_50"] is not None:
+        epoch = f" (epoch {summary['reported_epoch']:g})"
+        rows.append(("test recall@50", _number(summary["test_recall_at_50"], 4) + epoch))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> RenderableType:
+    """The speedup tables: one for each loss and choice of settings, encoder x sampler by data set."""
+    parts: list[RenderableType] = []
+    for (loss, settings), members in _by_table(comparisons, rows).items():
+        family = LOSSES[loss].family
+        baseline = SAMPLERS["neg" if family == "pairwise" else "iid"].title
+        table = Table(title=f"Speedup over {baseline}, {LOSSES[loss].title} loss" + settings, title_justify="left")
+        _fill(
+            table,
+            members,
+            {
+                "per it.": partial(_speedup, "per_iteration_speedup"),
+                "# of it.": partial(_speedup, "iterations_speedup"),
+                "total": partial(_speedup, "total_speedup"),
+            },
+        )
+        detail = Table(title="What the ratios are made of (full account; step beside it)", title_justify="left")
+        _fill(
+            detail,
+            members,
+            {
+                "items": lambda row, best: Text(_number(row.get("item_slots"), 0)),
+                "full ms": lambda row, best: Text(_milliseconds(row.get("full_iteration_seconds"), unit=False)),
+                "step ms": lambda row, best: Text(_milliseconds(row.get("step_iteration_seconds"), unit=False)),
+                "step x": lambda row, best: Text(_number(row.get("step_per_iteration_speedup"), 2)),
+                "it. to ref.": lambda row, best: Text(_number(row.get("iterations_to_reference"), 0)),
+                "s to ref.": lambda row, best: Text(_number(row.get("seconds_to_reference"), 1)),
+            },
+        )
+        references = sorted(
+            {
+                f"{row['dataset']} {row['encoder']}: {row['reference_loss']:.4f}"
+                for _, member in members
+                for row in member
+                if row["status"] == "baseline"
+            }
+        )
+        note = f"Reference loss (smallest probe of the baseline): {'; '.join(references) or 'none: no baseline has run'}."
+        mixed = any(row.get("same_environment") is False for _, member in members for row in member)
+        notes = [note, "Times are of separate runs, not interleaved."] + (
+            ["Some times are of different machines."] if mixed else []
+        )
+        parts += [table, detail, *(Text(text, style="dim") for text in notes), Text("")]
+    return Group(*parts)
+
+
+def recall_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> RenderableType:
+    """The recall tables: encoder x sampler by data set and loss."""
+    parts: list[RenderableType] = []
+    for (loss, settings), members in _by_table(comparisons, rows).items():
+        table = Table(title=f"Test recall on cold items, {LOSSES[loss].title} loss" + settings, title_justify="left")
+        columns = {f"@{m}": partial(_recall, f"test_recall_at_{m}") for m in (10, 50, 100)}
+        _fill(table, members, columns)
+        reasons = sorted({str(row["reason"]) for _, member in members for row in member if row.get("reason")})
+        parts += [table, *(Text(f"No recall: {reason}.", style="dim") for reason in reasons), Text("")]
+    return Group(*parts)
+
+
+def missing_view(rows: Sequence[Row]) -> RenderableType:
+    """The commands that would fill missing cells."""
+    commands = sorted({str(row["command"]) for row in rows if row.get("command")})
+    if not commands:
+        return Text("")
+    return Group(Text("To fill the missing cells:"), *(Text(f"  {command}") for command in commands))
+
+
+def _by_table(
+    comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]
+) -> dict[tuple[str, str], list[tuple[Comparison, Sequence[Row]]]]:
+    """Comparisons that share a table: of one loss and the same unusual settings."""
+    tables: dict[tuple[str, str], list[tuple[Comparison, Sequence[Row]]]] = {}
+    for comparison, member in zip(comparisons, rows, strict=True):
+        title = comparison.title()
+        key = (comparison.config.loss, f" ({title})" if title else "")
+        tables.setdefault(key, []).append((comparison, member))
+    return tables
+
+
+def _fill(
+    table: Table,
+    members: Sequence[tuple[Comparison, Sequence[Row]]],
+    columns: Mapping[str, Callable[[Row, bool], Text]],
+) -> None:
+    """Rows: encoder x sampler x variant. Columns: the given ones for each data set."""
+    data = list(dict.fromkeys((c.config.dataset, c.data_fingerprint) for c, _ in members))
+    names = [name for name, _ in data]
+    for heading in ("encoder", "sampler"):
+        table.add_column(heading)
+    for name, fingerprint in data:
+        shown = name if names.count(name) == 1 else f"{name} {fingerprint[:6]}"
+        for place, heading in enumerate(columns):
+            table.add_column(f"{shown}\n{heading}" if place == 0 else f"\n{heading}", justify="right")
+    cells: dict[tuple[str, str, str], dict[tuple[str, str], Row]] = {}
+    for comparison, member in members:
+        for row in member:
+            key = (row["encoder"], row["sampler"], row["variant"])
+            cells.setdefault(key, {})[comparison.config.dataset, comparison.data_fingerprint] = row
+    order = {name: place for place, name in enumerate([*ENCODERS, *SAMPLERS])}
+    last = ""
+    for key in sorted(cells, key=lambda key: (order[key[0]], order[key[1]], key[2])):
+        encoder, sampler, variant = key
+        if last and encoder != last:
+            table.add_section()
+        label = SAMPLERS[sampler].title + (f" ({variant})" if variant else "")
+        texts = [
+            render(cells[key][column], _is_best(cells[key][column], members, column)) if column in cells[key] else Text("-")
+            for column in data
+            for render in columns.values()
+        ]
+        table.add_row(ENCODERS[encoder].title if encoder != last else "", label, *texts)
+        last = encoder
+
+
+def _is_best(row: Row, members: Sequence[tuple[Comparison, Sequence[Row]]], column: tuple[str, str]) -> bool:
+    """Whether a row has the largest total speedup, or recall@50, of its encoder and data."""
+    measure = "total_speedup" if "reference_loss" in row or "total_speedup" in row else "test_recall_at_50"
+    rivals = [
+        other.get(measure)
+        for comparison, member in members
+        for other in member
+        if (comparison.config.dataset, comparison.data_fingerprint) == column and other["encoder"] == row["encoder"]
+    ]
+    known = [value for value in rivals if value is not None]
+    return bool(known) and row.get(measure) == max(known)
+
+
+def _speedup(column: str, row: Row, best: bool) -> Text:
+    value = row.get(column)
+    if value is None:
+        return Text(STATUS_MARKS.get(row["status"], "-"), style="dim")
+    mark = "" if row.get("same_environment", True) else " mixed"
+    return Text(f"{value:.2f}{mark}", style="bold" if best else "")
+
+
+def _recall(column: str, row: Row, best: bool) -> Text:
+    value = row.get(column)
+    return Text("-", style="dim") if value is None else Text(f"{value:.4f}", style="bold" if best else "")
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _milliseconds(seconds: float | None, *, unit: bool = True) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:,.2f}" + (" ms" if unit else "")

@@ -1,0 +1,60 @@
+"""Mini-batch sampling strategies in pure NumPy: which nodes a batch embeds, and which links join them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ncfbench.batch import Batch
+from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.errors import UsageError
+from ncfbench.graph import BipartiteGraph
+from ncfbench.registry import SAMPLERS, load, lookup
+from ncfbench.samplers.protocol import Draw, Sampler
+from ncfbench.streams import Streams
+
+__all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity"]
+
+PILOT_BATCHES = 400
+"""Batches of the pilot that plans the item slots: an epoch of CiteULike, and enough for a spread on anything larger."""
+SLOT_MULTIPLE = 8
+PILOT_SEED = MAX_SEED + 1
+"""A seed no run can have."""
+
+
+def make_sampler(graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any) -> Sampler:
+    """The sampler that ``config`` names, bound to a graph and a seed.
+
+    Raises:
+        UsageError: the batch does not fit the graph.
+    """
+    if config.batch_size > graph.n_links:
+        raise UsageError(
+            f"batch_size = {config.batch_size} is larger than the {graph.n_links:,} training links. Use a smaller "
+            f"--batch-size."
+        )
+    sampler: Sampler = load(lookup("sampler", SAMPLERS, config.sampler).path)(graph, config, streams, **options)
+    return sampler
+
+
+def batches(graph: BipartiteGraph, config: RunConfig, streams: Streams, start: int = 0) -> Iterator[Batch]:
+    """Batches ``start``, ``start + 1``, ... of the configured sampler, without end."""
+    return make_sampler(graph, config, streams).batches(start, plan_capacity(graph, config))
+
+
+def plan_capacity(graph: BipartiteGraph, config: RunConfig) -> int:
+    """Item slots that a run's batches will need: the largest of a pilot epoch, or its mean and four deviations.
+
+    Depends on the graph and the settings only, not on the seed, so that all seeds do the same work.
+    """
+    pilot = make_sampler(graph, config, Streams(PILOT_SEED))
+    count = min(PILOT_BATCHES, math.ceil(graph.n_links / config.batch_size))
+    sizes = np.array([int(pilot.assemble(draw).n_items) for draw in pilot.draw(0, count)])
+    if sizes.min() == sizes.max() and not config.unique_items:
+        return int(sizes[0])
+    wanted = max(int(sizes.max()), math.ceil(sizes.mean() + 4 * sizes.std()))
+    in_use = int((graph.item_degrees > 0).sum())
+    return min(-(-wanted // SLOT_MULTIPLE) * SLOT_MULTIPLE, max(in_use, int(sizes.max())))

@@ -1,0 +1,99 @@
+"""The stream of positive links: which links a batch trains on, in which order.
+
+Positions 0, 1, 2, ... of the stream fall into epochs of N; batch n holds positions n b .. (n+1) b - 1, so what does not
+fill an epoch's last batch opens the next epoch. Every order depends on (seed, epoch) only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.graph import BipartiteGraph
+from ncfbench.streams import Streams
+
+Int32 = NDArray[np.int32]
+
+
+class PositiveStream:
+    """Links by position. Keeps one epoch's order in memory: O(N).
+
+    Args:
+        stratum_size: s, the links of a stratum; 1 for samplers without strata.
+        replacement: draw instead of shuffling (the paper's textbook algorithms): links uniformly, or for strata an item
+            from P_d and then s of its users, all with replacement.
+    """
+
+    def __init__(self, graph: BipartiteGraph, streams: Streams, stratum_size: int, *, replacement: bool) -> None:
+        self.graph = graph
+        self.streams = streams
+        self.stratum_size = stratum_size
+        self.replacement = replacement
+        # With replacement an epoch is only a unit of drawing; whole strata make it end where a stratum ends.
+        self.epoch_length = max(graph.n_links // stratum_size, 1) * stratum_size if replacement else graph.n_links
+        self._epoch = -1
+        self._order = np.zeros(0, np.int32)
+
+    def take(self, start: int, count: int) -> Int32:
+        """int32[count]: the links at positions ``start`` .. ``start + count - 1``."""
+        parts = [self._epoch_order(epoch)[low:high] for epoch, low, high in self.spans(start, count)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def spans(self, start: int, count: int) -> list[tuple[int, int, int]]:
+        """The positions by epoch: (epoch, first place in it, one past the last)."""
+        result, stop = [], start + count
+        while start < stop:
+            epoch, low = divmod(start, self.epoch_length)
+            high = min(low + stop - start, self.epoch_length)
+            result.append((epoch, low, high))
+            start += high - low
+        return result
+
+    def _epoch_order(self, epoch: int) -> Int32:
+        if epoch != self._epoch:
+            rng = self.streams.generator("positives", epoch)
+            make: Callable[[np.random.Generator, int], Int32] = {
+                (False, False): self._shuffled_links,
+                (False, True): self._shuffled_strata,
+                (True, False): self._drawn_links,
+                (True, True): self._drawn_strata,
+            }[self.replacement, self.stratum_size > 1]
+            self._order, self._epoch = make(rng, epoch), epoch
+        return self._order
+
+    def _shuffled_links(self, rng: np.random.Generator, epoch: int) -> Int32:
+        return rng.permutation(np.arange(self.graph.n_links, dtype=np.int32))
+
+    def _drawn_links(self, rng: np.random.Generator, epoch: int) -> Int32:
+        return rng.integers(self.graph.n_links, size=self.epoch_length, dtype=np.int32)
+
+    def _shuffled_strata(self, rng: np.random.Generator, epoch: int) -> Int32:
+        """Items in random order, each one's links shuffled, cut into segments of exactly s, the segments shuffled.
+
+        Strata lie at multiples of s of the whole stream. Where N is not such a multiple, an epoch's first links complete
+        the stratum that the epoch before left open, and its last ones open one for the next.
+        """
+        n, s = self.graph.n_links, self.stratum_size
+        links = rng.permutation(np.arange(n, dtype=np.int32))
+        rank_of_item = rng.permutation(self.graph.n_items)
+        links = links[np.argsort(rank_of_item[self.graph.link_item[links]], kind="stable")]
+        head = min(-epoch * n % s, n)
+        body = (n - head) // s * s
+        segments = rng.permutation(links[head : head + body].reshape(-1, s), axis=0)
+        return np.concatenate([links[:head], segments.reshape(-1), links[head + body :]])
+
+    def _drawn_strata(self, rng: np.random.Generator, epoch: int) -> Int32:
+        graph, s = self.graph, self.stratum_size
+        item = graph.link_item[rng.integers(graph.n_links, size=self.epoch_length // s)]
+        degree = graph.item_degrees[item]
+        place = (rng.random((len(item), s)) * degree[:, None]).astype(np.int64)
+        place = np.minimum(place, degree[:, None] - 1) + graph.item_offsets[item][:, None]
+        user = graph.item_users[place]
+        return self._link_ids(user.reshape(-1), np.repeat(item, s))
+
+    def _link_ids(self, users: Int32, items: Int32) -> Int32:
+        """The ids of existing links, by binary search in the users' rows."""
+        keys = self.graph.link_user.astype(np.int64) * self.graph.n_items + self.graph.link_item
+        return np.searchsorted(keys, users.astype(np.int64) * self.graph.n_items + items).astype(np.int32)

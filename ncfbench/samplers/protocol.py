@@ -1,0 +1,121 @@
+"""What every sampler is: draw (random), assemble (deterministic), and the endless stream of batches made of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.batch import Batch
+from ncfbench.config import RunConfig
+from ncfbench.graph import BipartiteGraph
+from ncfbench.samplers.noise import Noise
+from ncfbench.samplers.positives import PositiveStream
+from ncfbench.streams import Streams
+
+Int32 = NDArray[np.int32]
+
+CHUNK_DRAWS = 2**18
+"""Random numbers drawn at a time: enough to amortise NumPy's calls, small enough for the cache."""
+
+
+class Draw(NamedTuple):
+    """The random part of one batch."""
+
+    links: Int32
+    """int32[b]: ids of the positive links; with strata, s consecutive ones form a stratum."""
+    users: Int32
+    """int32[b, k]: users of the negative links (k = 0 where the sampler draws none)."""
+    items: Int32
+    """int32[b, k]: items of the negative links (k = 0 where the sampler draws none)."""
+
+
+class Sampler:
+    """A sampling strategy bound to a graph, the settings and a seed. Subclasses say what they draw and assemble.
+
+    Args:
+        graph: the training links.
+        config: ``batch_size``, ``stratum_size``, ``negatives``, ``noise``, ``mask``, ``unique_items`` are used.
+        streams: where randomness comes from.
+        replacement: draw positives instead of shuffling them; for audits, where it makes each batch exactly unbiased.
+        weight_dtype: float32 as the layout says; float64 for proofs.
+    """
+
+    stratified = False
+    draws_users = False
+    draws_items = False
+
+    def __init__(
+        self,
+        graph: BipartiteGraph,
+        config: RunConfig,
+        streams: Streams,
+        *,
+        replacement: bool = False,
+        weight_dtype: Any = np.float32,
+    ) -> None:
+        self.graph = graph
+        self.config = config
+        self.streams = streams
+        self.noise = Noise(graph, config.noise_exponent)
+        self.weight_dtype = np.dtype(weight_dtype)
+        self.stratum_size = config.stratum_size if self.stratified else 1
+        self.positives = PositiveStream(graph, streams, self.stratum_size, replacement=replacement)
+        self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
+        self._present = np.zeros(graph.n_items, dtype=bool)
+        self._slot_of_item = np.zeros(graph.n_items, dtype=np.int32)
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        """The random parts of batches ``start`` .. ``start + count - 1``; the same for any way of cutting them up."""
+        b, k = self.config.batch_size, self.config.negatives
+        links = self.positives.take(start * b, count * b).reshape(count, b)
+        none = np.zeros((count, b, 0), np.int32)
+        users = self._draw_negatives("negative-users", start, count).reshape(count, b, k) if self.draws_users else none
+        items = self._draw_negatives("negative-items", start, count).reshape(count, b, k) if self.draws_items else none
+        return [Draw(*parts) for parts in zip(links, users, items, strict=True)]
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """The batch of a draw, with at least ``capacity`` item slots (more where it has more items)."""
+        raise NotImplementedError  # abstract
+
+    def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
+        """Batches ``start``, ``start + 1``, ... without end.
+
+        The number of item slots is ``capacity``, and grows with the first batch that needs more.
+        """
+        b, k = self.config.batch_size, self.config.negatives
+        chunk = max(1, CHUNK_DRAWS // (b * (1 + k)))
+        while True:
+            for draw in self.draw(start, chunk):
+                batch = self.assemble(draw, capacity)
+                capacity = max(capacity, len(batch.items))
+                yield batch
+            start += chunk
+
+    def _draw_negatives(self, role: str, start: int, count: int) -> Int32:
+        """k draws for each position, from the stream (seed, role, epoch of the position)."""
+        b, k = self.config.batch_size, self.config.negatives
+        parts = []
+        for epoch, low, high in self.positives.spans(start * b, count * b):
+            at_epoch, at_place, rng = self._negatives.get(role, (-1, 0, None))
+            if rng is None or (at_epoch, at_place) != (epoch, low):
+                rng = self.streams.generator(role, epoch)
+                self._draw_nodes(role, rng, low * k)
+            parts.append(self._draw_nodes(role, rng, (high - low) * k))
+            self._negatives[role] = (epoch, high, rng)
+        return np.concatenate(parts)
+
+    def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
+        if role == "negative-items":
+            return self.noise.draw(rng, size)
+        return self.graph.link_user[rng.integers(self.graph.n_links, size=size)]
+
+    def _distinct(self, items: Int32) -> tuple[Int32, Int32]:
+        """Ascending distinct ids, and for each of ``items`` its slot among them; linear, through a table."""
+        self._present[items] = True
+        distinct = np.flatnonzero(self._present).astype(np.int32)
+        self._present[distinct] = False
+        self._slot_of_item[distinct] = np.arange(len(distinct), dtype=np.int32)
+        return distinct, self._slot_of_item[items]

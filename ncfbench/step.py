@@ -1,0 +1,93 @@
+"""The jit-compiled training step: one batch, one Adam update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+from ncfbench.batch import Batch
+from ncfbench.config import RunConfig
+from ncfbench.datasets.store import Dataset
+from ncfbench.dropout import Dropout
+from ncfbench.losses import Loss, make_loss
+from ncfbench.model import Content, Towers, make_towers
+from ncfbench.objective import batch_scores, link_loss, user_penalty
+
+Parameters: TypeAlias = Any
+"""The towers' parameters, a tree of arrays."""
+
+
+class TrainState(NamedTuple):
+    """Everything an iteration changes."""
+
+    parameters: Parameters
+    optimizer: Any
+    iteration: jax.Array
+    """uint32: iterations done."""
+
+
+def batch_loss(
+    towers: Towers, batch: Batch, content: Content, dropout: Dropout | None, loss: Loss, config: RunConfig
+) -> jax.Array:
+    """The sampled objective of one batch, the users' penalty included."""
+    vectors_UxD = towers.user_vectors(batch.users)
+    items_VxD = towers.embed_items(batch.items, content, dropout)
+    positive, negative = batch_scores(towers.finish(vectors_UxD), items_VxD, batch)
+    links = link_loss(positive, negative, batch.negatives.weight, loss, config.lambda_)
+    return links + user_penalty(vectors_UxD[batch.pos_user], config.user_l2)
+
+
+@dataclass
+class Trainer:
+    """The compiled step of one configuration. ``traces`` counts compilations: one for each shape of batch."""
+
+    config: RunConfig
+    towers: nnx.GraphDef[Towers]
+    optimizer: optax.GradientTransformation
+    traces: int = 0
+    step: Callable[[TrainState, Batch, Content], tuple[TrainState, jax.Array]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # The state is donated: the old parameters' memory holds the new ones.
+        self.step = jax.jit(self._step, donate_argnums=0)
+
+    @classmethod
+    def create(cls, config: RunConfig, dataset: Dataset) -> tuple[Trainer, TrainState]:
+        """A trainer and the state that the run's seed gives."""
+        graph, parameters = nnx.split(make_towers(config, dataset))
+        optimizer = optax.adam(config.learning_rate)
+        state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
+        return cls(config, graph, optimizer), state
+
+    def gradient(
+        self, parameters: Parameters, batch: Batch, content: Content, dropout: Dropout | None
+    ) -> tuple[jax.Array, Parameters]:
+        """The sampled objective of a batch and its gradient."""
+        loss = make_loss(self.config)
+
+        def objective(parameters: Parameters) -> jax.Array:
+            towers = nnx.merge(self.towers, parameters)
+            return batch_loss(towers, batch, content, dropout, loss, self.config)
+
+        value, gradient = jax.value_and_grad(objective)(parameters)
+        return value, gradient
+
+    def _step(self, state: TrainState, batch: Batch, content: Content) -> tuple[TrainState, jax.Array]:
+        self.traces += 1
+        dropout = Dropout(jnp.uint32(self.config.seed), state.iteration)
+        value, gradient = self.gradient(state.parameters, batch, content, dropout)
+        updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.parameters)
+        parameters = optax.apply_updates(state.parameters, updates)
+        return TrainState(parameters, optimizer, state.iteration + 1), value
+
+
+def copy_state(state: TrainState) -> TrainState:
+    """A state with memory of its own, for steps whose result is thrown away."""
+    copied: TrainState = jax.tree.map(jnp.copy, state)
+    return copied

@@ -1,0 +1,208 @@
+"""Tables on disk: Arrow schemas with units in their column names, and files that are whole or absent.
+
+Every file is written under a temporary name, synced and renamed, so that a killed process leaves the old file or the new
+one. Each table carries its schema's name and version in its metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ncfbench.errors import DataError
+
+SCHEMA_VERSION = 1
+
+CUTOFFS = (10, 20, 50, 100)
+"""M of recall@M."""
+
+CURVE = pa.schema(
+    [
+        ("iteration", pa.int64()),
+        ("epoch", pa.float64()),
+        ("train_seconds", pa.float64()),
+        ("probe_loss", pa.float64()),
+        ("batch_loss", pa.float64()),
+        *((f"{split}_recall_at_{m}", pa.float64()) for split in ("validation", "test") for m in CUTOFFS),
+    ],
+    metadata={"table": "curve"},
+)
+"""One row for each probe. Recall is null between epochs, and where there is nothing to rank."""
+
+TIMING = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("first_iteration", pa.int64()),
+        ("iterations", pa.int64()),
+        ("seconds", pa.float64()),
+        ("sampling_seconds", pa.float64()),
+        ("waiting_seconds", pa.float64()),
+        ("item_slots", pa.float64()),
+        ("resumed", pa.bool_()),
+    ],
+    metadata={"table": "timing"},
+)
+"""Raw samples. ``kind``: full, step (blocks of ``iterations``), compile, probe, evaluation, checkpoint.
+
+``item_slots`` is the mean number of real item slots of the block's batches; ``resumed`` marks a block that an
+interruption cut, which no summary uses.
+"""
+
+SUMMARY = pa.schema(
+    [
+        *((name, pa.string()) for name in ("run", "status", "dataset", "sampler", "encoder", "loss")),
+        ("seed", pa.int64()),
+        ("config", pa.string()),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+        ("iterations", pa.int64()),
+        ("planned_iterations", pa.int64()),
+        ("epochs", pa.float64()),
+        ("smallest_probe_loss", pa.float64()),
+        ("full_iteration_seconds", pa.float64()),
+        ("step_iteration_seconds", pa.float64()),
+        ("sampling_iteration_seconds", pa.float64()),
+        ("train_seconds", pa.float64()),
+        ("wall_seconds", pa.float64()),
+        ("item_slots", pa.float64()),
+        ("reported_epoch", pa.float64()),
+        *((f"{split}_recall_at_{m}", pa.float64()) for split in ("validation", "test") for m in CUTOFFS),
+        ("recall_reason", pa.string()),
+        ("message", pa.string()),
+    ],
+    metadata={"table": "summary"},
+)
+"""One row: what became of a run. Times are medians over its blocks; ``recall_reason`` says why recall is null."""
+
+SPEEDUP = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "sampler", "variant", "baseline", "status")),
+        ("seeds", pa.int64()),
+        ("reference_loss", pa.float64()),
+        ("iterations_to_reference", pa.float64()),
+        ("seconds_to_reference", pa.float64()),
+        ("full_iteration_seconds", pa.float64()),
+        ("step_iteration_seconds", pa.float64()),
+        ("item_slots", pa.float64()),
+        ("per_iteration_speedup", pa.float64()),
+        ("iterations_speedup", pa.float64()),
+        ("total_speedup", pa.float64()),
+        ("step_per_iteration_speedup", pa.float64()),
+        ("interleaved", pa.bool_()),
+        ("same_environment", pa.bool_()),
+        ("runs", pa.list_(pa.string())),
+        ("command", pa.string()),
+    ],
+    metadata={"table": "speedup"},
+)
+"""The paper's speedup table. ``status``: baseline, reached, not reached, missing, no baseline, ..."""
+
+RECALL = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "sampler", "variant", "status")),
+        ("seeds", pa.int64()),
+        ("reported_epoch", pa.float64()),
+        *((f"test_recall_at_{m}", pa.float64()) for m in CUTOFFS),
+        ("reason", pa.string()),
+        ("runs", pa.list_(pa.string())),
+        ("command", pa.string()),
+    ],
+    metadata={"table": "recall"},
+)
+"""The paper's recall table, averaged over seeds."""
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write ``path`` (read-only, full, a file in the way) into a DataError."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DataError(f"Cannot write {path}: {reason}. Free some space, or choose another folder.") from error
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path that becomes ``path`` when the block succeeds, and vanishes when it does not."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    with storage_errors(path):
+        try:
+            yield temporary
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Force a file or a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON, atomically. Not-a-number is refused: JSON has none."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; DataError where it is missing or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON: {error}.") from error
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
+    """Write one row for each mapping as Parquet, atomically; a column that a row lacks is null."""
+    write_table(path, pa.Table.from_pylist(list(rows), schema=schema))
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write an Arrow table as Parquet, atomically, with the schema's version in its metadata."""
+    metadata = {**(table.schema.metadata or {}), b"schema_version": str(SCHEMA_VERSION).encode()}
+    with atomic_path(path) as temporary:
+        pq.write_table(table.replace_schema_metadata(metadata), temporary)
+
+
+def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
+    """Read a Parquet table that must have the given columns.
+
+    Raises:
+        DataError: missing, damaged, of another schema version, or without one of the columns.
+    """
+    try:
+        table = pq.read_table(path, partitioning=None)
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except pa.ArrowException as error:
+        raise DataError(f"{path} is damaged: {error}.") from error
+    version = (table.schema.metadata or {}).get(b"schema_version", b"none").decode()
+    if version != str(SCHEMA_VERSION):
+        raise DataError(f"{path} has schema version {version}; this program reads {SCHEMA_VERSION}.")
+    missing = [name for name in columns if name not in table.column_names]
+    if missing:
+        raise DataError(f"{path} lacks the column {missing[0]!r}.")
+    return table
+
+
+def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
+    """The rows of a table written by :func:`write_rows`."""
+    rows: list[dict[str, Any]] = read_table(path, schema.names).to_pylist()
+    return rows

@@ -1,0 +1,188 @@
+"""Clocks: what an iteration costs, measured in blocks, in two accounts.
+
+*full*: wall time of a block of iterations as a user runs them, with the sampler working beside them in its thread, until
+the updated state is there. *step*: the same iterations on batches that are already on the device. Compilation is on
+neither clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+from ncfbench.batch import Batch, capacity
+from ncfbench.errors import CheckFailedError
+from ncfbench.model import Content
+from ncfbench.prefetch import Prefetcher
+from ncfbench.samplers import Sampler
+from ncfbench.step import Trainer, TrainState, copy_state
+
+STEP_BATCHES = 16
+"""Batches kept on the device for the step account."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One raw sample; a row of ``timing.parquet``."""
+
+    kind: str
+    first_iteration: int
+    iterations: int
+    seconds: float
+    sampling_seconds: float | None = None
+    waiting_seconds: float | None = None
+    item_slots: float | None = None
+    resumed: bool = False
+
+
+class Stopwatch:
+    """Seconds of some intervals, each closed before the next is opened."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._begin = 0
+
+    def start(self) -> None:
+        """Open an interval."""
+        self._begin = time.perf_counter_ns()
+
+    def stop(self) -> None:
+        """Close it."""
+        self.seconds += (time.perf_counter_ns() - self._begin) * 1e-9
+
+
+@dataclass
+class TimedLoop:
+    """A training loop on a clock: one sampler, one compiled step, one state. Use as a context manager.
+
+    Args:
+        item_slots: V to begin with; grows, off the clock, with the first batch that needs more.
+        start: the first batch.
+    """
+
+    trainer: Trainer
+    state: TrainState
+    content: Content
+    sampler: Sampler
+    item_slots: int
+    start: int = 0
+    say: Callable[[str], None] = lambda text: None
+    samples: list[Sample] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.iteration = self.start
+        self._compiled: set[int] = set()
+        self._recent: deque[Batch] = deque(maxlen=STEP_BATCHES)
+        self._prefetcher = Prefetcher(self.sampler.batches(self.start, self.item_slots), jax.device_put)
+
+    def __enter__(self) -> Self:
+        self._prefetcher.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._prefetcher.__exit__(kind, error, trace)
+
+    def full_block(self, iterations: int, *, stop: Callable[[], bool] = lambda: False) -> list[float]:
+        """Train for some iterations and record a ``full`` sample; returns their losses.
+
+        Ends early, after an iteration, when ``stop()`` is true.
+
+        Raises:
+            CheckFailedError: the step was compiled during timed work.
+        """
+        losses, counts = [], []
+        watch, waiting, busy_before, first = Stopwatch(), Stopwatch(), self._prefetcher.busy_seconds, self.iteration
+        self._begin(watch)
+        try:
+            for _ in range(iterations):
+                waiting.start()
+                batch = self._prefetcher.get()
+                waiting.stop()
+                if capacity(batch) not in self._compiled:
+                    self._end(watch)
+                    self._compile(batch)
+                    self._begin(watch)
+                self.state, loss = self.trainer.step(self.state, batch, self.content)
+                self.iteration += 1
+                losses.append(loss)
+                counts.append(batch.n_items)
+                self._recent.append(batch)
+                if stop():
+                    break
+        finally:
+            self._end(watch)
+        if self.trainer.traces != len(self._compiled):
+            raise CheckFailedError("The step was compiled during timed work; its times cannot be trusted.")
+        self.samples.append(
+            Sample(
+                kind="full",
+                first_iteration=first,
+                iterations=len(losses),
+                seconds=watch.seconds,
+                sampling_seconds=self._prefetcher.busy_seconds - busy_before,
+                waiting_seconds=waiting.seconds,
+                item_slots=float(np.mean([int(count) for count in counts])),
+            )
+        )
+        return [float(loss) for loss in losses]
+
+    def step_block(self) -> None:
+        """Repeat the last batches on a copy of the state, and record a ``step`` sample."""
+        state, watch = copy_state(self.state), Stopwatch()
+        jax.block_until_ready(state)
+        watch.start()
+        for batch in self._recent:
+            state, _ = self.trainer.step(state, batch, self.content)
+        jax.block_until_ready(state)
+        watch.stop()
+        first = self.iteration - len(self._recent)
+        self.samples.append(Sample("step", first, len(self._recent), watch.seconds))
+
+    def _begin(self, watch: Stopwatch) -> None:
+        watch.start()
+        self._prefetcher.resume()
+
+    def _end(self, watch: Stopwatch) -> None:
+        self._prefetcher.request_pause()
+        jax.block_until_ready(self.state)
+        self._prefetcher.wait_until_paused()
+        watch.stop()
+
+    def _compile(self, batch: Batch) -> None:
+        """Compile the step for a batch's shape, on a copy of the state, and record the time."""
+        if self._compiled:
+            self.say(
+                f"A batch needs {capacity(batch)} item slots, more than {self.item_slots}: compiling again, off the clock."
+            )
+        self.item_slots = capacity(batch)
+        watch = Stopwatch()
+        watch.start()
+        jax.block_until_ready(self.trainer.step(copy_state(self.state), batch, self.content))
+        watch.stop()
+        self._compiled.add(capacity(batch))
+        self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))
+
+
+def interleave(loops: Sequence[TimedLoop], rounds: int, block: Callable[[Any], int]) -> None:
+    """Measure several loops in turn, round after round, so that a disturbance of the machine meets all of them.
+
+    Each loop first runs one block that is not kept, which compiles its step and fills its queue.
+
+    Args:
+        block: iterations of a loop's block.
+    """
+    for loop in loops:
+        loop.full_block(min(block(loop), STEP_BATCHES))
+        loop.step_block()
+        loop.samples[:] = [sample for sample in loop.samples if sample.kind == "compile"]
+    for _ in range(rounds):
+        for loop in loops:
+            loop.full_block(block(loop))
+            loop.step_block()

@@ -1,0 +1,337 @@
+"""One run: sample -> step on the clock; probe, recall, checkpoint and tables off it; records that survive being killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ncfbench import analysis, environment, runs, tables
+from ncfbench.checkpoint import Checkpoints
+from ncfbench.config import Locations, RunConfig
+from ncfbench.datasets import Dataset, open_dataset
+from ncfbench.embedding import Embedder
+from ncfbench.errors import DivergedError
+from ncfbench.evaluation import RecallEvaluator
+from ncfbench.model import Content
+from ncfbench.probe import Probe
+from ncfbench.progress import Progress
+from ncfbench.registry import ENCODERS
+from ncfbench.samplers import make_sampler, plan_capacity
+from ncfbench.step import Trainer, TrainState
+from ncfbench.streams import Streams
+from ncfbench.tables import CUTOFFS
+from ncfbench.timing import Sample, Stopwatch, TimedLoop
+
+CHECKPOINT_SECONDS = 30.0
+"""A killed run loses at most this much, or one epoch where that is longer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """When a run stops to look: iterations of the probes, of the epochs' ends, and of the run's end."""
+
+    n_links: int
+    batch_size: int
+    epochs: int
+    probe_every: int
+
+    @property
+    def last(self) -> int:
+        """The run's last iteration."""
+        return self.epoch_end(self.epochs)
+
+    def epoch_end(self, epoch: int) -> int:
+        """The iteration that completes the first ``epoch`` passes over the links."""
+        return -(-epoch * self.n_links // self.batch_size)
+
+    def epoch_of(self, iteration: int) -> float:
+        """Passes over the links after ``iteration``, whole at an epoch's end."""
+        for epoch in (round(iteration * self.batch_size / self.n_links),):
+            if self.epoch_end(epoch) == iteration:
+                return float(epoch)
+        return iteration * self.batch_size / self.n_links
+
+    def next_stop(self, iteration: int) -> int:
+        """The first probe or epoch end after ``iteration``."""
+        every = self.probe_every or max(1, round(self.n_links / self.batch_size / 4))
+        epoch = math.floor(iteration * self.batch_size / self.n_links)
+        ends = (self.epoch_end(e) for e in (epoch, epoch + 1, epoch + 2))
+        return min([iteration - iteration % every + every, *(end for end in ends if end > iteration), self.last])
+
+    def ends_epoch(self, iteration: int) -> bool:
+        """Whether ``iteration`` completes a pass."""
+        return iteration > 0 and self.epoch_of(iteration) == int(self.epoch_of(iteration))
+
+
+def run(config: RunConfig, places: Locations, *, resume: bool = False, progress: Progress | None = None) -> runs.RunRecord:
+    """Train, and leave a run folder behind.
+
+    Args:
+        resume: continue the newest run with these settings and data, if there is one; its curve ends as if it had never
+            been interrupted.
+
+    Returns:
+        The run as its folder holds it.
+
+    Raises:
+        DataError: the data set is not prepared, or a folder cannot be written.
+        DivergedError: the loss stopped being finite; what was recorded is kept.
+        KeyboardInterrupt: interrupted; the run can be resumed.
+    """
+    progress = progress or Progress()
+    dataset = open_dataset(places.data_dir, config.dataset, progress.say)
+    make_sampler(dataset.graph, config, Streams(config.seed))  # refuses before a folder is made
+    folder = runs.find(places.runs_dir, config, dataset.fingerprint) if resume else None
+    if folder is None:
+        if resume:
+            progress.say("No run with these settings and data to resume: starting a new one.")
+        folder = runs.create(places.runs_dir, config, dataset.fingerprint)
+    with runs.lock(folder):
+        if resume and (folder / "summary.parquet").exists():
+            record = runs.read(folder)
+            if record.summary["status"] == "finished":
+                progress.say(f"Already finished: {folder}")
+                return record
+        with _interrupts(progress) as interrupted:
+            _Run(config, dataset, folder, progress, interrupted).go()
+        return runs.read(folder)
+
+
+@contextmanager
+def _interrupts(progress: Progress) -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or termination into a flag that the loop looks at, so that no update is cut in two."""
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag.is_set
+        return
+
+    def note(number: int, frame: object) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+        progress.say("Stopping after this iteration, then saving. Press Ctrl-C again to stop at once.")
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield flag.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Run:
+    """The state of one run while it runs."""
+
+    def __init__(
+        self, config: RunConfig, dataset: Dataset, folder: Path, progress: Progress, interrupted: Callable[[], bool]
+    ) -> None:
+        self.config, self.dataset, self.folder = config, dataset, folder
+        self.progress, self.interrupted = progress, interrupted
+        self.began = time.perf_counter()
+        self.environment = environment.describe()
+        self.schedule = Schedule(dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every)
+        self.curve: list[dict[str, Any]] = []
+        self.timing: list[dict[str, Any]] = []
+        self.pending: list[float] = []
+        """Losses of the batches since the last row of the curve."""
+        self.earlier_wall_seconds = 0.0
+        self.message = ""
+
+        content = Content.of(dataset)
+        self.trainer, fresh = Trainer.create(config, dataset)
+        embedder = Embedder(self.trainer.towers, content)
+        self.probe = Probe(dataset.graph, config, embedder)
+        self.evaluators, self.recall_reason = self._evaluators(embedder)
+        self.checkpoints = Checkpoints(folder / "checkpoints")
+        self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
+        iteration, slots, state = self._restore(fresh)
+        self.resumed_inside_block = bool(self.pending)
+        self.loop = TimedLoop(
+            trainer=self.trainer,
+            state=state,
+            content=content,
+            sampler=make_sampler(dataset.graph, config, Streams(config.seed)),
+            item_slots=slots,
+            start=iteration,
+            say=progress.say,
+        )
+
+    def go(self) -> None:
+        """Train to the end, recording on the way."""
+        tables.write_json(self.folder / "environment.json", self.environment)
+        title = f"{self.config.dataset} {self.config.encoder} {self.config.loss} {self.config.sampler}"
+        self.progress.begin(title, self.schedule.last, self.loop.iteration)
+        try:
+            with self.loop:
+                if not self.curve:
+                    self._record()
+                while self.loop.iteration < self.schedule.last:
+                    self._train_block()
+                self._save_checkpoint()
+                self._write("finished")
+        finally:
+            self.checkpoints.close()
+            self.progress.end()
+
+    def _train_block(self) -> None:
+        """Train to the next probe; there, record and save. Stops where it was interrupted."""
+        stop = self.schedule.next_stop(self.loop.iteration)
+        slots = float(self.loop.item_slots)
+
+        def after_iteration() -> bool:
+            self.progress.advance(self.loop.iteration, slots)
+            return self.interrupted()
+
+        first = self.loop.iteration
+        losses = self.loop.full_block(stop - first, stop=after_iteration)
+        cut = self.loop.iteration < stop
+        self._collect_samples(resumed=self.resumed_inside_block or cut)
+        self.resumed_inside_block = False
+        self.pending += losses
+        bad = np.flatnonzero(~np.isfinite(losses))
+        if len(bad):
+            self._diverged(first + int(bad[0]) + 1, "the loss")
+        if not cut:
+            if self.schedule.ends_epoch(stop):
+                self.loop.step_block()
+            self._record()
+        if self.interrupted() and self.loop.iteration < self.schedule.last:
+            self._save_checkpoint()
+            self._write("interrupted")
+            raise KeyboardInterrupt
+        if self.schedule.ends_epoch(stop) and time.perf_counter() >= self.checkpoint_due:
+            self._save_checkpoint()
+            self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
+
+    def _record(self) -> None:
+        """Probe, and at an epoch's end recall; then write the tables."""
+        iteration = self.loop.iteration
+        parameters = self.loop.state.parameters
+        with self._timed("probe"):
+            probe_loss = self.probe(parameters)
+        if not math.isfinite(probe_loss):
+            self._diverged(iteration, "the probe")
+        row: dict[str, Any] = dict.fromkeys(tables.CURVE.names)
+        row |= {
+            "iteration": iteration,
+            "epoch": self.schedule.epoch_of(iteration),
+            "train_seconds": self._train_seconds(),
+            "probe_loss": probe_loss,
+            "batch_loss": float(np.mean(self.pending)) if self.pending else None,
+        }
+        if self.schedule.ends_epoch(iteration):
+            with self._timed("evaluation"):
+                for split, evaluator in self.evaluators.items():
+                    values = evaluator(parameters)
+                    row |= {f"{split}_recall_at_{m}": values[m] for m in CUTOFFS}
+        self._collect_samples(resumed=False)
+        self.pending = []
+        self.curve.append(row)
+        self.progress.record(row)
+        self._write("running")
+
+    def _diverged(self, iteration: int, what: str) -> None:
+        self.message = (
+            f"{what.capitalize()} is not finite at iteration {iteration}. Use a smaller --learning-rate "
+            f"(now {self.config.learning_rate:g})."
+        )
+        self._collect_samples(resumed=False)
+        self._write("diverged")
+        raise DivergedError(f"{self.message} What was recorded before is kept in {self.folder}.")
+
+    @contextmanager
+    def _timed(self, kind: str) -> Iterator[None]:
+        watch = Stopwatch()
+        watch.start()
+        yield
+        watch.stop()
+        self.loop.samples.append(Sample(kind, self.loop.iteration, 1, watch.seconds))
+
+    def _collect_samples(self, *, resumed: bool) -> None:
+        for sample in self.loop.samples:
+            self.timing.append(dataclasses.asdict(sample) | {"resumed": resumed and sample.kind == "full"})
+        self.loop.samples.clear()
+
+    def _train_seconds(self) -> float:
+        return math.fsum(row["seconds"] for row in self.timing if row["kind"] == "full")
+
+    def _evaluators(self, embedder: Embedder) -> tuple[dict[str, RecallEvaluator], str | None]:
+        if not ENCODERS[self.config.encoder].scores_cold_items:
+            return {}, f"{self.config.encoder} learns a vector for each item, and held-out items have none"
+        made = {split: RecallEvaluator(self.dataset, split, embedder) for split in ("validation", "test")}
+        reason = "no user has a held-out test item" if made["test"].empty else None
+        return {split: evaluator for split, evaluator in made.items() if not evaluator.empty}, reason
+
+    def _restore(self, fresh: TrainState) -> tuple[int, int, TrainState]:
+        """Iteration, item slots and state to go on from; the records are cut back to that iteration."""
+        found = self.checkpoints.restore(fresh)
+        if found is None:
+            return 0, plan_capacity(self.dataset.graph, self.config), fresh
+        state, extra = found
+        iteration = int(state.iteration)
+        record = runs.read(self.folder)
+        self.curve = [row for row in record.curve if row["iteration"] <= iteration]
+        self.timing = [
+            row for row in record.timing if row["first_iteration"] + (row["kind"] == "full") * row["iterations"] <= iteration
+        ]
+        self.pending = [float(loss) for loss in extra["pending_losses"]]
+        self.earlier_wall_seconds = float(record.summary["wall_seconds"])
+        return iteration, int(extra["item_slots"]), jax.tree.map(jnp.asarray, state)
+
+    def _save_checkpoint(self) -> None:
+        with self._timed("checkpoint"):
+            extra = {"item_slots": self.loop.item_slots, "pending_losses": self.pending}
+            self.checkpoints.save(self.loop.iteration, self.loop.state, extra)
+        self._collect_samples(resumed=False)
+
+    def _write(self, status: str) -> None:
+        """Write the three tables; the summary last, so that it never speaks of rows that are not there."""
+        tables.write_rows(self.folder / "curve.parquet", self.curve, tables.CURVE)
+        tables.write_rows(self.folder / "timing.parquet", self.timing, tables.TIMING)
+        tables.write_rows(self.folder / "summary.parquet", [self._summary(status)], tables.SUMMARY)
+
+    def _summary(self, status: str) -> dict[str, Any]:
+        reported = analysis.reported_row(self.curve, self.config.patience) or {}
+        recalls = {name: reported.get(name) for name in tables.SUMMARY.names if "_recall_at_" in name}
+        sampling = analysis.weighted_mean(
+            [
+                row | {"per_iteration": row["sampling_seconds"] / row["iterations"]}
+                for row in self.timing
+                if row["kind"] == "full"
+            ],
+            "per_iteration",
+        )
+        return {
+            "run": self.folder.name,
+            "status": status,
+            **{name: getattr(self.config, name) for name in ("dataset", "sampler", "encoder", "loss", "seed")},
+            "config": json.dumps(self.config.to_dict(), sort_keys=True),
+            "data_fingerprint": self.dataset.fingerprint,
+            "environment_key": self.environment["key"],
+            "iterations": self.loop.iteration,
+            "planned_iterations": self.schedule.last,
+            "epochs": self.schedule.epoch_of(self.loop.iteration),
+            "smallest_probe_loss": min((row["probe_loss"] for row in self.curve), default=None),
+            "full_iteration_seconds": analysis.seconds_per_iteration(self.timing, "full"),
+            "step_iteration_seconds": analysis.seconds_per_iteration(self.timing, "step"),
+            "sampling_iteration_seconds": sampling,
+            "train_seconds": self._train_seconds(),
+            "wall_seconds": self.earlier_wall_seconds + time.perf_counter() - self.began,
+            "item_slots": analysis.weighted_mean(self.timing, "item_slots"),
+            "reported_epoch": reported.get("epoch"),
+            **recalls,
+            "recall_reason": self.recall_reason,
+            "message": self.message,
+        }
