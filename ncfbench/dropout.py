@@ -27,7 +27,7 @@ class Dropout(NamedTuple):
         """
         shape = (items.shape[0], places)
         item = jnp.broadcast_to(items.astype(jnp.uint32)[:, None], shape)
-        place = jnp.broadcast_to(jnp.arange(places, dtype=jnp.uint32) + jnp.uint32(first_place), shape)
+        place = jnp.broadcast_to((jnp.arange(places, dtype=jnp.uint32) + jnp.uint32(first_place))[None, :], shape)
         key = jnp.stack([self.seed.astype(jnp.uint32), self.iteration.astype(jnp.uint32)])
         bits = threefry_2x32(key, jnp.concatenate([item.reshape(-1), place.reshape(-1)]))
         threshold = min(round(rate * 2**32), 2**32 - 1)

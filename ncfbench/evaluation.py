@@ -58,7 +58,7 @@ def link_ranks(vectors_UxD: jax.Array, items_VxD: jax.Array, users: jax.Array, p
     """
     scores = vectors_UxD[users] @ items_VxD.T
     own = jnp.take_along_axis(scores, places[:, None], axis=1)
-    earlier = jnp.arange(items_VxD.shape[0], dtype=jnp.int32) < places[:, None]
+    earlier = jnp.arange(items_VxD.shape[0], dtype=jnp.int32)[None, :] < places[:, None]
     return jnp.sum(~(scores <= own) | ((scores == own) & earlier), axis=1, dtype=jnp.int32)
 
 

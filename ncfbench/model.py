@@ -15,6 +15,11 @@ from ncfbench.encoders.protocol import Build, Texts
 from ncfbench.registry import ENCODERS, load, lookup
 
 
+USER_SCALE = 0.01
+"""Deviation of the users' first parameters. After 10 epochs of MSE at its learning rate of 0.001 (strat-ns, title and tags,
+40 words) recall@50 was 0.420 from 0.01, 0.418 from 0.03, 0.385 from 0.1 and 0.280 from 0.3; the other losses do not care."""
+
+
 class Content(NamedTuple):
     """All items' texts, resident on the device; batches name items by id."""
 
@@ -34,7 +39,7 @@ class Towers(nnx.Module):
 
     def __init__(self, config: RunConfig, n_users: int, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
         build: Build = load(lookup("encoder", ENCODERS, config.encoder).path)
-        self.users = nnx.Embed(n_users, config.dimension, rngs=rngs)
+        self.users = nnx.Embed(n_users, config.dimension, embedding_init=nnx.initializers.normal(USER_SCALE), rngs=rngs)
         self.encoder = build(config, n_items, n_words, rngs=rngs)
         self.word_dropout = config.word_dropout
         self.item_dropout = config.item_dropout

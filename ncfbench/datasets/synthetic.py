@@ -98,7 +98,8 @@ def _heavy_tail(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
 
 def _choose(rng: np.random.Generator, cumulative: NDArray[np.float64], size: int) -> NDArray[np.int64]:
     place = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
-    return np.minimum(place, len(cumulative) - 1).astype(np.int64)
+    chosen: NDArray[np.int64] = np.minimum(place, len(cumulative) - 1)
+    return chosen
 
 
 def _links(

@@ -40,8 +40,8 @@ def clean_latex(text: str) -> str:
         return text
     text = text.replace("\\{", "{").replace("\\}", "}").replace("\\\\", "\\")
     text = _ACCENT.sub(lambda m: (m[2] or m[4] or m[5]) + _COMBINING[m[1] or m[3]], text)
-    text = text.replace("{", "").replace("}", "")
     text = _COMMAND.sub(lambda m: "" if m[1] in _FORMATTING else _LETTERS.get(m[1], f" {m[1]} "), text)
+    text = text.replace("{", "").replace("}", "")
     return _TAG.sub(" ", text)
 
 

@@ -55,6 +55,6 @@ def plan_capacity(graph: BipartiteGraph, config: RunConfig) -> int:
     sizes = np.array([int(pilot.assemble(draw).n_items) for draw in pilot.draw(0, count)])
     if sizes.min() == sizes.max() and not config.unique_items:
         return int(sizes[0])
-    wanted = max(int(sizes.max()), math.ceil(sizes.mean() + 4 * sizes.std()))
+    wanted = max(int(sizes.max()), math.ceil(float(sizes.mean()) + 4 * float(sizes.std())))
     in_use = int((graph.item_degrees > 0).sum())
     return min(-(-wanted // SLOT_MULTIPLE) * SLOT_MULTIPLE, max(in_use, int(sizes.max())))

@@ -33,6 +33,8 @@ class AliasTable:
         one. Who fills whom follows from the running sums of lacks and surpluses (Huebschle-Schneider and Sanders 2022).
         """
         scaled = probability * len(probability)
+        # Rounding may leave every cell of a uniform distribution just below 1.
+        scaled[np.argmax(scaled)] = max(1.0, scaled.max())
         light, heavy = np.flatnonzero(scaled < 1), np.flatnonzero(scaled >= 1)
         keep, alias = np.ones(len(scaled)), np.arange(len(scaled), dtype=np.int32)
         if len(light) == 0:
@@ -42,8 +44,8 @@ class AliasTable:
         before = np.concatenate([[0.0], lacks[:-1]])
         filler = np.minimum(np.searchsorted(surpluses, before, side="right"), len(heavy) - 1)
         keep[light], alias[light] = scaled[light], heavy[filler]
-        # Heavy cell j runs dry at the first light cell whose lack passes its surplus; j + 1 fills what it overpaid.
-        dry = np.searchsorted(lacks, surpluses[:-1], side="right")
+        # Heavy cell j runs dry at the first light cell whose lack reaches its surplus; j + 1 fills what it overpaid.
+        dry = np.searchsorted(lacks, surpluses[:-1], side="left")
         runs_dry = np.flatnonzero(dry < len(lacks))
         keep[heavy[runs_dry]] = np.clip(1 - (lacks[dry[runs_dry]] - surpluses[runs_dry]), 0, 1)
         alias[heavy[runs_dry]] = heavy[runs_dry + 1]

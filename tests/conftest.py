@@ -1,0 +1,61 @@
+"""Fixtures: graphs small enough to enumerate, data small enough to train on in a second."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from ncfbench.datasets import synthetic
+from ncfbench.datasets.store import Dataset, load
+from ncfbench.graph import BipartiteGraph
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Many tests compile the same small programs; keep them for the session."""
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NCFBENCH_DATA_DIR", "NCFBENCH_RUNS_DIR", "NCFBENCH_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def five_nodes() -> BipartiteGraph:
+    """Two users, three items, four links: degrees 2 2 and 1 2 1."""
+    return BipartiteGraph.from_links(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), 2, 3)
+
+
+@pytest.fixture(scope="session")
+def tiny_options() -> synthetic.Options:
+    return synthetic.Options(users=120, items=150, links=1500, topics=5, vocabulary_size=200, min_words=3, max_length=12)
+
+
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    synthetic.prepare(folder, "tiny", tiny_options, say=lambda text: None)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny(data_dir: Path) -> Dataset:
+    return load(data_dir, "tiny")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    folder = os.environ.get("NCFBENCH_SHARED_DATA")
+    if not folder:
+        pytest.skip("NCFBENCH_SHARED_DATA is not set")
+    return Path(folder)

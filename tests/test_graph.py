@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncfbench.errors import DataError
+from ncfbench.graph import BipartiteGraph
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[BipartiteGraph, set[tuple[int, int]]]:
+    n_users, n_items = draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    pairs = st.tuples(st.integers(0, n_users - 1), st.integers(0, n_items - 1))
+    links = draw(st.sets(pairs, min_size=1))
+    order = draw(st.permutations(sorted(links)))
+    users, items = np.array([u for u, _ in order]), np.array([v for _, v in order])
+    return BipartiteGraph.from_links(users, items, n_users, n_items), links
+
+
+@given(graphs())
+def test_both_directions_hold_exactly_the_links(case: tuple[BipartiteGraph, set[tuple[int, int]]]) -> None:
+    graph, links = case
+    assert list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True)) == sorted(links)
+    for user in range(graph.n_users):
+        row = graph.link_item[graph.user_offsets[user] : graph.user_offsets[user + 1]]
+        assert row.tolist() == sorted(v for u, v in links if u == user)
+    for item in range(graph.n_items):
+        column = graph.item_users[graph.item_offsets[item] : graph.item_offsets[item + 1]]
+        assert column.tolist() == sorted(u for u, v in links if v == item)
+    assert graph.user_degrees.sum() == graph.item_degrees.sum() == graph.n_links == len(links)
+
+
+@given(graphs(), st.data())
+def test_linked_and_linked_block_agree_with_the_set_of_links(
+    case: tuple[BipartiteGraph, set[tuple[int, int]]], data: st.DataObject
+) -> None:
+    graph, links = case
+    users = np.array(data.draw(st.lists(st.integers(0, graph.n_users - 1), min_size=1, max_size=8)), np.int32)
+    items = np.array(sorted(data.draw(st.sets(st.integers(0, graph.n_items - 1), min_size=1))), np.int32)
+    truth = np.array([[(u, v) in links for v in items.tolist()] for u in users.tolist()])
+    assert np.array_equal(graph.linked(users[:, None], items[None, :]), truth)
+    row, column = graph.linked_block(users, items)
+    block = np.zeros_like(truth)
+    block[row, column] = True
+    assert len(row) == truth.sum()
+    assert np.array_equal(block, truth)
+
+
+def test_linked_block_scans_either_side_with_the_same_result() -> None:
+    """A hub on one side, then on the other, and ids far apart, so that table and search are both used."""
+    rng = np.random.default_rng(0)
+    hub_user = {(0, v) for v in range(0, 5000, 7)}
+    links = hub_user | {(int(u), int(v)) for u, v in rng.integers(0, 5000, (500, 2))} | {(u, 11) for u in range(5000)}
+    graph = BipartiteGraph.from_links(np.array([u for u, _ in links]), np.array([v for _, v in links]), 5000, 5000)
+    for users, items in (([0, 0, 3], [2, 7, 4999]), ([1, 2, 3, 3], [11, 12]), ([4], [11]), ([0], [11, 14])):
+        row, column = graph.linked_block(np.array(users, np.int32), np.array(items, np.int32))
+        found = sorted(zip(row.tolist(), column.tolist(), strict=True))
+        assert found == [(i, j) for i, u in enumerate(users) for j, v in enumerate(items) if (u, v) in links]
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "message"),
+    [
+        ([], [], "no training links"),
+        ([0, 0], [1, 1], "twice"),
+        ([0, 2], [0, 0], "user 2, outside 0..1"),
+        ([0, 1], [0, -1], "item -1, outside 0..2"),
+    ],
+)
+def test_impossible_links_are_refused(users: list[int], items: list[int], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        BipartiteGraph.from_links(np.array(users, int), np.array(items, int), 2, 3)

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ncfbench import tables
+from ncfbench.datasets import open_dataset, store, synthetic
+from ncfbench.errors import DataError, UsageError
+
+
+def quiet(text: str) -> None:
+    pass
+
+
+def test_a_data_set_comes_back_as_it_was(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+    content = synthetic.make(tiny_options)
+    manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    dataset = store.load(tmp_path, "x")
+    np.testing.assert_array_equal(dataset.users, content.users)
+    np.testing.assert_array_equal(dataset.items, content.items)
+    np.testing.assert_array_equal(dataset.split, content.split)
+    for row, length, text in zip(dataset.tokens_IxL, dataset.lengths, content.texts, strict=True):
+        assert row[:length].tolist() == text.tolist()
+        assert not row[length:].any()
+    assert dataset.tokens_IxL.dtype == dataset.users.dtype == np.int32
+    assert dataset.fingerprint == manifest["fingerprint"] == content.fingerprint(dataclasses.asdict(tiny_options))
+
+
+def test_training_links_are_those_of_training_items(tiny: store.Dataset) -> None:
+    graph = tiny.graph
+    assert graph.n_links == tiny.manifest["statistics"]["training_links"]
+    assert set(np.unique(graph.link_item)) <= set(tiny.items_of("train").tolist())
+    parts = [tiny.links(split) for split in store.SPLITS]
+    assert sum(len(users) for users, _ in parts) == len(tiny.users)
+    assert (graph.item_degrees[tiny.items_of("test")] == 0).all()
+
+
+def test_statistics_by_hand() -> None:
+    words = store.Vocabulary(("a", "b"), (3, 1))
+    texts = [np.array([1, 1], np.int32), np.zeros(0, np.int32), np.array([1, 2, 1], np.int32)]
+    content = store.Content(
+        n_users=3, users=np.array([0, 0, 2], np.int32), items=np.array([0, 2, 2], np.int32), texts=texts, vocabulary=words,
+        split=np.array([0, 1, 2], np.uint8), max_length=3,
+    )  # fmt: skip
+    assert content.statistics() == {
+        "users": 3, "items": 3, "links": 3, "training_links": 1, "training_items": 1, "validation_items": 1, "test_items": 1,
+        "users_with_test_items": 2, "vocabulary": 2, "words_max": 3, "words_min": 0, "words_mean": 1.67, "words_median": 2.0,
+        "items_without_text": 1,
+    }  # fmt: skip
+
+
+def test_not_prepared_names_the_command_and_what_there_is(data_dir: Path) -> None:
+    with pytest.raises(DataError, match=r"'citeulike' is not prepared.*Prepared there: tiny.*ncfbench prepare citeulike"):
+        store.load(data_dir, "citeulike")
+
+
+def test_synthetic_is_made_on_first_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_options: synthetic.Options) -> None:
+    monkeypatch.setattr(synthetic, "Options", lambda: tiny_options)
+    said: list[str] = []
+    first = open_dataset(tmp_path, "synthetic", said.append)
+    assert "Making the synthetic data set" in said[0]
+    assert open_dataset(tmp_path, "synthetic", pytest.fail).fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize("damage", ["truncate links", "remove items", "bad manifest", "old version", "other content"])
+def test_damaged_data_sets_are_refused_and_prepared_again(tmp_path: Path, tiny_options: synthetic.Options, damage: str) -> None:
+    manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    home = tmp_path / "x"
+    folder = home / manifest["fingerprint"][:12]
+    if damage == "truncate links":
+        (folder / "links.parquet").write_bytes((folder / "links.parquet").read_bytes()[:100])
+    elif damage == "remove items":
+        (folder / "items.parquet").unlink()
+    elif damage == "bad manifest":
+        (home / "manifest.json").write_text("{")
+    elif damage == "old version":
+        (home / "manifest.json").write_text(json.dumps(manifest | {"format_version": 0}))
+    else:
+        links = {"user": np.array([0], np.int32), "item": np.array([0], np.int32)}
+        tables.write_table(folder / "links.parquet", tables.pa.table(links))
+    with pytest.raises(DataError, match="x"):
+        store.load(tmp_path, "x")
+    if damage != "truncate links" and damage != "other content":
+        assert synthetic.prepare(tmp_path, "x", tiny_options, say=quiet) == manifest
+        assert store.load(tmp_path, "x").fingerprint == manifest["fingerprint"]
+
+
+def test_a_target_that_cannot_be_written(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match=r"Cannot write .*Free some space, or choose another folder"):
+        synthetic.prepare(tmp_path / "file", "x", tiny_options, say=quiet)
+
+
+def test_a_full_disk_leaves_the_previous_data_set(
+    tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    for place in range(4):
+        calls = iter(range(100))
+
+        def full(path: Path, place: int = place, calls: Any = calls) -> None:
+            if next(calls) == 2 * place:
+                raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(tables, "sync", full)
+        with pytest.raises(DataError, match="No space left on device"):
+            synthetic.prepare(tmp_path, "x", dataclasses.replace(tiny_options, seed=1), say=quiet)
+        assert store.load(tmp_path, "x").fingerprint == before["fingerprint"]
+        assert not list((tmp_path / "x").rglob("*.tmp"))
+
+
+def test_prepare_killed_at_any_moment_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from ncfbench.datasets import synthetic;"
+        "print('ready', flush=True);"
+        "synthetic.prepare(Path(sys.argv[1]), 'x', synthetic.Options(seed=int(sys.argv[2])), say=print)"
+    )
+    before = synthetic.prepare(tmp_path, "x", synthetic.Options(seed=0), say=quiet)["fingerprint"]
+    for seed in range(1, 9):
+        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), str(seed)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.03 * seed)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        found = store.load(tmp_path, "x")
+        expected = synthetic.make(synthetic.Options(seed=seed)).fingerprint(dataclasses.asdict(synthetic.Options(seed=seed)))
+        assert found.fingerprint in (before, expected)
+        before = found.fingerprint
+
+
+# --- synthetic data
+
+
+def test_synthetic_is_the_same_for_a_seed_and_exact_in_size(tiny_options: synthetic.Options) -> None:
+    one, two = synthetic.make(tiny_options), synthetic.make(tiny_options)
+    assert one.fingerprint({}) == two.fingerprint({})
+    assert synthetic.make(dataclasses.replace(tiny_options, seed=1)).fingerprint({}) != one.fingerprint({})
+    assert len(one.users) == tiny_options.links
+    assert len({(int(u), int(v)) for u, v in zip(one.users, one.items, strict=True)}) == tiny_options.links
+    lengths = [len(text) for text in one.texts]
+    assert min(lengths) >= tiny_options.min_words
+    assert max(lengths) <= tiny_options.max_length
+
+
+def test_synthetic_degrees_are_heavy_tailed() -> None:
+    content = synthetic.make(synthetic.Options())
+    for ids, size in ((content.users, 1200), (content.items, 2400)):
+        degrees = np.sort(np.bincount(ids, minlength=size))[::-1]
+        assert degrees[: size // 10].sum() > 0.25 * degrees.sum()
+        assert degrees[0] > 5 * np.median(degrees)
+
+
+def test_synthetic_words_tell_the_links() -> None:
+    """Users of items with common words are common: a text nearest neighbour shares more users than a random item."""
+    content = synthetic.make(synthetic.Options(users=400, items=500, links=8000))
+    bags = np.zeros((500, len(content.vocabulary.words) + 1))
+    for item, text in enumerate(content.texts):
+        np.add.at(bags[item], text, 1)
+    bags /= bags.sum(axis=0).clip(1) ** 0.5
+    bags /= np.linalg.norm(bags, axis=1, keepdims=True)
+    links = np.zeros((500, 400))
+    links[content.items, content.users] = 1
+    similarity = bags @ bags.T - 2 * np.eye(500)
+    common = links @ links.T
+    nearest = common[np.arange(500), similarity.argmax(axis=1)].mean()
+    assert nearest > 1.5 * (common.sum() - np.trace(common)) / (500 * 499)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"users": 0}, "users = 0"), ({"links": 10**9}, "a quarter of all"), ({"topics": 10**4}, "topics"), ({"min_words": 50}, "min_words")],
+)
+def test_impossible_synthetic_options(options: dict[str, int], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        synthetic.Options(**options)
+
+
+def test_no_table_is_left_half_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError), tables.atomic_path(tmp_path / "a") as temporary:
+        temporary.write_text("half")
+        raise OSError(5, "Input/output error")
+    assert os.listdir(tmp_path) == []

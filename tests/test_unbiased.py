@@ -1,0 +1,159 @@
+"""Every sampler's expected batch loss is L: all draws of a graph of five nodes, through ``assemble``, in plain arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from ncfbench.batch import Batch, Listed
+from ncfbench.config import complete
+from ncfbench.graph import BipartiteGraph
+from ncfbench.registry import SAMPLERS
+from ncfbench.samplers import Draw, make_sampler
+from ncfbench.streams import Streams
+
+SCORES = np.array([[0.3, -1.2, 0.8], [-0.5, 0.9, 0.1]])
+LAMBDA = 3.0
+
+
+def positive_loss(score: float) -> float:
+    return math.log1p(math.exp(-score))
+
+
+def negative_loss(score: float) -> float:
+    return score**2 + 0.3 * score
+
+
+def pair_loss(positive: float, negative: float) -> float:
+    return math.log1p(math.exp(2 * (negative - positive)))
+
+
+def links_of(graph: BipartiteGraph) -> list[tuple[int, int]]:
+    return list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
+
+
+def noise_of(graph: BipartiteGraph, alpha: float) -> dict[int, float]:
+    degrees = {v: sum(item == v for _, item in links_of(graph)) for v in range(graph.n_items)}
+    weights = {v: degree**alpha for v, degree in degrees.items() if degree}
+    return {v: weight / sum(weights.values()) for v, weight in weights.items()}
+
+
+def exact_objective(graph: BipartiteGraph, alpha: float, mask: bool, pairwise: bool) -> float:
+    """L of the design, by its definition."""
+    links, noise = links_of(graph), noise_of(graph, alpha)
+    total = 0.0
+    for user, item in links:
+        for other, probability in noise.items():
+            m = 0 if mask and (user, other) in links else 1
+            if pairwise:
+                total += probability * m * pair_loss(SCORES[user, item], SCORES[user, other])
+            else:
+                total += LAMBDA * probability * m * negative_loss(SCORES[user, other])
+        if not pairwise:
+            total += positive_loss(SCORES[user, item])
+    return total / len(links)
+
+
+def batch_objective(batch: Batch, pairwise: bool) -> float:
+    """The batch's loss from ids and weights, link by link."""
+    positive = [
+        (int(batch.users[u]), int(batch.items[v])) for u, v in zip(batch.pos_user, batch.pos_item, strict=True)
+    ]
+    total = 0.0 if pairwise else sum(positive_loss(SCORES[link]) for link in positive) / len(positive)
+    for i, (user, item) in enumerate(positive):
+        negatives = batch.negatives
+        if isinstance(negatives, Listed):
+            terms = [
+                (int(batch.users[u]), int(batch.items[v]), w)
+                for u, v, w in zip(negatives.user[i], negatives.item[i], negatives.weight[i], strict=True)
+            ]
+        else:
+            terms = [(user, int(batch.items[j]), w) for j, w in enumerate(negatives.weight[i])]
+        for u, v, w in terms:
+            loss = pair_loss(SCORES[user, item], SCORES[u, v]) if pairwise else LAMBDA * negative_loss(SCORES[u, v])
+            total += float(w) * loss
+    return total
+
+
+def strata(graph: BipartiteGraph, size: int) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Every stratum drawn with replacement: an item ~ P_d, then ``size`` of its users."""
+    links = links_of(graph)
+    for item in {item for _, item in links}:
+        own = [place for place, link in enumerate(links) if link[1] == item]
+        for chosen in itertools.product(own, repeat=size):
+            yield len(own) / len(links) / len(own) ** size, chosen
+
+
+def all_draws(sampler: str, graph: BipartiteGraph, b: int, s: int, k: int, alpha: float) -> Iterator[tuple[float, Draw]]:
+    """Every draw of a batch with its probability, straight from the paper's algorithms with replacement."""
+    if not SAMPLERS[sampler].uses_strata:
+        s = 1
+    if not SAMPLERS[sampler].uses_negatives:
+        k = 0
+    user_share = {u: sum(user == u for user, _ in links_of(graph)) / graph.n_links for u in range(graph.n_users)}
+    users = user_share if sampler in ("iid", "strat") else {None: 1.0}
+    items = noise_of(graph, alpha) if sampler in ("iid", "neg") else {None: 1.0}
+    one_stratum = list(strata(graph, s))
+    one_negative = [(p * q, u, v) for (u, p), (v, q) in itertools.product(users.items(), items.items())]
+    for positives in itertools.product(one_stratum, repeat=b // s):
+        links = np.array([link for _, stratum in positives for link in stratum], np.int32)
+        chance = math.prod(p for p, _ in positives)
+        for negatives in itertools.product(one_negative, repeat=b * k):
+            u = np.array([u for _, u, _ in negatives if u is not None], np.int32).reshape(b, -1)
+            v = np.array([v for _, _, v in negatives if v is not None], np.int32).reshape(b, -1)
+            yield chance * math.prod(p for p, _, _ in negatives), Draw(links, u, v)
+
+
+SIZES = {"iid": (2, 1, 1), "neg": (2, 1, 2), "strat": (4, 2, 1), "ns": (3, 1, 1), "strat-ns": (4, 2, 1)}
+CASES = [
+    (sampler, pairwise, noise, mask, unique)
+    for sampler, entry in SAMPLERS.items()
+    for pairwise in (False, True)
+    if ("pairwise" if pairwise else "pointwise") in entry.families
+    for noise in ("unigram", "uniform", "0.5")
+    for mask in (True, False)
+    for unique in (True, False)
+]
+
+
+@pytest.mark.parametrize(("sampler", "pairwise", "noise", "mask", "unique"), CASES)
+def test_expected_loss_of_all_draws_is_the_objective(
+    five_nodes: BipartiteGraph, sampler: str, pairwise: bool, noise: str, mask: bool, unique: bool
+) -> None:
+    b, s, k = SIZES[sampler]
+    settings = {
+        "sampler": sampler, "loss": "log" if pairwise else "sg", "batch_size": b, "stratum_size": s, "negatives": k,
+        "noise": noise, "mask": mask, "unique_items": unique,
+    }  # fmt: skip
+    config = complete(settings)
+    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
+    expected = chances = 0.0
+    for chance, draw in all_draws(sampler, five_nodes, b, s, k, config.noise_exponent):
+        chances += chance
+        expected += chance * batch_objective(made.assemble(draw), pairwise)
+    assert chances == pytest.approx(1, abs=1e-12)
+    assert expected == pytest.approx(exact_objective(five_nodes, config.noise_exponent, mask, pairwise), rel=1e-9)
+
+
+@pytest.mark.parametrize("fault", ["distinct once", "unmasked pairs", "diagonal kept"])
+def test_the_enumeration_finds_a_wrong_estimator(five_nodes: BipartiteGraph, fault: str) -> None:
+    """Three plausible mistakes in the shared weights; a proof that passed them would prove nothing."""
+    mask = fault != "diagonal kept"
+    config = complete({"sampler": "strat-ns", "batch_size": 4, "stratum_size": 2, "mask": mask})
+    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
+    expected = 0.0
+    for chance, draw in all_draws("strat-ns", five_nodes, 4, 2, 0, 1.0):
+        batch = made.assemble(draw)
+        weight = batch.negatives.weight
+        if fault == "distinct once":
+            wrong = (weight > 0) / 8
+        elif fault == "unmasked pairs":
+            wrong = weight / max(weight.sum(), 1e-30)
+        else:
+            wrong = np.broadcast_to(np.bincount(batch.pos_item, minlength=weight.shape[1]) / 16, weight.shape)
+        expected += chance * batch_objective(batch._replace(negatives=batch.negatives._replace(weight=wrong)), False)
+    assert abs(expected - exact_objective(five_nodes, 1.0, mask, False)) > 1e-3
