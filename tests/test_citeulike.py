@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     source = tmp_path / "source"
     source.mkdir()
     (source / "users.dat").write_text("3 0 2 4\n1 2\n2 1 3\n")
-    rows = [("Red fish", "Blue, \"green\"\nfish"), ("Old {D}og", ""), ("Fish", "dog"), ("Empty", ""), ("New cat", "cat cat")]
+    rows = [("Red fish", 'Blue, "green"\nfish'), ("Old {D}og", ""), ("Fish", "dog"), ("Empty", ""), ("New cat", "cat cat")]
     (source / "raw-data.csv").write_text(articles(rows))
     (source / "item-tag.dat").write_text("2 0 1\n0\n1 2\n1 0\n2 2 1\n")
     (source / "tags.dat").write_text("big-fish\npet\nred_dog\n")
@@ -61,7 +61,9 @@ def test_a_small_library_by_hand(folder: Path, tmp_path: Path) -> None:
         tmp_path / "data/citeulike" / manifest["fingerprint"][:12] / "vocabulary.parquet", ("word", "count")
     ).to_pylist()
     names = [""] + [row["word"] for row in words]
-    texts = [[names[t] for t in row[:n]] for row, n in zip(dataset.tokens_IxL.tolist(), dataset.lengths.tolist(), strict=True)]
+    texts = [
+        [names[t] for t in row[:n]] for row, n in zip(dataset.tokens_IxL.tolist(), dataset.lengths.tolist(), strict=True)
+    ]
     assert texts == [
         ["red", "fish", "blue", "green", "fish", "big", "fish", "pet"],
         ["old", "dog"],
@@ -88,7 +90,9 @@ def test_options_decide_the_text(folder: Path, tmp_path: Path) -> None:
     assert title["fingerprint"] != tags["fingerprint"]
 
 
-def test_a_second_prepare_is_instant_and_a_changed_file_is_seen(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_prepare_is_instant_and_a_changed_file_is_seen(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, _ = prepare(folder, tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(citeulike, "read_content", lambda *_: pytest.fail("parsed again"))
@@ -208,7 +212,12 @@ def test_lists_come_back(tmp_path: Path, lists: list[list[int]]) -> None:
     assert read_lists(path, 31, "item") == lists
 
 
-@given(st.lists(st.tuples(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")), st.text("ab\n\",;")), min_size=1))
+@given(
+    st.lists(
+        st.tuples(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")), st.text('ab\n",;')),
+        min_size=1,
+    )
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_articles_come_back_whatever_they_hold(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
     path = tmp_path / "raw-data.csv"
@@ -262,7 +271,9 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content[: len(content) // 2] if fault == "cut" else b"x" * len(content) if fault == "wrong" else content)
+        self.wfile.write(
+            content[: len(content) // 2] if fault == "cut" else b"x" * len(content) if fault == "wrong" else content
+        )
 
     def log_message(self, *arguments: Any) -> None:
         pass
@@ -270,7 +281,9 @@ class Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Server]]]:
-    handler = type("Handler", (Server,), {"files": {p.name: p.read_bytes() for p in folder.iterdir()}, "faults": {}, "asked": []})
+    handler = type(
+        "Handler", (Server,), {"files": {p.name: p.read_bytes() for p in folder.iterdir()}, "faults": {}, "asked": []}
+    )
     monkeypatch.setattr(citeulike, "BLOB_IDS", {path.name: git_blob_id(path) for path in sorted(folder.iterdir())})
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:

@@ -30,7 +30,9 @@ def test_defaults_are_the_papers() -> None:
 
 def test_precedence(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
-    file.write_text('epochs = 1\nseed = 1\ngamma = 0.5\nloss = "hinge"\ndata-dir = "file"\nruns-dir = "file"\nbatch_size = 64\n')
+    file.write_text(
+        'epochs = 1\nseed = 1\ngamma = 0.5\nloss = "hinge"\ndata-dir = "file"\nruns-dir = "file"\nbatch_size = 64\n'
+    )
     config, places = resolve(
         {"epochs": 3, "seed": None, "data_dir": Path("flag")},
         ["epochs=2", "seed=2", "learning-rate=0.5"],
@@ -98,7 +100,11 @@ def test_bad_assignments(assignment: str, words: list[str]) -> None:
 
 
 def test_bad_files(tmp_path: Path) -> None:
-    for content, word in ((b"epohcs = 3", "did you mean 'epochs'"), (b"epochs = ", "not valid TOML"), (b"a = '\xff'", "not valid TOML")):
+    for content, word in (
+        (b"epohcs = 3", "did you mean 'epochs'"),
+        (b"epochs = ", "not valid TOML"),
+        (b"a = '\xff'", "not valid TOML"),
+    ):
         file = tmp_path / "c.toml"
         file.write_bytes(content)
         with pytest.raises(UsageError, match=word):

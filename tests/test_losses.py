@@ -54,7 +54,9 @@ def test_pairwise_losses(name: str) -> None:
 
 
 def test_gamma_is_used() -> None:
-    assert float(make_loss(complete({"loss": "hinge", "gamma": 0.7})).pair(jnp.float32(0), jnp.float32(0))) == pytest.approx(0.7)
+    assert float(make_loss(complete({"loss": "hinge", "gamma": 0.7})).pair(jnp.float32(0), jnp.float32(0))) == pytest.approx(
+        0.7
+    )
     two = make_loss(complete({"loss": "log", "gamma": 2.0})).pair(jnp.float32(1), jnp.float32(0))
     assert float(two) == pytest.approx(math.log1p(math.exp(-2)))
 
@@ -105,7 +107,10 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
         user, item = int(batch.users[batch.pos_user[i]]), int(batch.items[batch.pos_item[i]])
         own = float(f[user] @ g[item])
         if isinstance(batch.negatives, Listed):
-            ids = [(int(batch.users[u]), int(batch.items[v])) for u, v in zip(batch.negatives.user[i], batch.negatives.item[i], strict=True)]
+            ids = [
+                (int(batch.users[u]), int(batch.items[v]))
+                for u, v in zip(batch.negatives.user[i], batch.negatives.item[i], strict=True)
+            ]
         else:
             ids = [(user, int(v)) for v in batch.items]
         for (u, v), weight in zip(ids, batch.negatives.weight[i].tolist(), strict=True):

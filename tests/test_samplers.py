@@ -47,7 +47,9 @@ def scores(batch: Batch) -> tuple[list[tuple[int, int]], list[list[tuple[int, in
     negatives = batch.negatives
     if isinstance(negatives, Listed):
         user, item = f[negatives.user].astype(int), g[negatives.item].astype(int)
-        rows = [list(zip(*row, strict=True)) for row in zip(user.tolist(), item.tolist(), negatives.weight.tolist(), strict=True)]
+        rows = [
+            list(zip(*row, strict=True)) for row in zip(user.tolist(), item.tolist(), negatives.weight.tolist(), strict=True)
+        ]
     else:
         row_users = f[batch.pos_user].astype(int).tolist()
         rows = [

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -64,7 +63,9 @@ def test_not_prepared_names_the_command_and_what_there_is(data_dir: Path) -> Non
         store.load(data_dir, "citeulike")
 
 
-def test_synthetic_is_made_on_first_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_options: synthetic.Options) -> None:
+def test_synthetic_is_made_on_first_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_options: synthetic.Options
+) -> None:
     monkeypatch.setattr(synthetic, "Options", lambda: tiny_options)
     said: list[str] = []
     first = open_dataset(tmp_path, "synthetic", said.append)
@@ -73,7 +74,9 @@ def test_synthetic_is_made_on_first_use(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("damage", ["truncate links", "remove items", "bad manifest", "old version", "other content"])
-def test_damaged_data_sets_are_refused_and_prepared_again(tmp_path: Path, tiny_options: synthetic.Options, damage: str) -> None:
+def test_damaged_data_sets_are_refused_and_prepared_again(
+    tmp_path: Path, tiny_options: synthetic.Options, damage: str
+) -> None:
     manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
     home = tmp_path / "x"
     folder = home / manifest["fingerprint"][:12]
@@ -180,7 +183,12 @@ def test_synthetic_words_tell_the_links() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"users": 0}, "users = 0"), ({"links": 10**9}, "a quarter of all"), ({"topics": 10**4}, "topics"), ({"min_words": 50}, "min_words")],
+    [
+        ({"users": 0}, "users = 0"),
+        ({"links": 10**9}, "a quarter of all"),
+        ({"topics": 10**4}, "topics"),
+        ({"min_words": 50}, "min_words"),
+    ],
 )
 def test_impossible_synthetic_options(options: dict[str, int], message: str) -> None:
     with pytest.raises(UsageError, match=message):
@@ -191,4 +199,4 @@ def test_no_table_is_left_half_written(tmp_path: Path) -> None:
     with pytest.raises(DataError), tables.atomic_path(tmp_path / "a") as temporary:
         temporary.write_text("half")
         raise OSError(5, "Input/output error")
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())

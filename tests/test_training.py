@@ -24,7 +24,9 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def train(data_dir: Path, runs_dir: Path, *, resume: bool = False, progress: Progress | None = None, **more: Any) -> RunRecord:
+def train(
+    data_dir: Path, runs_dir: Path, *, resume: bool = False, progress: Progress | None = None, **more: Any
+) -> RunRecord:
     return training.run(complete(SMALL | more), Locations(data_dir, runs_dir), resume=resume, progress=progress)
 
 
@@ -60,11 +62,18 @@ def test_records_of_a_run(data_dir: Path, tmp_path: Path, tiny: Any) -> None:
 
 @pytest.mark.parametrize(
     ("sampler", "loss", "encoder"),
-    [("iid", "sg", "cnn"), ("neg", "log", "mf"), ("strat", "mse", "lstm"), ("ns", "hinge", "cnn"), ("strat-ns", "sg", "lstm")],
+    [
+        ("iid", "sg", "cnn"),
+        ("neg", "log", "mf"),
+        ("strat", "mse", "lstm"),
+        ("ns", "hinge", "cnn"),
+        ("strat-ns", "sg", "lstm"),
+    ],
 )
 def test_the_probe_falls(data_dir: Path, tmp_path: Path, sampler: str, loss: str, encoder: str) -> None:
     record = train(data_dir, tmp_path, sampler=sampler, loss=loss, encoder=encoder, learning_rate=0.03)
-    assert record.curve[-1]["probe_loss"] < 0.8 * record.curve[0]["probe_loss"]
+    # One score for all pairs brings MSE from 1 to 8/9 at best (lambda = 8): below that, pairs are told apart.
+    assert record.curve[-1]["probe_loss"] < 0.88 * record.curve[0]["probe_loss"]
 
 
 def test_mf_has_no_recall_and_says_why(data_dir: Path, tmp_path: Path) -> None:
@@ -93,7 +102,9 @@ class StopAt(Progress):
 
 @pytest.mark.parametrize("sampler", ["iid", "strat-ns"])
 @pytest.mark.parametrize("stops", [(1,), (17,), (20, 36), (47,)])
-def test_an_interrupted_run_ends_with_the_same_curve(data_dir: Path, tmp_path: Path, sampler: str, stops: tuple[int, ...]) -> None:
+def test_an_interrupted_run_ends_with_the_same_curve(
+    data_dir: Path, tmp_path: Path, sampler: str, stops: tuple[int, ...]
+) -> None:
     """Stopped inside a block, at a probe and at an epoch's end; resumed once and twice."""
     whole = train(data_dir, tmp_path / "whole", sampler=sampler)
     for place, stop in enumerate(stops):

@@ -60,9 +60,7 @@ def exact_objective(graph: BipartiteGraph, alpha: float, mask: bool, pairwise: b
 
 def batch_objective(batch: Batch, pairwise: bool) -> float:
     """The batch's loss from ids and weights, link by link."""
-    positive = [
-        (int(batch.users[u]), int(batch.items[v])) for u, v in zip(batch.pos_user, batch.pos_item, strict=True)
-    ]
+    positive = [(int(batch.users[u]), int(batch.items[v])) for u, v in zip(batch.pos_user, batch.pos_item, strict=True)]
     total = 0.0 if pairwise else sum(positive_loss(SCORES[link]) for link in positive) / len(positive)
     for i, (user, item) in enumerate(positive):
         negatives = batch.negatives

@@ -17,7 +17,9 @@ class Convolution(nnx.Module):
     """
 
     def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
-        self.words = nnx.Embed(n_words + 1, config.word_dimension, embedding_init=nnx.initializers.normal(EMBEDDING_SCALE), rngs=rngs)
+        self.words = nnx.Embed(
+            n_words + 1, config.word_dimension, embedding_init=nnx.initializers.normal(EMBEDDING_SCALE), rngs=rngs
+        )
         self.convolution = nnx.Conv(
             config.word_dimension, config.filters, kernel_size=(config.filter_width,), padding="SAME", rngs=rngs
         )

@@ -15,7 +15,9 @@ class Lstm(nnx.Module):
 
     def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
         units = config.lstm_units
-        self.words = nnx.Embed(n_words + 1, config.word_dimension, embedding_init=nnx.initializers.normal(EMBEDDING_SCALE), rngs=rngs)
+        self.words = nnx.Embed(
+            n_words + 1, config.word_dimension, embedding_init=nnx.initializers.normal(EMBEDDING_SCALE), rngs=rngs
+        )
         self.input_gates = nnx.Linear(config.word_dimension, 4 * units, rngs=rngs)
         self.recurrent_gates = nnx.Linear(
             units, 4 * units, use_bias=False, kernel_init=nnx.initializers.orthogonal(), rngs=rngs

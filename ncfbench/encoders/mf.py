@@ -13,7 +13,9 @@ class MatrixFactorization(nnx.Module):
     """g(v) is row v of a table. An item without training links keeps its random vector: cold items have no score."""
 
     def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
-        self.vectors = nnx.Embed(n_items, config.dimension, embedding_init=nnx.initializers.normal(EMBEDDING_SCALE), rngs=rngs)
+        self.vectors = nnx.Embed(
+            n_items, config.dimension, embedding_init=nnx.initializers.normal(EMBEDDING_SCALE), rngs=rngs
+        )
 
     def __call__(self, texts: Texts) -> jax.Array:
         """float32[V, D]."""

@@ -1,0 +1,236 @@
+"""The program as a user meets it: exit codes, streams, messages; never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ncfbench.cli import app
+from ncfbench.registry import SAMPLERS
+
+SMALL = ["--batch-size", "64", "--epochs", "2", "--set", "dimension=8", "--set", "filters=8", "--set", "word_dimension=8"]
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def check(result: Result, code: int, *words: str) -> None:
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    flat = " ".join(result.output.split())
+    for word in words:
+        assert word in flat
+
+
+@pytest.fixture
+def places(data_dir: Path, tmp_path: Path) -> list[str]:
+    return ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / "runs")]
+
+
+def test_prepare_run_report(tmp_path: Path) -> None:
+    """The whole main job, and what each command prints."""
+    data, runs = ["--data-dir", str(tmp_path / "d")], ["--runs-dir", str(tmp_path / "r")]
+    sizes = ["--users", "120", "--items", "150", "--links", "1500", "--topics", "5", "--max-length", "12"]
+    check(invoke("prepare", "synthetic", *sizes, *data), 0, "users", "120", "links", "1,500", "Fingerprint")
+    check(invoke("prepare", "synthetic", *sizes, *data), 0, "Already prepared")
+    for sampler in ("iid", "strat-ns"):
+        result = invoke("run", "--dataset", "synthetic", "--sampler", sampler, *SMALL, *data, *runs)
+        check(result, 0, "smallest probe loss", "full iteration", "test recall@50", "Records:")
+    check(
+        invoke("report", *runs),
+        0,
+        "Speedup over IID, SG loss",
+        "Strat. w. N.S.",
+        "To fill the missing cells:",
+        "ncfbench run",
+    )
+    printed = json.loads(invoke("report", "--json", *runs).stdout)
+    by_sampler = {row["sampler"]: row for row in printed["speedup"]}
+    assert by_sampler["iid"]["total_speedup"] == pytest.approx(1)
+    assert by_sampler["ns"]["status"] == "missing"
+    assert {path.name for path in (tmp_path / "r").iterdir() if path.is_file()} == {"speedup.parquet", "recall.parquet"}
+
+
+def test_json_prints_one_object_on_standard_output(places: list[str]) -> None:
+    result = invoke("run", "--dataset", "tiny", *SMALL, *places, "--json")
+    assert result.exit_code == 0
+    summary = json.loads(result.stdout)
+    assert summary["status"] == "finished"
+    assert summary["config"]["batch_size"] == 64
+    assert "probe loss" in result.stderr
+    assert Path(summary["folder"]).is_dir()
+
+
+def test_quiet_prints_no_progress(places: list[str]) -> None:
+    result = invoke("run", "--dataset", "tiny", *SMALL, *places, "--quiet")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "messages"),
+    [
+        (["--sampler", "iid", "--loss", "hinge"], 2, ["pairwise loss", "Use --sampler neg, ns or strat-ns"]),
+        (["--batch-size", "30"], 2, ["not a multiple of stratum_size"]),
+        (["--batch-size", "4"], 2, ["nothing is left to be a negative"]),
+        (["--sampler", "ns", "--batch-size", "1"], 2, ["no negatives"]),
+        (["--batch-size", "1000000"], 2, ["larger than the", "training links"]),
+        (["--negatives", "0"], 2, ["negatives = 0"]),
+        (["--learning-rate", "nan"], 2, ["learning_rate = nan"]),
+        (["--learning-rate", "fast"], 2, ["--learning-rate"]),
+        (["--sampler", "strat_ns"], 2, ["did you mean 'strat-ns'"]),
+        (["--samplr", "ns"], 2, ["--sampler"]),
+        (["--set", "epoch=3"], 2, ["did you mean 'epochs'"]),
+        (["--config", "missing.toml"], 2, ["Cannot read the configuration"]),
+        (["--dataset", "nowhere"], 3, ["is not prepared", "ncfbench prepare nowhere"]),
+    ],
+)
+def test_bad_requests(places: list[str], words: list[str], code: int, messages: list[str]) -> None:
+    result = invoke("run", "--dataset", "tiny", *places, *words)
+    check(result, code)
+    plain = " ".join(result.output.replace("│", " ").split())
+    for message in messages:
+        assert message in plain
+    runs = Path(places[3])
+    assert not runs.exists() or not list(runs.iterdir()), "a refused run leaves nothing behind"
+
+
+def test_a_misspelt_key_in_a_configuration(places: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('learning_rte = 0.1\nsampler = "ns"\n')
+    check(invoke("run", "--config", file, *places), 2, "Unknown setting 'learning_rte'; did you mean 'learning_rate'?")
+
+
+def test_a_configuration_file_with_hyphens(places: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('dataset = "tiny"\nbatch-size = 64\nepochs = 1\nsampler = "ns"\nlambda = 4\nfilters = 8\n')
+    result = invoke("run", "--config", file, *places, "--json", "--quiet", "--epochs", "2")
+    config = json.loads(result.stdout)["config"]
+    assert (config["epochs"], config["sampler"], config["lambda"]) == (2, "ns", 4.0)
+
+
+def test_divergence_exits_with_5(places: list[str]) -> None:
+    words = ["--dataset", "tiny", "--loss", "mse", "--learning-rate", "1e30"]
+    check(invoke("run", *words, *SMALL, *places), 5, "not finite at iteration", "What was recorded before is kept in")
+
+
+def test_nothing_to_report_exits_with_7(tmp_path: Path) -> None:
+    check(invoke("report", "--runs-dir", tmp_path), 7, "No finished run", "ncfbench run")
+
+
+@pytest.mark.parametrize("damage", ["summary.parquet", "curve.parquet", "timing.parquet", "environment.json", "config.json"])
+@pytest.mark.parametrize("how", ["truncated", "missing", "other"])
+def test_a_damaged_run_is_named_and_left_out(places: list[str], damage: str, how: str, finished: Path) -> None:
+    import shutil
+
+    runs = Path(places[3])
+    shutil.copytree(finished, runs)
+    victim = sorted(runs.iterdir())[0]
+    if how == "missing":
+        (victim / damage).unlink()
+    elif how == "truncated":
+        (victim / damage).write_bytes((victim / damage).read_bytes()[:-20])
+    else:
+        (victim / damage).write_bytes(b"{}")
+    result = invoke("report", "--runs-dir", runs)
+    check(result, 0, f"Skipped {victim.name}", damage, "Speedup over IID")
+
+
+@pytest.fixture(scope="module")
+def finished(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished") / "runs"
+    for sampler in ("iid", "ns"):
+        words = ["--dataset", "tiny", "--sampler", sampler, "--data-dir", str(data_dir), "--runs-dir", str(folder)]
+        check(invoke("run", *words, *SMALL, "--quiet"), 0)
+    return folder
+
+
+def test_citeulike_exit_codes(tmp_path: Path) -> None:
+    words = ["prepare", "citeulike", "--data-dir", tmp_path / "d"]
+    check(invoke(*words, "--from", tmp_path / "none"), 3, "is not a folder", "users.dat")
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("users.dat", "raw-data.csv"):
+        (source / name).write_text("1 0\n")
+    check(
+        invoke(*words, "--from", source), 4, "users.dat is not the published file", "expected git blob", "--allow-unverified"
+    )
+    (source / "raw-data.csv").write_text('"doc.id","raw.title"\n1,"a"\n')
+    check(invoke(*words, "--from", source, "--allow-unverified"), 3, "lacks the column 'raw.abstract'")
+    check(invoke(*words, "--from", source, "--text", "titel"), 2, "did you mean 'title'")
+    check(invoke(*words, "--from", source, "--test-fraction", "2"), 2, "test-fraction = 2.0")
+
+
+def test_a_target_that_cannot_be_written_exits_with_3(tmp_path: Path, data_dir: Path) -> None:
+    (tmp_path / "file").write_text("")
+    check(invoke("prepare", "synthetic", "--data-dir", tmp_path / "file"), 3, "Cannot write", "choose another folder")
+    words = ["run", "--dataset", "tiny", "--data-dir", data_dir, "--runs-dir", tmp_path / "file", *SMALL]
+    check(invoke(*words), 3, "Cannot write", "choose another folder")
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["report"], ["prepare"], ["prepare", "citeulike"], ["prepare", "synthetic"]]
+)
+def test_every_command_teaches(command: list[str]) -> None:
+    result = invoke(*command, "--help")
+    assert result.exit_code == 0
+    if command == ["run"]:
+        for name in (*SAMPLERS, "Example:"):
+            assert name in result.output
+    if not command:
+        assert "130 interrupted" in result.output
+
+
+def program(*words: str | Path, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "ncfbench", *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables},
+    )  # fmt: skip
+
+
+def test_interrupt_and_resume_from_the_command_line(places: list[str]) -> None:
+    words: list[Any] = ["run", "--dataset", "tiny", *SMALL, "--epochs", "400", *places]
+    process = program(*words)
+    folder = Path(places[3])
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("*/curve.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "--resume" in err
+    assert out == ""
+    result = invoke("report", "--runs-dir", folder)
+    check(result, 7, "is interrupted at iteration")
+    (run,) = folder.iterdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ncfbench.training._Run.go", lambda self: pytest.exit("resumed") if self.loop.iteration == 0 else None)
+        assert "No run with these settings" not in invoke(*words, "--resume").output
+    assert [path.name for path in folder.iterdir()] == [run.name]
+
+
+def test_no_color_and_no_terminal_give_plain_text(places: list[str]) -> None:
+    process = program("run", "--dataset", "tiny", *SMALL, *places, NO_COLOR="1")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "\x1b" not in out + err
+    assert "epoch   1.00" in err
+    assert "Run tiny-cnn-sg" in out
+
+
+def test_a_reader_that_leaves_early_is_no_error(finished: Path) -> None:
+    command = f"{sys.executable} -m ncfbench report --runs-dir {finished} | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    assert "Traceback" not in done.stderr
