@@ -152,7 +152,8 @@ def summarize(samples: list[Sample]) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     settings = result["settings"]
-    title = f"{settings['dataset']}, {settings['encoder']}, {settings['loss']}: one iteration, {settings['rounds']} interleaved blocks"
+    what = ", ".join(settings[key] for key in ("dataset", "encoder", "loss"))
+    title = f"{what}: one iteration, {settings['rounds']} interleaved blocks"
     table = Table(title=title, title_justify="left")
     headings = (
         "sampler",
@@ -184,8 +185,8 @@ def show(result: dict[str, Any]) -> None:
     make_console().print(
         table,
         Text(
-            f"Ratios: seconds of the first row / seconds of this one, block by block. {where['cpu']}, {where['cores']} cores, "
-            f"jax {where['packages']['jax']}, {where['time']}"
+            f"Ratios: seconds of the first row / seconds of this one, block by block. "
+            f"{where['cpu']}, {where['cores']} cores, jax {where['packages']['jax']}, {where['time']}"
         ),
     )
 

@@ -155,13 +155,13 @@ def prepare_citeulike(
 @prepare_app.command("synthetic")
 @reporting
 def prepare_synthetic(
-    users: Annotated[int, typer.Option(help="Users.")] = 1200,
-    items: Annotated[int, typer.Option(help="Items.")] = 2400,
-    links: Annotated[int, typer.Option(help="Links between them.")] = 36_000,
-    topics: Annotated[int, typer.Option(help="Latent topics, which drive links and words.")] = 16,
-    vocabulary_size: Annotated[int, typer.Option(help="Words there are.")] = 3000,
-    min_words: Annotated[int, typer.Option(help="Words of the shortest text.")] = 8,
-    max_length: Annotated[int, typer.Option(help="Words of the longest text.")] = 40,
+    users: Annotated[int, typer.Option(help="Users.")] = 800,
+    items: Annotated[int, typer.Option(help="Items.")] = 3200,
+    links: Annotated[int, typer.Option(help="Links between them.")] = 60_000,
+    topics: Annotated[int, typer.Option(help="Latent topics, which drive links and words.")] = 12,
+    vocabulary_size: Annotated[int, typer.Option(help="Words there are.")] = 1000,
+    min_words: Annotated[int, typer.Option(help="Words of the shortest text.")] = 6,
+    max_length: Annotated[int, typer.Option(help="Words of the longest text.")] = 24,
     test_fraction: TestFraction = 0.2,
     validation_fraction: ValidationFraction = 0.1,
     split_seed: SplitSeed = 0,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import os
 import signal
@@ -14,7 +16,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from ncfbench.cli import app
+from ncfbench.cli import app, prepare_citeulike, prepare_synthetic
+from ncfbench.datasets import citeulike, synthetic
 from ncfbench.registry import SAMPLERS
 
 SMALL = ["--batch-size", "64", "--epochs", "2", "--set", "dimension=8", "--set", "filters=8", "--set", "word_dimension=8"]
@@ -153,6 +156,14 @@ def finished(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = ["--dataset", "tiny", "--sampler", sampler, "--data-dir", str(data_dir), "--runs-dir", str(folder)]
         check(invoke("run", *words, *SMALL, "--quiet"), 0)
     return folder
+
+
+def test_the_flags_of_prepare_have_the_defaults_of_their_source() -> None:
+    for command, options in ((prepare_citeulike, citeulike.Options()), (prepare_synthetic, synthetic.Options())):
+        parameters = inspect.signature(command).parameters
+        for field in dataclasses.fields(options):
+            default = parameters[field.name].default
+            assert (tuple(default.split(",")) if field.name == "text" else default) == getattr(options, field.name), field.name
 
 
 def test_citeulike_exit_codes(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_synthetic_is_the_same_for_a_seed_and_exact_in_size(tiny_options: synthe
 
 def test_synthetic_degrees_are_heavy_tailed() -> None:
     content = synthetic.make(synthetic.Options())
-    for ids, size in ((content.users, 1200), (content.items, 2400)):
+    for ids, size in ((content.users, 800), (content.items, 3200)):
         degrees = np.sort(np.bincount(ids, minlength=size))[::-1]
         assert degrees[: size // 10].sum() > 0.25 * degrees.sum()
         assert degrees[0] > 5 * np.median(degrees)

@@ -32,13 +32,13 @@ OFF_TOPIC_SHARE = 0.1
 class Options:
     """Sizes and seeds of a synthetic data set."""
 
-    users: int = 1200
-    items: int = 2400
-    links: int = 36_000
-    topics: int = 16
-    vocabulary_size: int = 3000
-    min_words: int = 8
-    max_length: int = 40
+    users: int = 800
+    items: int = 3200
+    links: int = 60_000
+    topics: int = 12
+    vocabulary_size: int = 1000
+    min_words: int = 6
+    max_length: int = 24
     test_fraction: float = 0.2
     validation_fraction: float = 0.1
     split_seed: int = 0
