@@ -338,6 +338,9 @@ def report(
     allow_mixed: Annotated[
         bool, typer.Option("--allow-mixed", help="Divide times of different environments too, and mark the cells.")
     ] = False,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also draw the convergence curves into this folder (SVG and PNG).", show_default=False)
+    ] = None,
     data_dir: DataDir = None,
     runs_dir: RunsDir = None,
     json_: Json = False,
@@ -368,14 +371,19 @@ def report(
     flat = [[row for rows in group for row in rows] for group in (speedups, recalls)]
     tables.write_rows(where.runs_dir / "speedup.parquet", flat[0], tables.SPEEDUP)
     tables.write_rows(where.runs_dir / "recall.parquet", flat[1], tables.RECALL)
+    drawn: list[Path] = []
+    if figures is not None:
+        from ncfbench.report.figures import draw_all
+
+        drawn = draw_all(comparisons, figures)
     if json_:
-        _print_json({"speedup": flat[0], "recall": flat[1], "problems": problems})
+        _print_json({"speedup": flat[0], "recall": flat[1], "figures": drawn, "problems": problems})
         return
     _print(
         console.speedup_view(comparisons, speedups),
         console.recall_view(comparisons, recalls),
         console.missing_view([*flat[0], *flat[1]]),
-        f"Written: {where.runs_dir / 'speedup.parquet'}, {where.runs_dir / 'recall.parquet'}",
+        "Written: " + ", ".join(map(str, (where.runs_dir / "speedup.parquet", where.runs_dir / "recall.parquet", *drawn))),
     )
 
 

@@ -15,7 +15,7 @@ ORDER = (
     "errors", "registry", "config", "streams", "graph", "tables", "datasets.text", "datasets.store", "datasets.citeulike",
     "datasets.synthetic", "datasets", "batch", "samplers.noise", "samplers.positives", "samplers.protocol", "samplers.listed",
     "samplers.shared", "samplers", "environment", "runs", "analysis", "prefetch", "progress", "report", "report.comparison",
-    "report.console", "dropout", "encoders", "encoders.protocol", "encoders.mf", "encoders.cnn", "encoders.lstm", "model",
+    "report.console", "report.figures", "dropout", "encoders", "encoders.protocol", "encoders.mf", "encoders.cnn", "encoders.lstm", "model",
     "losses", "objective", "step", "embedding", "probe", "evaluation", "timing", "checkpoint", "training", "cli", "__main__",
 )  # fmt: skip
 """Every module; each imports only what stands before it."""

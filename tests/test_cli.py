@@ -64,6 +64,16 @@ def test_prepare_run_report(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "r").iterdir() if path.is_file()} == {"speedup.parquet", "recall.parquet"}
 
 
+def test_figures_are_drawn(finished: Path, tmp_path: Path) -> None:
+    result = invoke("report", "--runs-dir", finished, "--figures", tmp_path / "f", "--json")
+    assert result.exit_code == 0
+    drawn = [Path(name) for name in json.loads(result.stdout)["figures"]]
+    assert sorted(path.suffix for path in drawn) == [".png", ".svg"]
+    svg = next(path for path in drawn if path.suffix == ".svg").read_text()
+    assert "</svg>" in svg
+    assert all(path.stat().st_size > 10_000 for path in drawn)
+
+
 def test_json_prints_one_object_on_standard_output(places: list[str]) -> None:
     result = invoke("run", "--dataset", "tiny", *SMALL, *places, "--json")
     assert result.exit_code == 0
@@ -138,7 +148,7 @@ def test_a_damaged_run_is_named_and_left_out(places: list[str], damage: str, how
 
     runs = Path(places[3])
     shutil.copytree(finished, runs)
-    victim = sorted(runs.iterdir())[0]
+    victim = min(path for path in runs.iterdir() if path.is_dir())
     if how == "missing":
         (victim / damage).unlink()
     elif how == "truncated":
@@ -163,7 +173,9 @@ def test_the_flags_of_prepare_have_the_defaults_of_their_source() -> None:
         parameters = inspect.signature(command).parameters
         for field in dataclasses.fields(options):
             default = parameters[field.name].default
-            assert (tuple(default.split(",")) if field.name == "text" else default) == getattr(options, field.name), field.name
+            assert (tuple(default.split(",")) if field.name == "text" else default) == getattr(options, field.name), (
+                field.name
+            )
 
 
 def test_citeulike_exit_codes(tmp_path: Path) -> None:
