@@ -70,37 +70,40 @@ class LiveProgress(PlainProgress):
         )
         self._task: TaskID | None = None
         self._epoch = "epoch 0"
-        self._loss = self._recall = ""
-        self._shown = self._encoded_at = 0.0
-        self._encoded = 0.0
+        self._loss = self._recall = self._rate = ""
+        self._shown = self._item_slots = 0.0
+        self._last: tuple[int, float] = (0, 0.0)
 
     def begin(self, title: str, total: int, done: int) -> None:
         """Start the bar."""
         self._task = self._bar.add_task(title, total=total, completed=done, state="starting")
         self._bar.start()
-        self._encoded_at = time.perf_counter()
 
     def advance(self, iteration: int, item_slots: float) -> None:
         """Move the bar, five times a second at most."""
-        self._encoded += item_slots
+        self._item_slots = item_slots
         now = time.perf_counter()
-        if self._task is None or now - self._shown < 0.2:
-            return
-        self._shown = now
-        rate = self._encoded / max(now - self._encoded_at, 1e-9)
-        state = " · ".join(part for part in (self._epoch, self._loss, self._recall, f"{rate:,.0f} items/s") if part)
-        self._bar.update(self._task, completed=iteration, state=state)
+        if now - self._shown >= 0.2:
+            self._shown = now
+            self._show(iteration)
 
     def record(self, row: Mapping[str, Any]) -> None:
-        """Take the figures into the bar."""
+        """Take the figures into the bar; the rate is that of the training time since the row before."""
         self._epoch, self._loss = f"epoch {row['epoch']:.2f}", f"loss {row['probe_loss']:.4f}"
-        recall = row["validation_recall_at_50"] if row["validation_recall_at_50"] is not None else row["test_recall_at_50"]
+        columns = (row["validation_recall_at_50"], row["test_recall_at_50"])
+        recall = next((value for value in columns if value is not None), None)
         if recall is not None:
             self._recall = f"recall@50 {recall:.4f}"
+        iterations, seconds = row["iteration"] - self._last[0], row["train_seconds"] - self._last[1]
+        if seconds > 0:
+            self._rate = f"{iterations * self._item_slots / seconds:,.0f} items/s"
+        self._last = (row["iteration"], row["train_seconds"])
+        self._show(row["iteration"])
+
+    def _show(self, iteration: int) -> None:
         if self._task is not None:
-            self._bar.update(self._task, completed=row["iteration"])
-        # What follows a row (probe, evaluation, checkpoint) is no encoding time.
-        self._encoded, self._encoded_at = 0.0, time.perf_counter()
+            state = " · ".join(part for part in (self._epoch, self._loss, self._recall, self._rate) if part)
+            self._bar.update(self._task, completed=iteration, state=state)
 
     def end(self) -> None:
         """Stop the bar."""

@@ -54,15 +54,6 @@ class Encoder:
     scores_cold_items: bool = True
 
 
-@dataclass(frozen=True)
-class Source:
-    """A data set that ``prepare`` knows how to make."""
-
-    path: str
-    title: str
-    summary: str
-
-
 SAMPLERS: Mapping[str, Sampler] = {
     "iid": Sampler(
         path="ncfbench.samplers.listed:IidSampler",
@@ -165,19 +156,6 @@ ENCODERS: Mapping[str, Encoder] = {
     ),
 }
 
-SOURCES: Mapping[str, Source] = {
-    "citeulike": Source(
-        path="ncfbench.datasets.citeulike",
-        title="CiteULike",
-        summary="users' article libraries (citeulike-a): 5,551 users, 16,980 items, 204,986 links",
-    ),
-    "synthetic": Source(
-        path="ncfbench.datasets.synthetic",
-        title="Synthetic",
-        summary="heavy-tailed links and topic-driven text made from a seed; needs no download",
-    ),
-}
-
 Entry = TypeVar("Entry")
 
 
@@ -199,7 +177,6 @@ def lookup(kind: str, entries: Mapping[str, Entry], name: str) -> Entry:
 
 
 def load(path: str) -> Any:
-    """Import ``package.module:object`` (or a whole ``package.module``)."""
+    """Import ``package.module:object``."""
     module, _, attribute = path.partition(":")
-    imported = importlib.import_module(module)
-    return getattr(imported, attribute) if attribute else imported
+    return getattr(importlib.import_module(module), attribute)
