@@ -58,17 +58,22 @@ class Schedule:
 
     def epoch_of(self, iteration: int) -> float:
         """Passes over the links after ``iteration``, whole at an epoch's end."""
-        for epoch in (round(iteration * self.batch_size / self.n_links),):
-            if self.epoch_end(epoch) == iteration:
-                return float(epoch)
-        return iteration * self.batch_size / self.n_links
+        epoch = round(iteration * self.batch_size / self.n_links)
+        return float(epoch) if self.epoch_end(epoch) == iteration else iteration * self.batch_size / self.n_links
 
     def next_stop(self, iteration: int) -> int:
         """The first probe or epoch end after ``iteration``."""
-        every = self.probe_every or max(1, round(self.n_links / self.batch_size / 4))
-        epoch = math.floor(iteration * self.batch_size / self.n_links)
-        ends = (self.epoch_end(e) for e in (epoch, epoch + 1, epoch + 2))
-        return min([iteration - iteration % every + every, *(end for end in ends if end > iteration), self.last])
+        quarters = 4 * iteration * self.batch_size // self.n_links
+        if self.probe_every:
+            probe, parts = (
+                iteration - iteration % self.probe_every + self.probe_every,
+                range(quarters // 4 * 4, quarters + 9, 4),
+            )
+        else:
+            probe, parts = self.last, range(quarters, quarters + 3)
+        # Part q ends with the iteration that completes q quarters of a pass.
+        ends = (-(-part * self.n_links // (4 * self.batch_size)) for part in parts)
+        return min([probe, *(end for end in ends if end > iteration), self.last])
 
     def ends_epoch(self, iteration: int) -> bool:
         """Whether ``iteration`` completes a pass."""

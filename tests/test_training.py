@@ -182,15 +182,20 @@ def test_damaged_checkpoints_fall_back(data_dir: Path, tmp_path: Path) -> None:
     assert figures(train(data_dir, tmp_path / "cut", resume=True)) == figures(whole)
 
 
-@pytest.mark.parametrize(("links", "batch"), [(1000, 32), (1000, 1000), (7, 3), (999, 64), (64, 64)])
-def test_schedule_visits_probes_epoch_ends_and_the_last_iteration(links: int, batch: int) -> None:
-    schedule = Schedule(links, batch, epochs=5, probe_every=0)
+@pytest.mark.parametrize("probe_every", [0, 1, 7, 100])
+@pytest.mark.parametrize(("links", "batch"), [(1000, 32), (1000, 1000), (7, 3), (999, 64), (64, 64), (43_200, 512)])
+def test_schedule_visits_probes_epoch_ends_and_the_last_iteration(links: int, batch: int, probe_every: int) -> None:
+    schedule = Schedule(links, batch, epochs=5, probe_every=probe_every)
     stops, iteration = [], 0
     while iteration < schedule.last:
         iteration = schedule.next_stop(iteration)
         stops.append(iteration)
-    assert stops == sorted(set(stops))
     ends = [-(-epoch * links // batch) for epoch in range(1, 6)]
+    if probe_every:
+        expected = {*ends, *range(probe_every, ends[-1] + 1, probe_every)}
+    else:
+        expected = {-(-quarter * links // (4 * batch)) for quarter in range(1, 21)}
+    assert stops == sorted(expected)
     assert [stop for stop in stops if schedule.ends_epoch(stop)] == ends
     assert [schedule.epoch_of(end) for end in ends] == [1, 2, 3, 4, 5]
     assert stops[-1] == ends[-1] == schedule.last
