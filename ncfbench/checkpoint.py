@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from ncfbench import tables
 from ncfbench.step import TrainState
 
 KEPT = 2
+SPACE_FACTOR, SPACE_MARGIN = 1.5, 2**20
+"""Free bytes wanted on the disk before a checkpoint: this many times its arrays, and some."""
 
 
 class Checkpoints:
@@ -30,10 +35,15 @@ class Checkpoints:
         arguments = self._ocp.args
         if iteration in self._manager.all_steps():
             return
-        with tables.storage_errors(Path(str(self._manager.directory))):
+        folder = Path(str(self._manager.directory))
+        plain = _plain(state)
+        with tables.storage_errors(folder):
+            # Orbax meets a full disk with pages of traces from its threads; so ask before.
+            if shutil.disk_usage(folder).free < SPACE_FACTOR * sum(leaf.nbytes for leaf in plain.values()) + SPACE_MARGIN:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._manager.save(
                 iteration,
-                args=arguments.Composite(state=arguments.StandardSave(_plain(state)), progress=arguments.JsonSave(progress)),
+                args=arguments.Composite(state=arguments.StandardSave(plain), progress=arguments.JsonSave(progress)),
             )
 
     def restore(self, like: TrainState) -> tuple[TrainState, dict[str, Any]] | None:

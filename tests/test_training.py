@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from ncfbench import runs, tables, training
 from ncfbench.config import Locations, complete
-from ncfbench.errors import DivergedError, UsageError
+from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.progress import Progress
 from ncfbench.runs import RunRecord
 from ncfbench.training import Schedule
@@ -163,6 +164,19 @@ def test_divergence_stops_with_the_iteration_and_keeps_the_records(data_dir: Pat
     assert record.summary["status"] == "diverged"
     assert "not finite" in record.summary["message"]
     assert record.curve[0]["iteration"] == 0
+
+
+def test_a_full_disk_is_a_clear_error_and_loses_nothing(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+        patch.setattr("ncfbench.checkpoint.shutil.disk_usage", lambda path: usage)
+        with pytest.raises(DataError, match=r"checkpoints: No space left on device. Free some space"):
+            train(data_dir, tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert runs.read(folder).curve[-1]["epoch"] == 3
+    assert train(data_dir, tmp_path, resume=True).summary["status"] == "finished"
 
 
 def test_a_second_process_on_one_run_is_refused(data_dir: Path, tmp_path: Path) -> None:
