@@ -24,7 +24,7 @@ from ncfbench.batch import Listed
 from ncfbench.config import RunConfig, resolve
 from ncfbench.datasets import Dataset, open_dataset
 from ncfbench.embedding import Embedder
-from ncfbench.errors import CheckFailedError, NcfbenchError
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.model import Content
 from ncfbench.registry import LOSSES, SAMPLERS
 from ncfbench.report.console import make_console
@@ -41,13 +41,17 @@ def main() -> None:
     parser.add_argument("--dataset", default="synthetic")
     parser.add_argument("--encoder", default="cnn")
     parser.add_argument("--loss", default="sg")
-    parser.add_argument("--rounds", type=int, default=7, help="blocks of each sampler (default 7)")
+    parser.add_argument("--rounds", type=int, default=7, help="blocks of each sampler, 1 or more (default 7)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of a run")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--json", action="store_true", help="print the raw samples and summaries as JSON")
     arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error("--rounds must be at least 1")
     try:
         result = measure(arguments)
+    except KeyboardInterrupt as error:
+        raise SystemExit(INTERRUPTED_EXIT_CODE) from error
     except NcfbenchError as error:
         print(f"Error: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from error
@@ -185,7 +189,8 @@ def show(result: dict[str, Any]) -> None:
     make_console().print(
         table,
         Text(
-            f"Ratios: seconds of the first row / seconds of this one, block by block. "
+            "Ratios: seconds of the first row / seconds of this one, block by block. Sampling: wall time of the sampling "
+            "thread, which runs beside the step and competes with it. "
             f"{where['cpu']}, {where['cores']} cores, jax {where['packages']['jax']}, {where['time']}"
         ),
     )

@@ -23,8 +23,15 @@ def iterations_to(reference: float, iterations: Sequence[float], losses: Sequenc
 
 
 def seconds_per_iteration(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
-    """Median over the raw blocks of a kind of seconds / iterations; blocks that an interruption cut are left out."""
-    values = [row["seconds"] / row["iterations"] for row in samples if row["kind"] == kind and not row["resumed"]]
+    """Median over the raw blocks of a kind of seconds / iterations.
+
+    Left out are blocks that an interruption cut, unless there are no others, and those of less than half the iterations of
+    the longest, whose synchronisation weighs more.
+    """
+    blocks = [row for row in samples if row["kind"] == kind]
+    whole = [row for row in blocks if not row["resumed"]] or blocks
+    longest = max((row["iterations"] for row in whole), default=0)
+    values = [row["seconds"] / row["iterations"] for row in whole if 2 * row["iterations"] >= longest]
     return float(np.median(values)) if values else None
 
 

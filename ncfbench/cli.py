@@ -86,7 +86,7 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
 def _say(text: str) -> None:
     from ncfbench.report.console import make_console
 
-    make_console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
+    make_console(stderr=True).print(text, soft_wrap=True)
 
 
 def _print(*views: Any) -> None:
@@ -94,7 +94,8 @@ def _print(*views: Any) -> None:
 
     console = make_console()
     for view in views:
-        console.print(view)
+        # Lines are not folded: paths and commands must survive being copied.
+        console.print(view, soft_wrap=isinstance(view, str))
 
 
 def _print_json(value: Any) -> None:
@@ -369,22 +370,25 @@ def report(
     speedups = [comparison.speedup_rows(each, allow_mixed=allow_mixed, places=places) for each in comparisons]
     recalls = [comparison.recall_rows(each, places=places) for each in comparisons]
     flat = [[row for rows in group for row in rows] for group in (speedups, recalls)]
-    tables.write_rows(where.runs_dir / "speedup.parquet", flat[0], tables.SPEEDUP)
-    tables.write_rows(where.runs_dir / "recall.parquet", flat[1], tables.RECALL)
     drawn: list[Path] = []
     if figures is not None:
         from ncfbench.report.figures import draw_all
 
         drawn = draw_all(comparisons, figures)
+    # Printed first: a folder that cannot be written must not hide the result.
     if json_:
         _print_json({"speedup": flat[0], "recall": flat[1], "figures": drawn, "problems": problems})
-        return
-    _print(
-        console.speedup_view(comparisons, speedups),
-        console.recall_view(comparisons, recalls),
-        console.missing_view([*flat[0], *flat[1]]),
-        "Written: " + ", ".join(map(str, (where.runs_dir / "speedup.parquet", where.runs_dir / "recall.parquet", *drawn))),
-    )
+    else:
+        _print(
+            console.speedup_view(comparisons, speedups),
+            console.recall_view(comparisons, recalls),
+            *console.missing_lines([*flat[0], *flat[1]]),
+        )
+    written = [where.runs_dir / "speedup.parquet", where.runs_dir / "recall.parquet"]
+    for path, rows, schema in zip(written, flat, (tables.SPEEDUP, tables.RECALL), strict=True):
+        tables.write_rows(path, rows, schema)
+    if not json_:
+        _print("Written: " + ", ".join(map(str, (*written, *drawn))))
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -176,8 +177,12 @@ def resolve(
 
 def complete(settings: Mapping[str, Any]) -> RunConfig:
     """A :class:`RunConfig` from some settings (keys as in ``config.json``) and the defaults for its loss and encoder."""
-    given = {FIELDS[_outer(key)].name: value for key, value in settings.items()}
-    if given.get("negatives") is not None and given["negatives"] < 1:
+    given: dict[str, Any] = {
+        FIELDS[_outer(key)].name: _convert(_outer(key), value) for key, value in settings.items() if value is not None
+    }
+    if "noise" in given:
+        given["noise"] = _canonical_noise(given["noise"])
+    if given.get("negatives", 1) < 1:
         raise UsageError(f"negatives = {given['negatives']}: a positive link needs at least one negative. Use 1 or more.")
     if "learning_rate" in given:
         _require_positive("learning_rate", given["learning_rate"])
@@ -189,7 +194,7 @@ def complete(settings: Mapping[str, Any]) -> RunConfig:
         "gamma": loss.gamma,
         "lambda_": loss.lambda_,
     }
-    return RunConfig(**(defaults | {key: value for key, value in given.items() if value is not None}))
+    return RunConfig(**(defaults | given))
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -241,6 +246,12 @@ def _noise_exponent(noise: str) -> float:
     return exponent
 
 
+def _canonical_noise(noise: str) -> str:
+    """One spelling for each distribution: ``1.0`` is unigram, ``0`` uniform."""
+    exponent = _noise_exponent(noise)
+    return {1.0: "unigram", 0.0: "uniform"}.get(exponent, f"{exponent:g}")
+
+
 def _require_positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
         raise UsageError(f"{_outer(name)} = {value}: it must be a finite number above 0.")
@@ -253,8 +264,10 @@ def _check(config: RunConfig) -> None:
     lookup("encoder", ENCODERS, config.encoder)
     _noise_exponent(config.noise)
 
-    if not config.dataset or config.dataset.startswith(".") or "/" in config.dataset or "\\" in config.dataset:
-        raise UsageError(f"dataset = {config.dataset!r} is not a data set's name, for example citeulike.")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", config.dataset):
+        raise UsageError(
+            f"dataset = {config.dataset[:80]!r} is not a data set's name: at most 64 letters, digits, dots and hyphens."
+        )
     counts = ("batch_size", "stratum_size", "negatives", "epochs", "dimension", "word_dimension", "filters")
     for name in (*counts, "filter_width", "lstm_units", "patience", "probe_links", "probe_negatives"):
         if getattr(config, name) < 1:

@@ -16,7 +16,7 @@ from ncfbench import __version__
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
 VARIABLES = ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NPROC")
-COMPARED = ("cpu", "cores", "devices", "packages", "variables", "python", "ncfbench")
+COMPARED = ("cpu", "cores", "devices", "packages", "variables", "precision", "python", "ncfbench")
 """What must agree before the times of two runs are divided."""
 
 
@@ -34,7 +34,7 @@ def describe() -> dict[str, Any]:
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "devices": devices,
-        "precision": str(jax.config.values["jax_default_matmul_precision"] or "float32"),
+        "precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "ncfbench": __version__,
         "commit": _commit(),
         "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,

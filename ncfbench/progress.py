@@ -39,16 +39,16 @@ class PlainProgress(Progress):
     def begin(self, title: str, total: int, done: int) -> None:
         """Print what runs."""
         start = f", from iteration {done:,}" if done else ""
-        self.console.print(f"{title}: {total:,} iterations{start}", highlight=False)
+        self.console.print(f"{title}: {total:,} iterations{start}", soft_wrap=True)
 
     def record(self, row: Mapping[str, Any]) -> None:
         """Print a row that ends an epoch."""
         if row["iteration"] == 0 or row["test_recall_at_50"] is not None or row["epoch"] == int(row["epoch"]):
-            self.console.print(_line(row), highlight=False)
+            self.console.print(_line(row), soft_wrap=True)
 
     def say(self, text: str) -> None:
         """Print a message."""
-        self.console.print(text, highlight=False)
+        self.console.print(text, soft_wrap=True)
 
 
 class LiveProgress(PlainProgress):
@@ -60,10 +60,10 @@ class LiveProgress(PlainProgress):
 
         super().__init__(console)
         self._bar = RichProgress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}"),
+            TextColumn("{task.fields[state]}", markup=False),
             TimeRemainingColumn(),
             console=console,
             refresh_per_second=5,

@@ -13,16 +13,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ncfbench import tables
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import FIELDS, RunConfig, complete
 from ncfbench.errors import DataError, UsageError
 
 
@@ -92,6 +89,13 @@ def read(folder: Path) -> RunRecord:
     summary = tables.read_rows(folder / "summary.parquet", tables.SUMMARY)
     if len(summary) != 1:
         raise DataError(f"{folder / 'summary.parquet'} has {len(summary)} rows instead of 1.")
+    if any(summary[0][name] is None for name in ("status", "iterations", "wall_seconds")):
+        raise DataError(f"{folder / 'summary.parquet'} is damaged: a value is missing.")
+    curve = tables.read_rows(folder / "curve.parquet", tables.CURVE)
+    if any(row["iteration"] is None or row["probe_loss"] is None for row in curve):
+        raise DataError(f"{folder / 'curve.parquet'} is damaged: a value is missing.")
+    if summary[0]["status"] == "finished" and not curve:
+        raise DataError(f"{folder / 'curve.parquet'} has no row, though the run is finished.")
     environment = tables.read_json(folder / "environment.json")
     if not isinstance(environment, dict) or "key" not in environment:
         raise DataError(f"{folder / 'environment.json'} is damaged: it has no key.")
@@ -100,7 +104,7 @@ def read(folder: Path) -> RunRecord:
         config=config,
         data_fingerprint=fingerprint,
         environment=environment,
-        curve=tables.read_rows(folder / "curve.parquet", tables.CURVE),
+        curve=curve,
         timing=tables.read_rows(folder / "timing.parquet", tables.TIMING),
         summary=summary[0],
     )
@@ -119,24 +123,11 @@ def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
     return records, problems
 
 
-@contextmanager
-def lock(folder: Path) -> Iterator[None]:
-    """Hold a run folder for one process; released by the system when the process ends, however it ends."""
-    with tables.storage_errors(folder):
-        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(f"Another process is writing {folder}.") from error
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _read_config(path: Path) -> tuple[RunConfig, str]:
     document = tables.read_json(path)
-    try:
-        return complete(document["config"]), str(document["data_fingerprint"])
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{path} is damaged: {error!r}.") from error
+    if not isinstance(document, dict) or not isinstance(document.get("config"), dict):
+        raise DataError(f"{path} is damaged: it holds no settings.")
+    unknown = [key for key in document["config"] if key not in FIELDS]
+    if unknown or "data_fingerprint" not in document:
+        raise DataError(f"{path} is damaged: {f'unknown setting {unknown[0]!r}' if unknown else 'it names no data'}.")
+    return complete(document["config"]), str(document["data_fingerprint"])

@@ -6,6 +6,7 @@ one. Each table carries its schema's name and version in its metadata.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import uuid
@@ -17,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ncfbench.errors import DataError
+from ncfbench.errors import DataError, UsageError
 
 SCHEMA_VERSION = 1
 
@@ -47,13 +48,15 @@ TIMING = pa.schema(
         ("waiting_seconds", pa.float64()),
         ("item_slots", pa.float64()),
         ("resumed", pa.bool_()),
+        ("environment_key", pa.string()),
     ],
     metadata={"table": "timing"},
 )
 """Raw samples. ``kind``: full, step (blocks of ``iterations``), compile, probe, evaluation, checkpoint.
 
 ``item_slots`` is the mean number of real item slots of the block's batches; ``resumed`` marks a block that an
-interruption cut, which no summary uses.
+interruption cut, which no summary uses while there are others. A run that was resumed elsewhere has samples of two
+environments; its summary uses those of the last.
 """
 
 SUMMARY = pa.schema(
@@ -178,31 +181,56 @@ def write_table(path: Path, table: pa.Table) -> None:
     """Write an Arrow table as Parquet, atomically, with the schema's version in its metadata."""
     metadata = {**(table.schema.metadata or {}), b"schema_version": str(SCHEMA_VERSION).encode()}
     with atomic_path(path) as temporary:
-        pq.write_table(table.replace_schema_metadata(metadata), temporary)
+        pq.write_table(table.replace_schema_metadata(metadata), temporary, write_page_checksum=True)
 
 
-def read_table(path: Path, columns: Sequence[str]) -> pa.Table:
-    """Read a Parquet table that must have the given columns.
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """Read a Parquet table that must have the columns of a schema, verified by the checksums of its pages.
 
     Raises:
         DataError: missing, damaged, of another schema version, or without one of the columns.
     """
     try:
-        table = pq.read_table(path, partitioning=None)
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
-    except pa.ArrowException as error:
-        raise DataError(f"{path} is damaged: {error}.") from error
+        table = pq.read_table(path, partitioning=None, page_checksum_verification=True)
+        table.validate(full=True)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise DataError(f"Cannot read {path}: {reason}.") from error
     version = (table.schema.metadata or {}).get(b"schema_version", b"none").decode()
     if version != str(SCHEMA_VERSION):
         raise DataError(f"{path} has schema version {version}; this program reads {SCHEMA_VERSION}.")
-    missing = [name for name in columns if name not in table.column_names]
-    if missing:
-        raise DataError(f"{path} lacks the column {missing[0]!r}.")
+    for field in schema:
+        if field.name not in table.column_names:
+            raise DataError(f"{path} lacks the column {field.name!r}.")
+        if table.schema.field(field.name).type != field.type:
+            raise DataError(f"{path}: column {field.name!r} is {table.schema.field(field.name).type}, not {field.type}.")
     return table
 
 
 def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
     """The rows of a table written by :func:`write_rows`."""
-    rows: list[dict[str, Any]] = read_table(path, schema.names).to_pylist()
+    try:
+        rows: list[dict[str, Any]] = read_table(path, schema).to_pylist()
+    except ValueError as error:
+        raise DataError(f"Cannot read {path}: {error}.") from error
     return rows
+
+
+@contextmanager
+def lock(folder: Path, what: str) -> Iterator[None]:
+    """Hold a folder for one process; released by the system when the process ends, however it ends.
+
+    Raises:
+        UsageError: another process holds it.
+    """
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"Another process is {what} {folder}.") from error
+        yield
+    finally:
+        os.close(descriptor)

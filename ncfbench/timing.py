@@ -24,6 +24,8 @@ from ncfbench.prefetch import Prefetcher
 from ncfbench.samplers import Sampler
 from ncfbench.step import Trainer, TrainState, copy_state
 
+IN_FLIGHT = 4
+"""Iterations dispatched but not done, at most: enough to keep the device busy, and few to wait for after Ctrl-C."""
 STEP_BATCHES = 16
 """Batches kept on the device for the step account."""
 
@@ -114,6 +116,8 @@ class TimedLoop:
                 losses.append(loss)
                 counts.append(batch.n_items)
                 self._recent.append(batch)
+                if len(losses) >= IN_FLIGHT:
+                    jax.block_until_ready(losses[-IN_FLIGHT])
                 if stop():
                     break
         finally:

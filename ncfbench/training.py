@@ -58,7 +58,7 @@ class Schedule:
 
     def epoch_of(self, iteration: int) -> float:
         """Passes over the links after ``iteration``, whole at an epoch's end."""
-        epoch = round(iteration * self.batch_size / self.n_links)
+        epoch = iteration * self.batch_size // self.n_links
         return float(epoch) if self.epoch_end(epoch) == iteration else iteration * self.batch_size / self.n_links
 
     def next_stop(self, iteration: int) -> int:
@@ -103,7 +103,7 @@ def run(config: RunConfig, places: Locations, *, resume: bool = False, progress:
         if resume:
             progress.say("No run with these settings and data to resume: starting a new one.")
         folder = runs.create(places.runs_dir, config, dataset.fingerprint)
-    with runs.lock(folder):
+    with tables.lock(folder, "writing"):
         if resume and (folder / "summary.parquet").exists():
             record = runs.read(folder)
             if record.summary["status"] == "finished":
@@ -159,7 +159,7 @@ class _Run:
         embedder = Embedder(self.trainer.towers, content)
         self.probe = Probe(dataset.graph, config, embedder)
         self.evaluators, self.recall_reason = self._evaluators(embedder)
-        self.checkpoints = Checkpoints(folder / "checkpoints")
+        self.checkpoints = Checkpoints(folder / "checkpoints", progress.say)
         self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
         iteration, slots, state = self._restore(fresh)
         self.resumed_inside_block = bool(self.pending)
@@ -187,7 +187,6 @@ class _Run:
                 self._save_checkpoint()
                 self._write("finished")
         finally:
-            self.checkpoints.close()
             self.progress.end()
 
     def _train_block(self) -> None:
@@ -213,6 +212,7 @@ class _Run:
                 self.loop.step_block()
             self._record()
         if self.interrupted() and self.loop.iteration < self.schedule.last:
+            self._write("running")  # before the checkpoint: a checkpoint never knows of samples that the tables lack
             self._save_checkpoint()
             self._write("interrupted")
             raise KeyboardInterrupt
@@ -266,7 +266,8 @@ class _Run:
 
     def _collect_samples(self, *, resumed: bool) -> None:
         for sample in self.loop.samples:
-            self.timing.append(dataclasses.asdict(sample) | {"resumed": resumed and sample.kind == "full"})
+            more = {"resumed": resumed and sample.kind == "full", "environment_key": self.environment["key"]}
+            self.timing.append(dataclasses.asdict(sample) | more)
         self.loop.samples.clear()
 
     def _train_seconds(self) -> float:
@@ -283,6 +284,8 @@ class _Run:
         """Iteration, item slots and state to go on from; the records are cut back to that iteration."""
         found = self.checkpoints.restore(fresh)
         if found is None:
+            if (self.folder / "summary.parquet").exists():
+                self.progress.say("No checkpoint to go on from: starting this run again.")
             return 0, plan_capacity(self.dataset.graph, self.config), fresh
         state, extra = found
         iteration = int(state.iteration)
@@ -293,6 +296,8 @@ class _Run:
         ]
         self.pending = [float(loss) for loss in extra["pending_losses"]]
         self.earlier_wall_seconds = float(record.summary["wall_seconds"])
+        if any(row["environment_key"] != self.environment["key"] for row in self.timing):
+            self.progress.say("The environment has changed since this run began: its times will be those from here on.")
         return iteration, int(extra["item_slots"]), jax.tree.map(jnp.asarray, state)
 
     def _save_checkpoint(self) -> None:
@@ -309,15 +314,11 @@ class _Run:
 
     def _summary(self, status: str) -> dict[str, Any]:
         reported = analysis.reported_row(self.curve, self.config.patience) or {}
+        # Times of another environment are kept, but not mixed with this one's.
+        timing = [row for row in self.timing if row["environment_key"] == self.environment["key"]]
         recalls = {name: reported.get(name) for name in tables.SUMMARY.names if "_recall_at_" in name}
-        sampling = analysis.weighted_mean(
-            [
-                row | {"per_iteration": row["sampling_seconds"] / row["iterations"]}
-                for row in self.timing
-                if row["kind"] == "full"
-            ],
-            "per_iteration",
-        )
+        full = [row for row in timing if row["kind"] == "full"]
+        sampled = math.fsum(row["sampling_seconds"] for row in full)
         return {
             "run": self.folder.name,
             "status": status,
@@ -329,9 +330,9 @@ class _Run:
             "planned_iterations": self.schedule.last,
             "epochs": self.schedule.epoch_of(self.loop.iteration),
             "smallest_probe_loss": min((row["probe_loss"] for row in self.curve), default=None),
-            "full_iteration_seconds": analysis.seconds_per_iteration(self.timing, "full"),
-            "step_iteration_seconds": analysis.seconds_per_iteration(self.timing, "step"),
-            "sampling_iteration_seconds": sampling,
+            "full_iteration_seconds": analysis.seconds_per_iteration(timing, "full"),
+            "step_iteration_seconds": analysis.seconds_per_iteration(timing, "step"),
+            "sampling_iteration_seconds": sampled / sum(row["iterations"] for row in full) if full else None,
             "train_seconds": self._train_seconds(),
             "wall_seconds": self.earlier_wall_seconds + time.perf_counter() - self.began,
             "item_slots": analysis.weighted_mean(self.timing, "item_slots"),

@@ -38,7 +38,7 @@ def five_nodes() -> BipartiteGraph:
 
 @pytest.fixture(scope="session")
 def tiny_options() -> synthetic.Options:
-    return synthetic.Options(users=120, items=150, links=1500, topics=5, vocabulary_size=200, min_words=3, max_length=12)
+    return synthetic.Options(users=120, items=400, links=1500, topics=5, vocabulary_size=200, min_words=3, max_length=12)
 
 
 @pytest.fixture(scope="session")

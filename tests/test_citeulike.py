@@ -58,7 +58,7 @@ def test_a_small_library_by_hand(folder: Path, tmp_path: Path) -> None:
     manifest, said = prepare(folder, tmp_path, text=("title", "abstract", "tags"))
     dataset = store.load(tmp_path / "data", "citeulike")
     words = store.tables.read_table(
-        tmp_path / "data/citeulike" / manifest["fingerprint"][:12] / "vocabulary.parquet", ("word", "count")
+        tmp_path / "data/citeulike" / manifest["fingerprint"][:12] / "vocabulary.parquet", store.SCHEMAS["vocabulary"]
     ).to_pylist()
     names = [""] + [row["word"] for row in words]
     texts = [

@@ -129,6 +129,20 @@ def test_settings_survive_their_written_form() -> None:
     assert "lambda_" not in FIELDS
 
 
+def test_one_distribution_has_one_name() -> None:
+    names = {"1": "unigram", "1.0": "unigram", "0": "uniform", "0.750": "0.75", "unigram": "unigram"}
+    assert {name: settings(noise=name).noise for name in names} == names
+
+
+@pytest.mark.parametrize("config", [{"dataset": 5}, {"epochs": "x"}, {"mask": 3}, {"dataset": "a" * 65}, {"seed": 1.5}])
+def test_settings_of_a_wrong_type_are_refused(config: dict[str, Any]) -> None:
+    if config == {"dataset": 5}:
+        assert complete(config).dataset == "5"
+    else:
+        with pytest.raises(UsageError):
+            complete(config)
+
+
 def test_the_digest_ignores_what_a_sampler_does_not_use() -> None:
     assert settings(sampler="ns", negatives=3).digest() == settings(sampler="ns", stratum_size=8).digest()
     assert settings(sampler="iid", negatives=3).digest() != settings(sampler="iid", negatives=4).digest()

@@ -176,6 +176,24 @@ def test_recall_rows() -> None:
     assert (row["status"], row["test_recall_at_50"], row["reason"]) == ("no recall", None, "held-out items have none")
 
 
+def test_a_run_without_times_is_no_crash() -> None:
+    bad = record("iid", [9, 3], 1)
+    bad = dataclasses.replace(bad, summary={**bad.summary, "full_iteration_seconds": None})
+    rows = rows_of([bad, record("ns", [9, 3], 1)])
+    assert rows["iid"]["status"] == rows["ns"]["status"] == "no times"
+
+
+def test_names_are_text_and_not_markup() -> None:
+    """A path such as ``runs[old]`` or ``r[/x]`` is printed as it is."""
+    out = io.StringIO()
+    plain = console.make_console()
+    plain.file = out
+    plain.print("Records: runs[old]/r[/x]", soft_wrap=True)
+    plain.print(console.run_table(record("ns", [9], 1).summary | {"run": "a[/b]", "epochs": 1.0, "train_seconds": 1.0}))
+    assert "runs[old]/r[/x]" in out.getvalue()
+    assert "a[/b]" in out.getvalue()
+
+
 def rendered(view: Any) -> str:
     out = io.StringIO()
     Console(file=out, width=160).print(view)

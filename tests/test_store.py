@@ -49,7 +49,7 @@ def test_statistics_by_hand() -> None:
     texts = [np.array([1, 1], np.int32), np.zeros(0, np.int32), np.array([1, 2, 1], np.int32)]
     content = store.Content(
         n_users=3, users=np.array([0, 0, 2], np.int32), items=np.array([0, 2, 2], np.int32), texts=texts, vocabulary=words,
-        split=np.array([0, 1, 2], np.uint8), max_length=3,
+        split=np.array([0, 1, 2], np.uint8),
     )  # fmt: skip
     assert content.statistics() == {
         "users": 3, "items": 3, "links": 3, "training_links": 1, "training_items": 1, "validation_items": 1, "test_items": 1,
@@ -89,13 +89,47 @@ def test_damaged_data_sets_are_refused_and_prepared_again(
     elif damage == "old version":
         (home / "manifest.json").write_text(json.dumps(manifest | {"format_version": 0}))
     else:
-        links = {"user": np.array([0], np.int32), "item": np.array([0], np.int32)}
-        tables.write_table(folder / "links.parquet", tables.pa.table(links))
+        tables.write_table(
+            folder / "links.parquet", tables.pa.table([np.zeros(1, np.int32)] * 2, schema=store.SCHEMAS["links"])
+        )
     with pytest.raises(DataError, match="x"):
         store.load(tmp_path, "x")
-    if damage != "truncate links" and damage != "other content":
+    if damage not in ("truncate links", "other content"):
         assert synthetic.prepare(tmp_path, "x", tiny_options, say=quiet) == manifest
         assert store.load(tmp_path, "x").fingerprint == manifest["fingerprint"]
+
+
+def test_content_that_does_not_match_its_fingerprint_is_refused(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+    manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    links = tmp_path / "x" / manifest["fingerprint"][:12] / "links.parquet"
+    table = tables.read_table(links, store.SCHEMAS["links"])
+    for user, item in ((0, 10**6), (0, -1), (1, 1)):
+        users, items = table["user"].to_numpy().copy(), table["item"].to_numpy().copy()
+        users[3], items[3] = user, item
+        tables.write_table(links, tables.pa.table([users, items], schema=store.SCHEMAS["links"]))
+        with pytest.raises(DataError, match="does not match its fingerprint. Prepare it again"):
+            store.load(tmp_path, "x")
+
+
+def test_flipped_bits_are_noticed(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+    """A bit flip anywhere in a table is an error or changes nothing; it is never a traceback or another value."""
+    path = tmp_path / "t.parquet"
+    rows = [{"iteration": place, "epoch": place / 7, "probe_loss": 3.0 / (place + 1)} for place in range(50)]
+    tables.write_rows(path, rows, tables.CURVE)
+    good, content = tables.read_rows(path, tables.CURVE), path.read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(content)
+        damaged[rng.integers(len(content) - 1000)] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            found = tables.read_rows(path, tables.CURVE)
+        except DataError:
+            refused += 1
+        else:
+            assert found == good
+    assert refused > 100
 
 
 def test_a_target_that_cannot_be_written(tmp_path: Path, tiny_options: synthetic.Options) -> None:
@@ -108,7 +142,7 @@ def test_a_full_disk_leaves_the_previous_data_set(
     tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
-    for place in range(4):
+    for place in range(5):
         calls = iter(range(100))
 
         def full(path: Path, place: int = place, calls: Any = calls) -> None:

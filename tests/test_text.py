@@ -60,7 +60,7 @@ def test_unknown_words_are_left_out_before_the_cut() -> None:
 
 
 def test_padding() -> None:
-    tokens, lengths = pad([np.array([4, 5], np.int32), np.zeros(0, np.int32), np.array([6, 7, 8], np.int32)], 4)
-    assert tokens.tolist() == [[4, 5, 0, 0], [0, 0, 0, 0], [6, 7, 8, 0]]
+    tokens, lengths = pad([np.array([4, 5], np.int32), np.zeros(0, np.int32), np.array([6, 7, 8], np.int32)])
+    assert tokens.tolist() == [[4, 5, 0], [0, 0, 0], [6, 7, 8]]
     assert lengths.tolist() == [2, 0, 3]
     assert tokens.dtype == lengths.dtype == np.int32

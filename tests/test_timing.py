@@ -18,7 +18,7 @@ from ncfbench.prefetch import Prefetcher
 from ncfbench.samplers import make_sampler
 from ncfbench.step import Trainer
 from ncfbench.streams import Streams
-from ncfbench.timing import TimedLoop, interleave
+from ncfbench.timing import IN_FLIGHT, TimedLoop, interleave
 
 
 def counting(log: list[int], pause: float = 0.0) -> Iterator[Any]:
@@ -126,6 +126,28 @@ def test_compilation_is_recorded_apart_and_growth_is_off_the_clock(tiny: Dataset
     assert full[0].seconds < min(sample.seconds for sample in compiles), "a compilation is on the clock"
     assert len(messages) == len(compiles) - 1
     assert loop.item_slots == int(max(messages[-1].split()[i] for i in (3,)).replace(",", ""))
+
+
+def test_little_is_in_flight_so_that_a_stop_is_soon(tiny: Dataset) -> None:
+    """After ``stop`` no more than a few iterations are still to be done, however fast they were dispatched."""
+    with loop_for(tiny) as loop:
+        loop.full_block(2)
+        pending: list[int] = []
+
+        def stop() -> bool:
+            pending.append(sum(not loss.is_ready() for loss in losses))
+            return len(pending) == 50
+
+        step, losses = loop.trainer.step, []
+
+        def watched(*arguments: Any) -> Any:
+            result = step(*arguments)
+            losses.append(result[1])
+            return result
+
+        loop.trainer.step = watched
+        assert len(loop.full_block(200, stop=stop)) == 50
+    assert max(pending) <= IN_FLIGHT
 
 
 def test_any_other_compilation_is_an_error(tiny: Dataset) -> None:

@@ -19,6 +19,7 @@ from ncfbench.datasets.store import Content, read_manifest, save, split_items
 from ncfbench.datasets.text import Vocabulary, tokenize
 from ncfbench.errors import DataError, UsageError, VerificationError
 from ncfbench.registry import nearest
+from ncfbench.tables import storage_errors
 
 COMMIT = "91b603922d7f2d3db18071d4798bf78c9c5d1680"
 BASE_URL = f"https://raw.githubusercontent.com/js05212/citeulike-a/{COMMIT}/"
@@ -124,20 +125,21 @@ def download(folder: Path, names: Sequence[str], base_url: str, progress: Any = 
     with_slash = base_url.rstrip("/") + "/"
     for file in names:
         path = folder / file
-        if path.is_file() and git_blob_id(path) == BLOB_IDS[file]:
-            continue
-        path.unlink(missing_ok=True)
+        with storage_errors(path):
+            if path.is_file() and git_blob_id(path) == BLOB_IDS[file]:
+                continue
+            path.unlink(missing_ok=True)
         pup = pooch.create(path=folder, base_url=with_slash, registry={file: None}, retry_if_failed=3)
         pooch.get_logger().setLevel("ERROR")
         try:
             pup.fetch(file, downloader=Downloader())
-        except ValueError as error:
-            raise VerificationError(f"{file} from {with_slash} is not the published file: {error}.") from error
         except (requests.exceptions.RequestException, OSError) as error:
             raise DataError(
                 f"Could not download {with_slash}{file}: {error}. Check the connection and run the command again, or "
                 f"fetch the files yourself and use --from DIR."
             ) from error
+        except ValueError as error:
+            raise VerificationError(f"{file} from {with_slash} is not the published file: {error}.") from error
 
 
 def git_blob_id(path: Path) -> str:
@@ -203,7 +205,6 @@ def read_content(folder: Path, options: Options, say: Callable[[str], None]) -> 
         texts=vocabulary.encode(texts, options.max_length),
         vocabulary=vocabulary,
         split=split_items(n_items, options.test_fraction, options.validation_fraction, options.split_seed),
-        max_length=options.max_length,
     )
 
 

@@ -48,7 +48,6 @@ class Content:
         texts: one int32 array of token ids (from 1) for each item.
         vocabulary: the words the ids stand for.
         split: uint8[n_items], an index into :data:`SPLITS`.
-        max_length: the longest text allowed.
     """
 
     n_users: int
@@ -57,13 +56,12 @@ class Content:
     texts: Sequence[NDArray[np.int32]]
     vocabulary: Vocabulary
     split: NDArray[np.uint8]
-    max_length: int
 
     def fingerprint(self, options: Mapping[str, Any]) -> str:
         """SHA-256 (hexadecimal) of everything a run can see of this content, and of the options that made it."""
         digest = hashlib.sha256(json.dumps([FORMAT_VERSION, self.n_users, dict(options)], sort_keys=True).encode())
         lengths = np.array([len(text) for text in self.texts], dtype=np.int32)
-        words = np.concatenate(self.texts) if len(self.texts) else lengths
+        words = np.concatenate([np.zeros(0, np.int32), *self.texts])
         for array in (self.users, self.items, lengths, words, self.split):
             digest.update(np.ascontiguousarray(array).data)
         digest.update("\n".join(self.vocabulary.words).encode())
@@ -157,17 +155,17 @@ def split_items(n_items: int, test_fraction: float, validation_fraction: float, 
 
 def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
     """The manifest of a prepared data set; None where there is none, or none that this version can use."""
-    path = data_dir / name / "manifest.json"
-    if not path.is_file():
-        return None
     try:
-        manifest = tables.read_json(path)
+        manifest = tables.read_json(data_dir / name / "manifest.json")
     except DataError:
         return None
+    needed = {"fingerprint": str, "options": dict, "statistics": dict}
     if not isinstance(manifest, dict) or manifest.get("format_version") != FORMAT_VERSION:
         return None
-    complete = all((_folder(data_dir, name, manifest) / f"{part}.parquet").is_file() for part in _PARTS)
-    return manifest if complete else None
+    if not all(isinstance(manifest.get(key), kind) for key, kind in needed.items()):
+        return None
+    folder = _folder(data_dir, name, manifest)
+    return manifest if all((folder / f"{part}.parquet").is_file() for part in SCHEMAS) else None
 
 
 def save(
@@ -181,6 +179,10 @@ def save(
 
     Returns:
         The manifest.
+
+    Raises:
+        DataError: it cannot be written.
+        UsageError: another process is preparing it.
     """
     manifest = {
         "format_version": FORMAT_VERSION,
@@ -189,75 +191,86 @@ def save(
         "options": dict(options),
         "fingerprint": content.fingerprint(options),
         "statistics": content.statistics(),
-        "max_length": content.max_length,
         "ncfbench_version": __version__,
     }
     home, folder = data_dir / name, _folder(data_dir, name, manifest)
-    with tables.storage_errors(home):
-        folder.mkdir(parents=True, exist_ok=True)
     offsets = np.cumsum([0, *(len(text) for text in content.texts)], dtype=np.int32)
     words = np.concatenate([np.zeros(0, np.int32), *content.texts])
-    tables.write_table(folder / "links.parquet", pa.table({"user": content.users, "item": content.items}))
-    tables.write_table(
-        folder / "items.parquet",
-        pa.table({"split": content.split, "tokens": pa.ListArray.from_arrays(pa.array(offsets), pa.array(words))}),
-    )
-    tables.write_table(
-        folder / "vocabulary.parquet",
-        pa.table(
-            {
-                "word": pa.array(content.vocabulary.words, pa.string()),
-                "count": pa.array(content.vocabulary.counts, pa.int64()),
-            }
-        ),
-    )
-    tables.write_json(home / "manifest.json", manifest)
-    for other in home.iterdir():
-        if other.is_dir() and other != folder and len(other.name) == FINGERPRINT_DIGITS:
-            shutil.rmtree(other, ignore_errors=True)
+    columns = {
+        "links": [pa.array(content.users), pa.array(content.items)],
+        "items": [pa.array(content.split), pa.ListArray.from_arrays(pa.array(offsets), pa.array(words))],
+        "vocabulary": [pa.array(content.vocabulary.words, pa.string()), pa.array(content.vocabulary.counts, pa.int64())],
+    }
+    with tables.lock(home, "preparing"), tables.storage_errors(home):
+        temporary = home / ".new"
+        shutil.rmtree(temporary, ignore_errors=True)  # what a killed process left
+        temporary.mkdir()
+        try:
+            for part, schema in SCHEMAS.items():
+                tables.write_table(temporary / f"{part}.parquet", pa.table(columns[part], schema=schema))
+            shutil.rmtree(folder, ignore_errors=True)
+            temporary.rename(folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        tables.write_json(home / "manifest.json", manifest)
+        for other in home.iterdir():
+            if other.is_dir() and other != folder and len(other.name) == FINGERPRINT_DIGITS:
+                shutil.rmtree(other, ignore_errors=True)
     return manifest
 
 
 def load(data_dir: Path, name: str) -> Dataset:
-    """Read a prepared data set.
+    """Read a prepared data set, and verify that it is the one its manifest speaks of.
 
     Raises:
         DataError: it was never prepared (the message names the command), or its files are damaged.
     """
     manifest = read_manifest(data_dir, name)
+    again = f"Prepare it again: ncfbench prepare {name}"
     if manifest is None:
         present = sorted(path.parent.name for path in data_dir.glob("*/manifest.json"))
+        if name in present:
+            raise DataError(f"Data set {name!r} in {data_dir} is damaged or of another version. {again}")
         prepared = f" Prepared there: {', '.join(present)}." if present else ""
-        state = "is damaged or of another version" if name in present else "is not prepared"
-        raise DataError(f"Data set {name!r} {state} in {data_dir}.{prepared} Prepare it with: ncfbench prepare {name}")
+        raise DataError(
+            f"Data set {name!r} is not prepared in {data_dir}.{prepared} Prepare it with: ncfbench prepare {name}"
+        )
     folder = _folder(data_dir, name, manifest)
-    links = tables.read_table(folder / "links.parquet", ("user", "item"))
-    items = tables.read_table(folder / "items.parquet", ("split", "tokens"))
-    lists = items["tokens"].combine_chunks()
-    offsets, words = lists.offsets.to_numpy(), lists.values.to_numpy()
-    tokens, lengths = pad(np.split(words, offsets[1:-1]), int(manifest["max_length"]))
-    statistics = manifest["statistics"]
-    dataset = Dataset(
+    try:
+        links, items, vocabulary = (tables.read_table(folder / f"{part}.parquet", schema) for part, schema in SCHEMAS.items())
+        lists = items["tokens"].combine_chunks()
+        content = Content(
+            n_users=int(manifest["statistics"]["users"]),
+            users=links["user"].to_numpy(),
+            items=links["item"].to_numpy(),
+            texts=np.split(lists.values.to_numpy(), lists.offsets.to_numpy()[1:-1]),
+            vocabulary=Vocabulary(tuple(vocabulary["word"].to_pylist()), tuple(vocabulary["count"].to_pylist())),
+            split=items["split"].to_numpy(),
+        )
+        intact = content.fingerprint(manifest["options"]) == manifest["fingerprint"]
+    except (DataError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise DataError(f"Data set {name!r} in {data_dir} is damaged: {error} {again}") from error
+    if not intact:
+        raise DataError(f"Data set {name!r} in {data_dir} is damaged: {folder} does not match its fingerprint. {again}")
+    tokens, lengths = pad(content.texts)
+    return Dataset(
         name=name,
         manifest=manifest,
-        n_users=int(statistics["users"]),
-        users=links["user"].to_numpy(),
-        items=links["item"].to_numpy(),
-        split=items["split"].to_numpy(),
+        n_users=content.n_users,
+        users=content.users,
+        items=content.items,
+        split=content.split,
         tokens_IxL=tokens,
         lengths=lengths,
     )
-    found = (len(dataset.users), dataset.n_items)
-    expected = (statistics["links"], statistics["items"])
-    if found != expected or (words.size and words.max() > dataset.n_words):
-        raise DataError(
-            f"{folder} holds {found[0]} links and {found[1]} items where its manifest says {expected[0]} and {expected[1]}. "
-            f"Prepare it again: ncfbench prepare {name}"
-        )
-    return dataset
 
 
-_PARTS = ("links", "items", "vocabulary")
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "links": pa.schema([("user", pa.int32()), ("item", pa.int32())]),
+    "items": pa.schema([("split", pa.uint8()), ("tokens", pa.list_(pa.int32()))]),
+    "vocabulary": pa.schema([("word", pa.string()), ("count", pa.int64())]),
+}
+"""The files of a data set. Row i of ``items`` is item i; row i of ``vocabulary`` is the word of token i + 1."""
 
 
 def _folder(data_dir: Path, name: str, manifest: Mapping[str, Any]) -> Path:

@@ -87,7 +87,6 @@ def make(options: Options) -> Content:
         texts=texts,
         vocabulary=vocabulary,
         split=split_items(options.items, options.test_fraction, options.validation_fraction, options.split_seed),
-        max_length=options.max_length,
     )
 
 

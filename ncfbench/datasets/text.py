@@ -73,9 +73,14 @@ class Vocabulary:
         return [np.array([ids[token] for token in tokens if token in ids][:max_length], dtype=np.int32) for tokens in texts]
 
 
-def pad(texts: Sequence[NDArray[np.int32]], length: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Texts side by side: tokens int32[n, length], with :data:`PADDING` behind the last word, and lengths int32[n]."""
+def pad(texts: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Texts side by side, as wide as the longest.
+
+    Returns:
+        tokens int32[n, L], with :data:`PADDING` behind the last word, and lengths int32[n].
+    """
     lengths = np.array([len(text) for text in texts], dtype=np.int32)
+    length = max(int(lengths.max(initial=0)), 1)
     tokens = np.full((len(texts), length), PADDING, dtype=np.int32)
     if len(texts):
         tokens[np.arange(length) < lengths[:, None]] = np.concatenate(texts)

@@ -56,6 +56,12 @@ class Comparison:
     arms: Mapping[Variant, Mapping[int, RunRecord]]
 
     @property
+    def seed(self) -> int:
+        """The seed that a missing run should have: the baseline's smallest, or the smallest of all."""
+        baselines = [runs for arm, runs in self.arms.items() if arm.sampler == self.baseline_sampler]
+        return min(seed for runs in baselines or self.arms.values() for seed in runs)
+
+    @property
     def baseline_sampler(self) -> str:
         """IID for pointwise losses; Negative Sampling for pairwise ones, which IID cannot train."""
         return "neg" if self.config.pairwise else "iid"
@@ -114,16 +120,19 @@ def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool,
     base = comparison.baseline(variant)
     row: dict[str, Any] = {"baseline": comparison.baseline_sampler, "runs": [], "same_environment": None}
     if not runs:
-        return row | {"status": "missing", "command": command(comparison.config, variant, places)}
+        return row | {"status": "missing", "command": command(comparison.config, variant, places, comparison.seed)}
     row |= {"runs": [run.name for run in runs.values()], "seeds": len(runs)} | _means(list(runs.values()))
+    if any(run.summary["full_iteration_seconds"] is None for run in runs.values()):
+        return row | {"status": "no times"}
     if base is None:
         wanted = Variant(comparison.baseline_sampler, None, ENCODERS[comparison.config.encoder].negatives)
-        return row | {"status": "no baseline", "command": command(comparison.config, wanted, places)}
+        return row | {"status": "no baseline", "command": command(comparison.config, wanted, places, min(runs))}
     pairs = [(run, comparison.arms[base][seed]) for seed, run in runs.items() if seed in comparison.arms[base]]
     if not pairs:
-        seed = next(iter(runs))
-        return row | {"status": "no baseline of this seed", "command": command(comparison.config, base, places, seed)}
-    row["seeds"] = len(pairs)
+        return row | {"status": "no baseline of this seed", "command": command(comparison.config, base, places, min(runs))}
+    row |= {"seeds": len(pairs)} | _means([run for run, _ in pairs])
+    if any(baseline.summary["full_iteration_seconds"] is None for _, baseline in pairs):
+        return row | {"status": "no times"}
     row["same_environment"] = all(a.environment["key"] == b.environment["key"] for a, b in pairs)
     results = [analysis.compare(_arm(run), _arm(baseline)) for run, baseline in pairs]
     row["reference_loss"] = _mean([result.reference_loss for result in results])
@@ -158,7 +167,8 @@ def recall_rows(comparison: Comparison, *, places: Mapping[str, str]) -> list[di
         runs = list(comparison.arms.get(variant, {}).values())
         row = _identity(comparison, variant) | {"runs": [run.name for run in runs]}
         if not runs:
-            rows.append(row | {"status": "missing", "command": command(comparison.config, variant, places)})
+            missing = command(comparison.config, variant, places, comparison.seed)
+            rows.append(row | {"status": "missing", "command": missing})
             continue
         recalls = {f"test_recall_at_{m}": _mean([run.summary[f"test_recall_at_{m}"] for run in runs]) for m in CUTOFFS}
         reason = runs[-1].summary["recall_reason"]
@@ -167,7 +177,7 @@ def recall_rows(comparison: Comparison, *, places: Mapping[str, str]) -> list[di
     return rows
 
 
-def command(config: RunConfig, variant: Variant, places: Mapping[str, str], seed: int | None = None) -> str:
+def command(config: RunConfig, variant: Variant, places: Mapping[str, str], seed: int) -> str:
     """The command line that makes the run of a missing cell."""
     settings = _differences(config) | {"dataset": config.dataset, "encoder": config.encoder, "loss": config.loss}
     settings = {key: value for key, value in settings.items() if key not in ARM_SETTINGS}

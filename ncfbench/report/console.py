@@ -20,19 +20,23 @@ STATUS_MARKS = {
     "not reached": "not reached",
     "no baseline": "no baseline",
     "no baseline of this seed": "no baseline",
+    "no times": "no times",
     "different environment": "other machine",
 }
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console that does not fold tables and lines where no terminal limits them; ``NO_COLOR`` is honoured."""
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=160)
+    """A console that does not fold tables where no terminal limits them; ``NO_COLOR`` is honoured.
+
+    User's names and paths are text, not Rich's markup.
+    """
+    console = Console(stderr=stderr, markup=False, highlight=False)
+    return console if console.is_terminal else Console(stderr=stderr, markup=False, highlight=False, width=400)
 
 
 def statistics_table(name: str, found: Mapping[str, float], paper: Mapping[str, float]) -> Table:
     """A data set's counts, next to the paper's where it has them."""
-    table = Table(title=f"Data set {name}", title_justify="left")
+    table = Table(title=Text(f"Data set {name}"), title_justify="left")
     table.add_column("")
     table.add_column("prepared", justify="right")
     if paper:
@@ -45,7 +49,7 @@ def statistics_table(name: str, found: Mapping[str, float], paper: Mapping[str, 
 
 def run_table(summary: Row) -> Table:
     """The short table at the end of a run."""
-    table = Table(title=f"Run {summary['run']}", title_justify="left", show_header=False)
+    table = Table(title=Text(f"Run {summary['run']}", no_wrap=True), title_justify="left", show_header=False)
     table.add_column("")
     table.add_column("", justify="right")
     rows = [
@@ -72,7 +76,7 @@ def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
     for (loss, settings), members in _by_table(comparisons, rows).items():
         family = LOSSES[loss].family
         baseline = SAMPLERS["neg" if family == "pairwise" else "iid"].title
-        table = Table(title=f"Speedup over {baseline}, {LOSSES[loss].title} loss" + settings, title_justify="left")
+        table = Table(title=Text(f"Speedup over {baseline}, {LOSSES[loss].title} loss" + settings), title_justify="left")
         _fill(
             table,
             members,
@@ -82,19 +86,23 @@ def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
                 "total": partial(_speedup, "total_speedup"),
             },
         )
-        detail = Table(title="What the ratios are made of (full account; step beside it)", title_justify="left")
-        _fill(
-            detail,
-            members,
-            {
-                "items": lambda row, best: Text(_number(row.get("item_slots"), 0)),
-                "full ms": lambda row, best: Text(_milliseconds(row.get("full_iteration_seconds"), unit=False)),
-                "step ms": lambda row, best: Text(_milliseconds(row.get("step_iteration_seconds"), unit=False)),
-                "step x": lambda row, best: Text(_number(row.get("step_per_iteration_speedup"), 2)),
-                "it. to ref.": lambda row, best: Text(_number(row.get("iterations_to_reference"), 0)),
-                "s to ref.": lambda row, best: Text(_number(row.get("seconds_to_reference"), 1)),
-            },
-        )
+        details = []
+        for data in dict.fromkeys((c.config.dataset, c.data_fingerprint) for c, _ in members):
+            detail = Table(title="What the ratios are made of (full account; step beside it)", title_justify="left")
+            own = [(c, member) for c, member in members if (c.config.dataset, c.data_fingerprint) == data]
+            _fill(
+                detail,
+                own,
+                {
+                    "items": lambda row, best: Text(_number(row.get("item_slots"), 0)),
+                    "full ms": lambda row, best: Text(_milliseconds(row.get("full_iteration_seconds"), unit=False)),
+                    "step ms": lambda row, best: Text(_milliseconds(row.get("step_iteration_seconds"), unit=False)),
+                    "step x": lambda row, best: Text(_number(row.get("step_per_iteration_speedup"), 2)),
+                    "it. to ref.": lambda row, best: Text(_number(row.get("iterations_to_reference"), 0)),
+                    "s to ref.": lambda row, best: Text(_number(row.get("seconds_to_reference"), 1)),
+                },
+            )
+            details.append(detail)
         references = sorted(
             {
                 f"{row['dataset']} {row['encoder']}: {row['reference_loss']:.4f}"
@@ -108,7 +116,7 @@ def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
         notes = [note, "Times are of separate runs, not interleaved."] + (
             ["Some times are of different machines."] if mixed else []
         )
-        parts += [table, detail, *(Text(text, style="dim") for text in notes), Text("")]
+        parts += [table, *details, *(Text(text, style="dim") for text in notes), Text("")]
     return Group(*parts)
 
 
@@ -116,7 +124,7 @@ def recall_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]
     """The recall tables: encoder x sampler by data set and loss."""
     parts: list[RenderableType] = []
     for (loss, settings), members in _by_table(comparisons, rows).items():
-        table = Table(title=f"Test recall on cold items, {LOSSES[loss].title} loss" + settings, title_justify="left")
+        table = Table(title=Text(f"Test recall on cold items, {LOSSES[loss].title} loss" + settings), title_justify="left")
         columns = {f"@{m}": partial(_recall, f"test_recall_at_{m}") for m in (10, 50, 100)}
         _fill(table, members, columns)
         reasons = sorted({str(row["reason"]) for _, member in members for row in member if row.get("reason")})
@@ -124,12 +132,10 @@ def recall_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]
     return Group(*parts)
 
 
-def missing_view(rows: Sequence[Row]) -> RenderableType:
-    """The commands that would fill missing cells."""
+def missing_lines(rows: Sequence[Row]) -> list[str]:
+    """The commands that would fill missing cells; never folded, so that they can be pasted."""
     commands = sorted({str(row["command"]) for row in rows if row.get("command")})
-    if not commands:
-        return Text("")
-    return Group(Text("To fill the missing cells:"), *(Text(f"  {command}") for command in commands))
+    return ["To fill the missing cells:", *(f"  {command}" for command in commands)] if commands else []
 
 
 def _by_table(
@@ -153,11 +159,11 @@ def _fill(
     data = list(dict.fromkeys((c.config.dataset, c.data_fingerprint) for c, _ in members))
     names = [name for name, _ in data]
     for heading in ("encoder", "sampler"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=True)
     for name, fingerprint in data:
         shown = name if names.count(name) == 1 else f"{name} {fingerprint[:6]}"
         for place, heading in enumerate(columns):
-            table.add_column(f"{shown}\n{heading}" if place == 0 else f"\n{heading}", justify="right")
+            table.add_column(f"{shown}\n{heading}" if place == 0 else f"\n{heading}", justify="right", no_wrap=True)
     cells: dict[tuple[str, str, str], dict[tuple[str, str], Row]] = {}
     for comparison, member in members:
         for row in member:
