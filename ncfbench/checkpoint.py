@@ -7,6 +7,7 @@ when it is complete, so that each one is whole or absent.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -38,6 +39,8 @@ class Checkpoints:
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
         import orbax.checkpoint as ocp
 
+        # Orbax warns, through absl, that it merges no OCDBT parts; there are none to merge.
+        logging.getLogger("absl").setLevel(logging.ERROR)
         self.folder, self.say = folder.resolve(), say
         # One file for each array, without OCDBT: merging its parts goes wrong in folders with brackets in their name.
         self._orbax = ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False))

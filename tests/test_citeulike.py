@@ -334,6 +334,17 @@ def test_download_that_fails_says_what_to_do(server: tuple[str, type[Server]], t
     assert not list((tmp_path / "cache").iterdir())
 
 
+def test_a_folder_in_the_cache_where_a_file_should_be(server: tuple[str, type[Server]], tmp_path: Path) -> None:
+    (tmp_path / "cache" / "users.dat").mkdir(parents=True)
+    with pytest.raises(DataError, match="users.dat: Is a directory"):
+        citeulike.download(tmp_path / "cache", NAMES, server[0])
+
+
+def test_an_address_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="Could not download nonsense/users.dat"):
+        citeulike.download(tmp_path / "cache", NAMES, "nonsense")
+
+
 def test_no_server_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(DataError, match="Check the connection"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app, prepare_citeulike, prepare_synthetic
-from ncfbench.datasets import citeulike, synthetic
+from ncfbench.config import resolve
+from ncfbench.datasets import citeulike, store, synthetic
+from ncfbench.progress import LiveProgress
 from ncfbench.registry import SAMPLERS
+from ncfbench.training import run
 
 SMALL = ["--batch-size", "64", "--epochs", "2", "--set", "dimension=8", "--set", "filters=8", "--set", "word_dimension=8"]
 
@@ -105,6 +111,7 @@ def test_quiet_prints_no_progress(places: list[str]) -> None:
         (["--samplr", "ns"], 2, ["--sampler"]),
         (["--set", "epoch=3"], 2, ["did you mean 'epochs'"]),
         (["--config", "missing.toml"], 2, ["Cannot read the configuration"]),
+        (["--dataset", "a" * 300], 2, ["not a data set's name"]),
         (["--dataset", "nowhere"], 3, ["is not prepared", "ncfbench prepare nowhere"]),
     ],
 )
@@ -144,8 +151,6 @@ def test_nothing_to_report_exits_with_7(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["summary.parquet", "curve.parquet", "timing.parquet", "environment.json", "config.json"])
 @pytest.mark.parametrize("how", ["truncated", "missing", "other"])
 def test_a_damaged_run_is_named_and_left_out(places: list[str], damage: str, how: str, finished: Path) -> None:
-    import shutil
-
     runs = Path(places[3])
     shutil.copytree(finished, runs)
     victim = min(path for path in runs.iterdir() if path.is_dir())
@@ -242,6 +247,48 @@ def test_interrupt_and_resume_from_the_command_line(places: list[str]) -> None:
         patch.setattr("ncfbench.training._Run.go", lambda self: pytest.exit("resumed") if self.loop.iteration == 0 else None)
         assert "No run with these settings" not in invoke(*words, "--resume").output
     assert [path.name for path in folder.iterdir()] == [run.name]
+
+
+def test_interrupt_of_prepare_leaves_the_previous_data_set(tmp_path: Path) -> None:
+    """Ctrl-C at several moments: exit code 130, or 0 where it was too late; what is in use is whole, and nothing is left over."""
+    sizes: list[Any] = ["--users", "4000", "--items", "40000", "--links", "2000000", "--data-dir", tmp_path]
+    check(invoke("prepare", "synthetic", "--data-dir", tmp_path), 0)
+    codes = []
+    for delay in (0.6, 1.2, 2.0):
+        process = program("prepare", "synthetic", *sizes, "--seed", str(round(delay * 10)))
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+        codes.append(process.returncode)
+        assert "Traceback" not in err, err
+        assert store.load(tmp_path, "synthetic").n_users in (800, 4000)
+        assert not list((tmp_path / "synthetic").glob(".new*"))
+    assert 130 in codes
+    assert set(codes) <= {0, 130}
+
+
+def test_the_live_display_shows_what_it_should(places: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal: epoch, iteration, loss, recall, items a second, time left."""
+    out = io.StringIO()
+    screen = Console(file=out, force_terminal=True, width=150, markup=False)
+    live = LiveProgress(screen)
+    config, where = resolve({"dataset": "tiny", "batch_size": 64, "epochs": 2, "data_dir": places[1], "runs_dir": places[3]})
+    total = run(config, where, progress=live).summary["iterations"]
+    for word in (f"{total}/{total}", "epoch 2.00", "loss ", "recall@50 ", "items/s", "0:00:00", "tiny cnn sg strat-ns"):
+        assert word in out.getvalue()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_read_only_target(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    check(invoke("prepare", "synthetic", "--data-dir", tmp_path / "d"), 3, "Permission denied")
+
+
+def test_a_report_that_cannot_be_written_is_printed_all_the_same(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "runs")
+    (tmp_path / "runs" / "recall.parquet").unlink(missing_ok=True)
+    (tmp_path / "runs" / "recall.parquet").mkdir()
+    check(invoke("report", "--runs-dir", tmp_path / "runs"), 3, "Speedup over IID", "Cannot write")
 
 
 def test_no_color_and_no_terminal_give_plain_text(places: list[str]) -> None:

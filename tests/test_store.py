@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_the_previous_data_set(
     tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
-    for place in range(5):
+    for place in range(4):
         calls = iter(range(100))
 
         def full(path: Path, place: int = place, calls: Any = calls) -> None:
