@@ -126,7 +126,7 @@ def _interrupts(progress: Progress) -> Iterator[Callable[[], bool]]:
         if flag.is_set():
             raise KeyboardInterrupt
         flag.set()
-        progress.say("Stopping after this iteration, then saving. Press Ctrl-C again to stop at once.")
+        progress.say("Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last checkpoint.")
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ncfbench.batch import Batch, Listed, padded
 from ncfbench.samplers.protocol import Draw, Int32, Sampler
@@ -22,38 +21,29 @@ class IidSampler(Sampler):
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
-        graph = self.graph
         b, k = draw.items.shape
-        pos_user, pos_item = graph.link_user[draw.links], graph.link_item[draw.links]
-        items, n_items, slots = self._item_slots(np.concatenate([pos_item, draw.items.reshape(-1)]), capacity)
-        return Batch(
-            users=np.concatenate([pos_user, draw.users.reshape(-1)]),
-            items=items,
-            pos_user=np.arange(b, dtype=np.int32),
-            pos_item=slots[:b],
-            negatives=Listed(
-                user=np.arange(b, b + b * k, dtype=np.int32).reshape(b, k),
-                item=slots[b:].reshape(b, k),
-                weight=self._weights(draw.users, draw.items),
-            ),
-            n_items=n_items,
-        )
+        users = np.concatenate([self.graph.link_user[draw.links], draw.users.reshape(-1)])
+        return self._with_items(draw, users, np.arange(b, b + b * k, dtype=np.int32).reshape(b, k), capacity)
 
-    def _item_slots(self, ids: Int32, capacity: int) -> tuple[Int32, np.int32, Int32]:
-        """Item slots, how many are real, and the slot of each of ``ids``."""
+    def _with_items(self, draw: Draw, users: Int32, negative_user: Int32, capacity: int) -> Batch:
+        """The batch whose negative links join ``users[negative_user]``, int32[b, k], with the drawn items."""
+        b, k = draw.items.shape
+        ids = np.concatenate([self.graph.link_item[draw.links], draw.items.reshape(-1)])
         if self.config.unique_items:
-            distinct, slots = self._distinct(ids)
+            items, slots = self._distinct(ids)
         else:
-            distinct, slots = ids, np.arange(len(ids), dtype=np.int32)
-        return padded(distinct, max(capacity, len(distinct))), np.int32(len(distinct)), slots
-
-    def _weights(self, users: Int32, items: Int32) -> NDArray[np.floating]:
-        """1 / (b k), or 0 where the pair is a training link."""
-        b, k = items.shape
+            items, slots = ids, np.arange(len(ids), dtype=np.int32)
         weight = np.full((b, k), 1 / (b * k), dtype=self.weight_dtype)
         if self.config.mask:
-            weight[self.graph.linked(users, items)] = 0
-        return weight
+            weight[self.graph.linked(users[negative_user], draw.items)] = 0
+        return Batch(
+            users=users,
+            items=padded(items, max(capacity, len(items))),
+            pos_user=np.arange(b, dtype=np.int32),
+            pos_item=slots[:b],
+            negatives=Listed(user=negative_user, item=slots[b:].reshape(b, k), weight=weight),
+            n_items=np.int32(len(items)),
+        )
 
 
 class NegativeSampler(IidSampler):
@@ -68,23 +58,9 @@ class NegativeSampler(IidSampler):
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
-        graph = self.graph
         b, k = draw.items.shape
-        pos_user, pos_item = graph.link_user[draw.links], graph.link_item[draw.links]
-        items, n_items, slots = self._item_slots(np.concatenate([pos_item, draw.items.reshape(-1)]), capacity)
-        rows = np.arange(b, dtype=np.int32)
-        return Batch(
-            users=pos_user,
-            items=items,
-            pos_user=rows,
-            pos_item=slots[:b],
-            negatives=Listed(
-                user=np.repeat(rows, k).reshape(b, k),
-                item=slots[b:].reshape(b, k),
-                weight=self._weights(pos_user[:, None], draw.items),
-            ),
-            n_items=n_items,
-        )
+        own = np.repeat(np.arange(b, dtype=np.int32), k).reshape(b, k)
+        return self._with_items(draw, self.graph.link_user[draw.links], own, capacity)
 
 
 class StratifiedSampler(Sampler):
