@@ -33,10 +33,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 prepare_app = typer.Typer(
-    help="Make a data set ready: fetch or generate, verify, tokenise, split, store as Parquet.", no_args_is_help=True
+    rich_markup_mode="markdown",
+    help="Make a data set ready: fetch or generate, verify, tokenise, split, store as Parquet.",
+    no_args_is_help=True,
 )
 app.add_typer(prepare_app, name="prepare")
 
@@ -217,68 +220,50 @@ def _download_progress() -> DownloadBar:
 @app.command()
 @reporting
 def run(
-    dataset: Annotated[str | None, typer.Option(help="Prepared data set.  [default: citeulike]", show_default=False)] = None,
-    sampler: Annotated[
-        str | None, typer.Option(help=f"{', '.join(SAMPLERS)}.  [default: strat-ns]", show_default=False)
-    ] = None,
-    encoder: Annotated[str | None, typer.Option(help=f"{', '.join(ENCODERS)}.  [default: cnn]", show_default=False)] = None,
-    loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}.  [default: sg]", show_default=False)] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="b: positive links in a batch.  [default: 512]", show_default=False)
-    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Prepared data set.", show_default="citeulike")] = None,
+    sampler: Annotated[str | None, typer.Option(help=f"{', '.join(SAMPLERS)}.", show_default="strat-ns")] = None,
+    encoder: Annotated[str | None, typer.Option(help=f"{', '.join(ENCODERS)}.", show_default="cnn")] = None,
+    loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}.", show_default="sg")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="b: positive links in a batch.", show_default="512")] = None,
     stratum_size: Annotated[
         int | None,
-        typer.Option(help="s: positive links in a stratum (strat, strat-ns).  [default: 4]", show_default=False),
+        typer.Option(help="s: positive links in a stratum (strat, strat-ns).", show_default="4"),
     ] = None,
     negatives: Annotated[
         int | None,
-        typer.Option(
-            help="k: negative links for each positive one (iid, neg, strat).  [default: 10; lstm 5]", show_default=False
-        ),
+        typer.Option(help="k: negative links for each positive one (iid, neg, strat).", show_default="10; lstm 5"),
     ] = None,
     noise: Annotated[
         str | None,
-        typer.Option(help="P_n: unigram, uniform, or an exponent of the degree.  [default: unigram]", show_default=False),
+        typer.Option(help="P_n: unigram, uniform, or an exponent of the degree.", show_default="unigram"),
     ] = None,
     mask: Annotated[
         bool | None,
-        typer.Option(
-            "--mask/--no-mask", help="Leave linked pairs out of the negatives.  [default: mask]", show_default=False
-        ),
+        typer.Option("--mask/--no-mask", help="Leave linked pairs out of the negatives.", show_default="mask"),
     ] = None,
     unique_items: Annotated[
         bool | None,
         typer.Option(
             "--unique-items/--no-unique-items",
-            help="Embed a batch's distinct items once.  [default: unique]",
-            show_default=False,
+            help="Embed a batch's distinct items once.",
+            show_default="unique",
         ),
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Passes over the training links.  [default: 30]", show_default=False)
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Adam's learning rate.  [default: 0.01; mse 0.001]", show_default=False)
-    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training links.", show_default="30")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Adam's learning rate.", show_default="0.01; mse 0.001")] = None,
     gamma: Annotated[float | None, typer.Option(help="Margin of hinge (0.1), scale of log (10).", show_default=False)] = None,
     lambda_: Annotated[
         float | None,
         typer.Option("--lambda", help="Weight of the negative term: sg (128), mse (8).", show_default=False),
     ] = None,
     word_dropout: Annotated[
-        float | None, typer.Option(help="Share of words removed in training.  [default: 0.5]", show_default=False)
+        float | None, typer.Option(help="Share of words removed in training.", show_default="0.5")
     ] = None,
-    item_dropout: Annotated[
-        float | None, typer.Option(help="Dropout on item embeddings.  [default: 0.1]", show_default=False)
-    ] = None,
-    user_l2: Annotated[
-        float | None, typer.Option(help="Weight of the users' squared norm.  [default: 1e-6]", show_default=False)
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of parameters, batches and dropout.  [default: 0]", show_default=False)
-    ] = None,
+    item_dropout: Annotated[float | None, typer.Option(help="Dropout on item embeddings.", show_default="0.1")] = None,
+    user_l2: Annotated[float | None, typer.Option(help="Weight of the users' squared norm.", show_default="1e-6")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of parameters, batches and dropout.", show_default="0")] = None,
     probe_every: Annotated[
-        int | None, typer.Option(help="Iterations between probes.  [default: four in an epoch]", show_default=False)
+        int | None, typer.Option(help="Iterations between probes.", show_default="four in an epoch")
     ] = None,
     config: Annotated[
         Path | None,

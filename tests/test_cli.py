@@ -210,10 +210,10 @@ def test_a_target_that_cannot_be_written_exits_with_3(tmp_path: Path, data_dir: 
     "command", [[], ["run"], ["report"], ["prepare"], ["prepare", "citeulike"], ["prepare", "synthetic"]]
 )
 def test_every_command_teaches(command: list[str]) -> None:
-    result = invoke(*command, "--help")
+    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"}, color=False)
     assert result.exit_code == 0
     if command == ["run"]:
-        for name in (*SAMPLERS, "Example:"):
+        for name in (*SAMPLERS, "Example:", "[default: (citeulike)]", "[default: (10; lstm 5)]"):
             assert name in result.output
     if not command:
         assert "130 interrupted" in result.output
