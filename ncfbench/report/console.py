@@ -14,6 +14,8 @@ from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS
 from ncfbench.report.comparison import Comparison
 
 Row = Mapping[str, Any]
+Member = tuple[Comparison, Sequence[Row]]
+Cell = Callable[[Row, bool], Text]
 
 STATUS_MARKS = {
     "missing": "-",
@@ -81,9 +83,9 @@ def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
             table,
             members,
             {
-                "per it.": partial(_speedup, "per_iteration_speedup"),
-                "# of it.": partial(_speedup, "iterations_speedup"),
-                "total": partial(_speedup, "total_speedup"),
+                "per it.": (loss, partial(_speedup, "per_iteration_speedup")),
+                "# of it.": (loss, partial(_speedup, "iterations_speedup")),
+                "total": (loss, partial(_speedup, "total_speedup")),
             },
         )
         details = []
@@ -94,12 +96,12 @@ def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
                 detail,
                 own,
                 {
-                    "items": lambda row, best: Text(_number(row.get("item_slots"), 0)),
-                    "full ms": lambda row, best: Text(_milliseconds(row.get("full_iteration_seconds"), unit=False)),
-                    "step ms": lambda row, best: Text(_milliseconds(row.get("step_iteration_seconds"), unit=False)),
-                    "step x": lambda row, best: Text(_number(row.get("step_per_iteration_speedup"), 2)),
-                    "it. to ref.": lambda row, best: Text(_number(row.get("iterations_to_reference"), 0)),
-                    "s to ref.": lambda row, best: Text(_number(row.get("seconds_to_reference"), 1)),
+                    "items": (loss, _detail("item_slots", 0)),
+                    "full ms": (loss, _detail("full_iteration_seconds", 2, 1e3)),
+                    "step ms": (loss, _detail("step_iteration_seconds", 2, 1e3)),
+                    "step x": (loss, _detail("step_per_iteration_speedup", 2)),
+                    "it. to ref.": (loss, _detail("iterations_to_reference", 0)),
+                    "s to ref.": (loss, _detail("seconds_to_reference", 1)),
                 },
             )
             details.append(detail)
@@ -121,12 +123,15 @@ def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
 
 
 def recall_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> RenderableType:
-    """The recall tables: encoder x sampler by data set and loss."""
+    """The paper's recall table: encoder x sampler by data set and loss; one for each choice of other settings."""
     parts: list[RenderableType] = []
-    for (loss, settings), members in _by_table(comparisons, rows).items():
-        table = Table(title=Text(f"Test recall on cold items, {LOSSES[loss].title} loss" + settings), title_justify="left")
-        columns = {f"@{m}": partial(_recall, f"test_recall_at_{m}") for m in (10, 50, 100)}
-        _fill(table, members, columns)
+    by_settings: dict[str, list[Member]] = {}
+    for (_, settings), members in _by_table(comparisons, rows).items():
+        by_settings.setdefault(settings, []).extend(members)
+    for settings, members in by_settings.items():
+        table = Table(title=Text("Recall@50 on cold test items" + settings), title_justify="left")
+        losses = [name for name in LOSSES if any(comparison.config.loss == name for comparison, _ in members)]
+        _fill(table, members, {LOSSES[name].title: (name, partial(_recall, "test_recall_at_50")) for name in losses})
         reasons = sorted({str(row["reason"]) for _, member in members for row in member if row.get("reason")})
         parts += [table, *(Text(f"No recall: {reason}.", style="dim") for reason in reasons), Text("")]
     return Group(*parts)
@@ -150,12 +155,8 @@ def _by_table(
     return tables
 
 
-def _fill(
-    table: Table,
-    members: Sequence[tuple[Comparison, Sequence[Row]]],
-    columns: Mapping[str, Callable[[Row, bool], Text]],
-) -> None:
-    """Rows: encoder x sampler x variant. Columns: the given ones for each data set."""
+def _fill(table: Table, members: Sequence[Member], columns: Mapping[str, tuple[str, Cell]]) -> None:
+    """Rows: encoder x sampler x variant. Columns: for each data set the given headings, each with its loss and its cell."""
     data = list(dict.fromkeys((c.config.dataset, c.data_fingerprint) for c, _ in members))
     names = [name for name, _ in data]
     for heading in ("encoder", "sampler"):
@@ -164,11 +165,11 @@ def _fill(
         shown = name if names.count(name) == 1 else f"{name} {fingerprint[:6]}"
         for place, heading in enumerate(columns):
             table.add_column(f"{shown}\n{heading}" if place == 0 else f"\n{heading}", justify="right", no_wrap=True)
-    cells: dict[tuple[str, str, str], dict[tuple[str, str], Row]] = {}
+    cells: dict[tuple[str, str, str], dict[tuple[str, str, str], Row]] = {}
     for comparison, member in members:
         for row in member:
-            key = (row["encoder"], row["sampler"], row["variant"])
-            cells.setdefault(key, {})[comparison.config.dataset, comparison.data_fingerprint] = row
+            place_of = (comparison.config.dataset, comparison.data_fingerprint, comparison.config.loss)
+            cells.setdefault((row["encoder"], row["sampler"], row["variant"]), {})[place_of] = row
     order = {name: place for place, name in enumerate([*ENCODERS, *SAMPLERS])}
     last = ""
     for key in sorted(cells, key=lambda key: (order[key[0]], order[key[1]], key[2])):
@@ -176,25 +177,21 @@ def _fill(
         if last and encoder != last:
             table.add_section()
         label = SAMPLERS[sampler].title + (f" ({variant})" if variant else "")
-        texts = [
-            render(cells[key][column], _is_best(cells[key][column], members, column)) if column in cells[key] else Text("-")
-            for column in data
-            for render in columns.values()
-        ]
+        texts = []
+        for name, fingerprint in data:
+            for loss, render in columns.values():
+                here = (name, fingerprint, loss)
+                rivals = [own[here] for (other, _, _), own in cells.items() if other == encoder and here in own]
+                found = cells[key].get(here)
+                texts.append(Text("-", style="dim") if found is None else render(found, _is_best(found, rivals)))
         table.add_row(ENCODERS[encoder].title if encoder != last else "", label, *texts)
         last = encoder
 
 
-def _is_best(row: Row, members: Sequence[tuple[Comparison, Sequence[Row]]], column: tuple[str, str]) -> bool:
-    """Whether a row has the largest total speedup, or recall@50, of its encoder and data."""
-    measure = "total_speedup" if "reference_loss" in row or "total_speedup" in row else "test_recall_at_50"
-    rivals = [
-        other.get(measure)
-        for comparison, member in members
-        for other in member
-        if (comparison.config.dataset, comparison.data_fingerprint) == column and other["encoder"] == row["encoder"]
-    ]
-    known = [value for value in rivals if value is not None]
+def _is_best(row: Row, rivals: Sequence[Row]) -> bool:
+    """Whether a row has the largest total speedup, or recall@50, of its encoder, data and loss."""
+    measure = "total_speedup" if "baseline" in row else "test_recall_at_50"
+    known = [other[measure] for other in rivals if other.get(measure) is not None]
     return bool(known) and row.get(measure) == max(known)
 
 
@@ -211,9 +208,19 @@ def _recall(column: str, row: Row, best: bool) -> Text:
     return Text("-", style="dim") if value is None else Text(f"{value:.4f}", style="bold" if best else "")
 
 
+def _detail(column: str, digits: int, scale: float = 1) -> Cell:
+    """A cell that shows a column as a number."""
+
+    def render(row: Row, best: bool) -> Text:
+        value = row.get(column)
+        return Text(_number(None if value is None else value * scale, digits))
+
+    return render
+
+
 def _number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
-def _milliseconds(seconds: float | None, *, unit: bool = True) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:,.2f}" + (" ms" if unit else "")
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:,.2f} ms"

@@ -40,7 +40,7 @@ def convergence(comparison: Comparison, folder: Path) -> list[Path]:
     for row, (y, y_label) in enumerate(ys):
         for column, (x, x_label) in enumerate(xs):
             axis = axes[row, column]
-            for variant, runs in comparison.arms.items():
+            for variant, runs in sorted(comparison.arms.items(), key=lambda arm: list(SAMPLERS).index(arm[0].sampler)):
                 _draw(axis, variant, next(iter(runs.values())), x, y, config.encoder)
             axis.set(xlabel=x_label, ylabel=y_label)
             axis.set_xscale("log" if x == "train_seconds" else "linear")
@@ -64,9 +64,9 @@ def draw_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
 
 
 def _draw(axis: Any, variant: Variant, run: RunRecord, x: str, y: str, encoder: str) -> None:
-    """One sampler's line; the point before training has no place on a logarithmic time axis."""
+    """One sampler's line, without the point before training: far above the others, and none on a logarithmic time axis."""
     color, line, mark = STYLES[variant.sampler]
-    rows = [row for row in run.curve if row[y] is not None and not (x == "train_seconds" and row[x] == 0)]
+    rows = [row for row in run.curve if row[y] is not None and row["iteration"] > 0]
     note = variant.note(encoder)
     label = SAMPLERS[variant.sampler].title + (f" ({note})" if note else "")
     every = max(1, len(rows) // 8)
