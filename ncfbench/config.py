@@ -60,7 +60,7 @@ class RunConfig:
     filters: int = _setting(50, "filters of the convolution (cnn)")
     filter_width: int = _setting(3, "words a filter spans (cnn); odd")
     lstm_units: int = _setting(50, "units of the recurrent layer (lstm)")
-    patience: int = _setting(5, "epochs without a better validation recall before the reported epoch is settled")
+    patience: int = _setting(10, "epochs without a better validation recall before the reported epoch is settled")
     probe_links: int = _setting(16384, "links of the probe, where the exact sum over all pairs is too long")
     probe_negatives: int = _setting(64, "draws from P_n for each link of the probe")
 
