@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ class Draw(NamedTuple):
     """int32[b, k]: items of the negative links (k = 0 where the sampler draws none)."""
 
 
-class Sampler:
+class Sampler(ABC):
     """A sampling strategy bound to a graph, the settings and a seed. Subclasses say what they draw and assemble.
 
     Args:
@@ -76,9 +77,9 @@ class Sampler:
         items = self._draw_negatives("negative-items", start, count).reshape(count, b, k) if self.draws_items else none
         return [Draw(*parts) for parts in zip(links, users, items, strict=True)]
 
+    @abstractmethod
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """The batch of a draw, with at least ``capacity`` item slots (more where it has more items)."""
-        raise NotImplementedError  # abstract
 
     def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... without end.
