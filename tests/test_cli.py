@@ -220,10 +220,15 @@ def test_every_command_teaches(command: list[str]) -> None:
 
 
 def program(*words: str | Path, **variables: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "ncfbench", *map(str, words)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables},
-    )  # fmt: skip
+    """The program in a process of its own, which Ctrl-C reaches even where these tests run as a background job."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "ncfbench", *map(str, words)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables},
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_interrupt_and_resume_from_the_command_line(places: list[str]) -> None:
@@ -270,6 +275,8 @@ def test_interrupt_of_prepare_leaves_the_previous_data_set(tmp_path: Path) -> No
 def test_the_live_display_shows_what_it_should(places: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal: epoch, iteration, loss, recall, items a second, time left."""
     out = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     screen = Console(file=out, force_terminal=True, width=150, markup=False)
     live = LiveProgress(screen)
     config, where = resolve({"dataset": "tiny", "batch_size": 64, "epochs": 2, "data_dir": places[1], "runs_dir": places[3]})
