@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ncfbench import analysis, environment, runs, tables
@@ -298,7 +296,7 @@ class _Run:
         self.earlier_wall_seconds = float(record.summary["wall_seconds"])
         if any(row["environment_key"] != self.environment["key"] for row in self.timing):
             self.progress.say("The environment has changed since this run began: its times will be those from here on.")
-        return iteration, int(extra["item_slots"]), jax.tree.map(jnp.asarray, state)
+        return iteration, int(extra["item_slots"]), state
 
     def _save_checkpoint(self) -> None:
         with self._timed("checkpoint"):
