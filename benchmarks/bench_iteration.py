@@ -26,7 +26,7 @@ from ncfbench.datasets import Dataset, open_dataset
 from ncfbench.embedding import Embedder
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.model import Content
-from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.registry import SAMPLERS, find_loss, find_sampler
 from ncfbench.report.console import make_console
 from ncfbench.samplers import make_sampler, plan_capacity
 from ncfbench.step import Trainer
@@ -63,7 +63,7 @@ def main() -> None:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Raw samples and summaries of all samplers that the loss allows."""
-    family = LOSSES[arguments.loss].family if arguments.loss in LOSSES else "pointwise"
+    family = find_loss(arguments.loss).family
     names = [name for name, sampler in SAMPLERS.items() if family in sampler.families]
     dataset: Dataset | None = None
     with contextlib.ExitStack() as stack:
@@ -130,6 +130,9 @@ def plain_objective(config: RunConfig, batch: Any, f: np.ndarray, g: np.ndarray,
         "mse": lambda: np.mean((1 - positive) ** 2) + config.lambda_ * np.sum(weight * negative**2),
         "log": lambda: np.sum(weight * np.logaddexp(0, config.gamma * (negative - positive[:, None]))),
         "hinge": lambda: np.sum(weight * np.maximum(negative - positive[:, None] + config.gamma, 0)),
+        "softmax": lambda: np.mean(
+            np.log1p(np.sum(len(positive) * weight * np.exp(config.gamma * (negative - positive[:, None])), axis=1))
+        ),
     }
     penalty = config.user_l2 * np.mean(np.sum(raw[batch.users[batch.pos_user]] ** 2, axis=1))
     return float(terms[config.loss]() + penalty)
@@ -174,7 +177,7 @@ def show(result: dict[str, Any]) -> None:
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place == 0 else "right")
     for name, row in result["samplers"].items():
-        cells = [SAMPLERS[name].title, f"{row['item_slots']:.0f}"]
+        cells = [find_sampler(name).title, f"{row['item_slots']:.0f}"]
         for account in ("full", "step"):
             values = np.array(row[f"{account}_blocks"]) * 1e3
             cells += [f"{np.median(values):.2f}", f"{values.min():.2f}..{values.max():.2f}"]

@@ -76,3 +76,13 @@ def padded(ids: NDArray[np.integer], size: int) -> NDArray[np.int32]:
     slots = np.zeros(size, dtype=np.int32)
     slots[: len(ids)] = ids
     return slots
+
+
+def negative_ids(batch: Batch) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """User and item id of each negative term of a batch on the host, int32[b, n]; row i belongs to positive link i."""
+    negatives = batch.negatives
+    if isinstance(negatives, Listed):
+        return batch.users[negatives.user], batch.items[negatives.item]
+    shape = negatives.weight.shape
+    users = np.broadcast_to(batch.users[batch.pos_user][:, None], shape)
+    return users, np.broadcast_to(batch.items[None, :], shape)

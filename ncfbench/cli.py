@@ -221,13 +221,21 @@ def _download_progress() -> DownloadBar:
 @reporting
 def run(
     dataset: Annotated[str | None, typer.Option(help="Prepared data set.", show_default="citeulike")] = None,
-    sampler: Annotated[str | None, typer.Option(help=f"{', '.join(SAMPLERS)}.", show_default="strat-ns")] = None,
-    encoder: Annotated[str | None, typer.Option(help=f"{', '.join(ENCODERS)}.", show_default="cnn")] = None,
-    loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}.", show_default="sg")] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help=f"{', '.join(SAMPLERS)}, or a plug-in.", show_default="strat-ns")
+    ] = None,
+    encoder: Annotated[str | None, typer.Option(help=f"{', '.join(ENCODERS)}, or a plug-in.", show_default="cnn")] = None,
+    loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}, or a plug-in.", show_default="sg")] = None,
     batch_size: Annotated[int | None, typer.Option(help="b: positive links in a batch.", show_default="512")] = None,
     stratum_size: Annotated[
         int | None,
         typer.Option(help="s: positive links in a stratum (strat, strat-ns).", show_default="4"),
+    ] = None,
+    strata: Annotated[
+        str | None, typer.Option(help="What the links of a stratum share: item or user.", show_default="item")
+    ] = None,
+    uniform_items: Annotated[
+        int | None, typer.Option(help="k': items drawn uniformly into a batch (mixed-ns).", show_default="b")
     ] = None,
     negatives: Annotated[
         int | None,
@@ -251,7 +259,9 @@ def run(
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training links.", show_default="30")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Adam's learning rate.", show_default="0.01; mse 0.001")] = None,
-    gamma: Annotated[float | None, typer.Option(help="Margin of hinge (0.1), scale of log (10).", show_default=False)] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Margin of hinge (0.1), scale of log and softmax (10).", show_default=False)
+    ] = None,
     lambda_: Annotated[
         float | None,
         typer.Option("--lambda", help="Weight of the negative term: sg (128), mse (8).", show_default=False),
@@ -289,7 +299,8 @@ def run(
     flags = {
         "dataset": dataset, "sampler": sampler, "encoder": encoder, "loss": loss, "batch_size": batch_size,
         "stratum_size": stratum_size, "negatives": negatives, "noise": noise, "mask": mask, "unique_items": unique_items,
-        "epochs": epochs, "learning_rate": learning_rate, "gamma": gamma, "lambda": lambda_, "word_dropout": word_dropout,
+        "strata": strata, "uniform_items": uniform_items, "epochs": epochs, "learning_rate": learning_rate, "gamma": gamma,
+        "lambda": lambda_, "word_dropout": word_dropout,
         "item_dropout": item_dropout, "user_l2": user_l2, "seed": seed, "probe_every": probe_every,
         "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.errors import UsageError
-from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, lookup, nearest
+from ncfbench.registry import LossFamily, find_encoder, find_loss, find_sampler, nearest
 
 DATA_DIR_VARIABLE = "NCFBENCH_DATA_DIR"
 RUNS_DIR_VARIABLE = "NCFBENCH_RUNS_DIR"
@@ -43,12 +43,14 @@ class RunConfig:
     batch_size: int = _setting(512, "positive links in a batch (b)")
     stratum_size: int = _setting(4, "positive links in a stratum (s), for strat and strat-ns")
     negatives: int = _setting(0, "negative links for each positive one (k), for iid, neg and strat; 10, or 5 for lstm")
+    strata: str = _setting("item", "what the links of a stratum share: item or user")
+    uniform_items: int = _setting(0, "items drawn uniformly into each batch (k'), for mixed-ns; as many as positive links")
     noise: str = _setting("unigram", "noise distribution P_n: unigram, uniform, or an exponent of the item degree")
     mask: bool = _setting(True, "leave linked pairs out of the negatives")
     unique_items: bool = _setting(True, "embed each distinct item of a batch once")
     epochs: int = _setting(30, "passes over the training links")
     learning_rate: float = _setting(0.0, "Adam's learning rate; 0.001 for mse, 0.01 for the others")
-    gamma: float | None = _setting(None, "margin of hinge (0.1) or scale of log (10)")
+    gamma: float | None = _setting(None, "margin of hinge (0.1), scale of log and softmax (10)")
     lambda_: float | None = _setting(None, "weight of the negative term of sg (128) or mse (8)")
     word_dropout: float = _setting(0.5, "share of words removed from a text while training")
     item_dropout: float = _setting(0.1, "dropout on the item embedding while training")
@@ -73,14 +75,14 @@ class RunConfig:
         return _noise_exponent(self.noise)
 
     @property
-    def pairwise(self) -> bool:
-        """Whether the loss compares a positive with a negative link of one user."""
-        return LOSSES[self.loss].family == "pairwise"
+    def family(self) -> LossFamily:
+        """The family of the loss."""
+        return find_loss(self.loss).family
 
     @property
     def normalize(self) -> bool:
-        """Whether embeddings are scaled to unit length: for pairwise losses (the authors' program does)."""
-        return self.pairwise
+        """Whether embeddings are scaled to unit length: for all but pointwise losses (the authors' program does)."""
+        return self.family != "pointwise"
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as they are written to ``config.json``: ``lambda`` without its underscore."""
@@ -89,16 +91,18 @@ class RunConfig:
     def effective(self) -> dict[str, Any]:
         """Like :meth:`to_dict`, with null where the sampler, encoder or data does not use a setting."""
         values = self.to_dict()
-        sampler = SAMPLERS[self.sampler]
+        sampler = find_sampler(self.sampler)
         unused = {
             "negatives": not sampler.uses_negatives,
             "stratum_size": not sampler.uses_strata,
+            "strata": not sampler.uses_strata,
+            "uniform_items": not sampler.uses_uniform_items,
             "filters": self.encoder != "cnn",
             "filter_width": self.encoder != "cnn",
             "lstm_units": self.encoder != "lstm",
             "word_dimension": self.encoder == "mf",
             "word_dropout": self.encoder == "mf",
-            "unique_items": self.sampler in ("strat", "strat-ns"),
+            "unique_items": self.sampler in ("strat", "strat-ns") and self.strata == "item",
         }
         return values | {name: None for name, is_unused in unused.items() if is_unused}
 
@@ -186,10 +190,13 @@ def complete(settings: Mapping[str, Any]) -> RunConfig:
         raise UsageError(f"negatives = {given['negatives']}: a positive link needs at least one negative. Use 1 or more.")
     if "learning_rate" in given:
         _require_positive("learning_rate", given["learning_rate"])
-    encoder = lookup("encoder", ENCODERS, given.get("encoder", RunConfig.encoder))
-    loss = lookup("loss", LOSSES, given.get("loss", RunConfig.loss))
+    if given.get("uniform_items", 1) < 1:
+        raise UsageError(f"uniform_items = {given['uniform_items']}: mixed-ns draws at least one; without any it is ns.")
+    encoder = find_encoder(given.get("encoder", RunConfig.encoder))
+    loss = find_loss(given.get("loss", RunConfig.loss))
     defaults = {
         "negatives": encoder.negatives,
+        "uniform_items": given.get("batch_size", RunConfig.batch_size),
         "learning_rate": loss.learning_rate,
         "gamma": loss.gamma,
         "lambda_": loss.lambda_,
@@ -259,16 +266,18 @@ def _require_positive(name: str, value: float) -> None:
 
 def _check(config: RunConfig) -> None:
     """Refuse what cannot work, with what to use instead."""
-    sampler = lookup("sampler", SAMPLERS, config.sampler)
-    loss = lookup("loss", LOSSES, config.loss)
-    lookup("encoder", ENCODERS, config.encoder)
+    sampler = find_sampler(config.sampler)
+    loss = find_loss(config.loss)
+    find_encoder(config.encoder)
     _noise_exponent(config.noise)
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", config.dataset):
         raise UsageError(
             f"dataset = {config.dataset[:80]!r} is not a data set's name: at most 64 letters, digits, dots and hyphens."
         )
-    counts = ("batch_size", "stratum_size", "negatives", "epochs", "dimension", "word_dimension", "filters")
+    if config.strata not in ("item", "user"):
+        raise UsageError(f"strata = {config.strata!r}{nearest(config.strata, ('item', 'user'))} Valid: item, user.")
+    counts = ("batch_size", "stratum_size", "negatives", "uniform_items", "epochs", "dimension", "word_dimension", "filters")
     for name in (*counts, "filter_width", "lstm_units", "patience", "probe_links", "probe_negatives"):
         if getattr(config, name) < 1:
             raise UsageError(f"{name} = {getattr(config, name)}: it must be at least 1.")
@@ -288,16 +297,21 @@ def _check(config: RunConfig) -> None:
     if config.filter_width % 2 == 0:
         raise UsageError(f"filter_width = {config.filter_width}: it must be odd, so that a filter has a middle word.")
 
-    if loss.family not in sampler.families:
-        raise UsageError(
-            f"--sampler {config.sampler} cannot train --loss {config.loss}: a pairwise loss compares two items of one "
-            f"user, and {config.sampler} draws its negative links for other users. "
-            f"Use --sampler {sampler.instead}, or --loss sg or mse."
-        )
+    served = sampler.families_with(config.strata)
+    if loss.family not in served:
+        if loss.family == "pointwise":
+            reason, instead = f"it serves {' and '.join(served)} losses only", "--loss log, hinge or softmax"
+        else:
+            kind = {"pairwise": "pairwise loss compares two items", "listwise": "listwise loss compares items"}[loss.family]
+            reason = f"a {kind} of one user, and {config.sampler} draws its negative links for other users"
+            instead = f"--sampler {sampler.instead}, or --loss sg or mse"
+        raise UsageError(f"--sampler {config.sampler} cannot train --loss {config.loss}: {reason}. Use {instead}.")
     if loss.family == "pointwise" and config.gamma is not None:
-        raise UsageError(f"gamma belongs to the pairwise losses (log, hinge); --loss {config.loss} has none.")
-    if loss.family == "pairwise" and config.lambda_ is not None:
+        raise UsageError(f"gamma belongs to the other losses (log, hinge, softmax); --loss {config.loss} has none.")
+    if loss.family != "pointwise" and config.lambda_ is not None:
         raise UsageError(f"lambda belongs to the pointwise losses (sg, mse); --loss {config.loss} has none.")
+    if loss.gamma is None and loss.family != "pointwise" and config.gamma is not None:
+        raise UsageError(f"--loss {config.loss} has no gamma.")
     b, s = config.batch_size, config.stratum_size
     if sampler.uses_strata and b % s:
         raise UsageError(
@@ -305,8 +319,8 @@ def _check(config: RunConfig) -> None:
         )
     if config.sampler == "strat-ns" and b == s:
         raise UsageError(
-            f"batch_size = stratum_size = {b}: a batch of one stratum has one item, so nothing is left to be a "
-            f"negative. Use --batch-size {2 * s} or more."
+            f"batch_size = stratum_size = {b}: the only stratum of a batch has no other whose items could be its "
+            f"negatives. Use --batch-size {2 * s} or more."
         )
     if config.sampler == "ns" and b == 1:
         raise UsageError("batch_size = 1: with one link in a batch, ns has no negatives. Use --batch-size 2 or more.")

@@ -77,6 +77,11 @@ class BipartiteGraph:
         return len(self.link_user)
 
     @cached_property
+    def links_by_item(self) -> Int32:
+        """int32[N]: link ids ordered by (item, user), as ``item_users`` is."""
+        return np.argsort(self.link_item, kind="stable").astype(np.int32)
+
+    @cached_property
     def user_degrees(self) -> Int64:
         """int64[n_users]: training links of each user."""
         return np.diff(self.user_offsets)

@@ -1,7 +1,8 @@
-"""Four losses for implicit feedback (KDD 2017, table 1): pure functions of scores.
+"""Losses for implicit feedback: pure functions of scores. Four of the paper (KDD 2017, table 1), and sampled softmax.
 
 A pointwise loss has a term for a positive and one for a negative link; a pairwise loss compares a positive with a negative
-link of one user. Sums, means and weights are the objective's business.
+link of one user; a listwise loss compares a positive link with all its negatives. Means and weights are the objective's
+business.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ncfbench.config import RunConfig
-from ncfbench.registry import LOSSES, load, lookup
+from ncfbench.registry import find_loss, load
 
 
 class Pointwise(Protocol):
@@ -33,7 +34,17 @@ class Pairwise(Protocol):
         """The loss of broadcasting pairs of scores, elementwise."""
 
 
-Loss: TypeAlias = Pointwise | Pairwise
+class Listwise(Protocol):
+    """A loss with one term for each positive link and all its negatives."""
+
+    def row(self, positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
+        """The loss of each positive link, [b]; row i of ``negative`` and ``weight``, [b, n], belongs to it.
+
+        ``sum weight h(negative)`` estimates the sum of h over all items that are no link of the user.
+        """
+
+
+Loss: TypeAlias = Pointwise | Pairwise | Listwise
 
 
 @dataclass(frozen=True)
@@ -84,8 +95,28 @@ class Hinge:
         return jnp.maximum(negative - positive + self.gamma, 0)
 
 
+@dataclass(frozen=True)
+class SampledSoftmax:
+    """Softmax over all items, estimated from the sampled ones with logQ correction (Bengio and Senecal 2008; Yi et al. 2019).
+
+    ``-log(exp(gamma p) / (exp(gamma p) + sum_j weight_j exp(gamma n_j)))``: a negative drawn from Q with n draws has weight
+    1 / (n Q), which is a correction of its score by -log(n Q). The logarithm of a sampled sum is no unbiased estimate of the
+    logarithm: the expected loss and gradient approach those of the full softmax as the negatives grow, with a bias of the
+    order of one over their number.
+    """
+
+    gamma: float
+
+    def row(self, positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
+        """``log(1 + sum weight exp(gamma (negative - positive)))``, without overflow."""
+        zeros = jnp.zeros_like(positive)[:, None]
+        exponents = jnp.concatenate([zeros, self.gamma * (negative - positive[:, None])], axis=1)
+        weights = jnp.concatenate([zeros + 1, weight], axis=1)
+        return jax.nn.logsumexp(exponents, axis=1, b=weights)
+
+
 def make_loss(config: RunConfig) -> Loss:
     """The loss that ``config`` names, with its settings."""
-    build = load(lookup("loss", LOSSES, config.loss).path)
+    build = load(find_loss(config.loss).path)
     loss: Loss = build() if config.gamma is None else build(config.gamma)
     return loss

@@ -12,7 +12,7 @@ from ncfbench.config import RunConfig
 from ncfbench.datasets.store import Dataset
 from ncfbench.dropout import OUTPUT_PLACE, Dropout
 from ncfbench.encoders.protocol import Build, Texts
-from ncfbench.registry import ENCODERS, load, lookup
+from ncfbench.registry import find_encoder, load
 
 USER_SCALE = 0.01
 """Deviation of the users' first parameters. After 10 epochs of MSE at its learning rate of 0.001 (strat-ns, title and tags,
@@ -37,7 +37,7 @@ class Towers(nnx.Module):
     """f: a vector for each user. g: an encoder, with word dropout before it and item dropout behind it."""
 
     def __init__(self, config: RunConfig, n_users: int, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
-        build: Build = load(lookup("encoder", ENCODERS, config.encoder).path)
+        build: Build = load(find_encoder(config.encoder).path)
         self.users = nnx.Embed(n_users, config.dimension, embedding_init=nnx.initializers.normal(USER_SCALE), rngs=rngs)
         self.encoder = build(config, n_items, n_words, rngs=rngs)
         self.word_dropout = config.word_dropout
@@ -49,7 +49,7 @@ class Towers(nnx.Module):
         return self.users(users)
 
     def finish(self, vectors: jax.Array) -> jax.Array:
-        """What scores are made of: unit vectors for the pairwise losses, the vectors themselves for the others."""
+        """What scores are made of: the vectors themselves for pointwise losses, unit vectors for the others."""
         return unit_vectors(vectors) if self.normalize else vectors
 
     def embed_users(self, users: jax.Array) -> jax.Array:

@@ -1,7 +1,8 @@
 """One objective for all samplers: from embeddings and a batch's links to a number.
 
-pointwise: ``mean l+(positive) + lambda sum weight l-(negative)``; pairwise: ``sum weight l(positive, negative)``. The
-weights already hold importance, mask, multiplicity and normaliser (see :mod:`ncfbench.batch`).
+pointwise: ``mean l+(positive) + lambda sum weight l-(negative)``; pairwise: ``sum weight l(positive, negative)``; listwise:
+``mean l(positive, negatives, b weight)``. The weights already hold importance, mask, multiplicity and normaliser (see
+:mod:`ncfbench.batch`).
 """
 
 from __future__ import annotations
@@ -29,16 +30,28 @@ def link_loss(positive: jax.Array, negative: jax.Array, weight: jax.Array, loss:
         positive: [b] scores of the positive links.
         negative: [b, n] scores of the negative ones; row i belongs to positive link i.
         weight: [b, n]; a pair of weight 0 contributes nothing, however extreme its score.
-        loss: a pointwise or a pairwise loss.
+        loss: of any family.
         lambda_: the weight of a pointwise loss's negative term.
+    """
+    return jnp.mean(row_losses(positive, negative, weight * positive.shape[0], loss, lambda_))
+
+
+def row_losses(positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None) -> jax.Array:
+    """[b]: each positive link's estimate of L, where ``weight`` sums to an expectation (or a sum) within each row.
+
+    Args:
+        positive, negative, loss, lambda_: as for :func:`link_loss`.
+        weight: [b, n]; those of :func:`link_loss` times b.
     """
     # A zero weight must silence an infinite score too, in the gradient as well: 0 x inf is not a number.
     negative = jnp.where(weight == 0, 0.0, negative)
+    if hasattr(loss, "row"):
+        return loss.row(positive, negative, weight)
     if hasattr(loss, "pair"):
-        return jnp.sum(weight * loss.pair(positive[:, None], negative))
+        return jnp.sum(weight * loss.pair(positive[:, None], negative), axis=-1)
     if lambda_ is None:
         raise TypeError("a pointwise loss needs lambda")
-    return jnp.mean(loss.positive(positive)) + lambda_ * jnp.sum(weight * loss.negative(negative))
+    return loss.positive(positive) + lambda_ * jnp.sum(weight * loss.negative(negative), axis=-1)
 
 
 def user_penalty(users_bxD: jax.Array, user_l2: float) -> jax.Array:

@@ -18,7 +18,7 @@ from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.embedding import Embedder
 from ncfbench.graph import BipartiteGraph
 from ncfbench.losses import make_loss
-from ncfbench.objective import link_loss, user_penalty
+from ncfbench.objective import row_losses
 from ncfbench.samplers.noise import Noise
 from ncfbench.step import Parameters
 from ncfbench.streams import Streams
@@ -26,7 +26,9 @@ from ncfbench.streams import Streams
 PROBE_SEED = MAX_SEED + 2
 EXACT_TERMS = 2**23
 """Up to this many pairs of a link and an item the probe is exact."""
-BLOCK_TERMS = 2**16
+LISTWISE_TERMS = 2**25
+"""Pairs of a link and an item in the probe of a listwise loss, which sums over all items of each link."""
+BLOCK_TERMS = 2**18
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class ProbeLinks:
     """The probe's terms, by row; a row is a positive link.
 
     ``user``, ``item``: int32[M]. ``negative``: int32[M, K] items. ``weight``: float32[M, K], which sums each row's negative
-    terms to their expectation. ``item`` and ``negative`` are places in ``nodes``, the items to embed.
+    terms to their expectation. ``item`` and ``negative`` are places in ``nodes``, the items to embed. ``all_items``: each
+    row of ``negative`` is all nodes in order. ``exact``: the rows are all links besides.
     """
 
     user: NDArray[np.int32]
@@ -42,6 +45,7 @@ class ProbeLinks:
     negative: NDArray[np.int32]
     weight: NDArray[np.float32]
     nodes: NDArray[np.int32]
+    all_items: bool
     exact: bool
 
     @classmethod
@@ -52,21 +56,26 @@ class ProbeLinks:
         place = np.zeros(graph.n_items, np.int32)
         place[nodes] = np.arange(len(nodes))
         exact = graph.n_links * len(nodes) <= EXACT_TERMS
-        if exact:
-            links = np.arange(graph.n_links)
-            negative = np.broadcast_to(nodes, (graph.n_links, len(nodes)))
-            weight = np.broadcast_to(noise.probability[nodes], negative.shape)
-        else:
-            streams = Streams(PROBE_SEED)
-            size = min(config.probe_links, graph.n_links)
-            links = np.sort(streams.generator("links").choice(graph.n_links, size, replace=False))
-            draws = noise.draw(streams.generator("negatives"), size * config.probe_negatives)
-            negative = draws.reshape(size, config.probe_negatives)
-            weight = np.full(negative.shape, 1 / config.probe_negatives)
+        streams = Streams(PROBE_SEED)
+        listwise = config.family == "listwise"
+        limit = LISTWISE_TERMS // len(nodes) if listwise else config.probe_links
+        size = graph.n_links if exact else int(np.clip(limit, 1, min(config.probe_links, graph.n_links)))
+        links = np.sort(streams.generator("links").choice(graph.n_links, size, replace=False))
         user = graph.link_user[links]
-        if config.mask:
-            weight = np.where(graph.linked(user[:, None], negative), 0, weight)
-        return cls(user, place[graph.link_item[links]], place[negative], weight.astype(np.float32), nodes, exact)
+        if exact or listwise:
+            # The logarithm of a sampled sum is biased: a listwise loss takes fewer links instead, and all items for each.
+            weight = np.repeat((np.ones(len(nodes)) if listwise else noise.probability[nodes])[None, :], size, axis=0)
+            if config.mask:
+                weight[graph.linked_block(user, nodes)] = 0
+            negative = np.broadcast_to(np.arange(len(nodes), dtype=np.int32), weight.shape)
+        else:
+            drawn = noise.draw(streams.generator("negatives"), size * config.probe_negatives)
+            drawn = drawn.reshape(size, config.probe_negatives)
+            weight = np.full(drawn.shape, 1 / config.probe_negatives)
+            if config.mask:
+                weight[graph.linked(user[:, None], drawn)] = 0
+            negative = place[drawn]
+        return cls(user, place[graph.link_item[links]], negative, weight.astype(np.float32), nodes, exact or listwise, exact)
 
 
 class Probe:
@@ -76,6 +85,7 @@ class Probe:
         self.links = ProbeLinks.choose(graph, config)
         self.embedder = embedder
         loss, lambda_, user_l2, normalize = make_loss(config), config.lambda_, config.user_l2, config.normalize
+        all_items = self.links.all_items
         self._blocks = self._split_rows()
 
         @jax.jit
@@ -84,13 +94,10 @@ class Probe:
             user, item, negative, weight, real = block
             f = users[user]
             positive = jnp.sum(f * items[item], axis=-1)
-            scores = jnp.einsum("md,mkd->mk", f, items[negative])
-
-            def row(positive: jax.Array, scores: jax.Array, weight: jax.Array, vector: jax.Array) -> jax.Array:
-                links = link_loss(positive[None], scores[None], weight[None], loss, lambda_)
-                return links + user_penalty(vector[None], user_l2)
-
-            return jnp.sum(jnp.where(real, jax.vmap(row)(positive, scores, weight, raw[user]), 0.0))
+            scores = f @ items.T if all_items else jnp.einsum("md,mkd->mk", f, items[negative])
+            rows = row_losses(positive, scores, weight, loss, lambda_)
+            penalty = user_l2 * jnp.sum(jnp.square(raw[user]), axis=-1)
+            return jnp.sum(jnp.where(real, rows + penalty, 0.0))
 
         self._block_sum = block_sum
         self._normalize = normalize
@@ -111,6 +118,7 @@ class Probe:
         for start in range(0, n_rows, rows):
             take = np.minimum(np.arange(start, start + rows), n_rows - 1)
             real = np.arange(start, start + rows) < n_rows
-            arrays = (links.user[take], links.item[take], links.negative[take], links.weight[take], real)
+            negative = None if links.all_items else links.negative[take]
+            arrays = (links.user[take], links.item[take], negative, links.weight[take], real)
             blocks.append(jax.device_put(arrays))
         return blocks

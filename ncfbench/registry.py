@@ -1,24 +1,33 @@
 """Every choice a user can name, with its family and where its code lives.
 
-Entries hold import paths as strings and load lazily: listing, checking and refusing names never imports JAX.
+Entries hold import paths as strings and load lazily: listing, checking and refusing names never imports JAX. What is not
+built in is a plug-in: an object named ``package.module:object``, or by a name that an installed package registers under one
+of the entry-point groups ``ncfbench.samplers``, ``ncfbench.encoders``, ``ncfbench.losses``.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
+import inspect
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
 
 from ncfbench.errors import UsageError
 
-LossFamily = Literal["pointwise", "pairwise"]
+LossFamily = Literal["pointwise", "pairwise", "listwise"]
+FAMILIES: tuple[LossFamily, ...] = get_args(LossFamily)
+"""pointwise: a term for each link. pairwise: a term for a positive and a negative link of one user. listwise: a term for a
+positive link and all its negatives. The last two need negative links of the positive link's own user."""
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """A way of building mini-batches. ``uses_*`` say which of k and s change its batches."""
+    """A way of building mini-batches. ``uses_*`` say which of the settings k, s and k' change its batches."""
 
     path: str
     title: str
@@ -26,8 +35,34 @@ class Sampler:
     families: tuple[LossFamily, ...]
     uses_negatives: bool
     uses_strata: bool
-    instead: str = ""
-    """What to use instead when a loss of the other family is asked for."""
+    uses_uniform_items: bool = False
+    families_by_user: tuple[LossFamily, ...] = ()
+    """The losses it serves with strata by user, where those are others."""
+    instead: str = "neg, ns or strat-ns"
+    """What to use instead when a loss of another family is asked for."""
+    in_paper: bool = True
+
+    def families_with(self, strata: str) -> tuple[LossFamily, ...]:
+        """The families of losses it serves, with strata by ``item`` or by ``user``."""
+        return (self.families_by_user or self.families) if strata == "user" else self.families
+
+    @classmethod
+    def of(cls, path: str, plugin: Any) -> Sampler:
+        """The entry of a plug-in: a subclass of :class:`ncfbench.samplers.Sampler` with a ``families`` attribute."""
+        families = _declared(path, plugin, "families", ("assemble", "draw", "batches"))
+        if not isinstance(families, tuple) or not families or not set(families) <= set(FAMILIES):
+            raise UsageError(
+                f"Plug-in {path!r} declares families = {families!r}: it must be a tuple of {', '.join(map(repr, FAMILIES))}."
+            )
+        return cls(
+            path=path,
+            title=_title(plugin),
+            summary=_summary(plugin),
+            families=families,
+            uses_negatives=bool(getattr(plugin, "draws_users", False) or getattr(plugin, "draws_items", False)),
+            uses_strata=bool(getattr(plugin, "stratified", False)),
+            in_paper=False,
+        )
 
 
 @dataclass(frozen=True)
@@ -41,6 +76,27 @@ class Loss:
     learning_rate: float
     lambda_: float | None = None
     gamma: float | None = None
+    in_paper: bool = True
+
+    @classmethod
+    def of(cls, path: str, plugin: Any) -> Loss:
+        """The entry of a plug-in: a class with a ``family``, built without arguments, or with ``gamma`` where it has one."""
+        family = _declared(path, plugin, "family", ())
+        if family not in FAMILIES:
+            raise UsageError(f"Plug-in {path!r} declares family = {family!r}. Valid: {', '.join(FAMILIES)}.")
+        methods = {"pointwise": ("positive", "negative"), "pairwise": ("pair",), "listwise": ("row",)}[family]
+        _declared(path, plugin, "family", methods)
+        lambda_, gamma = getattr(plugin, "default_lambda", None), getattr(plugin, "default_gamma", None)
+        return cls(
+            path=path,
+            title=_title(plugin),
+            summary=_summary(plugin),
+            family=family,
+            learning_rate=float(getattr(plugin, "learning_rate", 0.01)),
+            lambda_=float(lambda_ or 1.0) if family == "pointwise" else None,
+            gamma=None if gamma is None or family == "pointwise" else float(gamma),
+            in_paper=False,
+        )
 
 
 @dataclass(frozen=True)
@@ -53,6 +109,14 @@ class Encoder:
     negatives: int
     scores_cold_items: bool = True
 
+    @classmethod
+    def of(cls, path: str, plugin: Any) -> Encoder:
+        """The entry of a plug-in: a :class:`flax.nnx.Module` built like those of :mod:`ncfbench.encoders`."""
+        if not inspect.isclass(plugin) or not any("__call__" in vars(base) for base in plugin.__mro__):
+            raise UsageError(f"Plug-in {path!r} is not a class with a __call__ method, as an encoder must be.")
+        scores_cold_items = bool(getattr(plugin, "scores_cold_items", True))
+        return cls(path, _title(plugin), _summary(plugin), int(getattr(plugin, "negatives", 10)), scores_cold_items)
+
 
 SAMPLERS: Mapping[str, Sampler] = {
     "iid": Sampler(
@@ -62,13 +126,12 @@ SAMPLERS: Mapping[str, Sampler] = {
         families=("pointwise",),
         uses_negatives=True,
         uses_strata=False,
-        instead="neg, ns or strat-ns",
     ),
     "neg": Sampler(
         path="ncfbench.samplers.listed:NegativeSampler",
         title="Negative",
         summary="k negative items drawn for the user of each positive link",
-        families=("pointwise", "pairwise"),
+        families=FAMILIES,
         uses_negatives=True,
         uses_strata=False,
     ),
@@ -79,13 +142,14 @@ SAMPLERS: Mapping[str, Sampler] = {
         families=("pointwise",),
         uses_negatives=True,
         uses_strata=True,
-        instead="strat-ns, ns or neg",
+        families_by_user=FAMILIES,
+        instead="strat-ns, ns or neg (or --strata user)",
     ),
     "ns": Sampler(
         path="ncfbench.samplers.shared:NegativeSharingSampler",
         title="N.S.",
         summary="the batch's other items are every user's negatives",
-        families=("pointwise", "pairwise"),
+        families=FAMILIES,
         uses_negatives=False,
         uses_strata=False,
     ),
@@ -93,9 +157,19 @@ SAMPLERS: Mapping[str, Sampler] = {
         path="ncfbench.samplers.shared:StratifiedSharingSampler",
         title="Strat. w. N.S.",
         summary="s positive links an item, and the batch's other items are every user's negatives",
-        families=("pointwise", "pairwise"),
+        families=FAMILIES,
         uses_negatives=False,
         uses_strata=True,
+    ),
+    "mixed-ns": Sampler(
+        path="ncfbench.samplers.shared:MixedSharingSampler",
+        title="Mixed N.S.",
+        summary="like ns, with k' items drawn uniformly added to the batch",
+        families=FAMILIES,
+        uses_negatives=False,
+        uses_strata=False,
+        uses_uniform_items=True,
+        in_paper=False,
     ),
 }
 
@@ -132,6 +206,15 @@ LOSSES: Mapping[str, Loss] = {
         learning_rate=0.01,
         gamma=0.1,
     ),
+    "softmax": Loss(
+        path="ncfbench.losses:SampledSoftmax",
+        title="Softmax",
+        summary="-log of the positive item's share of exp(gamma score), with logQ correction, on unit vectors",
+        family="listwise",
+        learning_rate=0.01,
+        gamma=10.0,
+        in_paper=False,
+    ),
 }
 
 ENCODERS: Mapping[str, Encoder] = {
@@ -157,6 +240,8 @@ ENCODERS: Mapping[str, Encoder] = {
 }
 
 Entry = TypeVar("Entry")
+GROUPS = {"sampler": "ncfbench.samplers", "encoder": "ncfbench.encoders", "loss": "ncfbench.losses"}
+"""Entry-point groups under which an installed package registers plug-ins."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
@@ -165,18 +250,92 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else "."
 
 
-def lookup(kind: str, entries: Mapping[str, Entry], name: str) -> Entry:
-    """The entry called ``name``.
+def find_sampler(name: str) -> Sampler:
+    """The sampler called ``name``, built in or a plug-in; see :func:`plugin_path`."""
+    return SAMPLERS[name] if name in SAMPLERS else _plugin("sampler", name, SAMPLERS)
+
+
+def find_loss(name: str) -> Loss:
+    """The loss called ``name``, built in or a plug-in; see :func:`plugin_path`."""
+    return LOSSES[name] if name in LOSSES else _plugin("loss", name, LOSSES)
+
+
+def find_encoder(name: str) -> Encoder:
+    """The encoder called ``name``, built in or a plug-in; see :func:`plugin_path`."""
+    return ENCODERS[name] if name in ENCODERS else _plugin("encoder", name, ENCODERS)
+
+
+def registered(kind: str) -> dict[str, str]:
+    """Names and import paths that installed packages register for a kind: sampler, encoder or loss."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point.value for point in entry_points(group=GROUPS[kind])}
+
+
+def plugin_path(kind: str, name: str, built_in: Iterable[str]) -> str:
+    """The ``package.module:object`` that a name which is not built in stands for.
 
     Raises:
-        UsageError: it is unknown; the message lists the valid names and the nearest.
+        UsageError: it is neither such a path nor registered; the message lists the valid names and the nearest.
     """
-    if name not in entries:
-        raise UsageError(f"Unknown {kind} {name!r}{nearest(name, entries)} Valid: {', '.join(entries)}.")
-    return entries[name]
+    if ":" in name:
+        return name
+    points = registered(kind)
+    if name in points:
+        return points[name]
+    valid = [*built_in, *points]
+    raise UsageError(
+        f"Unknown {kind} {name!r}{nearest(name, valid)} Valid: {', '.join(valid)}, or a plug-in as package.module:object."
+    )
 
 
 def load(path: str) -> Any:
-    """Import ``package.module:object``."""
+    """Import ``package.module:object``; modules of the current folder count as installed.
+
+    Raises:
+        UsageError: it cannot be imported, for whatever reason its own code gives.
+    """
     module, _, attribute = path.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    folder = str(Path.cwd())
+    if not module.startswith("ncfbench.") and folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        found = importlib.import_module(module)
+    except Exception as error:
+        raise UsageError(
+            f"Cannot import {path!r}: {type(error).__name__}: {error}. Run from the folder that holds the module, or "
+            f"install it."
+        ) from error
+    if not hasattr(found, attribute):
+        names = [key for key in vars(found) if not key.startswith("_")]
+        raise UsageError(f"Module {module!r} has no {attribute!r}{nearest(attribute, names)}")
+    return getattr(found, attribute)
+
+
+@functools.cache
+def _from_path(kind: str, path: str) -> Any:
+    entry: Any = {"sampler": Sampler, "encoder": Encoder, "loss": Loss}[kind]
+    return entry.of(path, load(path))
+
+
+def _plugin(kind: str, name: str, built_in: Mapping[str, Entry]) -> Entry:
+    entry: Entry = _from_path(kind, plugin_path(kind, name, built_in))
+    return entry
+
+
+def _declared(path: str, plugin: Any, attribute: str, methods: tuple[str, ...]) -> Any:
+    """What a plug-in's class says in an attribute that it must have."""
+    if not inspect.isclass(plugin):
+        raise UsageError(f"Plug-in {path!r} is not a class.")
+    missing = [name for name in (attribute, *methods) if not hasattr(plugin, name)]
+    if missing:
+        raise UsageError(f"Plug-in {path!r} has no {missing[0]!r}; the README's guide to plug-ins shows what it needs.")
+    return getattr(plugin, attribute)
+
+
+def _title(plugin: Any) -> str:
+    return str(getattr(plugin, "title", plugin.__name__))
+
+
+def _summary(plugin: Any) -> str:
+    return str(getattr(plugin, "summary", "") or (inspect.getdoc(plugin) or "").partition("\n")[0])

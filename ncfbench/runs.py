@@ -43,7 +43,9 @@ class RunRecord:
 
 def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
     """A new folder named after the settings; a number is added where one of that name exists."""
-    base = f"{config.dataset}-{config.encoder}-{config.loss}-{config.sampler}-seed{config.seed}-{config.digest()[:6]}"
+    # A plug-in's name has a colon, which some file systems refuse.
+    choices = "-".join((config.encoder, config.loss, config.sampler)).replace(":", ".")
+    base = f"{config.dataset}-{choices}-seed{config.seed}-{config.digest()[:6]}"
     with tables.storage_errors(runs_dir):
         runs_dir.mkdir(parents=True, exist_ok=True)
         number = 1
@@ -85,7 +87,7 @@ def read(folder: Path) -> RunRecord:
     try:
         config, fingerprint = _read_config(folder / "config.json")
     except UsageError as error:
-        raise DataError(f"{folder / 'config.json'} is damaged: {error}") from error
+        raise DataError(f"{folder / 'config.json'} cannot be used: {error}") from error
     summary = tables.read_rows(folder / "summary.parquet", tables.SUMMARY)
     if len(summary) != 1:
         raise DataError(f"{folder / 'summary.parquet'} has {len(summary)} rows instead of 1.")

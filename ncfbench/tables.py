@@ -123,6 +123,65 @@ RECALL = pa.schema(
 """The paper's recall table, averaged over seeds."""
 
 
+AUDIT = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "noise", "sampler", "strata", "point", "verdict")),
+        ("mask", pa.bool_()),
+        ("batch_size", pa.int64()),
+        ("negatives", pa.int64()),
+        ("stratum_size", pa.int64()),
+        ("uniform_items", pa.int64()),
+        ("seed", pa.int64()),
+        ("batches", pa.int64()),
+        ("margin", pa.float64()),
+        ("verdicts", pa.int64()),
+        *((name, pa.float64()) for name in ("bias", "bias_low", "bias_high", "detectable_bias", "cosine")),
+        ("batches_needed", pa.int64()),
+        ("bias_with_4x_negatives", pa.float64()),
+        ("bias_with_4x_negatives_low", pa.float64()),
+        ("bias_with_4x_negatives_high", pa.float64()),
+        *((name, pa.float64()) for name in ("shuffled_bias", "shuffled_bias_low", "shuffled_bias_high")),
+        ("predicted_shuffled_bias", pa.float64()),
+        ("batch_variance", pa.float64()),
+        ("full_iteration_seconds", pa.float64()),
+        ("variance_seconds", pa.float64()),
+        ("exact_loss", pa.float64()),
+        ("probe_loss", pa.float64()),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "audit"},
+)
+"""One row for each verdict. Biases are shares of the exact gradient's length, ``batch_variance`` of its square."""
+
+XRAY = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "noise", "sampler", "strata")),
+        ("mask", pa.bool_()),
+        ("batch_size", pa.int64()),
+        ("batches", pa.int64()),
+        *((f"nominal_{name}", pa.int64()) for name in ("users", "items", "negatives")),
+        *((f"distinct_{name}", pa.float64()) for name in ("users", "items")),
+        ("positives", pa.float64()),
+        *((f"{name}_negatives", pa.float64()) for name in ("unmasked", "effective")),
+        *((f"{name}_negatives_of_a_positive", pa.float64()) for name in ("nominal", "unmasked", "effective")),
+        *((name, pa.float64()) for name in ("masked_share", "popularity_ratio", "padding_share", "word_padding_share")),
+        ("data_fingerprint", pa.string()),
+    ],
+    metadata={"table": "xray"},
+)
+"""One row for each sampler: means over batches of the shuffled stream."""
+
+CONFORMANCE = pa.schema(
+    [
+        (name, pa.string())
+        for name in ("dataset", "noise", "loss_family", "sampler", "strata", "property", "result", "detail")
+    ],
+    metadata={"table": "conformance"},
+)
+"""One row for each property of a sampler. ``result``: pass, fail, or not tested."""
+
+
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
     """Turn the operating system's refusal to write ``path`` (read-only, full, a file in the way) into a DataError."""

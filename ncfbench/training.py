@@ -25,7 +25,7 @@ from ncfbench.evaluation import RecallEvaluator
 from ncfbench.model import Content
 from ncfbench.probe import Probe
 from ncfbench.progress import Progress
-from ncfbench.registry import ENCODERS
+from ncfbench.registry import find_encoder
 from ncfbench.samplers import make_sampler, plan_capacity
 from ncfbench.step import Trainer, TrainState
 from ncfbench.streams import Streams
@@ -272,7 +272,7 @@ class _Run:
         return math.fsum(row["seconds"] for row in self.timing if row["kind"] == "full")
 
     def _evaluators(self, embedder: Embedder) -> tuple[dict[str, RecallEvaluator], str | None]:
-        if not ENCODERS[self.config.encoder].scores_cold_items:
+        if not find_encoder(self.config.encoder).scores_cold_items:
             return {}, f"{self.config.encoder} learns a vector for each item, and held-out items have none"
         made = {split: RecallEvaluator(self.dataset, split, embedder) for split in ("validation", "test")}
         reason = "no user has a held-out test item" if made["test"].empty else None

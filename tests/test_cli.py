@@ -101,7 +101,7 @@ def test_quiet_prints_no_progress(places: list[str]) -> None:
     [
         (["--sampler", "iid", "--loss", "hinge"], 2, ["pairwise loss", "Use --sampler neg, ns or strat-ns"]),
         (["--batch-size", "30"], 2, ["not a multiple of stratum_size"]),
-        (["--batch-size", "4"], 2, ["nothing is left to be a negative"]),
+        (["--batch-size", "4"], 2, ["the only stratum of a batch"]),
         (["--sampler", "ns", "--batch-size", "1"], 2, ["no negatives"]),
         (["--batch-size", "1000000"], 2, ["larger than the", "training links"]),
         (["--negatives", "0"], 2, ["negatives = 0"]),

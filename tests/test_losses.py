@@ -30,6 +30,13 @@ PLAIN = {
     "sg": (lambda s: log_one_plus_exp(-s), log_one_plus_exp),
     "mse": (lambda s: (1 - s) ** 2, lambda s: s**2),
 }
+
+
+def plain_softmax(positive: float, negatives: list[float], weights: list[float]) -> float:
+    total = math.fsum(w * math.exp(10 * n) for n, w in zip(negatives, weights, strict=True))
+    return -math.log(math.exp(10 * positive) / (math.exp(10 * positive) + total))
+
+
 PLAIN_PAIR = {
     "log": lambda p, n: log_one_plus_exp(10 * (n - p)),
     "hinge": lambda p, n: max(n - p + 0.1, 0),
@@ -51,6 +58,17 @@ def test_pairwise_losses(name: str) -> None:
         for negative in SCORES:
             value = float(loss.pair(jnp.float32(positive), jnp.float32(negative)))
             assert value == pytest.approx(PLAIN_PAIR[name](positive, negative), rel=1e-5, abs=1e-6)
+
+
+def test_softmax_of_a_row() -> None:
+    """Zero weights stand for items that are no negatives; without any negative the loss is zero."""
+    loss = make_loss(complete({"loss": "softmax"}))
+    positive, negative = jnp.array([0.3, -0.2, 0.9]), jnp.array([[0.1, 0.7], [0.5, -1.0], [0.2, 0.3]])
+    weight = jnp.array([[3.0, 0.5], [0.0, 20.0], [0.0, 0.0]])
+    found = loss.row(positive, negative, weight)
+    expected = [plain_softmax(float(p), n.tolist(), w.tolist()) for p, n, w in zip(positive, negative, weight, strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert float(found[2]) == 0
 
 
 def test_gamma_is_used() -> None:
@@ -97,7 +115,7 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
     config = complete({"sampler": sampler, "loss": loss, "batch_size": 16, "negatives": 2})
     batch = next(islice(batches(tiny.graph, config, Streams(0)), 3, None))
     rng = np.random.default_rng(0)
-    f, g = rng.normal(size=(tiny.n_users, 5)), rng.normal(size=(tiny.n_items, 5))
+    f, g = 0.3 * rng.normal(size=(tiny.n_users, 5)), rng.normal(size=(tiny.n_items, 5))
     users, items = f[batch.users], g[batch.items]
     positive, negative = batch_scores(jnp.asarray(users), jnp.asarray(items), batch)
     found = float(link_loss(positive, negative, batch.negatives.weight, make_loss(config), config.lambda_))
@@ -113,7 +131,11 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
             ]
         else:
             ids = [(user, int(v)) for v in batch.items]
-        for (u, v), weight in zip(ids, batch.negatives.weight[i].tolist(), strict=True):
+        weights = batch.negatives.weight[i].tolist()
+        if loss == "softmax":
+            total += plain_softmax(own, [float(f[u] @ g[v]) for u, v in ids], [16 * w for w in weights]) / 16
+            continue
+        for (u, v), weight in zip(ids, weights, strict=True):
             score = float(f[u] @ g[v])
             if loss in PLAIN:
                 total += (config.lambda_ or 0) * weight * PLAIN[loss][1](score)

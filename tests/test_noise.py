@@ -38,8 +38,8 @@ def test_draws_follow_the_declared_distribution(alpha: float) -> None:
     assert (((counts[:4] - 40_000 * expected) ** 2) / (40_000 * expected)).sum() < 21.1
 
 
-def test_ratio_is_noise_over_data_distribution() -> None:
+def test_data_distribution_is_the_share_of_links() -> None:
     users, items = np.array([0, 1, 2, 0]), np.array([0, 0, 0, 1])
-    noise = Noise(BipartiteGraph.from_links(users, items, 3, 3), 0.0)
-    np.testing.assert_allclose(noise.ratio, [(1 / 2) / (3 / 4), (1 / 2) / (1 / 4), 0])
-    assert np.allclose(Noise(noise.graph, 1.0).ratio[:2], 1)
+    noise = Noise(BipartiteGraph.from_links(users, items, 3, 3), 1.0)
+    np.testing.assert_array_equal(noise.data, [3 / 4, 1 / 4, 0])
+    np.testing.assert_array_equal(noise.data, noise.probability)

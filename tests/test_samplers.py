@@ -79,7 +79,8 @@ def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool
                 assert [(u, v) for u, v, _ in row] == [(u, expected[i][1]) for u in draw.users[i].tolist()]
             else:
                 assert {u for u, _, _ in row} == {expected[i][0]}
-                assert {v for _, v, w in row if w > 0} <= {v for _, v in expected}
+                brought = {v for _, v in expected} | set(draw.items.reshape(-1).tolist())
+                assert {v for _, v, w in row if w > 0} <= brought
             for u, v, w in row:
                 if w > 0:
                     assert not graph.linked(np.int32(u), np.int32(v)), "a linked pair counts as a negative"
@@ -165,7 +166,7 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool)
         if unique or sampler in ("strat", "strat-ns"):
             assert len(np.unique(real)) == len(real)
         else:
-            assert batch.n_items == (b if sampler == "ns" else b * (1 + k))
+            assert batch.n_items == {"ns": b, "mixed-ns": 2 * b}.get(sampler, b * (1 + k))
     assert shapes == {(capacity,)}
 
 

@@ -9,40 +9,50 @@ from typing import Any
 
 from ncfbench import analysis
 from ncfbench.config import FIELDS, RunConfig, complete
-from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS
+from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.runs import RunRecord
 from ncfbench.tables import CUTOFFS
 
-ARM_SETTINGS = ("sampler", "seed", "stratum_size", "negatives")
+ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items")
 """Settings in which the runs of one comparison may differ."""
 FLAGS = (
-    "dataset", "sampler", "encoder", "loss", "batch_size", "stratum_size", "negatives", "noise", "epochs", "learning_rate",
-    "gamma", "lambda", "word_dropout", "item_dropout", "user_l2", "seed", "probe_every",
+    "dataset", "sampler", "encoder", "loss", "batch_size", "stratum_size", "strata", "negatives", "uniform_items", "noise",
+    "epochs", "learning_rate", "gamma", "lambda", "word_dropout", "item_dropout", "user_l2", "seed", "probe_every",
 )  # fmt: skip
 """Settings with a flag of their own; the others are given by ``--set``."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A row of a table: a sampler, and its s and k where it uses them."""
+    """A row of a table: a sampler, and its s and k where it uses them; what strata share and k' where they are not usual."""
 
     sampler: str
     stratum_size: int | None
     negatives: int | None
+    strata: str | None = None
+    uniform_items: int | None = None
 
     @classmethod
     def of(cls, config: RunConfig) -> Variant:
         """The variant that a run is."""
         effective = config.effective()
-        return cls(config.sampler, effective["stratum_size"], effective["negatives"])
+        return cls(
+            config.sampler,
+            effective["stratum_size"],
+            effective["negatives"],
+            "user" if effective["strata"] == "user" else None,
+            config.uniform_items if effective["uniform_items"] not in (None, config.batch_size) else None,
+        )
 
     def note(self, encoder: str) -> str:
         """``s=8``, ``k=20`` or nothing: where it differs from the paper's setting."""
-        parts = []
+        parts = ["by user"] if self.strata else []
         if self.stratum_size not in (None, RunConfig.stratum_size):
             parts.append(f"s={self.stratum_size}")
-        if self.negatives not in (None, ENCODERS[encoder].negatives):
+        if self.negatives not in (None, find_encoder(encoder).negatives):
             parts.append(f"k={self.negatives}")
+        if self.uniform_items is not None:
+            parts.append(f"k'={self.uniform_items}")
         return " ".join(parts)
 
 
@@ -63,13 +73,13 @@ class Comparison:
 
     @property
     def baseline_sampler(self) -> str:
-        """IID for pointwise losses; Negative Sampling for pairwise ones, which IID cannot train."""
-        return "neg" if self.config.pairwise else "iid"
+        """IID for pointwise losses; Negative Sampling for the others, which IID cannot train."""
+        return "iid" if self.config.family == "pointwise" else "neg"
 
     def baseline(self, variant: Variant) -> Variant | None:
         """The baseline's variant to compare with: of the same k, else of the paper's, else the only one."""
         found = [arm for arm in self.arms if arm.sampler == self.baseline_sampler]
-        paper = ENCODERS[self.config.encoder].negatives
+        paper = find_encoder(self.config.encoder).negatives
         for wanted in (variant.negatives, paper):
             for arm in found:
                 if arm.negatives == wanted:
@@ -125,7 +135,7 @@ def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool,
     if any(run.summary["full_iteration_seconds"] is None for run in runs.values()):
         return row | {"status": "no times"}
     if base is None:
-        wanted = Variant(comparison.baseline_sampler, None, ENCODERS[comparison.config.encoder].negatives)
+        wanted = Variant(comparison.baseline_sampler, None, find_encoder(comparison.config.encoder).negatives)
         return row | {"status": "no baseline", "command": command(comparison.config, wanted, places, min(runs))}
     pairs = [(run, comparison.arms[base][seed]) for seed, run in runs.items() if seed in comparison.arms[base]]
     if not pairs:
@@ -184,8 +194,12 @@ def command(config: RunConfig, variant: Variant, places: Mapping[str, str], seed
     settings["sampler"] = variant.sampler
     if variant.stratum_size not in (None, RunConfig.stratum_size):
         settings["stratum_size"] = variant.stratum_size
-    if variant.negatives not in (None, ENCODERS[config.encoder].negatives):
+    if variant.negatives not in (None, find_encoder(config.encoder).negatives):
         settings["negatives"] = variant.negatives
+    if variant.strata is not None:
+        settings["strata"] = variant.strata
+    if variant.uniform_items is not None:
+        settings["uniform_items"] = variant.uniform_items
     if seed:
         settings["seed"] = seed
     words = ["ncfbench", "run"]
@@ -208,22 +222,25 @@ def _flag_order(key: str) -> int:
 
 def _differences(config: RunConfig) -> dict[str, Any]:
     """Settings that are not the default for the run's encoder and loss."""
-    default = complete({"encoder": config.encoder, "loss": config.loss, "sampler": config.sampler}).to_dict()
+    given = {name: getattr(config, name) for name in ("encoder", "loss", "sampler", "strata", "batch_size", "stratum_size")}
+    default = complete(given).to_dict() | {
+        "batch_size": RunConfig.batch_size, "stratum_size": RunConfig.stratum_size, "strata": RunConfig.strata,
+    }  # fmt: skip
     return {key: value for key, value in config.to_dict().items() if value != default[key]}
 
 
 def _ordered(comparison: Comparison) -> list[Variant]:
     """Variants in the paper's order, with the paper's own variant of every valid sampler that has none."""
-    family = LOSSES[comparison.config.loss].family
+    family = find_loss(comparison.config.loss).family
     result = []
-    for name, sampler in SAMPLERS.items():
+    for name in dict.fromkeys([*SAMPLERS, *sorted(variant.sampler for variant in comparison.arms)]):
         present = [variant for variant in comparison.arms if variant.sampler == name]
-        result += sorted(present, key=lambda variant: (variant.stratum_size or 0, variant.negatives or 0))
-        if not present and family in sampler.families:
+        result += sorted(present, key=lambda v: (v.strata or "", v.stratum_size or 0, v.negatives or 0, v.uniform_items or 0))
+        sampler = find_sampler(name)
+        if not present and sampler.in_paper and family in sampler.families:
             strata = RunConfig.stratum_size if sampler.uses_strata else None
-            result.append(
-                Variant(name, strata, ENCODERS[comparison.config.encoder].negatives if sampler.uses_negatives else None)
-            )
+            paper = find_encoder(comparison.config.encoder).negatives
+            result.append(Variant(name, strata, paper if sampler.uses_negatives else None))
     return result
 
 

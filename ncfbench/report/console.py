@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS
+from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.report.comparison import Comparison
 
 Row = Mapping[str, Any]
@@ -76,9 +76,8 @@ def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
     """The speedup tables: one for each loss and choice of settings, encoder x sampler by data set."""
     parts: list[RenderableType] = []
     for (loss, settings), members in _by_table(comparisons, rows).items():
-        family = LOSSES[loss].family
-        baseline = SAMPLERS["neg" if family == "pairwise" else "iid"].title
-        table = Table(title=Text(f"Speedup over {baseline}, {LOSSES[loss].title} loss" + settings), title_justify="left")
+        baseline = find_sampler(members[0][0].baseline_sampler).title
+        table = Table(title=Text(f"Speedup over {baseline}, {find_loss(loss).title} loss" + settings), title_justify="left")
         _fill(
             table,
             members,
@@ -130,8 +129,9 @@ def recall_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]
         by_settings.setdefault(settings, []).extend(members)
     for settings, members in by_settings.items():
         table = Table(title=Text("Recall@50 on cold test items" + settings), title_justify="left")
-        losses = [name for name in LOSSES if any(comparison.config.loss == name for comparison, _ in members)]
-        _fill(table, members, {LOSSES[name].title: (name, partial(_recall, "test_recall_at_50")) for name in losses})
+        present = {comparison.config.loss for comparison, _ in members}
+        losses = sorted(present, key=lambda name: (list(LOSSES).index(name) if name in LOSSES else len(LOSSES), name))
+        _fill(table, members, {find_loss(name).title: (name, partial(_recall, "test_recall_at_50")) for name in losses})
         reasons = sorted({str(row["reason"]) for _, member in members for row in member if row.get("reason")})
         parts += [table, *(Text(f"No recall: {reason}.", style="dim") for reason in reasons), Text("")]
     return Group(*parts)
@@ -172,11 +172,12 @@ def _fill(table: Table, members: Sequence[Member], columns: Mapping[str, tuple[s
             cells.setdefault((row["encoder"], row["sampler"], row["variant"]), {})[place_of] = row
     order = {name: place for place, name in enumerate([*ENCODERS, *SAMPLERS])}
     last = ""
-    for key in sorted(cells, key=lambda key: (order[key[0]], order[key[1]], key[2])):
+    # Plug-ins stand behind what is built in.
+    for key in sorted(cells, key=lambda key: (order.get(key[0], 99), key[0], order.get(key[1], 99), key)):
         encoder, sampler, variant = key
         if last and encoder != last:
             table.add_section()
-        label = SAMPLERS[sampler].title + (f" ({variant})" if variant else "")
+        label = find_sampler(sampler).title + (f" ({variant})" if variant else "")
         texts = []
         for name, fingerprint in data:
             for loss, render in columns.values():
@@ -184,7 +185,7 @@ def _fill(table: Table, members: Sequence[Member], columns: Mapping[str, tuple[s
                 rivals = [own[here] for (other, _, _), own in cells.items() if other == encoder and here in own]
                 found = cells[key].get(here)
                 texts.append(Text("-", style="dim") if found is None else render(found, _is_best(found, rivals)))
-        table.add_row(ENCODERS[encoder].title if encoder != last else "", label, *texts)
+        table.add_row(find_encoder(encoder).title if encoder != last else "", label, *texts)
         last = encoder
 
 

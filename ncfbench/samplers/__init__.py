@@ -12,7 +12,7 @@ from ncfbench.batch import Batch
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.errors import UsageError
 from ncfbench.graph import BipartiteGraph
-from ncfbench.registry import SAMPLERS, load, lookup
+from ncfbench.registry import find_sampler, load
 from ncfbench.samplers.protocol import Draw, Sampler
 from ncfbench.streams import Streams
 
@@ -36,7 +36,7 @@ def make_sampler(graph: BipartiteGraph, config: RunConfig, streams: Streams, **o
             f"batch_size = {config.batch_size} is larger than the {graph.n_links:,} training links. Use a smaller "
             f"--batch-size."
         )
-    sampler: Sampler = load(lookup("sampler", SAMPLERS, config.sampler).path)(graph, config, streams, **options)
+    sampler: Sampler = load(find_sampler(config.sampler).path)(graph, config, streams, **options)
     return sampler
 
 

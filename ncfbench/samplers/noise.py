@@ -80,10 +80,9 @@ class Noise:
         return probability
 
     @cached_property
-    def ratio(self) -> Float64:
-        """float64[I]: rho(v) = P_n(v) / P_d(v), the importance of an item that came with a positive link."""
-        degrees = self.graph.item_degrees
-        return np.where(degrees > 0, self.probability * self.graph.n_links / np.maximum(degrees, 1), 0.0)
+    def data(self) -> Float64:
+        """float64[I]: P_d of each item, its share of the training links."""
+        return self.graph.item_degrees / self.graph.n_links
 
     @cached_property
     def _table(self) -> AliasTable:

@@ -22,14 +22,18 @@ class PositiveStream:
 
     Args:
         stratum_size: s, the links of a stratum; 1 for samplers without strata.
+        strata: ``item`` or ``user``: what the links of a stratum share.
         replacement: draw instead of shuffling (the paper's textbook algorithms): links uniformly, or for strata an item
-            from P_d and then s of its users, all with replacement.
+            from P_d and then s of its users (a user and s items), all with replacement.
     """
 
-    def __init__(self, graph: BipartiteGraph, streams: Streams, stratum_size: int, *, replacement: bool) -> None:
+    def __init__(
+        self, graph: BipartiteGraph, streams: Streams, stratum_size: int, *, strata: str = "item", replacement: bool = False
+    ) -> None:
         self.graph = graph
         self.streams = streams
         self.stratum_size = stratum_size
+        self.strata = strata
         self.replacement = replacement
         # With replacement an epoch is only a unit of drawing; whole strata make it end where a stratum ends.
         self.epoch_length = max(graph.n_links // stratum_size, 1) * stratum_size if replacement else graph.n_links
@@ -70,30 +74,30 @@ class PositiveStream:
         return rng.integers(self.graph.n_links, size=self.epoch_length, dtype=np.int32)
 
     def _shuffled_strata(self, rng: np.random.Generator, epoch: int) -> Int32:
-        """Items in random order, each one's links shuffled, cut into segments of exactly s, the segments shuffled.
+        """Items (or users) in random order, each one's links shuffled, cut into segments of exactly s, those shuffled.
 
         Strata lie at multiples of s of the whole stream. Where N is not such a multiple, an epoch's first links complete
         the stratum that the epoch before left open, and its last ones open one for the next.
         """
         n, s = self.graph.n_links, self.stratum_size
         links = rng.permutation(np.arange(n, dtype=np.int32))
-        rank_of_item = rng.permutation(self.graph.n_items)
-        links = links[np.argsort(rank_of_item[self.graph.link_item[links]], kind="stable")]
+        by_user = self.strata == "user"
+        rank = rng.permutation(self.graph.n_users if by_user else self.graph.n_items)
+        node = self.graph.link_user if by_user else self.graph.link_item
+        links = links[np.argsort(rank[node[links]], kind="stable")]
         head = min(-epoch * n % s, n)
         body = (n - head) // s * s
         segments = rng.permutation(links[head : head + body].reshape(-1, s), axis=0)
         return np.concatenate([links[:head], segments.reshape(-1), links[head + body :]])
 
     def _drawn_strata(self, rng: np.random.Generator, epoch: int) -> Int32:
+        """The node of a random link, then s of its links."""
         graph, s = self.graph, self.stratum_size
-        item = graph.link_item[rng.integers(graph.n_links, size=self.epoch_length // s)]
-        degree = graph.item_degrees[item]
-        place = (rng.random((len(item), s)) * degree[:, None]).astype(np.int64)
-        place = np.minimum(place, degree[:, None] - 1) + graph.item_offsets[item][:, None]
-        user = graph.item_users[place]
-        return self._link_ids(user.reshape(-1), np.repeat(item, s))
-
-    def _link_ids(self, users: Int32, items: Int32) -> Int32:
-        """The ids of existing links, by binary search in the users' rows."""
-        keys = self.graph.link_user.astype(np.int64) * self.graph.n_items + self.graph.link_item
-        return np.searchsorted(keys, users.astype(np.int64) * self.graph.n_items + items).astype(np.int32)
+        by_user = self.strata == "user"
+        node = graph.link_user if by_user else graph.link_item
+        offsets = graph.user_offsets if by_user else graph.item_offsets
+        chosen = node[rng.integers(graph.n_links, size=self.epoch_length // s)]
+        degree = (offsets[chosen + 1] - offsets[chosen])[:, None]
+        place = np.minimum((rng.random((len(chosen), s)) * degree).astype(np.int64), degree - 1) + offsets[chosen][:, None]
+        links: Int32 = place.reshape(-1).astype(np.int32) if by_user else graph.links_by_item[place.reshape(-1)]
+        return links

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from ncfbench.samplers.noise import Noise
 from ncfbench.samplers.positives import PositiveStream
 from ncfbench.streams import Streams
 
+Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 
 CHUNK_DRAWS = 2**18
@@ -30,7 +32,15 @@ class Draw(NamedTuple):
     users: Int32
     """int32[b, k]: users of the negative links (k = 0 where the sampler draws none)."""
     items: Int32
-    """int32[b, k]: items of the negative links (k = 0 where the sampler draws none)."""
+    """int32[b, k]: items of the negative links (k = 0 where the sampler draws none); or int32[1, k'] for the whole batch."""
+
+
+class Nominal(NamedTuple):
+    """What a batch holds by the paper's count (KDD 2017, table 2), equal nodes counted as often as they are named."""
+
+    users: int
+    items: int
+    negatives: int
 
 
 class Sampler(ABC):
@@ -38,7 +48,8 @@ class Sampler(ABC):
 
     Args:
         graph: the training links.
-        config: ``batch_size``, ``stratum_size``, ``negatives``, ``noise``, ``mask``, ``unique_items`` are used.
+        config: ``batch_size``, ``stratum_size``, ``strata``, ``negatives``, ``uniform_items``, ``noise``, ``mask``,
+            ``unique_items`` and the loss's family are used.
         streams: where randomness comes from.
         replacement: draw positives instead of shuffling them; for audits, where it makes each batch exactly unbiased.
         weight_dtype: float32 as the layout says; float64 for proofs.
@@ -63,7 +74,7 @@ class Sampler(ABC):
         self.noise = Noise(graph, config.noise_exponent)
         self.weight_dtype = np.dtype(weight_dtype)
         self.stratum_size = config.stratum_size if self.stratified else 1
-        self.positives = PositiveStream(graph, streams, self.stratum_size, replacement=replacement)
+        self.positives = PositiveStream(graph, streams, self.stratum_size, strata=config.strata, replacement=replacement)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
         self._present = np.zeros(graph.n_items, dtype=bool)
         self._slot_of_item = np.zeros(graph.n_items, dtype=np.int32)
@@ -76,6 +87,37 @@ class Sampler(ABC):
         users = self._draw_negatives("negative-users", start, count).reshape(count, b, k) if self.draws_users else none
         items = self._draw_negatives("negative-items", start, count).reshape(count, b, k) if self.draws_items else none
         return [Draw(*parts) for parts in zip(links, users, items, strict=True)]
+
+    def nominal(self) -> Nominal | None:
+        """The paper's counts for these settings; None where the sampler does not say."""
+        return None
+
+    def shuffled_bias(self) -> float | None:
+        """Bias of the negative term, as a share of it, that shuffling instead of replacement brings over an epoch.
+
+        Or an order of magnitude of it; None where it is not known.
+        """
+        return None
+
+    @property
+    def drawn_items(self) -> Float64:
+        """float64[I]: the distribution of the items that :meth:`draw` draws, by default P_n."""
+        return self.noise.probability
+
+    @cached_property
+    def measure(self) -> Float64:
+        """float64[I]: what the weights of a batch sum a function of the negative item to.
+
+        P_n, so that the sum is an expectation; for a listwise loss 1 for every item in use, so that it is a sum over all
+        items. With weights P_n / q for an item drawn from q, that change is the logQ correction.
+        """
+        if self.config.family == "listwise":
+            return (self.graph.item_degrees > 0).astype(np.float64)
+        return self.noise.probability
+
+    def importance(self, proposal: Float64) -> Float64:
+        """float64[I]: the measure over a distribution that items come from; zero where no item comes."""
+        return np.divide(self.measure, proposal, out=np.zeros(len(proposal)), where=proposal > 0)
 
     @abstractmethod
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
