@@ -13,7 +13,7 @@ import typer
 
 from ncfbench import __version__
 from ncfbench.config import cache_dir, resolve
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, NothingToReportError
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, NothingToReportError
 from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS
 
 if TYPE_CHECKING:
@@ -319,6 +319,102 @@ def run(
         _print(run_table(record.summary), f"Records: {record.folder}")
 
 
+@app.command()
+@reporting
+def audit(
+    dataset: Annotated[str | None, typer.Option(help="Prepared data set.", show_default="citeulike")] = None,
+    samplers: Annotated[
+        str, typer.Option("--samplers", "--sampler", help="Which, separated by commas; plug-ins too. all: the built-in ones.")
+    ] = "all",
+    encoder: Annotated[str | None, typer.Option(help=f"{', '.join(ENCODERS)}, or a plug-in.", show_default="cnn")] = None,
+    loss: Annotated[
+        str, typer.Option(help="Which, separated by commas; each sampler gets those it can serve. all: the built-in ones.")
+    ] = "all",
+    noise: Annotated[str, typer.Option(help="P_n, separated by commas.")] = "unigram,uniform,0.75",
+    batches: Annotated[int, typer.Option(help="Batches of each sampler; more give narrower intervals.")] = 2048,
+    batch_size: Annotated[int, typer.Option(help="b: small ones show faults of the order of 1/b.")] = 64,
+    margin: Annotated[float, typer.Option(help="Bias, as a share of the exact gradient, below which it is unbiased.")] = 0.1,
+    warmup: Annotated[int, typer.Option(help="Training iterations before the second set of parameters.")] = 20,
+    stratum_size: Annotated[int | None, typer.Option(help="s: positive links in a stratum.", show_default="4")] = None,
+    strata: Annotated[str | None, typer.Option(help="item or user.", show_default="item")] = None,
+    negatives: Annotated[int | None, typer.Option(help="k: negative links.", show_default="10; lstm 5")] = None,
+    uniform_items: Annotated[int | None, typer.Option(help="k', for mixed-ns.", show_default="b")] = None,
+    mask: Annotated[
+        bool | None,
+        typer.Option("--mask/--no-mask", help="Leave linked pairs out of the negatives.", show_default="mask"),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of parameters and batches.", show_default="0")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file of settings.", show_default=False)] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting of a run.", show_default=False)
+    ] = None,
+    data_dir: DataDir = None,
+    runs_dir: RunsDir = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    json_: Json = False,
+) -> None:
+    """Show whether samplers are unbiased, how noisy they are, and what is in their batches.
+
+    Compares the mean gradient of many batches with the exact gradient over all user-item pairs, runs a conformance suite, and
+    takes an X-ray of the batches. Tables go to audit.parquet, xray.parquet and conformance.parquet in --runs-dir. Ends
+    with exit code 6 if a sampler is biased or fails a property.
+
+    The exact gradient needs data of moderate size. A graph of a few hundred nodes takes about two minutes:
+
+    ncfbench prepare synthetic --users 120 --items 180 --links 1800 && ncfbench audit --dataset synthetic
+    """
+    from ncfbench.config import complete, merge
+
+    flags = {
+        "dataset": dataset, "encoder": encoder, "batch_size": batch_size, "stratum_size": stratum_size, "strata": strata,
+        "negatives": negatives, "uniform_items": uniform_items, "mask": mask, "seed": seed,
+        "data_dir": data_dir, "runs_dir": runs_dir,
+    }  # fmt: skip
+    settings, places = merge(flags, set_ or (), config)
+    chosen = [
+        tuple(valid) if text == "all" else tuple(part.strip() for part in text.split(",") if part.strip())
+        for text, valid in ((samplers, SAMPLERS), (loss, LOSSES), (noise, ()))
+    ]
+    noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in chosen[2]))
+    from ncfbench import audit as audits
+    from ncfbench import tables
+    from ncfbench.datasets import open_dataset
+
+    options = audits.Options(chosen[0], chosen[1], noises, batches=batches, margin=margin, warmup=warmup)
+    audits.configurations(settings, options)
+    progress = _progress(quiet=quiet)
+    data = open_dataset(places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say)
+    record = audits.run(data, settings, options, progress)
+    found = {"conformance": record.conformance, "xray": record.xray, "audit": record.audit}
+    if json_:
+        _print_json(found)
+    else:
+        _print(_audit_views({name: rows for name, rows in found.items() if rows}))
+    with tables.storage_errors(places.runs_dir):
+        places.runs_dir.mkdir(parents=True, exist_ok=True)
+    schemas = {"conformance": tables.CONFORMANCE, "xray": tables.XRAY, "audit": tables.AUDIT}
+    for name, rows in found.items():
+        tables.write_rows(places.runs_dir / f"{name}.parquet", rows, schemas[name])
+    if not json_:
+        _print(f"Written: audit.parquet, xray.parquet and conformance.parquet in {places.runs_dir}")
+    if record.failures:
+        raise CheckFailedError("\n".join(["The audit found faults:", *record.failures]))
+
+
+@app.command("list")
+@reporting
+def list_(data_dir: DataDir = None, json_: Json = False) -> None:
+    """List samplers, losses, encoders, noise distributions and data sets, and which of them go together."""
+    from ncfbench.report.catalogue import catalogue, catalogue_view
+
+    _, places = resolve({"data_dir": data_dir})
+    found = catalogue(places.data_dir)
+    if json_:
+        _print_json(found)
+    else:
+        _print(catalogue_view(found))
+
+
 def _progress(*, quiet: bool) -> Progress:
     from ncfbench.progress import LiveProgress, PlainProgress, Progress
     from ncfbench.report.console import make_console
@@ -358,6 +454,13 @@ def report(
     for record in unfinished:
         _say(f"Note: {record.name} is {record.summary['status']} at iteration {record.summary['iterations']:,}; left out.")
     comparisons = comparison.group(records)
+    audits = _audit_tables(where.runs_dir, problems)
+    if not comparisons and audits:
+        if json_:
+            _print_json({"speedup": [], "recall": [], "figures": [], "problems": problems} | audits)
+        else:
+            _print(_audit_views(audits), f"No finished run in {where.runs_dir} yet.")
+        return
     if not comparisons:
         raise NothingToReportError(
             f"No finished run in {where.runs_dir}. Begin with: ncfbench run --dataset synthetic --epochs 3"
@@ -373,11 +476,12 @@ def report(
         drawn = draw_all(comparisons, figures)
     # Printed first: a folder that cannot be written must not hide the result.
     if json_:
-        _print_json({"speedup": flat[0], "recall": flat[1], "figures": drawn, "problems": problems})
+        _print_json({"speedup": flat[0], "recall": flat[1], "figures": drawn, "problems": problems} | audits)
     else:
         _print(
             console.speedup_view(comparisons, speedups),
             console.recall_view(comparisons, recalls),
+            *([_audit_views(audits)] if audits else []),
             *console.missing_lines([*flat[0], *flat[1]]),
         )
     written = [where.runs_dir / "speedup.parquet", where.runs_dir / "recall.parquet"]
@@ -385,6 +489,34 @@ def report(
         tables.write_rows(path, rows, schema)
     if not json_:
         _print("Written: " + ", ".join(map(str, (*written, *drawn))))
+
+
+def _audit_tables(runs_dir: Path, problems: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """The tables that an audit left behind, where they can be read."""
+    from ncfbench import tables
+
+    found = {}
+    for name, schema in (("conformance", tables.CONFORMANCE), ("xray", tables.XRAY), ("audit", tables.AUDIT)):
+        path = runs_dir / f"{name}.parquet"
+        if path.exists():
+            try:
+                rows = tables.read_rows(path, schema)
+            except NcfbenchError as error:
+                problems.append(str(error))
+                _say(f"Warning: {error}")
+                continue
+            if rows:
+                found[name] = rows
+    return found
+
+
+def _audit_views(found: dict[str, list[dict[str, Any]]]) -> Any:
+    from rich.console import Group
+
+    from ncfbench.report.audit import audit_view, conformance_view, xray_view
+
+    views = {"conformance": conformance_view, "xray": xray_view, "audit": audit_view}
+    return Group(*(views[name](rows) for name, rows in found.items()))
 
 
 def main() -> None:

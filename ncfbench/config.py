@@ -154,6 +154,17 @@ def resolve(
     Raises:
         UsageError: an unknown key (with the nearest valid one), a malformed value, or an impossible combination.
     """
+    merged, places = merge(flags, assignments, file, environment)
+    return complete(merged), places
+
+
+def merge(
+    flags: Mapping[str, Any] | None = None,
+    assignments: Sequence[str] = (),
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[dict[str, Any], Locations]:
+    """The settings that the layers of :func:`resolve` give, without defaults."""
     environment = os.environ if environment is None else environment
     variables = {"data_dir": DATA_DIR_VARIABLE, "runs_dir": RUNS_DIR_VARIABLE}
     layers: list[Mapping[str, Any]] = [
@@ -176,7 +187,7 @@ def resolve(
                     f"Valid: {', '.join([*FIELDS, *LOCATION_KEYS])}."
                 )
     places = Locations(**{key: merged.pop(key) for key in LOCATION_KEYS if key in merged})
-    return complete(merged), places
+    return merged, places
 
 
 def complete(settings: Mapping[str, Any]) -> RunConfig:

@@ -1,0 +1,109 @@
+"""How far a mean of noisy vectors is from an exact one: an estimate that noise does not inflate, an interval, a verdict.
+
+The squared distance of a mean to its target is inflated by the mean's own noise. The product of two *independent* errors is
+not: with block means h_a = mean_a - target, the mean of h_a . h_b over all pairs a != b is an unbiased estimate of the
+squared bias, the average over all ways of splitting the blocks in halves. Pure NumPy and SciPy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.floating]
+Verdict = Literal["unbiased", "biased", "too few batches"]
+
+FAMILY_ERROR = 0.05
+"""Chance of one wrong verdict or more among all of an audit."""
+POWER = 0.9
+
+
+@dataclass(frozen=True)
+class Bias:
+    """Bias of a mean of vectors, relative to the length of the exact vector; all but the verdict's inputs are fractions."""
+
+    estimate: float
+    """sqrt of the unbiased estimate of the squared bias; 0 where that is negative."""
+    lower: float
+    upper: float
+    detectable: float
+    """The bias that as many blocks find ``POWER`` of the time."""
+    cosine: float
+    """Between the expected vector and the exact one, corrected for noise."""
+    variance: float
+    """Of one batch: E |g - E g|^2 / |exact|^2."""
+    squared: float
+    """The unbiased estimate itself, and its standard error; may be negative."""
+    squared_error: float
+    batches: int
+
+    def verdict(self, margin: float) -> Verdict:
+        """``unbiased`` within the margin, ``biased``, or neither shown."""
+        if self.upper <= margin:
+            return "unbiased"
+        return "biased" if self.lower > 0 else "too few batches"
+
+    def batches_needed(self, margin: float) -> int:
+        """About how many batches would bring the interval of an unbiased mean below the margin."""
+        # The squared bias is known to about one over the number of batches.
+        return math.ceil(self.batches * max((self.upper**2 - max(self.squared, 0.0)) / margin**2, 1.0))
+
+
+def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bias:
+    """The bias of blocks' means.
+
+    Both bounds hold with probability ``1 - FAMILY_ERROR / (2 verdicts)`` each (Bonferroni): from the jackknife over blocks
+    with Student's quantile, and above that the bound for a bias along the direction in which the mean is noisiest, to which
+    the jackknife is blind while the estimate is near zero.
+
+    Args:
+        means: float[B, P], B >= 4 means of independent blocks of equal size.
+        exact: float[P].
+        batches: batches in all blocks together.
+        verdicts: how many verdicts the bounds must hold for together.
+    """
+    from scipy import stats
+
+    n = len(means)
+    scale = float(np.linalg.norm(exact.astype(np.float64)))
+    errors = (means - exact) / scale
+    gram = (errors @ errors.T).astype(np.float64)
+    total, diagonal, rows = gram.sum(), np.diag(gram), gram.sum(axis=1)
+    squared = (total - diagonal.sum()) / (n * (n - 1))
+    without = ((total - 2 * rows + diagonal) - (diagonal.sum() - diagonal)) / ((n - 1) * (n - 2))
+    error = math.sqrt((n - 1) / n * float(np.sum((without - without.mean()) ** 2)))
+    quantile = float(stats.t.ppf(1 - FAMILY_ERROR / (2 * verdicts), n - 1))
+    noisiest = _largest_variance(errors) / n
+    along = math.sqrt(max(squared + noisiest, 0)) + quantile * math.sqrt(noisiest)
+    variance = (float(diagonal.mean()) - total / n**2) * n / (n - 1) * (batches / n)
+    # |mean|^2 without the mean's own noise, and its product with the exact vector.
+    direction = errors.astype(np.float64) @ (exact.astype(np.float64) / scale)
+    length = math.sqrt(max(squared + 2 * float(direction.mean()) + 1, 1e-30))
+    return Bias(
+        estimate=math.sqrt(max(squared, 0)),
+        lower=math.sqrt(max(squared - quantile * error, 0)),
+        upper=math.sqrt(max(squared + quantile * error, along**2, 0)),
+        detectable=math.sqrt((quantile + float(stats.t.ppf(POWER, n - 1))) * error),
+        cosine=min((1 + float(direction.mean())) / length, 1.0),
+        variance=variance,
+        squared=float(squared),
+        squared_error=error,
+        batches=batches,
+    )
+
+
+def _largest_variance(errors: Float) -> float:
+    """The variance of the blocks along their noisiest direction: found in one half, measured in the other."""
+    half = len(errors) // 2
+    found = []
+    for one, other in ((errors[:half], errors[half:]), (errors[half:], errors[:half])):
+        one, other = one - one.mean(axis=0), other - other.mean(axis=0)
+        _, vectors = np.linalg.eigh((one @ one.T).astype(np.float64))
+        direction = vectors[:, -1].astype(one.dtype) @ one
+        direction /= max(float(np.linalg.norm(direction)), 1e-30)
+        found.append(float(np.sum((other @ direction) ** 2)) / (len(other) - 1))
+    return sum(found) / 2

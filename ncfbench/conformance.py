@@ -1,0 +1,330 @@
+"""The conformance suite: what every sampler must keep, one property at a time. Pure NumPy and SciPy, any sampler.
+
+A property is *not tested* where another failure makes it meaningless: weights that are not finite have no expectation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.batch import Batch, Listed, Shared, negative_ids
+from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.graph import BipartiteGraph
+from ncfbench.samplers import Sampler, make_sampler, plan_capacity
+from ncfbench.samplers.noise import Noise
+from ncfbench.streams import Streams
+
+Result = Literal["pass", "fail", "not tested"]
+
+ERROR = 1e-4
+"""Chance that a property of a right sampler fails, for those that are tests of chance."""
+TEST_FUNCTIONS = 8
+"""Random functions of links whose expectation under a batch's weights is compared with the exact one."""
+CONFORMANCE_SEED = MAX_SEED + 4
+PROPERTIES = {
+    "shapes": "static shapes and dtypes",
+    "ids": "ids in range",
+    "held-out": "no held-out item ever",
+    "permutations": "the positive stream is a sequence of permutations",
+    "streams": "same seed, same batches from any start",
+    "weights": "weights finite and not negative",
+    "draws": "raw draws follow the declared distribution",
+    "expectation": "expected loss right",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one property."""
+
+    name: str
+    result: Result
+    detail: str
+
+
+def conformance(graph: BipartiteGraph, config: RunConfig, batches: int = 400) -> list[Outcome]:
+    """The outcome of each of :data:`PROPERTIES` for the sampler that ``config`` names.
+
+    Args:
+        batches: how many of the shuffled stream, and how many with replacement, are looked at.
+    """
+    suite = _Suite(graph, config, batches)
+    failed: set[str] = set()
+    outcomes = []
+    for name in PROPERTIES:
+        # Without ids in range and finite weights there is nothing to add up.
+        blocked = {"expectation": {"ids", "weights", "shapes"}, "held-out": {"ids"}}.get(name, set()) & failed
+        if blocked:
+            outcomes.append(Outcome(name, "not tested", f"because of: {', '.join(sorted(blocked))}"))
+            continue
+        fault = suite.check(name)
+        if fault:
+            failed.add(name)
+        outcomes.append(Outcome(name, "fail" if fault else "pass", fault))
+    return outcomes
+
+
+class _Suite:
+    def __init__(self, graph: BipartiteGraph, config: RunConfig, batches: int) -> None:
+        self.graph, self.config = graph, config
+        self.slots = plan_capacity(graph, config)
+        self.count = batches
+        self.shuffled = list(islice(self._made().batches(0, self.slots), batches))
+
+    def check(self, name: str) -> str:
+        """What is wrong with a property; nothing where it holds. What a sampler raises is a fault of the property."""
+        checks: dict[str, Callable[[], str]] = {
+            "shapes": self._shapes,
+            "ids": self._ids,
+            "held-out": self._held_out,
+            "permutations": self._permutations,
+            "streams": self._streams,
+            "weights": self._weights,
+            "draws": self._draws,
+            "expectation": self._expectation,
+        }
+        return checks[name]()
+
+    def _made(self, *, replacement: bool = False, seed: int = CONFORMANCE_SEED) -> Sampler:
+        return make_sampler(self.graph, self.config, Streams(seed), replacement=replacement)
+
+    def _shapes(self) -> str:
+        b = self.config.batch_size
+        first = _shapes_of(self.shuffled[0])
+        for number, batch in enumerate(self.shuffled):
+            shapes = _shapes_of(batch)
+            slots = len(batch.items)
+            expected = {"users": (len(batch.users),), "items": (slots,), "pos_user": (b,), "pos_item": (b,), "n_items": ()}
+            for name, (shape, dtype) in shapes.items():
+                if name == "weight":
+                    if dtype != "float32" or len(shape) != 2 or shape[0] != b:
+                        return f"batch {number}: weight is {dtype}{list(shape)} instead of float32[{b}, ...]"
+                elif dtype != "int32":
+                    return f"batch {number}: {name} is {dtype} instead of int32"
+                elif name in expected and shape != expected[name]:
+                    return f"batch {number}: {name} has shape {list(shape)} instead of {list(expected[name])}"
+            if isinstance(batch.negatives, Shared) and shapes["weight"][0] != (b, slots):
+                return f"batch {number}: shared weights have shape {list(shapes['weight'][0])} instead of [{b}, {slots}]"
+            # Item slots may grow when a batch needs more than was planned, and the weights with them.
+            fixed = [name for name in shapes if name != "items" and not (name == "weight" and first.keys() == shapes.keys()
+                     and isinstance(batch.negatives, Shared))]  # fmt: skip
+            if shapes.keys() != first.keys() or any(shapes[name] != first[name] for name in fixed):
+                return f"batch {number} has other shapes than the first"
+            grown = shapes["items"][0][0] > first["items"][0][0]
+            if shapes["items"] != first["items"] and not (grown and slots == int(batch.n_items)):
+                return f"batch {number} has {slots} item slots, the first {len(self.shuffled[0].items)}"
+        return ""
+
+    def _ids(self) -> str:
+        for number, batch in enumerate(self.shuffled):
+            named = {
+                "users": (batch.users, self.graph.n_users),
+                "items": (batch.items, self.graph.n_items),
+                "pos_user": (batch.pos_user, len(batch.users)),
+                "pos_item": (batch.pos_item, int(batch.n_items)),
+                "n_items": (np.atleast_1d(batch.n_items), len(batch.items) + 1),
+            }
+            if isinstance(batch.negatives, Listed):
+                named["negatives.user"] = batch.negatives.user, len(batch.users)
+                named["negatives.item"] = batch.negatives.item, int(batch.n_items)
+            for name, (ids, size) in named.items():
+                if ids.size and (ids.min() < 0 or ids.max() >= size):
+                    wrong = int(ids.max() if ids.max() >= size else ids.min())
+                    return f"batch {number}: {name} holds {wrong}, not in 0..{size - 1}"
+            if isinstance(batch.negatives, Shared) and batch.negatives.weight[:, int(batch.n_items) :].any():
+                return f"batch {number}: a padding slot has weight"
+        return ""
+
+    def _held_out(self) -> str:
+        degrees = self.graph.item_degrees
+        for number, batch in enumerate(self.shuffled):
+            items = batch.items[: int(batch.n_items)]
+            if (degrees[items] == 0).any():
+                return f"batch {number} embeds item {int(items[degrees[items] == 0][0])}, which has no training link"
+        return ""
+
+    def _permutations(self) -> str:
+        n, b = self.graph.n_links, self.config.batch_size
+        epochs = 2
+        links = np.concatenate([draw.links for draw in self._made().draw(0, -(-epochs * n // b))])
+        for epoch in range(epochs):
+            counts = np.bincount(links[epoch * n : (epoch + 1) * n], minlength=n)
+            if len(counts) > n or (counts != 1).any():
+                wrong = int(np.argmax(counts != 1))
+                return f"epoch {epoch} holds link {wrong} {int(counts[wrong])} times"
+        if np.array_equal(links[:n], links[n : 2 * n]):
+            return "every epoch has the same order"
+        return ""
+
+    def _streams(self) -> str:
+        again = list(islice(self._made().batches(0, self.slots), 8))
+        last = len(self.shuffled) - 1
+        for start in (0, 1, min(7, last), last // 2, last):
+            batch = again[start] if start < len(again) else None
+            for made in (batch, next(self._made().batches(start, self.slots))):
+                if made is not None and not _same(made, self.shuffled[start]):
+                    return f"batch {start} is another one when the stream begins there, or is begun again"
+        if all(
+            _same(a, b) for a, b in zip(self._made(seed=CONFORMANCE_SEED + 1).batches(0, self.slots), again, strict=False)
+        ):
+            return "another seed gives the same batches"
+        return ""
+
+    def _weights(self) -> str:
+        for number, batch in enumerate(self.shuffled):
+            weight = batch.negatives.weight
+            if not np.isfinite(weight).all() or (weight < 0).any():
+                bad = weight[~np.isfinite(weight) | (weight < 0)][0]
+                return f"batch {number} has a weight of {float(bad)}"
+        return ""
+
+    def _draws(self) -> str:
+        """Chi-squared of the raw draws: positive links with replacement, negative users and items."""
+        graph, made = self.graph, self._made(replacement=True)
+        draws = made.draw(0, self.count)
+        uniform = np.full(graph.n_links, 1 / graph.n_links)
+        links = np.concatenate([draw.links for draw in draws])
+        # The links of a stratum are not independent: one of each stratum is looked at.
+        tests = [("positive links", links[:: made.stratum_size], uniform)]
+        users = np.concatenate([draw.users.reshape(-1) for draw in draws])
+        items = np.concatenate([draw.items.reshape(-1) for draw in draws])
+        if users.size:
+            tests.append(("negative users", users, graph.user_degrees / graph.n_links))
+        if items.size:
+            tests.append(("negative items", items, made.drawn_items))
+        for name, drawn, probability in tests:
+            p = chi_squared(drawn, probability)
+            if p < ERROR / len(tests):
+                return f"{name} do not follow their distribution (chi-squared, p = {p:.1e})"
+        return ""
+
+    def _expectation(self) -> str:
+        """Mean of random functions of links under the batches' weights, with replacement, against the exact sums."""
+        from scipy import stats
+
+        functions = TestFunctions(self.graph, self.config)
+        values = np.stack(
+            [functions.of(batch) for batch in islice(self._made(replacement=True).batches(0, self.slots), self.count)]
+        )
+        if not np.isfinite(values).all():
+            return "a batch with replacement has weights that are not finite"
+        exact = functions.exact()
+        spread = np.maximum(values.std(axis=0, ddof=1), 1e-12 * np.abs(exact))
+        t = (values.mean(axis=0) - exact) / (spread / np.sqrt(len(values)))
+        p = 2 * stats.t.sf(np.abs(t), len(values) - 1)
+        worst = int(np.argmin(p))
+        if p[worst] * p.size < ERROR:
+            off = values.mean(axis=0)[worst] / exact[worst] - 1
+            return f"the {functions.names[worst]} are off by {off:+.1%} (t = {t[worst]:.1f}, {len(values)} batches)"
+        if functions.foreign:
+            return f"{functions.foreign} negative links of a batch belong to another user than their positive link"
+        return ""
+
+
+class TestFunctions:
+    """Random functions of links, for which the exact expectation is a matter of a few products.
+
+    ``1 + x_u . y_v`` of a link's ends. The negative terms of a pointwise loss are tested with one such function of the
+    negative link, those of other losses with one of the positive times one of the negative link.
+    """
+
+    __test__ = False
+
+    def __init__(self, graph: BipartiteGraph, config: RunConfig, dimension: int = 3) -> None:
+        rng = np.random.default_rng(0)
+        self.graph, self.config = graph, config
+        self.x = rng.uniform(-0.5, 0.5, (TEST_FUNCTIONS, graph.n_users, dimension))
+        self.y = rng.uniform(-1, 1, (TEST_FUNCTIONS, graph.n_items, dimension))
+        self.names = ["positive terms"] * TEST_FUNCTIONS + ["negative terms"] * TEST_FUNCTIONS
+        self.foreign = 0
+
+    def of(self, batch: Batch) -> NDArray[np.float64]:
+        """float64[2 x functions]: a batch's mean over positive links, and its weighted sum over negative ones."""
+        user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
+        users, items = negative_ids(batch)
+        if self.config.family != "pointwise":
+            self.foreign = max(self.foreign, int(np.count_nonzero((users != user[:, None]) & (batch.negatives.weight > 0))))
+        weight = batch.negatives.weight.astype(np.float64)
+        row, column = np.nonzero(weight)
+        u, v, w = users[row, column], items[row, column], weight[row, column]
+        result = []
+        for x, y in zip(self.x, self.y, strict=True):
+            positive = 1 + np.sum(x[user] * y[item], axis=1)
+            negative = w * (1 + np.sum(x[u] * y[v], axis=1))
+            if self.config.family != "pointwise":
+                negative = negative * positive[row]
+            result.append((positive.mean(), negative.sum()))
+        return np.array(result).T.reshape(-1)
+
+    def exact(self) -> NDArray[np.float64]:
+        """float64[2 x functions]: their expectations by the definition of L."""
+        graph = self.graph
+        noise = Noise(graph, self.config.noise_exponent)
+        measure = (graph.item_degrees > 0) * 1.0 if self.config.family == "listwise" else noise.probability
+        result = []
+        for x, y in zip(self.x, self.y, strict=True):
+            of_link = 1 + np.sum(x[graph.link_user] * y[graph.link_item], axis=1)
+            of_user = measure.sum() + x @ (measure @ y)
+            if self.config.mask:
+                of_user -= np.bincount(graph.link_user, measure[graph.link_item] * of_link, graph.n_users)
+            own = np.ones(graph.n_links) if self.config.family == "pointwise" else of_link
+            result.append((of_link.mean(), float(np.mean(own * of_user[graph.link_user]))))
+        return np.array(result).T.reshape(-1)
+
+
+def chi_squared(drawn: NDArray[np.integer], probability: NDArray[np.float64]) -> float:
+    """The p-value of draws under a distribution; outcomes are pooled, in order of probability, to five expected or more."""
+    from scipy import stats
+
+    if drawn.min() < 0 or drawn.max() >= len(probability) or (probability[drawn] == 0).any():
+        return 0.0
+    possible = np.flatnonzero(probability)
+    order = possible[np.argsort(probability[possible], kind="stable")]
+    each, counts = len(drawn) * probability[order], np.bincount(drawn, minlength=len(probability))[order]
+    cell = np.minimum((np.cumsum(each) / 5).astype(np.int64), max(len(drawn) // 5 - 1, 0))
+    _, cell = np.unique(cell, return_inverse=True)
+    expected, observed = np.bincount(cell, each), np.bincount(cell, counts)
+    if len(expected) < 2:
+        return 1.0
+    return float(stats.chi2.sf(np.sum((observed - expected) ** 2 / expected), len(expected) - 1))
+
+
+def rows(graph: BipartiteGraph, config: RunConfig, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """The outcomes as rows of :data:`ncfbench.tables.CONFORMANCE`."""
+    effective = config.effective()
+    return [
+        {
+            **{name: effective[name] for name in ("dataset", "noise", "sampler", "strata")},
+            "loss_family": config.family,
+            "property": outcome.name,
+            "result": outcome.result,
+            "detail": outcome.detail,
+        }
+        for outcome in outcomes
+    ]
+
+
+def _shapes_of(batch: Batch) -> dict[str, tuple[tuple[int, ...], str]]:
+    named = {name: getattr(batch, name) for name in ("users", "items", "pos_user", "pos_item", "n_items")}
+    named |= {("weight" if name == "weight" else f"negatives.{name}"): a for name, a in batch.negatives._asdict().items()}
+    return {name: (np.shape(array), str(np.asarray(array).dtype)) for name, array in named.items()}
+
+
+def _same(one: Batch, other: Batch) -> bool:
+    """Whether two batches are equal but for padding."""
+    n = int(one.n_items)
+    if n != int(other.n_items) or not np.array_equal(one.items[:n], other.items[:n]):
+        return False
+    pairs = [(getattr(one, name), getattr(other, name)) for name in ("users", "pos_user", "pos_item")]
+    left, right = one.negatives, other.negatives
+    if isinstance(left, Shared) and isinstance(right, Shared):
+        pairs.append((left.weight[:, :n], right.weight[:, :n]))
+    else:
+        pairs += list(zip(left, right, strict=True))
+    return all(np.array_equal(a, b, equal_nan=np.issubdtype(np.asarray(a).dtype, np.floating)) for a, b in pairs)
