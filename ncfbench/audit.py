@@ -37,9 +37,9 @@ from ncfbench.step import Parameters, Trainer, copy_state
 from ncfbench.streams import Streams
 from ncfbench.timing import TimedLoop, interleave
 
-BLOCKS = 32
+BLOCKS = 24
 """Independent means that a verdict rests on."""
-FEWER = {"replacement": (1, BLOCKS), "shuffled": (4, BLOCKS // 2), "more": (8, BLOCKS // 2)}
+FEWER = {"replacement": (1, BLOCKS), "shuffled": (2, BLOCKS // 2), "more": (2, BLOCKS // 2)}
 """How many times fewer batches a mode is looked at through, and in how many blocks: what is noisier needs more."""
 MORE_NEGATIVES = 4
 """How many times more negatives a listwise loss is looked at with, to see its bias fall."""
@@ -58,7 +58,7 @@ class Options:
     samplers: tuple[str, ...]
     losses: tuple[str, ...]
     noises: tuple[str, ...]
-    batches: int = 2048
+    batches: int = 1536
     margin: float = 0.1
     warmup: int = 20
 
@@ -405,7 +405,7 @@ def _row(
     more = results.get(("more", config.loss, point.name))
     verdict: str = found.verdict(options.margin)
     if find_loss(config.loss).family == "listwise":
-        verdict = "consistent" if verdict == "unbiased" else consistency(found, more, verdicts)
+        verdict = "consistent" if found.upper <= options.margin else consistency(found, more, options.margin, verdicts)
     effective = config.effective()
     return {
         **{name: effective[name] for name in ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask")},
@@ -436,20 +436,20 @@ def _row(
     }
 
 
-def consistency(found: Bias, more: Bias | None, verdicts: int) -> str:
+def consistency(found: Bias, more: Bias | None, margin: float, verdicts: int) -> str:
     """Whether a bias falls as the negatives grow: ``consistent``, ``biased`` (it does not), or not to be said.
 
     A bias of the order of one over the negatives falls to a quarter with four times as many, its square to a sixteenth.
-    Consistent: the squared bias with more negatives is shown to be below half of that with fewer. Biased: it is shown to
-    be above half.
+    Consistent: with more negatives the bias is within the margin, or its square is shown to be below half of that with
+    fewer. Biased: it is shown to be above half.
     """
     from scipy import stats
 
     if more is None:
         return "too few batches"
-    quantile = float(stats.norm.ppf(1 - FAMILY_ERROR / (2 * verdicts)))
+    quantile = float(stats.t.ppf(1 - FAMILY_ERROR / (2 * verdicts), FEWER["more"][1] - 1))
     gap = found.squared / 2 - more.squared
     error = float(np.hypot(found.squared_error / 2, more.squared_error))
-    if gap > quantile * error:
+    if more.upper <= margin or gap > quantile * error:
         return "consistent"
     return "biased" if gap < -quantile * error else "too few batches"

@@ -31,7 +31,7 @@ class Bias:
     lower: float
     upper: float
     detectable: float
-    """The bias that as many blocks find ``POWER`` of the time."""
+    """The bias that as many blocks find ``POWER`` of the time, wherever it points; most directions are less noisy."""
     cosine: float
     """Between the expected vector and the exact one, corrected for noise."""
     variance: float
@@ -42,15 +42,17 @@ class Bias:
     batches: int
 
     def verdict(self, margin: float) -> Verdict:
-        """``unbiased`` within the margin, ``biased``, or neither shown."""
-        if self.upper <= margin:
-            return "unbiased"
-        return "biased" if self.lower > 0 else "too few batches"
+        """``biased``: a bias, however small, is shown; ``unbiased``: it is shown to be within the margin; or neither."""
+        if self.lower > 0:
+            return "biased"
+        return "unbiased" if self.upper <= margin else "too few batches"
 
     def batches_needed(self, margin: float) -> int:
-        """About how many batches would bring the interval of an unbiased mean below the margin."""
-        # The squared bias is known to about one over the number of batches.
-        return math.ceil(self.batches * max((self.upper**2 - max(self.squared, 0.0)) / margin**2, 1.0))
+        """About how many batches would settle the verdict, at least twice as many, if the bias is what it seems to be."""
+        # The error of the squared bias falls as one over the number of batches.
+        room = abs(margin**2 - max(self.squared, 0.0))
+        spread = self.upper**2 - max(self.squared, 0.0)
+        return math.ceil(self.batches * max(spread / max(room, 1e-12), 2.0))
 
 
 def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bias:
@@ -87,13 +89,19 @@ def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bia
         estimate=math.sqrt(max(squared, 0)),
         lower=math.sqrt(max(squared - quantile * error, 0)),
         upper=math.sqrt(max(squared + quantile * error, along**2, 0)),
-        detectable=math.sqrt((quantile + float(stats.t.ppf(POWER, n - 1))) * error),
+        detectable=_detectable(quantile + float(stats.t.ppf(POWER, n - 1)), error, noisiest),
         cosine=min((1 + float(direction.mean())) / length, 1.0),
         variance=variance,
         squared=float(squared),
         squared_error=error,
         batches=batches,
     )
+
+
+def _detectable(quantiles: float, error: float, noisiest: float) -> float:
+    """The bias x at which x^2 is ``quantiles`` standard errors: that of no bias, and what x times the noise adds to it."""
+    slope = 4 * noisiest * quantiles**2
+    return math.sqrt((slope + math.sqrt(slope**2 + 4 * (quantiles * error) ** 2)) / 2)
 
 
 def _largest_variance(errors: Float) -> float:

@@ -331,7 +331,7 @@ def audit(
         str, typer.Option(help="Which, separated by commas; each sampler gets those it can serve. all: the built-in ones.")
     ] = "all",
     noise: Annotated[str, typer.Option(help="P_n, separated by commas.")] = "unigram,uniform,0.75",
-    batches: Annotated[int, typer.Option(help="Batches of each sampler; more give narrower intervals.")] = 2048,
+    batches: Annotated[int, typer.Option(help="Batches of each sampler; more give narrower intervals.")] = 1536,
     batch_size: Annotated[int, typer.Option(help="b: small ones show faults of the order of 1/b.")] = 64,
     margin: Annotated[float, typer.Option(help="Bias, as a share of the exact gradient, below which it is unbiased.")] = 0.1,
     warmup: Annotated[int, typer.Option(help="Training iterations before the second set of parameters.")] = 20,

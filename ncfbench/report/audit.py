@@ -71,7 +71,7 @@ def audit_view(rows: Sequence[Row]) -> RenderableType:
 def _audit_cells(row: Row, rivals: Sequence[Row], *, first_of_sampler: bool) -> list[Text]:
     verdict = row["verdict"]
     if verdict == "too few batches" and row["batches_needed"]:
-        verdict += f" (about {row['batches_needed']:,})"
+        verdict += f" (try {row['batches_needed']:,})"
     base = next((r for r in rivals if (r["loss"], r["point"]) == (row["loss"], row["point"]) and r["variance_seconds"]), None)
     relative = "-"
     if base is not None and row["variance_seconds"] is not None:
@@ -102,8 +102,8 @@ def _audit_cells(row: Row, rivals: Sequence[Row], *, first_of_sampler: bool) -> 
 def _audit_notes(rows: Sequence[Row], margin: float) -> list[str]:
     row = rows[0]
     notes = [
-        f"Unbiased: the bias is below {100 * margin:g} % of the exact gradient's length. {row['verdicts']} verdicts, 5 % "
-        f"chance that any is wrong; {row['batches']:,} batches each, drawn with replacement, dropout off.",
+        f"Unbiased: no bias is shown, and it is below {100 * margin:g} % of the exact gradient's length. {row['verdicts']} "
+        f"verdicts, about 5 % chance that any is wrong; {row['batches']:,} batches each, with replacement, dropout off.",
         "Finds from: a bias of so many per cent would be found nine times in ten. Variance: of one batch's gradient, as a "
         "multiple of the exact gradient's squared length.",
         "Var. x s: variance x seconds of an iteration, relative to the first sampler of the same loss: less should train "
@@ -112,8 +112,8 @@ def _audit_notes(rows: Sequence[Row], margin: float) -> list[str]:
     ]
     if any(find_loss(row["loss"]).family == "listwise" for row in rows):
         notes.append(
-            "Softmax: the logarithm of a sampled sum is never unbiased. Consistent: the bias is within the margin, or is "
-            "shown to fall as the negatives grow (4x neg.)."
+            "Softmax: the logarithm of a sampled sum is never unbiased. Consistent: the bias is within the margin, or comes "
+            "into it or is shown to fall as the negatives grow (4x neg.)."
         )
     return notes
 

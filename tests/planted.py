@@ -1,0 +1,151 @@
+"""Samplers with one fault each, as plug-ins: three wrong estimators, and one fault for each property of the suite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ncfbench.batch import Batch, Shared
+from ncfbench.samplers import Draw
+from ncfbench.samplers.listed import NegativeSampler
+from ncfbench.samplers.shared import StratifiedSharingSampler
+
+ALL = ("pointwise", "pairwise", "listwise")
+
+
+class _Sharing(StratifiedSharingSampler):
+    families = ALL
+
+    def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        batch = super().assemble(draw, capacity)
+        wrong = self.wrong(batch, batch.negatives.weight.astype(np.float64))
+        return batch._replace(negatives=Shared(wrong.astype(np.float32)))
+
+
+class DistinctOnce(_Sharing):
+    """Counts a distinct item once, however many links brought it."""
+
+    def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
+        ratio = np.zeros(weight.shape[1])
+        ratio[: batch.n_items] = (self.noise.probability / np.maximum(self.noise.data, 1e-12))[batch.items[: batch.n_items]]
+        strata = np.arange(len(weight)) // self.stratum_size
+        own = np.zeros_like(weight, dtype=bool)
+        for stratum in np.unique(strata):
+            rows = strata == stratum
+            own[np.ix_(rows, np.unique(batch.pos_item[rows]))] = True
+        others = int(batch.n_items) - own.sum(axis=1, keepdims=True)
+        return (weight > 0) * ~own * ratio / others / len(weight)
+
+
+class UnmaskedPairs(_Sharing):
+    """Divides by the number of unmasked pairs instead of all pairs of different strata."""
+
+    def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
+        return weight / weight.sum()
+
+
+class DiagonalKept(_Sharing):
+    """Lets a positive link's own stratum be its negative."""
+
+    def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
+        counts = np.bincount(batch.pos_item, minlength=weight.shape[1])
+        ratio = (self.noise.probability / np.maximum(self.noise.data, 1e-12))[batch.items]
+        return np.broadcast_to(counts * ratio / len(weight) ** 2, weight.shape)
+
+
+class Right(NegativeSampler):
+    """Negative Sampling, under another name."""
+
+    families = ALL
+
+
+class ShapesFault(Right):
+    """Weights in double precision."""
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        batch = super().assemble(draw, capacity)
+        return batch._replace(negatives=batch.negatives._replace(weight=batch.negatives.weight.astype(np.float64)))
+
+
+class IdsFault(Right):
+    """A user slot that no link names holds a user there is not."""
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        batch = super().assemble(draw, capacity)
+        return batch._replace(users=np.append(batch.users, np.int32(self.graph.n_users)))
+
+
+class HeldOutFault(Right):
+    """Embeds a held-out item, though no link names it."""
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        batch = super().assemble(draw, capacity)
+        cold = np.flatnonzero(self.graph.item_degrees == 0)[0]
+        n = int(batch.n_items)
+        items = np.append(batch.items, np.int32(0)) if n == len(batch.items) else batch.items.copy()
+        items[n] = cold
+        return batch._replace(items=items, n_items=np.int32(n + 1))
+
+
+class PermutationsFault(Right):
+    """Every epoch trains on one link twice and on another never."""
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        if self.positives.replacement:
+            return super().draw(start, count)
+        return [draw._replace(links=np.where(draw.links == 5, 6, draw.links)) for draw in super().draw(start, count)]
+
+
+class StreamsFault(Right):
+    """Draws from a generator of its own, which remembers what was drawn before."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.rng = np.random.default_rng(0)
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        shape = (self.config.batch_size, self.config.negatives)
+        return [
+            draw._replace(items=self.noise.draw(self.rng, shape[0] * shape[1]).reshape(shape))
+            for draw in super().draw(start, count)
+        ]
+
+
+class WeightsFault(Right):
+    """A weight that is not a number, once in a while."""
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        batch = super().assemble(draw, capacity)
+        if draw.links[0] % 7 == 0:
+            batch.negatives.weight[0, 0] = np.nan
+        return batch
+
+
+class DrawsFault(Right):
+    """Draws unigram whatever P_n is, and makes up for it by weights."""
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        drawn = []
+        for number, draw in enumerate(super().draw(start, count), start):
+            rng = self.streams.generator("unigram", number)
+            links = rng.integers(self.graph.n_links, size=draw.items.shape)
+            drawn.append(draw._replace(items=self.graph.link_item[links]))
+        return drawn
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        batch = super().assemble(draw, capacity)
+        importance = self.importance(self.noise.data)
+        weight = batch.negatives.weight * importance[draw.items]
+        return batch._replace(negatives=batch.negatives._replace(weight=weight.astype(np.float32)))
+
+
+class ExpectationFault(Right):
+    """Forgets a tenth of the negative term."""
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        batch = super().assemble(draw, capacity)
+        return batch._replace(negatives=batch.negatives._replace(weight=batch.negatives.weight * np.float32(0.9)))

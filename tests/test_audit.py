@@ -1,0 +1,222 @@
+"""The audit against objectives and gradients derived another way, and against estimators known to be wrong."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from typer.testing import CliRunner
+
+from ncfbench import audit, tables
+from ncfbench.bias import Bias
+from ncfbench.cli import app
+from ncfbench.config import RunConfig, complete
+from ncfbench.datasets import synthetic
+from ncfbench.datasets.store import Dataset, load
+from ncfbench.embedding import Embedder
+from ncfbench.errors import UsageError
+from ncfbench.exact import ExactObjective, Pullback
+from ncfbench.gradients import BatchGradients, Block
+from ncfbench.model import Content
+from ncfbench.registry import SAMPLERS
+from ncfbench.samplers import batches
+from ncfbench.step import Parameters, Trainer
+from ncfbench.streams import Streams
+from ncfbench.xray import xray
+
+SMALL = {"dimension": 6, "word_dimension": 6, "filters": 6, "batch_size": 64, "user_l2": 0.01}
+
+
+def flat(tree: Any) -> np.ndarray:
+    return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(tree)])
+
+
+def dense_objective(dataset: Dataset, config: RunConfig, trainer: Trainer, parameters: Parameters) -> jax.Array:
+    """L by its definition, from the table of all scores."""
+    graph, content = dataset.graph, Content.of(dataset)
+    towers = nnx.merge(trainer.towers, parameters)
+    raw = towers.users.embedding[...]
+    f, g = towers.finish(raw), towers.embed_items(jnp.arange(graph.n_items), content)
+    scores = f @ g.T
+    degree = graph.item_degrees
+    noise = np.where(degree > 0, np.maximum(degree, 1.0) ** config.noise_exponent, 0)
+    noise = noise / noise.sum()
+    allowed = np.ones(scores.shape)
+    if config.mask:
+        allowed[graph.link_user, graph.link_item] = 0
+    own = scores[graph.link_user, graph.link_item]
+    rows, free = scores[graph.link_user], allowed[graph.link_user]
+    if config.loss == "sg":
+        value = jnp.logaddexp(0, -own) + config.lambda_ * jnp.sum(noise[None, :] * free * jnp.logaddexp(0, rows), axis=1)
+    elif config.loss == "mse":
+        value = (1 - own) ** 2 + config.lambda_ * jnp.sum(noise[None, :] * free * rows**2, axis=1)
+    elif config.loss == "log":
+        value = jnp.sum(noise[None, :] * free * jnp.logaddexp(0, 10 * (rows - own[:, None])), axis=1)
+    elif config.loss == "hinge":
+        value = jnp.sum(noise[None, :] * free * jnp.maximum(rows - own[:, None] + 0.1, 0), axis=1)
+    else:
+        present = free * (degree > 0)[None, :]
+        value = jnp.log1p(jnp.sum(present * jnp.exp(10 * (rows - own[:, None])), axis=1))
+    return jnp.mean(value + config.user_l2 * jnp.sum(raw[graph.link_user] ** 2, axis=1))
+
+
+@pytest.fixture(scope="module")
+def warm(tiny: Dataset) -> dict[str, tuple[RunConfig, Trainer, Parameters]]:
+    """Parameters that are no longer near zero."""
+    made = {}
+    for loss in ("sg", "mse", "log", "hinge", "softmax"):
+        config = complete(SMALL | {"loss": loss, "sampler": "ns"})
+        trainer, state = Trainer.create(config, tiny)
+        for batch in islice(batches(tiny.graph, config, Streams(0)), 30):
+            state, _ = trainer.step(state, batch, Content.of(tiny))
+        made[loss] = config, trainer, state.parameters
+    return made
+
+
+@pytest.mark.parametrize(("noise", "mask"), [("unigram", True), ("0.5", False)])
+@pytest.mark.parametrize("loss", ["sg", "mse", "log", "hinge", "softmax"])
+def test_exact_objective_and_gradient(
+    tiny: Dataset, warm: dict[str, Any], monkeypatch: pytest.MonkeyPatch, loss: str, noise: str, mask: bool
+) -> None:
+    _, trainer, parameters = warm[loss]
+    config = complete(SMALL | {"loss": loss, "sampler": "ns", "noise": noise, "mask": mask})
+    monkeypatch.setattr("ncfbench.exact.BLOCK_TERMS", 20_000)  # several blocks, the last one not full
+    embedder = Embedder(trainer.towers, Content.of(tiny))
+    objective = ExactObjective(tiny.graph, config, embedder)
+    found = objective(parameters)
+    value, gradient = jax.value_and_grad(lambda p: dense_objective(tiny, config, trainer, p))(parameters)
+    assert found.value == pytest.approx(float(value), rel=1e-5)
+    pulled = Pullback(trainer.towers, embedder, objective.nodes)(parameters, found.positive + found.negative)
+    expected = flat(gradient)
+    assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
+
+
+def test_too_many_pairs_are_refused(tiny: Dataset, warm: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ncfbench.exact.MAX_TERMS", 1000)
+    config, trainer, _ = warm["sg"]
+    with pytest.raises(UsageError, match="too many"):
+        ExactObjective(tiny.graph, config, Embedder(trainer.towers, Content.of(tiny)))
+
+
+@pytest.mark.parametrize("loss", ["sg", "hinge", "softmax"])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_mean_gradient_of_batches_both_ways(tiny: Dataset, warm: dict[str, Any], sampler: str, loss: str) -> None:
+    """By slots, by the table of scores, and by the code that trains: one gradient."""
+    strata = "user" if sampler == "strat" and loss != "sg" else "item"
+    if sampler == "iid" and loss != "sg":
+        pytest.skip("a combination that is refused")
+    _, trainer, parameters = warm[loss]
+    config = complete(SMALL | {"loss": loss, "sampler": sampler, "strata": strata})
+    content = Content.of(tiny)
+    embedder = Embedder(trainer.towers, content)
+    nodes = np.flatnonzero(tiny.graph.item_degrees > 0).astype(np.int32)
+    place = np.zeros(tiny.n_items, np.int32)
+    place[nodes] = np.arange(len(nodes))
+    some = list(islice(batches(tiny.graph, config, Streams(1)), 3))
+    raw = np.asarray(parameters["users"]["embedding"][...], np.float64)
+    means = BatchGradients(config, embedder.users(parameters), raw, embedder.items(parameters, nodes))
+    block = Block(some, place, len(nodes), tiny.n_users)
+    for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
+    assert means.small
+    audited = Pullback(trainer.towers, embedder, nodes)(parameters, means(block))
+    trained = np.mean([flat(trainer.gradient(parameters, batch, content, None)[1]) for batch in some], axis=0)
+    assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)
+
+
+@pytest.fixture(scope="module")
+def few_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("few")
+    options = synthetic.Options(users=60, items=90, links=800, topics=4, vocabulary_size=120, min_words=3, max_length=8)
+    synthetic.prepare(folder, "few", options, say=lambda text: None)
+    return folder
+
+
+WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")
+
+
+def test_wrong_estimators_are_biased_and_right_ones_are_not(few_nodes: Path) -> None:
+    """Distinct items counted once; division by the unmasked pairs. Every verdict, with the power that it states."""
+    dataset = load(few_nodes, "few")
+    options = audit.Options(("strat-ns", "mixed-ns", *WRONG), ("log", "hinge"), ("uniform",), batches=6144)
+    record = audit.run(dataset, SMALL | {"dataset": "few"}, options)
+    for row in record.audit:
+        if row["sampler"] in WRONG:
+            assert row["bias"] > 0.03
+            assert row["verdict"] == "biased", row
+        else:
+            assert row["verdict"] == "unbiased", row
+        assert 0 < row["detectable_bias"] < 0.15
+        assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
+        assert row["variance_seconds"] > 0
+    failed = {(row["sampler"], row["property"]) for row in record.conformance if row["result"] == "fail"}
+    assert failed == {(sampler, "expectation") for sampler in WRONG}
+    assert all(any(name in text for text in record.failures) for name in WRONG)
+
+
+def test_the_diagonal_kept_is_biased_without_the_mask(few_nodes: Path) -> None:
+    dataset = load(few_nodes, "few")
+    options = audit.Options(("strat-ns", "planted:DiagonalKept"), ("log", "hinge"), ("unigram",), batches=6144)
+    record = audit.run(dataset, SMALL | {"dataset": "few", "mask": False, "batch_size": 32}, options)
+    verdicts = {(row["sampler"], row["verdict"]) for row in record.audit}
+    assert verdicts == {("strat-ns", "unbiased"), ("planted:DiagonalKept", "biased")}
+
+
+def bias(squared: float, error: float, upper: float) -> Bias:
+    return Bias(max(squared, 0) ** 0.5, 0.0, upper, 0.1, 1.0, 1.0, squared, error, 100)
+
+
+def test_consistency_is_a_bias_that_falls() -> None:
+    few = bias(0.04, 0.001, 0.25)
+    assert audit.consistency(few, bias(0.003, 0.001, 0.08), 0.1, 10) == "consistent"
+    assert audit.consistency(few, bias(0.012, 0.001, 0.15), 0.1, 10) == "consistent"
+    assert audit.consistency(few, bias(0.04, 0.001, 0.25), 0.1, 10) == "biased"
+    assert audit.consistency(few, bias(0.02, 0.01, 0.25), 0.1, 10) == "too few batches"
+    assert audit.consistency(few, None, 0.1, 10) == "too few batches"
+
+
+def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
+    places = ["--data-dir", str(few_nodes), "--runs-dir", str(tmp_path)]
+    small = [word for key, value in SMALL.items() if key != "batch_size" for word in ("--set", f"{key}={value}")]
+    words = ["audit", "--dataset", "few", "--loss", "sg,softmax", "--noise", "1,unigram", "--batches", "96", *small, *places]
+    result = CliRunner().invoke(app, [*words, "--samplers", "iid,ns"])
+    assert result.exit_code == 0, result.output
+    for text in ("Conformance", "X-ray", "Gradients against the exact one", "Exact objective", "N.S.", "Softmax", "Written:"):
+        assert text in result.stdout
+    rows = tables.read_rows(tmp_path / "audit.parquet", tables.AUDIT)
+    assert {(row["sampler"], row["loss"]) for row in rows} == {("iid", "sg"), ("ns", "sg"), ("ns", "softmax")}
+    assert {row["noise"] for row in rows} == {"unigram"}
+    assert len(tables.read_rows(tmp_path / "xray.parquet", tables.XRAY)) == 2
+    shown = CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)])
+    assert shown.exit_code == 0
+    assert "Gradients against the exact one" in shown.stdout
+    assert set(json.loads(CliRunner().invoke(app, ["report", "--json", "--runs-dir", str(tmp_path)]).stdout)) >= {
+        "audit",
+        "xray",
+    }
+
+    faulty = CliRunner().invoke(app, [*words, "--samplers", "planted:ShapesFault"])
+    assert faulty.exit_code == 6
+    assert "The audit found faults" in faulty.output
+    assert CliRunner().invoke(app, [*words, "--samplers", "iid", "--loss", "hinge"]).exit_code == 2
+    assert CliRunner().invoke(app, [*words, "--batches", "3"]).exit_code == 2
+
+
+def test_xray_counts(tiny: Dataset) -> None:
+    """One small batch counted by hand, and the popularity of right weights."""
+    row = xray(tiny, complete(SMALL | {"sampler": "neg", "negatives": 3, "noise": "uniform"}), 300)
+    assert (row["nominal_users"], row["nominal_items"], row["nominal_negatives"]) == (64, 256, 192)
+    assert row["unmasked_negatives"] == pytest.approx(192 * (1 - row["masked_share"]), rel=0.01)
+    assert row["effective_negatives"] == pytest.approx(row["unmasked_negatives"], rel=1e-6)
+    assert row["popularity_ratio"] == pytest.approx(1, abs=0.03)
+    for sampler in ("ns", "strat-ns", "mixed-ns"):
+        row = xray(tiny, complete(SMALL | {"sampler": sampler, "noise": "0.5"}), 300)
+        assert row["popularity_ratio"] == pytest.approx(1, abs=0.05)
+        assert row["effective_negatives_of_a_positive"] < row["unmasked_negatives_of_a_positive"]

@@ -1,0 +1,107 @@
+"""The conformance suite passes what is right, and finds each planted fault under its own name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ncfbench.config import complete
+from ncfbench.conformance import PROPERTIES, TestFunctions, chi_squared, conformance
+from ncfbench.datasets.store import Dataset
+from ncfbench.graph import BipartiteGraph
+from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.samplers import make_sampler
+from ncfbench.streams import Streams
+from ncfbench.xray import expected_weights
+
+LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
+CASES = [
+    (sampler, strata, family, noise)
+    for sampler, entry in SAMPLERS.items()
+    for strata in (("item", "user") if entry.uses_strata else ("item",))
+    for family in entry.families_with(strata)
+    for noise in ("unigram", "uniform", "0.75")
+]
+
+
+@pytest.mark.parametrize(("sampler", "strata", "family", "noise"), CASES)
+def test_built_in_samplers_pass(tiny: Dataset, sampler: str, strata: str, family: str, noise: str) -> None:
+    settings = {"sampler": sampler, "strata": strata, "loss": LOSS_OF_FAMILY[family], "noise": noise, "batch_size": 64}
+    outcomes = conformance(tiny.graph, complete(settings), batches=150)
+    assert [outcome.name for outcome in outcomes] == list(PROPERTIES)
+    assert [outcome for outcome in outcomes if outcome.result != "pass"] == []
+
+
+FAULTS = {
+    "ShapesFault": "shapes", "IdsFault": "ids", "HeldOutFault": "held-out", "PermutationsFault": "permutations",
+    "StreamsFault": "streams", "WeightsFault": "weights", "DrawsFault": "draws", "ExpectationFault": "expectation",
+}  # fmt: skip
+
+
+def test_there_is_a_fault_for_every_property() -> None:
+    assert set(FAULTS.values()) == set(PROPERTIES)
+
+
+@pytest.mark.parametrize(("plugin", "wrong"), FAULTS.items())
+def test_a_planted_fault_fails_exactly_its_property(tiny: Dataset, plugin: str, wrong: str) -> None:
+    config = complete({"sampler": f"planted:{plugin}", "noise": "uniform", "batch_size": 64})
+    outcomes = {outcome.name: outcome for outcome in conformance(tiny.graph, config)}
+    assert [name for name, outcome in outcomes.items() if outcome.result == "fail"] == [wrong]
+    assert outcomes[wrong].detail
+    skipped = {name for name, outcome in outcomes.items() if outcome.result == "not tested"}
+    assert skipped <= {"expectation", "held-out"}
+
+
+def test_test_functions_by_enumeration(five_nodes: BipartiteGraph) -> None:
+    """Their exact expectations, link by link, from the definition of L."""
+    for loss in ("sg", "log", "softmax"):
+        for mask in (True, False):
+            config = complete({"loss": loss, "noise": "0.5", "mask": mask, "batch_size": 8})
+            functions = TestFunctions(five_nodes, config)
+            degree = five_nodes.item_degrees
+            noise = degree**0.5 / np.sum(degree**0.5) if loss != "softmax" else np.ones(3)
+            links = list(zip(five_nodes.link_user.tolist(), five_nodes.link_item.tolist(), strict=True))
+            expected = []
+            for x, y in zip(functions.x, functions.y, strict=True):
+                positive = [1 + float(x[u] @ y[v]) for u, v in links]
+                negative = 0.0
+                for (u, _), own in zip(links, positive, strict=True):
+                    for v in range(3):
+                        if not mask or (u, v) not in links:
+                            negative += noise[v] * (1 + float(x[u] @ y[v])) * (1 if loss == "sg" else own)
+                expected.append((np.mean(positive), negative / len(links)))
+            np.testing.assert_allclose(functions.exact(), np.array(expected).T.reshape(-1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("noise", ["unigram", "uniform", "0.75"])
+@pytest.mark.parametrize(
+    ("sampler", "strata"), [("ns", "item"), ("strat-ns", "item"), ("strat-ns", "user"), ("mixed-ns", "item")]
+)
+def test_weighted_frequencies_of_shared_samplers(tiny: Dataset, sampler: str, strata: str, noise: str) -> None:
+    """Each item's weight, summed over a batch with replacement, is P_n times its chance to be no link, on average."""
+    config = complete({"sampler": sampler, "strata": strata, "noise": noise, "batch_size": 64})
+    made = make_sampler(tiny.graph, config, Streams(3), replacement=True)
+    sums = []
+    for draw in made.draw(0, 600):
+        batch = made.assemble(draw)
+        sums.append(np.bincount(batch.items, batch.negatives.weight.sum(axis=0), tiny.n_items))
+    expected = expected_weights(tiny.graph, config)
+    spread = np.std(sums, axis=0, ddof=1) / np.sqrt(len(sums))
+    common = tiny.graph.item_degrees >= 8
+    assert common.sum() > 20
+    z = (np.mean(sums, axis=0) - expected)[common] / spread[common]
+    assert np.abs(z).max() < 4.8
+    assert np.mean(z**2) == pytest.approx(1, abs=0.75)
+
+
+def test_chi_squared_knows_right_from_wrong() -> None:
+    rng = np.random.default_rng(0)
+    probability = np.array([0.5, 0.3, 0.15, 0.05, 0.0])
+    p = [chi_squared(rng.choice(5, 500, p=probability), probability) for _ in range(300)]
+    assert np.mean(p) == pytest.approx(0.5, abs=0.08)
+    assert chi_squared(rng.choice(5, 500, p=[0.4, 0.4, 0.15, 0.05, 0]), probability) < 1e-4
+    assert chi_squared(np.array([0, 1, 4]), probability) == 0
+
+
+def test_every_loss_family_is_covered() -> None:
+    assert {loss.family for loss in LOSSES.values()} == set(LOSS_OF_FAMILY)
