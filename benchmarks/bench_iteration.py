@@ -9,7 +9,6 @@ Before timing, each sampler's first batch is checked: its loss must agree with t
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -22,16 +21,13 @@ from rich.text import Text
 from ncfbench import environment
 from ncfbench.batch import Listed
 from ncfbench.config import RunConfig, resolve
-from ncfbench.datasets import Dataset, open_dataset
+from ncfbench.datasets import open_dataset
 from ncfbench.embedding import Embedder
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.model import Content
 from ncfbench.registry import SAMPLERS, find_loss, find_sampler
 from ncfbench.report.console import make_console
-from ncfbench.samplers import make_sampler, plan_capacity
-from ncfbench.step import Trainer
-from ncfbench.streams import Streams
-from ncfbench.timing import Sample, TimedLoop, interleave
+from ncfbench.timing import Sample, TimedLoop, interleave, timed_loops
 
 SECONDS_OF_A_BLOCK = 1.5
 
@@ -65,14 +61,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Raw samples and summaries of all samplers that the loss allows."""
     family = find_loss(arguments.loss).family
     names = [name for name, sampler in SAMPLERS.items() if family in sampler.families]
-    dataset: Dataset | None = None
-    with contextlib.ExitStack() as stack:
-        loops: dict[str, TimedLoop] = {}
-        for name in names:
-            flags = {key: getattr(arguments, key) for key in ("dataset", "encoder", "loss", "data_dir")}
-            config, places = resolve(flags | {"sampler": name}, arguments.set)
-            dataset = dataset or open_dataset(places.data_dir, config.dataset, lambda text: print(text, file=sys.stderr))
-            loops[name] = stack.enter_context(prepare(config, dataset))
+    configs: dict[str, RunConfig] = {}
+    for name in names:
+        flags = {key: getattr(arguments, key) for key in ("dataset", "encoder", "loss", "data_dir")}
+        configs[name], places = resolve(flags | {"sampler": name}, arguments.set)
+    dataset = open_dataset(places.data_dir, configs[names[0]].dataset, lambda text: print(text, file=sys.stderr))
+    with timed_loops(dataset, Content.of(dataset), configs) as loops:
+        for loop in loops.values():
+            check(loop)
         blocks = {id(loop): 16 for loop in loops.values()}
         interleave(list(loops.values()), rounds=1, block=lambda loop: blocks[id(loop)])
         for loop in loops.values():
@@ -90,7 +86,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     for summary in summaries.values():
         for account in ("full", "step"):
             summary[f"{account}_blocks"] = summary[f"{account}_blocks"].tolist()
-    assert dataset is not None
     return {
         "command": "python benchmarks/bench_iteration.py " + " ".join(sys.argv[1:]),
         "data_fingerprint": dataset.fingerprint,
@@ -100,20 +95,17 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def prepare(config: RunConfig, dataset: Dataset) -> TimedLoop:
-    """A sampler's loop, after its first batch was checked."""
-    trainer, state = Trainer.create(config, dataset)
-    content = Content.of(dataset)
-    sampler = make_sampler(dataset.graph, config, Streams(config.seed))
-    embedder = Embedder(trainer.towers, content)
+def check(loop: TimedLoop) -> None:
+    """The loss of a sampler's first batch by the step and by the plain objective."""
+    trainer, sampler, parameters = loop.trainer, loop.sampler, loop.state.parameters
+    embedder = Embedder(trainer.towers, loop.content)
     batch = sampler.assemble(sampler.draw(0, 1)[0])
-    found = float(trainer.gradient(state.parameters, batch, content, None)[0])
-    f = np.asarray(embedder.users(state.parameters), float)
-    g = np.asarray(embedder.items(state.parameters, batch.items), float)
-    expected = plain_objective(config, batch, f, g, np.asarray(state.parameters["users"]["embedding"][...], float))
+    found = float(trainer.gradient(parameters, batch, loop.content, None)[0])
+    f = np.asarray(embedder.users(parameters), float)
+    g = np.asarray(embedder.items(parameters, batch.items), float)
+    expected = plain_objective(trainer.config, batch, f, g, np.asarray(parameters["users"]["embedding"][...], float))
     if not np.isclose(found, expected, rtol=1e-4):
-        raise CheckFailedError(f"{config.sampler}: the step's loss is {found}, the plain objective {expected}.")
-    return TimedLoop(trainer, state, content, sampler, plan_capacity(dataset.graph, config))
+        raise CheckFailedError(f"{trainer.config.sampler}: the step's loss is {found}, the plain objective {expected}.")
 
 
 def plain_objective(config: RunConfig, batch: Any, f: np.ndarray, g: np.ndarray, raw: np.ndarray) -> float:

@@ -115,3 +115,27 @@ def _largest_variance(errors: Float) -> float:
         direction /= max(float(np.linalg.norm(direction)), 1e-30)
         found.append(float(np.sum((other @ direction) ** 2)) / (len(other) - 1))
     return sum(found) / 2
+
+
+def consistency(found: Bias, more: Bias | None, margin: float, blocks: int, verdicts: int) -> str:
+    """Whether a bias falls as the negatives grow: ``consistent``, ``biased`` (it does not), or ``too few batches``.
+
+    A bias of the order of one over the negatives falls to a quarter with four times as many, its square to a sixteenth.
+    Consistent: the bias is within the margin, with these negatives or with more, or its square is shown to be below half of
+    what it is with these. Biased: it is shown to be above half.
+
+    Args:
+        more: with four times the negatives, from ``blocks`` means; None where the data has too few links for that.
+    """
+    from scipy import stats
+
+    if found.upper <= margin:
+        return "consistent"
+    if more is None:
+        return "too few batches"
+    quantile = float(stats.t.ppf(1 - FAMILY_ERROR / (2 * verdicts), blocks - 1))
+    gap = found.squared / 2 - more.squared
+    error = math.hypot(found.squared_error / 2, more.squared_error)
+    if more.upper <= margin or gap > quantile * error:
+        return "consistent"
+    return "biased" if gap < -quantile * error else "too few batches"

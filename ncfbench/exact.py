@@ -84,7 +84,12 @@ class Pullback:
             ids[:real], cotangent[:real] = self.nodes[start : start + real], pull.items[start : start + real]
             part = self._of_items(parameters, ids, cotangent, self.embedder.content)
             total = jax.tree.map(jnp.add, total, part)
-        return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(total)])
+        return flat(total)
+
+
+def flat(parameters: Parameters) -> NDArray[np.float32]:
+    """float32[P]: all parameters, or their gradient, as one vector."""
+    return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(parameters)])
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ class ExactObjective:
 
     def __init__(self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder) -> None:
         self.graph, self.config, self.embedder = graph, config, embedder
-        self.nodes = np.flatnonzero(graph.item_degrees > 0).astype(np.int32)
+        self.nodes = graph.items_in_use
         self.pointwise = config.family == "pointwise"
         # A pointwise loss needs each user once, with the weight of her links.
         rows = int((graph.user_degrees > 0).sum()) if self.pointwise else graph.n_links
@@ -116,8 +121,6 @@ class ExactObjective:
                 f"The exact objective of --loss {config.loss} is a sum over {rows:,} x {len(self.nodes):,} pairs: too many. "
                 f"Use a smaller data set, for example: ncfbench prepare synthetic --users 200 --items 300 --links 4000."
             )
-        self._place = np.zeros(graph.n_items, np.int32)
-        self._place[self.nodes] = np.arange(len(self.nodes))
         noise = Noise(graph, config.noise_exponent)
         measure = np.ones(len(self.nodes)) if config.family == "listwise" else noise.probability[self.nodes]
         self.measure = measure.astype(np.float32)
@@ -157,7 +160,7 @@ class ExactObjective:
         for start in range(0, graph.n_links, size):
             take = np.minimum(np.arange(start, start + size), graph.n_links - 1)
             weight = (np.arange(start, start + size) < graph.n_links) / graph.n_links
-            yield graph.link_user[take], self._place[graph.link_item[take]], weight.astype(np.float32)
+            yield graph.link_user[take], graph.place_in_use[graph.link_item[take]], weight.astype(np.float32)
 
     def _row_blocks(self) -> Any:
         """Users (or links), the weight of each, and the linked pairs of each block, which are no negatives."""
@@ -166,7 +169,7 @@ class ExactObjective:
             user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
             item, weight = np.zeros(len(user), np.int32), graph.user_degrees[user] / graph.n_links
         else:
-            user, item = graph.link_user, self._place[graph.link_item]
+            user, item = graph.link_user, graph.place_in_use[graph.link_item]
             weight = np.full(graph.n_links, 1 / graph.n_links)
         size = min(max(BLOCK_TERMS // len(self.nodes), 1), len(user))
         starts = range(0, len(user), size)

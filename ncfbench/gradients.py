@@ -15,11 +15,13 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.batch import Batch, Listed
+from ncfbench.batch import Batch, Listed, Shared
 from ncfbench.config import RunConfig
 from ncfbench.exact import Pull
+from ncfbench.graph import BipartiteGraph
 from ncfbench.losses import Loss, make_loss
 from ncfbench.objective import batch_scores, link_loss
+from ncfbench.samplers import Sampler, plan_capacity
 
 CHUNK_TERMS = 2**21
 """Link terms of the batches that are evaluated at once."""
@@ -71,16 +73,16 @@ class Block:
     """Some batches, as the gradients of several losses and parameters want them.
 
     Args:
-        place: int32[n_items]: where an item stands among the ``nodes`` items in use.
+        batches: of one shape.
     """
 
-    def __init__(self, batches: Sequence[Batch], place: NDArray[np.int32], nodes: int, n_users: int) -> None:
-        self.batches, self.place, self.nodes = batches, place, nodes
+    def __init__(self, graph: BipartiteGraph, batches: Sequence[Batch]) -> None:
+        self.batches, self.place, self.nodes = batches, graph.place_in_use, len(graph.items_in_use)
         self.groups = list(stacked(batches))
-        counts = np.zeros(n_users)
+        counts = np.zeros(graph.n_users)
         for group in self.groups:
             positive = np.take_along_axis(group.users, group.pos_user, axis=1)
-            counts += np.bincount(positive.reshape(-1), minlength=n_users) / positive.shape[1]
+            counts += np.bincount(positive.reshape(-1), minlength=graph.n_users) / positive.shape[1]
         self.user_shares = counts / len(batches)
         """float64[n_users]: the mean share of a batch's positive links that are the user's."""
 
@@ -155,3 +157,26 @@ def _sum_by(ids: NDArray[np.int32], rows: NDArray[np.float32], size: int) -> NDA
     one_hot = sparse.csr_matrix((np.ones(len(ids)), ids, np.arange(len(ids) + 1)), shape=(len(ids), size))
     summed: NDArray[np.float64] = one_hot.T @ rows
     return summed
+
+
+def blocks_of(sampler: Sampler, count: int, size: int) -> Iterator[Block]:
+    """``count`` blocks of ``size`` consecutive batches each."""
+    stream = sampler.batches(0, plan_capacity(sampler.graph, sampler.config))
+    for _ in range(count):
+        batches: list[Batch] = []
+        while len(batches) < size:
+            batch = next(stream)
+            if batches and len(batch.items) != len(batches[0].items):
+                batches = [_wider(narrow, len(batch.items)) for narrow in batches]
+            batches.append(batch)
+        yield Block(sampler.graph, batches)
+
+
+def _wider(batch: Batch, slots: int) -> Batch:
+    """A batch with more padding slots."""
+    more = slots - len(batch.items)
+    items = np.pad(batch.items, (0, more))
+    negatives = batch.negatives
+    if isinstance(negatives, Shared):
+        negatives = Shared(np.pad(negatives.weight, ((0, 0), (0, more))))
+    return batch._replace(items=items, negatives=negatives)

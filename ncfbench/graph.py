@@ -91,6 +91,18 @@ class BipartiteGraph:
         """int64[n_items]: training links of each item; P_d(v) is this over N."""
         return np.diff(self.item_offsets)
 
+    @cached_property
+    def items_in_use(self) -> Int32:
+        """int32[nodes]: items of training degree 1 or more, ascending; held-out items are not among them."""
+        return np.flatnonzero(self.item_degrees > 0).astype(np.int32)
+
+    @cached_property
+    def place_in_use(self) -> Int32:
+        """int32[n_items]: where an item stands in ``items_in_use``; 0 for an item that is not there."""
+        place = np.zeros(self.n_items, np.int32)
+        place[self.items_in_use] = np.arange(len(self.items_in_use))
+        return place
+
     def linked(self, users: Int32, items: Int32) -> Bool:
         """Whether each pair is a training link; the two arrays broadcast.
 

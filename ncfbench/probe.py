@@ -52,9 +52,7 @@ class ProbeLinks:
     def choose(cls, graph: BipartiteGraph, config: RunConfig) -> ProbeLinks:
         """All pairs where they are few, else ``probe_links`` links without and ``probe_negatives`` draws with replacement."""
         noise = Noise(graph, config.noise_exponent)
-        nodes = np.flatnonzero(graph.item_degrees > 0).astype(np.int32)
-        place = np.zeros(graph.n_items, np.int32)
-        place[nodes] = np.arange(len(nodes))
+        nodes, place = graph.items_in_use, graph.place_in_use
         exact = graph.n_links * len(nodes) <= EXACT_TERMS
         streams = Streams(PROBE_SEED)
         listwise = config.family == "listwise"

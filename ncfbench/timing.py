@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 import jax
 import numpy as np
 
+from ncfbench import analysis
 from ncfbench.batch import Batch, capacity
+from ncfbench.config import RunConfig
+from ncfbench.datasets import Dataset
 from ncfbench.errors import CheckFailedError
 from ncfbench.model import Content
 from ncfbench.prefetch import Prefetcher
-from ncfbench.samplers import Sampler
+from ncfbench.samplers import Sampler, make_sampler, plan_capacity
 from ncfbench.step import Trainer, TrainState, copy_state
+from ncfbench.streams import Streams
 
 IN_FLIGHT = 4
 """Iterations dispatched but not done, at most: enough to keep the device busy, and few to wait for after Ctrl-C."""
@@ -149,6 +154,12 @@ class TimedLoop:
         first = self.iteration - len(self._recent)
         self.samples.append(Sample("step", first, len(self._recent), watch.seconds))
 
+    def seconds_per_iteration(self, kind: str) -> float:
+        """Median of the ``full`` or ``step`` samples."""
+        seconds = analysis.seconds_per_iteration([asdict(sample) for sample in self.samples], kind)
+        assert seconds is not None, f"no {kind} sample was taken"
+        return seconds
+
     def _begin(self, watch: Stopwatch) -> None:
         watch.start()
         self._prefetcher.resume()
@@ -172,6 +183,19 @@ class TimedLoop:
         watch.stop()
         self._compiled.add(capacity(batch))
         self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))
+
+
+@contextmanager
+def timed_loops(dataset: Dataset, content: Content, configs: Mapping[str, RunConfig]) -> Iterator[dict[str, TimedLoop]]:
+    """A loop for each of some settings, by their names, from the initial parameters and the first batch."""
+    with ExitStack() as stack:
+        loops = {}
+        for name, config in configs.items():
+            trainer, state = Trainer.create(config, dataset)
+            sampler = make_sampler(dataset.graph, config, Streams(config.seed))
+            loop = TimedLoop(trainer, state, content, sampler, plan_capacity(dataset.graph, config))
+            loops[name] = stack.enter_context(loop)
+        yield loops
 
 
 def interleave(loops: Sequence[TimedLoop], rounds: int, block: Callable[[Any], int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ ALL = ("pointwise", "pairwise", "listwise")
 class _Sharing(StratifiedSharingSampler):
     families = ALL
 
+    @abstractmethod
     def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+        """float[b, V]: the faulty weights."""
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         batch = super().assemble(draw, capacity)

@@ -16,7 +16,7 @@ ORDER = (
     "datasets.synthetic", "datasets", "batch", "samplers.noise", "samplers.positives", "samplers.protocol", "samplers.listed",
     "samplers.shared", "samplers", "xray", "conformance", "environment", "runs", "analysis", "bias", "prefetch", "progress", "report", "report.comparison",
     "report.console", "report.audit", "report.catalogue", "report.figures", "dropout", "encoders", "encoders.protocol", "encoders.mf", "encoders.cnn", "encoders.lstm", "model",
-    "losses", "objective", "step", "embedding", "probe", "exact", "gradients", "evaluation", "timing", "audit", "checkpoint",
+    "losses", "objective", "step", "embedding", "probe", "exact", "gradients", "evaluation", "timing", "points", "audit", "checkpoint",
     "training", "cli", "__main__",
 )  # fmt: skip
 """Every module; each imports only what stands before it."""

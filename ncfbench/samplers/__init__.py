@@ -56,5 +56,5 @@ def plan_capacity(graph: BipartiteGraph, config: RunConfig) -> int:
     if sizes.min() == sizes.max() and not config.unique_items:
         return int(sizes[0])
     wanted = max(int(sizes.max()), math.ceil(float(sizes.mean()) + 4 * float(sizes.std())))
-    in_use = int((graph.item_degrees > 0).sum())
+    in_use = len(graph.items_in_use)
     return min(-(-wanted // SLOT_MULTIPLE) * SLOT_MULTIPLE, max(in_use, int(sizes.max())))

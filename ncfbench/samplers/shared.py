@@ -151,7 +151,7 @@ class MixedSharingSampler(SharingSampler):
 
     @cached_property
     def _in_use(self) -> Int32:
-        return np.flatnonzero(self.graph.item_degrees > 0).astype(np.int32)
+        return self.graph.items_in_use
 
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`."""
