@@ -63,11 +63,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Record:
-    """What an audit found, as rows of the tables of :mod:`ncfbench.tables`."""
+    """What an audit found, as rows of the tables of :mod:`ncfbench.schemas`."""
 
     audit: list[dict[str, Any]]
     xray: list[dict[str, Any]]
     conformance: list[dict[str, Any]]
+
+    @property
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """By their names in :data:`ncfbench.schemas.AUDIT_TABLES`."""
+        return {"conformance": self.conformance, "xray": self.xray, "audit": self.audit}
 
     @property
     def failures(self) -> list[str]:
@@ -145,7 +150,7 @@ def audit(
     options: Options,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """One row of :data:`ncfbench.tables.AUDIT` for each loss, noise distribution, sampler and point.
+    """One row of :data:`ncfbench.schemas.AUDIT` for each loss, noise distribution, sampler and point.
 
     Args:
         configs: complete settings by (loss, noise, sampler), for the possible combinations.
@@ -227,9 +232,7 @@ def audit_sampler(
     ]
 
 
-def iteration_seconds(
-    dataset: Dataset, content: Content, configs: dict[tuple[str, str, str], RunConfig]
-) -> dict[str, float]:
+def iteration_seconds(dataset: Dataset, content: Content, configs: dict[tuple[str, str, str], RunConfig]) -> dict[str, float]:
     """Seconds of one training iteration of each sampler (full account), interleaved, with its first valid loss."""
     first = {sampler: config for (_, _, sampler), config in reversed(configs.items())}
     with timed_loops(dataset, content, first) as loops:

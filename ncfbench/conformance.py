@@ -296,7 +296,7 @@ def chi_squared(drawn: NDArray[np.integer], probability: NDArray[np.float64]) ->
 
 
 def rows(graph: BipartiteGraph, config: RunConfig, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """The outcomes as rows of :data:`ncfbench.tables.CONFORMANCE`."""
+    """The outcomes as rows of :data:`ncfbench.schemas.CONFORMANCE`."""
     effective = config.effective()
     return [
         {

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ncfbench.datasets.store import Dataset, Split
 from ncfbench.embedding import Embedder
+from ncfbench.schemas import CUTOFFS
 from ncfbench.step import Parameters
-from ncfbench.tables import CUTOFFS
 
 BLOCK_SCORES = 2**23
 """Scores held at a time: 32 MB."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncfbench import tables
+from ncfbench import schemas, tables
 from ncfbench.config import FIELDS, RunConfig, complete
 from ncfbench.errors import DataError, UsageError
 
@@ -57,7 +57,7 @@ def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
             except FileExistsError:
                 number += 1
     document = {
-        "schema_version": tables.SCHEMA_VERSION,
+        "schema_version": schemas.SCHEMA_VERSION,
         "data_fingerprint": data_fingerprint,
         "config": config.to_dict(),
     }
@@ -88,12 +88,12 @@ def read(folder: Path) -> RunRecord:
         config, fingerprint = _read_config(folder / "config.json")
     except UsageError as error:
         raise DataError(f"{folder / 'config.json'} cannot be used: {error}") from error
-    summary = tables.read_rows(folder / "summary.parquet", tables.SUMMARY)
+    summary = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
     if len(summary) != 1:
         raise DataError(f"{folder / 'summary.parquet'} has {len(summary)} rows instead of 1.")
     if any(summary[0][name] is None for name in ("status", "iterations", "wall_seconds")):
         raise DataError(f"{folder / 'summary.parquet'} is damaged: a value is missing.")
-    curve = tables.read_rows(folder / "curve.parquet", tables.CURVE)
+    curve = tables.read_rows(folder / "curve.parquet", schemas.CURVE)
     if any(row["iteration"] is None or row["probe_loss"] is None for row in curve):
         raise DataError(f"{folder / 'curve.parquet'} is damaged: a value is missing.")
     if summary[0]["status"] == "finished" and not curve:
@@ -107,7 +107,7 @@ def read(folder: Path) -> RunRecord:
         data_fingerprint=fingerprint,
         environment=environment,
         curve=curve,
-        timing=tables.read_rows(folder / "timing.parquet", tables.TIMING),
+        timing=tables.read_rows(folder / "timing.parquet", schemas.TIMING),
         summary=summary[0],
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench import analysis, environment, runs, tables
+from ncfbench import analysis, environment, runs, schemas, tables
 from ncfbench.checkpoint import Checkpoints
 from ncfbench.config import Locations, RunConfig
 from ncfbench.datasets import Dataset, open_dataset
@@ -27,9 +27,9 @@ from ncfbench.probe import Probe
 from ncfbench.progress import Progress
 from ncfbench.registry import find_encoder
 from ncfbench.samplers import make_sampler, plan_capacity
+from ncfbench.schemas import CUTOFFS
 from ncfbench.step import Trainer, TrainState
 from ncfbench.streams import Streams
-from ncfbench.tables import CUTOFFS
 from ncfbench.timing import Sample, Stopwatch, TimedLoop
 
 CHECKPOINT_SECONDS = 30.0
@@ -226,7 +226,7 @@ class _Run:
             probe_loss = self.probe(parameters)
         if not math.isfinite(probe_loss):
             self._diverged(iteration, "the probe")
-        row: dict[str, Any] = dict.fromkeys(tables.CURVE.names)
+        row: dict[str, Any] = dict.fromkeys(schemas.CURVE.names)
         row |= {
             "iteration": iteration,
             "epoch": self.schedule.epoch_of(iteration),
@@ -306,15 +306,15 @@ class _Run:
 
     def _write(self, status: str) -> None:
         """Write the three tables; the summary last, so that it never speaks of rows that are not there."""
-        tables.write_rows(self.folder / "curve.parquet", self.curve, tables.CURVE)
-        tables.write_rows(self.folder / "timing.parquet", self.timing, tables.TIMING)
-        tables.write_rows(self.folder / "summary.parquet", [self._summary(status)], tables.SUMMARY)
+        tables.write_rows(self.folder / "curve.parquet", self.curve, schemas.CURVE)
+        tables.write_rows(self.folder / "timing.parquet", self.timing, schemas.TIMING)
+        tables.write_rows(self.folder / "summary.parquet", [self._summary(status)], schemas.SUMMARY)
 
     def _summary(self, status: str) -> dict[str, Any]:
         reported = analysis.reported_row(self.curve, self.config.patience) or {}
         # Times of another environment are kept, but not mixed with this one's.
         timing = [row for row in self.timing if row["environment_key"] == self.environment["key"]]
-        recalls = {name: reported.get(name) for name in tables.SUMMARY.names if "_recall_at_" in name}
+        recalls = {name: reported.get(name) for name in schemas.SUMMARY.names if "_recall_at_" in name}
         full = [row for row in timing if row["kind"] == "full"]
         sampled = math.fsum(row["sampling_seconds"] for row in full)
         return {

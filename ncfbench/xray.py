@@ -22,7 +22,7 @@ from ncfbench.streams import Streams
 
 
 def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, Any]:
-    """One row of :data:`ncfbench.tables.XRAY`: means over the first batches of the shuffled stream that a run trains on.
+    """One row of :data:`ncfbench.schemas.XRAY`: means over the first batches of the shuffled stream that a run trains on.
 
     A negative is *nominal* by the paper's count; *unmasked* where its weight is not zero, an item that meets a user once
     however many links brought it; *effective* by Kish's (sum w)^2 / sum w^2. ``popularity_ratio``: the mean training degree

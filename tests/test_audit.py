@@ -14,7 +14,7 @@ import pytest
 from flax import nnx
 from typer.testing import CliRunner
 
-from ncfbench import audit, tables
+from ncfbench import audit, schemas, tables
 from ncfbench.bias import Bias, consistency
 from ncfbench.cli import app
 from ncfbench.config import RunConfig, complete
@@ -186,10 +186,10 @@ def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     for text in ("Conformance", "X-ray", "Gradients against the exact one", "Exact objective", "N.S.", "Softmax", "Written:"):
         assert text in result.stdout
-    rows = tables.read_rows(tmp_path / "audit.parquet", tables.AUDIT)
+    rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)
     assert {(row["sampler"], row["loss"]) for row in rows} == {("iid", "sg"), ("ns", "sg"), ("ns", "softmax")}
     assert {row["noise"] for row in rows} == {"unigram"}
-    assert len(tables.read_rows(tmp_path / "xray.parquet", tables.XRAY)) == 2
+    assert len(tables.read_rows(tmp_path / "xray.parquet", schemas.XRAY)) == 2
     shown = CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)])
     assert shown.exit_code == 0
     assert "Gradients against the exact one" in shown.stdout

@@ -19,7 +19,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from ncfbench.cli import app, prepare_citeulike, prepare_synthetic
+from ncfbench.cli import app
+from ncfbench.cli.prepare import prepare_citeulike, prepare_synthetic
 from ncfbench.config import resolve
 from ncfbench.datasets import citeulike, store, synthetic
 from ncfbench.progress import LiveProgress

@@ -11,8 +11,8 @@ from ncfbench.datasets.store import Dataset
 from ncfbench.embedding import Embedder
 from ncfbench.evaluation import RecallEvaluator, link_ranks, recall
 from ncfbench.model import Content
+from ncfbench.schemas import CUTOFFS
 from ncfbench.step import Trainer
-from ncfbench.tables import CUTOFFS
 
 
 def brute_force(scores: np.ndarray, links: set[tuple[int, int]], m: int) -> float:

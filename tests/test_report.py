@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ncfbench import tables
+from ncfbench import schemas, tables
 from ncfbench.config import complete
 from ncfbench.report import comparison, console
 from ncfbench.runs import RunRecord
@@ -21,10 +21,10 @@ def record(sampler: str, losses: list[float], ms: float, recall: float | None = 
     extra = {key: more.pop(key) for key in ("key", "status", "fingerprint", "time", "reason") if key in more}
     config = complete({"sampler": sampler, "dataset": "citeulike"} | more)
     curve = [{"iteration": 100 * place, "probe_loss": loss} for place, loss in enumerate(losses)]
-    summary = dict.fromkeys(tables.SUMMARY.names) | {
+    summary = dict.fromkeys(schemas.SUMMARY.names) | {
         "status": extra.get("status", "finished"), "full_iteration_seconds": ms / 1e3, "step_iteration_seconds": ms / 2e3,
         "item_slots": 100.0, "reported_epoch": 3.0, "recall_reason": extra.get("reason"), "iterations": 300,
-        **{f"test_recall_at_{m}": recall for m in tables.CUTOFFS},
+        **{f"test_recall_at_{m}": recall for m in schemas.CUTOFFS},
     }  # fmt: skip
     return RunRecord(
         folder=Path(f"runs/{sampler}-{config.seed}-{config.digest()}"), config=config, timing=[], curve=curve, summary=summary,
@@ -232,8 +232,8 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
 def test_tables_are_written_and_read_back(tmp_path: Path) -> None:
     (group,) = comparison.group([record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20)])
     rows = comparison.speedup_rows(group, allow_mixed=False, places={})
-    tables.write_rows(tmp_path / "speedup.parquet", rows, tables.SPEEDUP)
-    back = tables.read_rows(tmp_path / "speedup.parquet", tables.SPEEDUP)
+    tables.write_rows(tmp_path / "speedup.parquet", rows, schemas.SPEEDUP)
+    back = tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
     assert {row["sampler"]: row["total_speedup"] for row in back}["ns"] == pytest.approx(10 * 200 / 150)
-    tables.write_rows(tmp_path / "recall.parquet", comparison.recall_rows(group, places={}), tables.RECALL)
-    assert len(tables.read_rows(tmp_path / "recall.parquet", tables.RECALL)) == 5
+    tables.write_rows(tmp_path / "recall.parquet", comparison.recall_rows(group, places={}), schemas.RECALL)
+    assert len(tables.read_rows(tmp_path / "recall.parquet", schemas.RECALL)) == 5

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ncfbench import tables
+from ncfbench import schemas, tables
 from ncfbench.datasets import open_dataset, store, synthetic
 from ncfbench.errors import DataError, UsageError
 
@@ -115,8 +115,8 @@ def test_flipped_bits_are_noticed(tmp_path: Path, tiny_options: synthetic.Option
     """A bit flip anywhere in a table is an error or changes nothing; it is never a traceback or another value."""
     path = tmp_path / "t.parquet"
     rows = [{"iteration": place, "epoch": place / 7, "probe_loss": 3.0 / (place + 1)} for place in range(50)]
-    tables.write_rows(path, rows, tables.CURVE)
-    good, content = tables.read_rows(path, tables.CURVE), path.read_bytes()
+    tables.write_rows(path, rows, schemas.CURVE)
+    good, content = tables.read_rows(path, schemas.CURVE), path.read_bytes()
     rng = np.random.default_rng(0)
     refused = 0
     for _ in range(300):
@@ -124,7 +124,7 @@ def test_flipped_bits_are_noticed(tmp_path: Path, tiny_options: synthetic.Option
         damaged[rng.integers(len(content) - 1000)] ^= 1 << int(rng.integers(8))
         path.write_bytes(damaged)
         try:
-            found = tables.read_rows(path, tables.CURVE)
+            found = tables.read_rows(path, schemas.CURVE)
         except DataError:
             refused += 1
         else:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ncfbench import analysis, runs, tables, training
+from ncfbench import analysis, runs, schemas, tables, training
 from ncfbench.config import Locations, complete
 from ncfbench.datasets import store
 from ncfbench.errors import DataError, DivergedError, UsageError
@@ -314,7 +314,7 @@ def test_schedule_visits_probes_epoch_ends_and_the_last_iteration(links: int, ba
 
 def test_summary_and_tables_carry_their_version(data_dir: Path, tmp_path: Path) -> None:
     folder = train(data_dir, tmp_path, epochs=1).folder
-    for name, schema in (("curve", tables.CURVE), ("timing", tables.TIMING), ("summary", tables.SUMMARY)):
+    for name, schema in (("curve", schemas.CURVE), ("timing", schemas.TIMING), ("summary", schemas.SUMMARY)):
         table = tables.read_table(folder / f"{name}.parquet", schema)
         assert table.schema.metadata[b"schema_version"] == b"1"
         assert table.schema.metadata[b"table"] == name.encode()

@@ -1,19 +1,53 @@
-"""Views of the audit's tables for the terminal (Rich)."""
+"""The tables that an audit leaves behind: written, read back, and shown on the terminal (Rich)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ncfbench import tables
 from ncfbench.conformance import PROPERTIES
+from ncfbench.errors import DataError
 from ncfbench.registry import find_loss, find_sampler
+from ncfbench.schemas import AUDIT_TABLES
 
 Row = Mapping[str, Any]
 COLORS = {"unbiased": "green", "consistent": "green", "biased": "bold red", "too few batches": "yellow"}
+
+
+def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
+    """Write each table of :data:`ncfbench.schemas.AUDIT_TABLES`, atomically."""
+    with tables.storage_errors(runs_dir):
+        runs_dir.mkdir(parents=True, exist_ok=True)
+    for name, rows in found.items():
+        tables.write_rows(runs_dir / f"{name}.parquet", rows, AUDIT_TABLES[name])
+
+
+def read(runs_dir: Path) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """The tables that are there, and a message for each one that cannot be read."""
+    found, problems = {}, []
+    for name, schema in AUDIT_TABLES.items():
+        path = runs_dir / f"{name}.parquet"
+        if path.exists():
+            try:
+                rows = tables.read_rows(path, schema)
+            except DataError as error:
+                problems.append(str(error))
+                continue
+            if rows:
+                found[name] = rows
+    return found, problems
+
+
+def view(found: Mapping[str, Sequence[Row]]) -> RenderableType:
+    """All tables, one below the other."""
+    views = {"conformance": conformance_view, "xray": xray_view, "audit": audit_view}
+    return Group(*(views[name](rows) for name, rows in found.items()))
 
 
 def audit_view(rows: Sequence[Row]) -> RenderableType:

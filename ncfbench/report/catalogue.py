@@ -24,7 +24,7 @@ SOURCES = {
 }
 
 
-def catalogue(data_dir: Path) -> dict[str, Any]:
+def entries(data_dir: Path) -> dict[str, Any]:
     """Names and summaries by kind. Registered plug-ins are loaded, and said to be broken where they are."""
     found: dict[str, Any] = {"samplers": {}, "losses": {}, "encoders": {}, "noise": dict(NOISES), "datasets": {}}
     for name in (*SAMPLERS, *registered("sampler")):

@@ -11,7 +11,7 @@ from ncfbench import analysis
 from ncfbench.config import FIELDS, RunConfig, complete
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.runs import RunRecord
-from ncfbench.tables import CUTOFFS
+from ncfbench.schemas import CUTOFFS
 
 ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items")
 """Settings in which the runs of one comparison may differ."""

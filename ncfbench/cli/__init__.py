@@ -1,0 +1,55 @@
+"""The command line: parse, call one plain function, print. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ncfbench import __version__
+from ncfbench.cli import audit, catalogue, prepare, report, run
+
+EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data; 4 verification failed; 5 diverged;
+6 a check or comparison failed; 7 nothing to report; 130 interrupted."""
+
+app = typer.Typer(
+    name="ncfbench",
+    help="Which way of building mini-batches trains a content-based recommender soonest, on your data and hardware?\n\n"
+    "Begin with: ncfbench run --dataset synthetic --epochs 3, then ncfbench report.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ncfbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+app.add_typer(prepare.prepare_app, name="prepare")
+app.command("run")(run.run)
+app.command("audit")(audit.audit)
+app.command("list")(catalogue.catalogue)
+app.command("report")(report.report)
+
+
+def main() -> None:
+    """The ``ncfbench`` command."""
+    try:
+        app()
+    except BrokenPipeError:  # the reader, such as `head`, has gone
+        sys.stderr.close()
+        raise SystemExit(0) from None

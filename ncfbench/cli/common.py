@@ -1,0 +1,68 @@
+"""What all commands share: error handling and printing."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import typer
+
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError
+
+if TYPE_CHECKING:
+    from ncfbench.progress import Progress
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def reporting(command: Callable[P, R]) -> Callable[P, R]:
+    """Print the errors that logic raises, and exit with their code."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except NcfbenchError as error:
+            say(f"Error: {error}")
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt as error:
+            say("Interrupted.")
+            raise typer.Exit(INTERRUPTED_EXIT_CODE) from error
+
+    return wrapped
+
+
+def say(text: str) -> None:
+    """A message or an error, on standard error."""
+    from ncfbench.report.console import make_console
+
+    make_console(stderr=True).print(text, soft_wrap=True)
+
+
+def print_views(*views: Any) -> None:
+    """Results, on standard output."""
+    from ncfbench.report.console import make_console
+
+    console = make_console()
+    for view in views:
+        # Lines are not folded: paths and commands must survive being copied.
+        console.print(view, soft_wrap=isinstance(view, str))
+
+
+def print_json(value: Any) -> None:
+    """Results as one JSON object, on standard output."""
+    typer.echo(json.dumps(value, indent=2, default=str, allow_nan=False))
+
+
+def progress_bar(*, quiet: bool) -> Progress:
+    """Progress on standard error: live on a terminal, else plain lines, else nothing."""
+    from ncfbench.progress import LiveProgress, PlainProgress, Progress
+    from ncfbench.report.console import make_console
+
+    console = make_console(stderr=True)
+    if quiet:
+        return Progress()
+    return LiveProgress(console) if console.is_terminal and not console.is_dumb_terminal else PlainProgress(console)

@@ -1,0 +1,41 @@
+"""Flags that several commands have, each declared once. Their types; a command gives the default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ncfbench.registry import ENCODERS
+
+Dataset = Annotated[str | None, typer.Option(help="Prepared data set.", show_default="citeulike")]
+Encoder = Annotated[str | None, typer.Option(help=f"{', '.join(ENCODERS)}, or a plug-in.", show_default="cnn")]
+StratumSize = Annotated[int | None, typer.Option(help="s: positive links in a stratum (strat, strat-ns).", show_default="4")]
+Strata = Annotated[str | None, typer.Option(help="What the links of a stratum share: item or user.", show_default="item")]
+UniformItems = Annotated[
+    int | None, typer.Option(help="k': items drawn uniformly into a batch (mixed-ns).", show_default="b")
+]
+Negatives = Annotated[
+    int | None,
+    typer.Option(help="k: negative links for each positive one (iid, neg, strat).", show_default="10; lstm 5"),
+]
+Mask = Annotated[
+    bool | None, typer.Option("--mask/--no-mask", help="Leave linked pairs out of the negatives.", show_default="mask")
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of parameters, batches and dropout.", show_default="0")]
+ConfigFile = Annotated[
+    Path | None, typer.Option(help="TOML file of settings, named like the flags.", show_default=False, dir_okay=True)
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any setting, also those without a flag.", show_default=False),
+]
+DataDir = Annotated[
+    Path | None, typer.Option(help="Prepared data sets. Default: $NCFBENCH_DATA_DIR, or ./data.", show_default=False)
+]
+RunsDir = Annotated[
+    Path | None, typer.Option(help="Run folders. Default: $NCFBENCH_RUNS_DIR, or ./runs.", show_default=False)
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]

@@ -1,0 +1,138 @@
+"""``ncfbench prepare``: one command for each source of data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ncfbench.cli import options
+from ncfbench.cli.common import print_json, print_views, reporting, say
+from ncfbench.config import cache_dir, resolve
+
+if TYPE_CHECKING:
+    from ncfbench.progress import DownloadBar
+
+prepare_app = typer.Typer(
+    rich_markup_mode="markdown",
+    help="Make a data set ready: fetch or generate, verify, tokenise, split, store as Parquet.",
+    no_args_is_help=True,
+)
+
+Name = Annotated[str | None, typer.Option(help="Store it under another name, to keep several versions.", show_default=False)]
+TestFraction = Annotated[float, typer.Option(help="Share of the items held out for the test, with all their links.")]
+ValidationFraction = Annotated[float, typer.Option(help="Share of the remaining items held out for validation; 0 for none.")]
+SplitSeed = Annotated[int, typer.Option(help="Seed of the choice of held-out items.")]
+
+
+@prepare_app.command("citeulike")
+@reporting
+def prepare_citeulike(
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", help="A folder with the published files, instead of a download.", show_default=False),
+    ] = None,
+    text: Annotated[
+        str, typer.Option(help="What an item's text is made of, in order: any of title,abstract,tags.")
+    ] = "title,abstract",
+    max_length: Annotated[int, typer.Option(help="Words kept of a text.")] = 300,
+    min_count: Annotated[int, typer.Option(help="Leave out words that occur less often than this.")] = 1,
+    vocabulary_size: Annotated[int | None, typer.Option(help="Keep only this many words.", show_default=False)] = None,
+    test_fraction: TestFraction = 0.2,
+    validation_fraction: ValidationFraction = 0.1,
+    split_seed: SplitSeed = 0,
+    allow_unverified: Annotated[
+        bool, typer.Option("--allow-unverified", help="Accept files that are not the published ones.")
+    ] = False,
+    url: Annotated[str | None, typer.Option(help="Download from a mirror.", show_default=False)] = None,
+    name: Name = None,
+    data_dir: options.DataDir = None,
+    json_: options.Json = False,
+) -> None:
+    """CiteULike-a: 5,551 users, 16,980 articles, 204,986 links, with titles, abstracts and tags.
+
+    The four published files are downloaded at a pinned commit and verified by git blob id.
+    """
+    from ncfbench.datasets import citeulike
+
+    _, places = resolve({"data_dir": data_dir, "dataset": name or "citeulike"})
+    choices = citeulike.Options(
+        text=tuple(part.strip() for part in text.split(",") if part.strip()),
+        max_length=max_length,
+        min_count=min_count,
+        vocabulary_size=vocabulary_size,
+        test_fraction=test_fraction,
+        validation_fraction=validation_fraction,
+        split_seed=split_seed,
+    )
+    folder = from_
+    if folder is None:
+        folder = cache_dir() / "citeulike-a" / citeulike.COMMIT[:12]
+        with _download_progress() as progress:
+            citeulike.download(folder, tuple(citeulike.BLOB_IDS), url or citeulike.BASE_URL, progress)
+    manifest = citeulike.prepare(
+        places.data_dir, name or "citeulike", choices, folder=folder, allow_unverified=allow_unverified, say=say
+    )
+    _show_prepared(manifest, citeulike.PAPER_STATISTICS, json_)
+
+
+@prepare_app.command("synthetic")
+@reporting
+def prepare_synthetic(
+    users: Annotated[int, typer.Option(help="Users.")] = 800,
+    items: Annotated[int, typer.Option(help="Items.")] = 3200,
+    links: Annotated[int, typer.Option(help="Links between them.")] = 60_000,
+    topics: Annotated[int, typer.Option(help="Latent topics, which drive links and words.")] = 12,
+    vocabulary_size: Annotated[int, typer.Option(help="Words there are.")] = 1000,
+    min_words: Annotated[int, typer.Option(help="Words of the shortest text.")] = 6,
+    max_length: Annotated[int, typer.Option(help="Words of the longest text.")] = 24,
+    test_fraction: TestFraction = 0.2,
+    validation_fraction: ValidationFraction = 0.1,
+    split_seed: SplitSeed = 0,
+    seed: Annotated[int, typer.Option(help="Seed of everything else.")] = 0,
+    name: Name = None,
+    data_dir: options.DataDir = None,
+    json_: options.Json = False,
+) -> None:
+    """Made-up data of any size: heavy-tailed links, and texts from which cold items' links can be learned."""
+    from ncfbench.datasets import synthetic
+
+    _, places = resolve({"data_dir": data_dir, "dataset": name or "synthetic"})
+    choices = synthetic.Options(
+        users=users,
+        items=items,
+        links=links,
+        topics=topics,
+        vocabulary_size=vocabulary_size,
+        min_words=min_words,
+        max_length=max_length,
+        test_fraction=test_fraction,
+        validation_fraction=validation_fraction,
+        split_seed=split_seed,
+        seed=seed,
+    )
+    manifest = synthetic.prepare(places.data_dir, name or "synthetic", choices, say=say)
+    _show_prepared(manifest, {}, json_)
+
+
+def _show_prepared(manifest: dict[str, Any], paper: Any, as_json: bool) -> None:
+    from ncfbench.report.console import statistics_table
+
+    statistics = manifest["statistics"]
+    if statistics["items_without_text"]:
+        say(
+            f"Warning: {statistics['items_without_text']:,} of {statistics['items']:,} items have no text; an encoder gives "
+            f"them all the same embedding."
+        )
+    if as_json:
+        print_json(manifest)
+    else:
+        print_views(statistics_table(manifest["name"], statistics, paper), f"Fingerprint {manifest['fingerprint'][:12]}")
+
+
+def _download_progress() -> DownloadBar:
+    from ncfbench.progress import DownloadBar
+    from ncfbench.report.console import make_console
+
+    return DownloadBar(make_console(stderr=True))

@@ -1,0 +1,94 @@
+"""``ncfbench run``: train one recommender."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ncfbench.cli import options
+from ncfbench.cli.common import print_json, print_views, progress_bar, reporting, say
+from ncfbench.config import resolve
+from ncfbench.registry import LOSSES, SAMPLERS
+
+
+@reporting
+def run(
+    dataset: options.Dataset = None,
+    sampler: Annotated[
+        str | None, typer.Option(help=f"{', '.join(SAMPLERS)}, or a plug-in.", show_default="strat-ns")
+    ] = None,
+    encoder: options.Encoder = None,
+    loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}, or a plug-in.", show_default="sg")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="b: positive links in a batch.", show_default="512")] = None,
+    stratum_size: options.StratumSize = None,
+    strata: options.Strata = None,
+    uniform_items: options.UniformItems = None,
+    negatives: options.Negatives = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(help="P_n: unigram, uniform, or an exponent of the degree.", show_default="unigram"),
+    ] = None,
+    mask: options.Mask = None,
+    unique_items: Annotated[
+        bool | None,
+        typer.Option(
+            "--unique-items/--no-unique-items",
+            help="Embed a batch's distinct items once.",
+            show_default="unique",
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training links.", show_default="30")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Adam's learning rate.", show_default="0.01; mse 0.001")] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Margin of hinge (0.1), scale of log and softmax (10).", show_default=False)
+    ] = None,
+    lambda_: Annotated[
+        float | None,
+        typer.Option("--lambda", help="Weight of the negative term: sg (128), mse (8).", show_default=False),
+    ] = None,
+    word_dropout: Annotated[
+        float | None, typer.Option(help="Share of words removed in training.", show_default="0.5")
+    ] = None,
+    item_dropout: Annotated[float | None, typer.Option(help="Dropout on item embeddings.", show_default="0.1")] = None,
+    user_l2: Annotated[float | None, typer.Option(help="Weight of the users' squared norm.", show_default="1e-6")] = None,
+    seed: options.Seed = None,
+    probe_every: Annotated[
+        int | None, typer.Option(help="Iterations between probes.", show_default="four in an epoch")
+    ] = None,
+    config: options.ConfigFile = None,
+    set_: options.Set = None,
+    data_dir: options.DataDir = None,
+    runs_dir: options.RunsDir = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run of these settings.")] = False,
+    quiet: options.Quiet = False,
+    json_: options.Json = False,
+) -> None:
+    """Train one recommender with one sampler, and record times, losses and recall.
+
+    Settings come from flags, then --set, then the environment, then --config, then the paper's defaults for the loss and the
+    encoder. The records are kept in a folder below --runs-dir; `ncfbench report` compares them.
+
+    Example: ncfbench run --dataset synthetic --sampler strat-ns --encoder cnn --loss hinge --epochs 5
+    """
+    flags = {
+        "dataset": dataset, "sampler": sampler, "encoder": encoder, "loss": loss, "batch_size": batch_size,
+        "stratum_size": stratum_size, "negatives": negatives, "noise": noise, "mask": mask, "unique_items": unique_items,
+        "strata": strata, "uniform_items": uniform_items, "epochs": epochs, "learning_rate": learning_rate, "gamma": gamma,
+        "lambda": lambda_, "word_dropout": word_dropout,
+        "item_dropout": item_dropout, "user_l2": user_l2, "seed": seed, "probe_every": probe_every,
+        "data_dir": data_dir, "runs_dir": runs_dir,
+    }  # fmt: skip
+    settings, places = resolve(flags, set_ or (), config)
+    from ncfbench import training
+    from ncfbench.report.console import run_table
+
+    try:
+        record = training.run(settings, places, resume=resume, progress=progress_bar(quiet=quiet))
+    except KeyboardInterrupt:
+        say("To go on with this run: repeat the command with --resume.")
+        raise
+    if json_:
+        print_json({"folder": str(record.folder), **record.summary, "config": settings.to_dict()})
+    else:
+        print_views(run_table(record.summary), f"Records: {record.folder}")

@@ -1,0 +1,169 @@
+"""Schemas of all tables that runs, reports and audits leave behind: column names with their units, types, a version."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+CUTOFFS = (10, 20, 50, 100)
+"""M of recall@M."""
+
+CURVE = pa.schema(
+    [
+        ("iteration", pa.int64()),
+        ("epoch", pa.float64()),
+        ("train_seconds", pa.float64()),
+        ("probe_loss", pa.float64()),
+        ("batch_loss", pa.float64()),
+        *((f"{split}_recall_at_{m}", pa.float64()) for split in ("validation", "test") for m in CUTOFFS),
+    ],
+    metadata={"table": "curve"},
+)
+"""One row for each probe. Recall is null between epochs, and where there is nothing to rank."""
+
+TIMING = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("first_iteration", pa.int64()),
+        ("iterations", pa.int64()),
+        ("seconds", pa.float64()),
+        ("sampling_seconds", pa.float64()),
+        ("waiting_seconds", pa.float64()),
+        ("item_slots", pa.float64()),
+        ("resumed", pa.bool_()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "timing"},
+)
+"""Raw samples. ``kind``: full, step (blocks of ``iterations``), compile, probe, evaluation, checkpoint.
+
+``item_slots`` is the mean number of real item slots of the block's batches; ``resumed`` marks a block that an
+interruption cut, which no summary uses while there are others. A run that was resumed elsewhere has samples of two
+environments; its summary uses those of the last.
+"""
+
+SUMMARY = pa.schema(
+    [
+        *((name, pa.string()) for name in ("run", "status", "dataset", "sampler", "encoder", "loss")),
+        ("seed", pa.int64()),
+        ("config", pa.string()),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+        ("iterations", pa.int64()),
+        ("planned_iterations", pa.int64()),
+        ("epochs", pa.float64()),
+        ("smallest_probe_loss", pa.float64()),
+        ("full_iteration_seconds", pa.float64()),
+        ("step_iteration_seconds", pa.float64()),
+        ("sampling_iteration_seconds", pa.float64()),
+        ("train_seconds", pa.float64()),
+        ("wall_seconds", pa.float64()),
+        ("item_slots", pa.float64()),
+        ("reported_epoch", pa.float64()),
+        *((f"{split}_recall_at_{m}", pa.float64()) for split in ("validation", "test") for m in CUTOFFS),
+        ("recall_reason", pa.string()),
+        ("message", pa.string()),
+    ],
+    metadata={"table": "summary"},
+)
+"""One row: what became of a run. Times are medians over its blocks; ``recall_reason`` says why recall is null."""
+
+SPEEDUP = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "sampler", "variant", "baseline", "status")),
+        ("seeds", pa.int64()),
+        ("reference_loss", pa.float64()),
+        ("iterations_to_reference", pa.float64()),
+        ("seconds_to_reference", pa.float64()),
+        ("full_iteration_seconds", pa.float64()),
+        ("step_iteration_seconds", pa.float64()),
+        ("item_slots", pa.float64()),
+        ("per_iteration_speedup", pa.float64()),
+        ("iterations_speedup", pa.float64()),
+        ("total_speedup", pa.float64()),
+        ("step_per_iteration_speedup", pa.float64()),
+        ("interleaved", pa.bool_()),
+        ("same_environment", pa.bool_()),
+        ("runs", pa.list_(pa.string())),
+        ("command", pa.string()),
+    ],
+    metadata={"table": "speedup"},
+)
+"""The paper's speedup table. ``status``: baseline, reached, not reached, missing, no baseline, ..."""
+
+RECALL = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "sampler", "variant", "status")),
+        ("seeds", pa.int64()),
+        ("reported_epoch", pa.float64()),
+        *((f"test_recall_at_{m}", pa.float64()) for m in CUTOFFS),
+        ("reason", pa.string()),
+        ("runs", pa.list_(pa.string())),
+        ("command", pa.string()),
+    ],
+    metadata={"table": "recall"},
+)
+"""The paper's recall table, averaged over seeds."""
+
+
+AUDIT = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "noise", "sampler", "strata", "point", "verdict")),
+        ("mask", pa.bool_()),
+        ("batch_size", pa.int64()),
+        ("negatives", pa.int64()),
+        ("stratum_size", pa.int64()),
+        ("uniform_items", pa.int64()),
+        ("seed", pa.int64()),
+        ("batches", pa.int64()),
+        ("margin", pa.float64()),
+        ("verdicts", pa.int64()),
+        *((name, pa.float64()) for name in ("bias", "bias_low", "bias_high", "detectable_bias", "cosine")),
+        ("batches_needed", pa.int64()),
+        ("bias_with_4x_negatives", pa.float64()),
+        ("bias_with_4x_negatives_low", pa.float64()),
+        ("bias_with_4x_negatives_high", pa.float64()),
+        *((name, pa.float64()) for name in ("shuffled_bias", "shuffled_bias_low", "shuffled_bias_high")),
+        ("predicted_shuffled_bias", pa.float64()),
+        ("batch_variance", pa.float64()),
+        ("full_iteration_seconds", pa.float64()),
+        ("variance_seconds", pa.float64()),
+        ("exact_loss", pa.float64()),
+        ("probe_loss", pa.float64()),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "audit"},
+)
+"""One row for each verdict. Biases are shares of the exact gradient's length, ``batch_variance`` of its square."""
+
+XRAY = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "noise", "sampler", "strata")),
+        ("mask", pa.bool_()),
+        ("batch_size", pa.int64()),
+        ("batches", pa.int64()),
+        *((f"nominal_{name}", pa.int64()) for name in ("users", "items", "negatives")),
+        *((f"distinct_{name}", pa.float64()) for name in ("users", "items")),
+        ("positives", pa.float64()),
+        *((f"{name}_negatives", pa.float64()) for name in ("unmasked", "effective")),
+        *((f"{name}_negatives_of_a_positive", pa.float64()) for name in ("nominal", "unmasked", "effective")),
+        *((name, pa.float64()) for name in ("masked_share", "popularity_ratio", "padding_share", "word_padding_share")),
+        ("data_fingerprint", pa.string()),
+    ],
+    metadata={"table": "xray"},
+)
+"""One row for each sampler: means over batches of the shuffled stream."""
+
+CONFORMANCE = pa.schema(
+    [
+        (name, pa.string())
+        for name in ("dataset", "noise", "loss_family", "sampler", "strata", "property", "result", "detail")
+    ],
+    metadata={"table": "conformance"},
+)
+"""One row for each property of a sampler. ``result``: pass, fail, or not tested."""
+
+AUDIT_TABLES = {"conformance": CONFORMANCE, "xray": XRAY, "audit": AUDIT}
+"""What an audit leaves behind, by the name of the file, in the order in which it is shown."""
