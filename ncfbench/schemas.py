@@ -158,8 +158,11 @@ XRAY = pa.schema(
 
 CONFORMANCE = pa.schema(
     [
-        (name, pa.string())
-        for name in ("dataset", "noise", "loss_family", "sampler", "strata", "property", "result", "detail")
+        *(
+            (name, pa.string())
+            for name in ("dataset", "noise", "loss_family", "sampler", "strata", "property", "result", "detail")
+        ),
+        ("detectable_error", pa.float64()),
     ],
     metadata={"table": "conformance"},
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ncfbench.batch import negative_ids
 from ncfbench.config import complete
 from ncfbench.conformance import PROPERTIES, TestFunctions, chi_squared, conformance
 from ncfbench.datasets.store import Dataset
@@ -27,7 +28,7 @@ CASES = [
 @pytest.mark.parametrize(("sampler", "strata", "family", "noise"), CASES)
 def test_built_in_samplers_pass(tiny: Dataset, sampler: str, strata: str, family: str, noise: str) -> None:
     settings = {"sampler": sampler, "strata": strata, "loss": LOSS_OF_FAMILY[family], "noise": noise, "batch_size": 64}
-    outcomes = conformance(tiny.graph, complete(settings), batches=150)
+    outcomes = conformance(tiny.graph, complete(settings), batches=150, sums=500)
     assert [outcome.name for outcome in outcomes] == list(PROPERTIES)
     assert [outcome for outcome in outcomes if outcome.result != "pass"] == []
 
@@ -52,25 +53,58 @@ def test_a_planted_fault_fails_exactly_its_property(tiny: Dataset, plugin: str, 
     assert skipped <= {"expectation", "held-out"}
 
 
-def test_test_functions_by_enumeration(five_nodes: BipartiteGraph) -> None:
-    """Their exact expectations, link by link, from the definition of L."""
-    for loss in ("sg", "log", "softmax"):
-        for mask in (True, False):
-            config = complete({"loss": loss, "noise": "0.5", "mask": mask, "batch_size": 8})
-            functions = TestFunctions(five_nodes, config)
-            degree = five_nodes.item_degrees
-            noise = degree**0.5 / np.sum(degree**0.5) if loss != "softmax" else np.ones(3)
-            links = list(zip(five_nodes.link_user.tolist(), five_nodes.link_item.tolist(), strict=True))
-            expected = []
-            for x, y in zip(functions.x, functions.y, strict=True):
-                positive = [1 + float(x[u] @ y[v]) for u, v in links]
-                negative = 0.0
-                for (u, _), own in zip(links, positive, strict=True):
-                    for v in range(3):
-                        if not mask or (u, v) not in links:
-                            negative += noise[v] * (1 + float(x[u] @ y[v])) * (1 if loss == "sg" else own)
-                expected.append((np.mean(positive), negative / len(links)))
-            np.testing.assert_allclose(functions.exact(), np.array(expected).T.reshape(-1), rtol=1e-12)
+@pytest.mark.parametrize("noise", ["unigram", "uniform", "0.75"])
+@pytest.mark.parametrize("loss", ["sg", "log"])
+@pytest.mark.parametrize(("plugin", "mask"), [("DistinctOnce", True), ("UnmaskedPairs", True), ("DiagonalKept", False)])
+def test_wrong_estimators_have_wrong_weights(tiny: Dataset, plugin: str, mask: bool, loss: str, noise: str) -> None:
+    """Whatever the loss and P_n, and however small the bias of the gradient that follows."""
+    settings = {"loss": loss, "noise": noise, "mask": mask, "batch_size": 64}
+    wrong = conformance(tiny.graph, complete(settings | {"sampler": f"planted:{plugin}"}), batches=100)
+    assert [outcome.name for outcome in wrong if outcome.result == "fail"] == ["expectation"]
+    right = conformance(tiny.graph, complete(settings | {"sampler": "strat-ns"}), batches=100)[-1]
+    assert right.result == "pass"
+    assert right.detectable_error is not None
+    assert 0 < right.detectable_error < 0.2
+
+
+@pytest.mark.parametrize("loss", ["sg", "log", "softmax"])
+@pytest.mark.parametrize("mask", [True, False])
+def test_test_functions_by_enumeration(five_nodes: BipartiteGraph, loss: str, mask: bool) -> None:
+    """Their exact expectations, link by link, from the definition of L; and what they make of one batch, pair by pair."""
+    config = complete({"loss": loss, "noise": "0.5", "mask": mask, "batch_size": 4, "sampler": "ns"})
+    functions = TestFunctions(five_nodes, config)
+    degree = five_nodes.item_degrees
+    noise = degree**0.5 / np.sum(degree**0.5) if loss != "softmax" else np.ones(3)
+    links = list(zip(five_nodes.link_user.tolist(), five_nodes.link_item.tolist(), strict=True))
+    # After the random ones: weight, degree of the item (2 is the mean), rare items, degree of the user.
+    named = [lambda u, v: 1, lambda u, v: degree[v] * 3 / 4, lambda u, v: degree[v] < 2, lambda u, v: 1]
+
+    def values(u: int, v: int) -> np.ndarray:
+        random = [float(functions.x[u, t] @ functions.y[v, t]) for t in range(8)]
+        return np.array(random + [function(u, v) for function in named])
+
+    def expected(rows: list[tuple[int, int]], weight: np.ndarray, negatives: list[list[tuple[int, int]]]) -> np.ndarray:
+        positive, negative, linked = np.zeros(8), np.zeros(12), 0.0
+        for row, (u, v) in enumerate(rows):
+            own = values(u, v)
+            positive += own[:8] / len(rows)
+            factor = np.append(own[:8], np.ones(4)) if loss != "sg" else np.ones(12)
+            for place, pair in enumerate(negatives[row]):
+                negative += weight[row, place] * factor * values(*pair)
+                linked += weight[row, place] * (pair in links)
+        return np.concatenate([positive, negative, [linked]])
+
+    weight = np.array([[noise[v] * (not mask or (u, v) not in links) / 4 for v in range(3)] for u, _ in links])
+    everything = expected(links, weight, [[(u, v) for v in range(3)] for u, _ in links])
+    np.testing.assert_allclose(functions.exact(), everything, rtol=1e-12, atol=1e-15)
+    for sampler in ("ns", "neg"):
+        made = make_sampler(five_nodes, complete(config.to_dict() | {"sampler": sampler}), Streams(0), replacement=True)
+        batch = made.assemble(made.draw(0, 1)[0])
+        users, items = negative_ids(batch)
+        pairs = [list(zip(u.tolist(), v.tolist(), strict=True)) for u, v in zip(users, items, strict=True)]
+        rows = list(zip(batch.users[batch.pos_user].tolist(), batch.items[batch.pos_item].tolist(), strict=True))
+        found = expected(rows, batch.negatives.weight, pairs)
+        np.testing.assert_allclose(functions.of(batch), found, rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("noise", ["unigram", "uniform", "0.75"])

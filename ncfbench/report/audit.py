@@ -197,24 +197,30 @@ def conformance_view(rows: Sequence[Row]) -> RenderableType:
         table.add_column(heading)
     for name in PROPERTIES:
         table.add_column(name, justify="center")
+    table.add_column("finds from %", justify="right")
     groups: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
         title = find_sampler(row["sampler"]).title + (" (by user)" if row["strata"] == "user" else "")
         groups.setdefault((title, row["loss_family"], row["noise"]), {})[row["property"]] = row
-    marks = {
-        "pass": Text("pass", style="green"),
-        "fail": Text("FAIL", style="bold red"),
-        "not tested": Text("-", style="dim"),
-    }
+    marks = {"pass": ("pass", "green"), "fail": ("FAIL", "bold red"), "not tested": ("-", "dim")}
     for key, own in groups.items():
-        table.add_row(*key, *(marks[own[name]["result"]] for name in PROPERTIES))
+        cells = [Text(*marks[own[name]["result"]]) for name in PROPERTIES]
+        table.add_row(*key, *cells, _percent(own["expectation"]["detectable_error"]))
     legend = "; ".join(f"{short}: {text}" for short, text in PROPERTIES.items() if short != text)
     faults = [
         Text(f"{row['sampler']}, {row['loss_family']}, {row['noise']}: {PROPERTIES[row['property']]}: {row['detail']}")
         for row in rows
         if row["result"] == "fail"
     ]
-    return Group(table, *faults, Text(legend[0].upper() + legend[1:] + ".", style="dim"), Text(""))
+    legend = (
+        f"{legend[0].upper()}{legend[1:]}. Finds from: the weights of the negative links, summed in several ways, must be "
+        "off by so much for the last property to fail nine times in ten."
+    )
+    return Group(table, *faults, Text(legend, style="dim"), Text(""))
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
 
 
 def _count(value: float | None, digits: int = 0) -> str:
