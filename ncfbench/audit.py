@@ -1,7 +1,7 @@
 """The audit: is each sampler's gradient unbiased, and how noisy is it? Measured against the exact gradient, with verdicts.
 
 For each sampler and loss the gradients of many batches, in blocks, are held against the exact one of
-:mod:`ncfbench.points`. One batch of each is also taken through the training step's own gradient, and both must agree.
+:mod:`ncfbench.points`. One batch of each sampler is also taken through the training step's own gradient: both must agree.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ def run(dataset: Dataset, settings: Mapping[str, Any], options: Options, progres
     progress = progress or Progress()
     configs = configurations(settings, options)
     graph = dataset.graph
+    progress.say(f"X-ray and conformance suite of {len({sampler for _, _, sampler in configs})} samplers.")
     xrays: list[dict[str, Any]] = []
     outcomes: list[dict[str, Any]] = []
     seen: set[tuple[str, str]] = set()
@@ -198,7 +199,7 @@ def audit_sampler(
     Args:
         configs: complete settings by loss.
         points: by loss.
-        check: compare a batch's gradient of each loss with the training step's.
+        check: compare a batch's gradient with the training step's.
     """
     results: dict[tuple[str, str, str], Bias] = {}
     # Weights differ only between listwise and other losses: those of a kind share their batches.
@@ -218,8 +219,7 @@ def audit_sampler(
             means: list[list[NDArray[np.float32]]] = [[] for _ in targets]
             for block in blocks_of(sampler, blocks, size):
                 if check and mode == "replacement" and not means[0]:
-                    for loss in losses:
-                        points[loss][-1].check_step(graph, configs[loss], block.batches[0])
+                    points[losses[0]][-1].check_step(graph, config, block.batches[0])
                 for vectors, (_, point) in zip(means, targets, strict=True):
                     vectors.append(point.mean(block))
             for vectors, (loss, point) in zip(means, targets, strict=True):

@@ -155,12 +155,38 @@ def test_wrong_estimators_are_biased_and_right_ones_are_not(few_nodes: Path) -> 
     assert all(any(name in text for text in record.failures) for name in WRONG)
 
 
-def test_the_diagonal_kept_is_biased_without_the_mask(few_nodes: Path) -> None:
+@pytest.mark.parametrize(
+    ("plugin", "mask", "losses", "batch_size"),
+    [
+        ("DiagonalKept", False, ("log", "hinge"), 32),
+        ("DiagonalKept", False, ("sg",), 16),
+        ("UnmaskedPairs", True, ("sg",), 16),
+    ],
+)
+def test_wrong_estimators_by_loss(few_nodes: Path, plugin: str, mask: bool, losses: tuple[str, ...], batch_size: int) -> None:
+    """The diagonal kept without the mask; and with SG, whose large negative term hides it unless batches are small."""
     dataset = load(few_nodes, "few")
-    options = audit.Options(("strat-ns", "planted:DiagonalKept"), ("log", "hinge"), ("unigram",), batches=6144)
-    record = audit.run(dataset, SMALL | {"dataset": "few", "mask": False, "batch_size": 32}, options)
+    wrong = f"planted:{plugin}"
+    options = audit.Options(("strat-ns", wrong), losses, ("uniform",), batches=6144)
+    record = audit.run(dataset, SMALL | {"dataset": "few", "mask": mask, "batch_size": batch_size}, options)
     verdicts = {(row["sampler"], row["verdict"]) for row in record.audit}
-    assert verdicts == {("strat-ns", "unbiased"), ("planted:DiagonalKept", "biased")}
+    assert verdicts == {("strat-ns", "unbiased"), (wrong, "biased")}
+    assert all(0 < row["detectable_bias"] < 0.25 for row in record.audit)
+
+
+def test_an_audit_that_is_interrupted_leaves_no_table(
+    few_nodes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ncfbench.audit.audit_sampler", interrupted)
+    places = ["--data-dir", str(few_nodes), "--runs-dir", str(tmp_path)]
+    words = ["audit", "--dataset", "few", "--loss", "sg", "--samplers", "ns", "--noise", "1", "--encoder", "mf", *places]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 130
+    assert "Interrupted" in result.output
+    assert list(tmp_path.iterdir()) == []
 
 
 def bias(squared: float, error: float, upper: float) -> Bias:

@@ -142,7 +142,8 @@ def _audit_notes(rows: Sequence[Row], margin: float) -> list[str]:
         "multiple of the exact gradient's squared length.",
         "Var. x s: variance x seconds of an iteration, relative to the first sampler of the same loss: less should train "
         "sooner by plain gradient descent; Adam rescales every coordinate and bends it.",
-        "Shuffled: the streams used in training, and the bias they are predicted to have.",
+        "Shuffled: the streams used in training, and the bias they are predicted to have; for strata with sharing and mixed "
+        "N.S. its order of magnitude.",
     ]
     if any(find_loss(row["loss"]).family == "listwise" for row in rows):
         notes.append(
