@@ -23,7 +23,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/ncfbench report $(DEMO_FLAGS)
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 4
 
 # Minutes on the real data that NCFBENCH_SHARED_DATA names.
 test-real: $(VENV)/.installed

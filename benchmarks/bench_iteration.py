@@ -141,7 +141,8 @@ def summarize(samples: list[Sample]) -> dict[str, Any]:
     return {
         "item_slots": sum((sample.item_slots or 0) * sample.iterations for sample in full) / iterations,
         "iterations_of_a_block": full[0].iterations,
-        "sampling_iteration_seconds": sum(sample.sampling_seconds or 0 for sample in full) / iterations,
+        "sampling_iteration_seconds": sum((sample.sampling_seconds or 0) + (sample.transfer_seconds or 0) for sample in full)
+        / iterations,
         "full_iteration_seconds": float(np.median(blocks["full"])),
         "step_iteration_seconds": float(np.median(blocks["step"])),
         "full_blocks": blocks["full"],

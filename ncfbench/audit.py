@@ -53,8 +53,14 @@ class Options:
     warmup: int = 20
 
     def __post_init__(self) -> None:
-        if self.batches < 2 * BLOCKS:
-            raise UsageError(f"batches = {self.batches}: an audit needs at least {2 * BLOCKS}, in {BLOCKS} blocks.")
+        for name in ("samplers", "losses", "noises"):
+            if not getattr(self, name):
+                raise UsageError(f"No {name} are named: give some, separated by commas.")
+        if self.batches and self.batches < 2 * BLOCKS:
+            raise UsageError(
+                f"batches = {self.batches}: the gradients need at least {2 * BLOCKS}, in {BLOCKS} blocks; with 0 only the "
+                "conformance suite and the X-ray are made."
+            )
         if not 0 < self.margin < 1:
             raise UsageError(f"margin = {self.margin}: it must lie between 0 and 1, for example 0.05 for 5 %.")
         if self.warmup < 1:
@@ -78,9 +84,9 @@ class Record:
     def failures(self) -> list[str]:
         """What is wrong: biased gradients and properties that do not hold."""
         biased = [
-            f"{row['sampler']} is biased for {row['loss']} ({row['noise']}, {row['point']})"
+            f"{row['sampler']}: the gradient is biased for {row['loss']} ({row['noise']}, {row['point']})"
             for row in self.audit
-            if row["verdict"] == "biased"
+            if row["shown_by"] == "gradient"
         ]
         names = conformance.PROPERTIES
         failed = [
@@ -102,28 +108,45 @@ def run(dataset: Dataset, settings: Mapping[str, Any], options: Options, progres
     """
     progress = progress or Progress()
     configs = configurations(settings, options)
-    graph = dataset.graph
-    progress.say(f"X-ray and conformance suite of {len({sampler for _, _, sampler in configs})} samplers.")
-    xrays: list[dict[str, Any]] = []
-    outcomes: list[dict[str, Any]] = []
-    seen: set[tuple[str, str]] = set()
-    for (_, noise, sampler), config in configs.items():
-        # Every family of losses with the first noise distribution, any one with the others.
-        if (sampler, noise) in seen and ((sampler, noise + config.family) in seen or noise != options.noises[0]):
-            continue
-        if sampler not in {row["sampler"] for row in xrays}:
-            xrays.append(xray.xray(dataset, config))
-        found = conformance.conformance(graph, config)
-        outcomes += conformance.rows(graph, config, found)
-        seen |= {(sampler, noise), (sampler, noise + config.family)}
-    failed = {row["sampler"] for row in outcomes if row["result"] == "fail"}
-    for sampler in sorted(failed):
+    samplers = len({sampler for _, _, sampler in configs})
+    progress.say(f"Conformance suite and X-ray of {samplers} sampler{'s' if samplers > 1 else ''}.")
+    outcomes, wrong = _conformance(dataset.graph, configs, options)
+    for sampler in sorted({row["sampler"] for row in outcomes if row["result"] == "fail"}):
         progress.say(f"{sampler} fails the conformance suite.")
     broken = {
         row["sampler"] for row in outcomes if row["result"] == "fail" and row["property"] in ("shapes", "ids", "weights")
     }
     audited = {key: config for key, config in configs.items() if key[2] not in broken}
-    return Record(audit(dataset, audited, options, progress) if audited else [], xrays, outcomes)
+    first = {(noise, sampler): config for (_, noise, sampler), config in reversed(audited.items())}
+    xrays = [xray.xray(dataset, config) for config in reversed(first.values())]
+    rows = audit(dataset, audited, options, progress) if audited and options.batches else []
+    for row in rows:
+        # Right weights are what an unbiased or consistent gradient follows from, whatever the parameters.
+        if (row["noise"], row["sampler"], find_loss(row["loss"]).family == "listwise") in wrong and row[
+            "verdict"
+        ] != "biased":
+            row |= {"verdict": "biased", "shown_by": "weights", "batches_needed": None}
+    return Record(rows, xrays, outcomes)
+
+
+def _conformance(
+    graph: BipartiteGraph, configs: Mapping[tuple[str, str, str], RunConfig], options: Options
+) -> tuple[list[dict[str, Any]], set[tuple[str, str, bool]]]:
+    """Rows of the conformance suite; and (noise, sampler, listwise) where the expected loss is wrong.
+
+    Every family of losses with the first noise distribution; with the others, weights differ only for listwise ones.
+    """
+    rows, wrong, seen = [], set(), set()
+    for (_, noise, sampler), config in configs.items():
+        listwise = config.family == "listwise"
+        case = noise, sampler, config.family if noise == options.noises[0] else str(listwise)
+        if case not in seen:
+            seen.add(case)
+            outcomes = conformance.conformance(graph, config)
+            rows += conformance.rows(graph, config, outcomes)
+            if any(outcome.name == "expectation" and outcome.result == "fail" for outcome in outcomes):
+                wrong.add((noise, sampler, listwise))
+    return rows, wrong
 
 
 def configurations(settings: Mapping[str, Any], options: Options) -> dict[tuple[str, str, str], RunConfig]:
@@ -261,7 +284,8 @@ def _row(
     shuffled = results["shuffled", config.loss, point.name]
     more = results.get(("more", config.loss, point.name))
     verdict: str
-    if config.family == "listwise":
+    listwise = config.family == "listwise"
+    if listwise:
         verdict = consistency(found, more, options.margin, FEWER["more"][1], verdicts)
     else:
         verdict = found.verdict(options.margin)
@@ -279,14 +303,15 @@ def _row(
         "bias_high": found.upper,
         "detectable_bias": found.detectable,
         "cosine": found.cosine,
-        "batches_needed": found.batches_needed(options.margin) if verdict == "too few batches" else None,
+        "shown_by": "gradient" if verdict == "biased" else None,
+        "batches_needed": found.batches_needed(options.margin) if verdict == "too few batches" and not listwise else None,
         "bias_with_4x_negatives": more and more.estimate,
         "bias_with_4x_negatives_low": more and more.lower,
         "bias_with_4x_negatives_high": more and more.upper,
         "shuffled_bias": shuffled.estimate,
         "shuffled_bias_low": shuffled.lower,
         "shuffled_bias_high": shuffled.upper,
-        "predicted_shuffled_bias": None if shuffled_bias is None or more else shuffled_bias * point.negative_share,
+        "predicted_shuffled_bias": None if shuffled_bias is None or listwise else shuffled_bias * point.negative_share,
         "batch_variance": found.variance,
         "full_iteration_seconds": None,
         "variance_seconds": None,

@@ -36,8 +36,10 @@ class Prefetcher:
         self._building = False
         self._closed = False
         self._error: BaseException | None = None
-        self.busy_seconds = 0.0
-        """Seconds the thread has spent on building and transferring batches."""
+        self.sampling_seconds = 0.0
+        """Seconds the thread has spent on building batches."""
+        self.transfer_seconds = 0.0
+        """Seconds the thread has spent on moving them to the device."""
         self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
 
     def __enter__(self) -> Self:
@@ -83,13 +85,16 @@ class Prefetcher:
                 if self._closed:
                     return
                 self._building = True
-            begin = time.perf_counter()
+            begin = built = time.perf_counter()
             try:
-                batch, error = self._transfer(next(self._batches)), None
+                drawn = next(self._batches)
+                built = time.perf_counter()
+                batch, error = self._transfer(drawn), None
             except BaseException as problem:  # noqa: BLE001 - handed over to the loop, which raises it
                 batch, error = None, problem
             with self._change:
-                self.busy_seconds += time.perf_counter() - begin
+                self.sampling_seconds += built - begin
+                self.transfer_seconds += time.perf_counter() - built
                 self._building = False
                 if batch is not None:
                     self._ready.append(batch)

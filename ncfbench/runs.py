@@ -7,6 +7,7 @@
         environment.json    hardware, versions, commit
         curve.parquet       a row for each probe
         timing.parquet      raw samples
+        ledger.parquet      where the time went, line by line
         summary.parquet     one row
         checkpoints/
 """
@@ -33,6 +34,7 @@ class RunRecord:
     environment: Mapping[str, Any]
     curve: list[dict[str, Any]]
     timing: list[dict[str, Any]]
+    ledger: list[dict[str, Any]]
     summary: Mapping[str, Any]
 
     @property
@@ -108,6 +110,7 @@ def read(folder: Path) -> RunRecord:
         environment=environment,
         curve=curve,
         timing=tables.read_rows(folder / "timing.parquet", schemas.TIMING),
+        ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
         summary=summary[0],
     )
 

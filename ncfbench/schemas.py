@@ -29,6 +29,7 @@ TIMING = pa.schema(
         ("iterations", pa.int64()),
         ("seconds", pa.float64()),
         ("sampling_seconds", pa.float64()),
+        ("transfer_seconds", pa.float64()),
         ("waiting_seconds", pa.float64()),
         ("item_slots", pa.float64()),
         ("resumed", pa.bool_()),
@@ -42,6 +43,12 @@ TIMING = pa.schema(
 interruption cut, which no summary uses while there are others. A run that was resumed elsewhere has samples of two
 environments; its summary uses those of the last.
 """
+
+LEDGER = pa.schema(
+    [("session", pa.int64()), ("thread", pa.string()), ("line", pa.string()), ("seconds", pa.float64())],
+    metadata={"table": "ledger"},
+)
+"""Exclusive seconds of each line of the ledger; the main thread's add up to the wall time. Each resumption is a session."""
 
 SUMMARY = pa.schema(
     [
@@ -109,7 +116,10 @@ RECALL = pa.schema(
 
 AUDIT = pa.schema(
     [
-        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "noise", "sampler", "strata", "point", "verdict")),
+        *(
+            (name, pa.string())
+            for name in ("dataset", "encoder", "loss", "noise", "sampler", "strata", "point", "verdict", "shown_by")
+        ),
         ("mask", pa.bool_()),
         ("batch_size", pa.int64()),
         ("negatives", pa.int64()),
@@ -136,7 +146,9 @@ AUDIT = pa.schema(
     ],
     metadata={"table": "audit"},
 )
-"""One row for each verdict. Biases are shares of the exact gradient's length, ``batch_variance`` of its square."""
+"""One row for each verdict; ``shown_by``: gradient or weights, where it is biased.
+
+Biases are shares of the exact gradient's length, ``batch_variance`` of its square."""
 
 XRAY = pa.schema(
     [

@@ -23,6 +23,7 @@ from ncfbench.batch import Batch, capacity
 from ncfbench.config import RunConfig
 from ncfbench.datasets import Dataset
 from ncfbench.errors import CheckFailedError
+from ncfbench.ledger import Ledger
 from ncfbench.model import Content
 from ncfbench.prefetch import Prefetcher
 from ncfbench.samplers import Sampler, make_sampler, plan_capacity
@@ -44,6 +45,7 @@ class Sample:
     iterations: int
     seconds: float
     sampling_seconds: float | None = None
+    transfer_seconds: float | None = None
     waiting_seconds: float | None = None
     item_slots: float | None = None
     resumed: bool = False
@@ -72,6 +74,7 @@ class TimedLoop:
     Args:
         item_slots: V to begin with; grows, off the clock, with the first batch that needs more.
         start: the first batch.
+        ledger: where the loop's time is charged.
     """
 
     trainer: Trainer
@@ -82,12 +85,13 @@ class TimedLoop:
     start: int = 0
     say: Callable[[str], None] = lambda text: None
     samples: list[Sample] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
 
     def __post_init__(self) -> None:
         self.iteration = self.start
         self._compiled: set[int] = set()
         self._recent: deque[Batch] = deque(maxlen=STEP_BATCHES)
-        self._prefetcher = Prefetcher(self.sampler.batches(self.start, self.item_slots), jax.device_put)
+        self._prefetcher = Prefetcher(self.sampler.batches(self.start, self.item_slots), _transfer)
 
     def __enter__(self) -> Self:
         self._prefetcher.__enter__()
@@ -104,13 +108,19 @@ class TimedLoop:
         Raises:
             CheckFailedError: the step was compiled during timed work.
         """
+        with self.ledger.line("step"):
+            return self._full_block(iterations, stop)
+
+    def _full_block(self, iterations: int, stop: Callable[[], bool]) -> list[float]:
         losses, counts = [], []
-        watch, waiting, busy_before, first = Stopwatch(), Stopwatch(), self._prefetcher.busy_seconds, self.iteration
+        watch, waiting, first = Stopwatch(), Stopwatch(), self.iteration
+        sampled, transferred = self._prefetcher.sampling_seconds, self._prefetcher.transfer_seconds
         self._begin(watch)
         try:
             for _ in range(iterations):
                 waiting.start()
-                batch = self._prefetcher.get()
+                with self.ledger.line("waiting"):
+                    batch = self._prefetcher.get()
                 waiting.stop()
                 if capacity(batch) not in self._compiled:
                     self._end(watch)
@@ -135,7 +145,8 @@ class TimedLoop:
                 first_iteration=first,
                 iterations=len(losses),
                 seconds=watch.seconds,
-                sampling_seconds=self._prefetcher.busy_seconds - busy_before,
+                sampling_seconds=self._prefetcher.sampling_seconds - sampled,
+                transfer_seconds=self._prefetcher.transfer_seconds - transferred,
                 waiting_seconds=waiting.seconds,
                 item_slots=float(np.mean([int(count) for count in counts])),
             )
@@ -144,13 +155,14 @@ class TimedLoop:
 
     def step_block(self) -> None:
         """Repeat the last batches on a copy of the state, and record a ``step`` sample."""
-        state, watch = copy_state(self.state), Stopwatch()
-        jax.block_until_ready(state)
-        watch.start()
-        for batch in self._recent:
-            state, _ = self.trainer.step(state, batch, self.content)
-        jax.block_until_ready(state)
-        watch.stop()
+        with self.ledger.line("step account"):
+            state, watch = copy_state(self.state), Stopwatch()
+            jax.block_until_ready(state)
+            watch.start()
+            for batch in self._recent:
+                state, _ = self.trainer.step(state, batch, self.content)
+            jax.block_until_ready(state)
+            watch.stop()
         first = self.iteration - len(self._recent)
         self.samples.append(Sample("step", first, len(self._recent), watch.seconds))
 
@@ -167,7 +179,8 @@ class TimedLoop:
     def _end(self, watch: Stopwatch) -> None:
         self._prefetcher.request_pause()
         jax.block_until_ready(self.state)
-        self._prefetcher.wait_until_paused()
+        with self.ledger.line("waiting"):
+            self._prefetcher.wait_until_paused()
         watch.stop()
 
     def _compile(self, batch: Batch) -> None:
@@ -178,11 +191,18 @@ class TimedLoop:
             )
         self.item_slots = capacity(batch)
         watch = Stopwatch()
-        watch.start()
-        jax.block_until_ready(self.trainer.step(copy_state(self.state), batch, self.content))
-        watch.stop()
+        with self.ledger.line("compile"):
+            watch.start()
+            jax.block_until_ready(self.trainer.step(copy_state(self.state), batch, self.content))
+            watch.stop()
         self._compiled.add(capacity(batch))
         self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))
+
+
+def _transfer(batch: Batch) -> Batch:
+    """Move a batch to the device, and wait until it is there: in the sampling thread that costs the loop nothing."""
+    moved: Batch = jax.block_until_ready(jax.device_put(batch))
+    return moved
 
 
 @contextmanager

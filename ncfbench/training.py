@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from ncfbench import analysis, environment, runs, schemas, tables
@@ -22,6 +23,7 @@ from ncfbench.datasets import Dataset, open_dataset
 from ncfbench.embedding import Embedder
 from ncfbench.errors import DivergedError
 from ncfbench.evaluation import RecallEvaluator
+from ncfbench.ledger import Ledger
 from ncfbench.model import Content
 from ncfbench.probe import Probe
 from ncfbench.progress import Progress
@@ -32,6 +34,8 @@ from ncfbench.step import Trainer, TrainState
 from ncfbench.streams import Streams
 from ncfbench.timing import Sample, Stopwatch, TimedLoop
 
+TABLES_SECONDS = 1.0
+"""Between writes of the tables: four synced files for each probe would take longer than a small run's training."""
 CHECKPOINT_SECONDS = 30.0
 """A killed run loses at most this much, or one epoch where that is longer."""
 
@@ -94,7 +98,9 @@ def run(config: RunConfig, places: Locations, *, resume: bool = False, progress:
         KeyboardInterrupt: interrupted; the run can be resumed.
     """
     progress = progress or Progress()
-    dataset = open_dataset(places.data_dir, config.dataset, progress.say)
+    ledger = Ledger()
+    with ledger.line("loading"):
+        dataset = open_dataset(places.data_dir, config.dataset, progress.say)
     make_sampler(dataset.graph, config, Streams(config.seed))  # refuses before a folder is made
     folder = runs.find(places.runs_dir, config, dataset.fingerprint) if resume else None
     if folder is None:
@@ -107,8 +113,10 @@ def run(config: RunConfig, places: Locations, *, resume: bool = False, progress:
             if record.summary["status"] == "finished":
                 progress.say(f"Already finished: {folder}")
                 return record
-        with _interrupts(progress) as interrupted:
-            _Run(config, dataset, folder, progress, interrupted).go()
+        with _interrupts(progress) as interrupted, ledger.noticing_compilation():
+            with ledger.line("initialising"):
+                begun = _Run(config, dataset, folder, progress, interrupted, ledger)
+            begun.go()
         return runs.read(folder)
 
 
@@ -138,28 +146,40 @@ class _Run:
     """The state of one run while it runs."""
 
     def __init__(
-        self, config: RunConfig, dataset: Dataset, folder: Path, progress: Progress, interrupted: Callable[[], bool]
+        self,
+        config: RunConfig,
+        dataset: Dataset,
+        folder: Path,
+        progress: Progress,
+        interrupted: Callable[[], bool],
+        ledger: Ledger,
     ) -> None:
         self.config, self.dataset, self.folder = config, dataset, folder
         self.progress, self.interrupted = progress, interrupted
-        self.began = time.perf_counter()
+        self.ledger = ledger
         self.environment = environment.describe()
         self.schedule = Schedule(dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every)
         self.curve: list[dict[str, Any]] = []
         self.timing: list[dict[str, Any]] = []
         self.pending: list[float] = []
         """Losses of the batches since the last row of the curve."""
-        self.earlier_wall_seconds = 0.0
+        self.earlier_ledger: list[dict[str, Any]] = []
+        """Rows of the sessions before this one."""
+        self.sampler_seconds = {"sampling": 0.0, "transfer": 0.0}
+        """Of the sampling thread, which works beside the main one."""
         self.message = ""
 
-        content = Content.of(dataset)
+        with ledger.line("loading"):
+            content = jax.block_until_ready(Content.of(dataset))
         self.trainer, fresh = Trainer.create(config, dataset)
         embedder = Embedder(self.trainer.towers, content)
         self.probe = Probe(dataset.graph, config, embedder)
         self.evaluators, self.recall_reason = self._evaluators(embedder)
         self.checkpoints = Checkpoints(folder / "checkpoints", progress.say)
         self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
-        iteration, slots, state = self._restore(fresh)
+        self.tables_due = time.perf_counter()
+        with ledger.line("checkpoint"):
+            iteration, slots, state = self._restore(fresh)
         self.resumed_inside_block = bool(self.pending)
         self.loop = TimedLoop(
             trainer=self.trainer,
@@ -169,6 +189,7 @@ class _Run:
             item_slots=slots,
             start=iteration,
             say=progress.say,
+            ledger=ledger,
         )
 
     def go(self) -> None:
@@ -182,6 +203,7 @@ class _Run:
                     self._record()
                 while self.loop.iteration < self.schedule.last:
                     self._train_block()
+                self._write("running")  # a checkpoint never knows of samples that the tables lack
                 self._save_checkpoint()
                 self._write("finished")
         finally:
@@ -210,11 +232,12 @@ class _Run:
                 self.loop.step_block()
             self._record()
         if self.interrupted() and self.loop.iteration < self.schedule.last:
-            self._write("running")  # before the checkpoint: a checkpoint never knows of samples that the tables lack
+            self._write("running")
             self._save_checkpoint()
             self._write("interrupted")
             raise KeyboardInterrupt
         if self.schedule.ends_epoch(stop) and time.perf_counter() >= self.checkpoint_due:
+            self._write("running")
             self._save_checkpoint()
             self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
 
@@ -243,7 +266,8 @@ class _Run:
         self.pending = []
         self.curve.append(row)
         self.progress.record(row)
-        self._write("running")
+        if time.perf_counter() >= self.tables_due:
+            self._write("running")
 
     def _diverged(self, iteration: int, what: str) -> None:
         self.message = (
@@ -257,13 +281,16 @@ class _Run:
     @contextmanager
     def _timed(self, kind: str) -> Iterator[None]:
         watch = Stopwatch()
-        watch.start()
-        yield
-        watch.stop()
+        with self.ledger.line(kind):
+            watch.start()
+            yield
+            watch.stop()
         self.loop.samples.append(Sample(kind, self.loop.iteration, 1, watch.seconds))
 
     def _collect_samples(self, *, resumed: bool) -> None:
         for sample in self.loop.samples:
+            self.sampler_seconds["sampling"] += sample.sampling_seconds or 0.0
+            self.sampler_seconds["transfer"] += sample.transfer_seconds or 0.0
             more = {"resumed": resumed and sample.kind == "full", "environment_key": self.environment["key"]}
             self.timing.append(dataclasses.asdict(sample) | more)
         self.loop.samples.clear()
@@ -293,7 +320,7 @@ class _Run:
             row for row in record.timing if row["first_iteration"] + (row["kind"] == "full") * row["iterations"] <= iteration
         ]
         self.pending = [float(loss) for loss in extra["pending_losses"]]
-        self.earlier_wall_seconds = float(record.summary["wall_seconds"])
+        self.earlier_ledger = record.ledger
         if any(row["environment_key"] != self.environment["key"] for row in self.timing):
             self.progress.say("The environment has changed since this run began: its times will be those from here on.")
         return iteration, int(extra["item_slots"]), state
@@ -306,11 +333,27 @@ class _Run:
 
     def _write(self, status: str) -> None:
         """Write the three tables; the summary last, so that it never speaks of rows that are not there."""
-        tables.write_rows(self.folder / "curve.parquet", self.curve, schemas.CURVE)
-        tables.write_rows(self.folder / "timing.parquet", self.timing, schemas.TIMING)
-        tables.write_rows(self.folder / "summary.parquet", [self._summary(status)], schemas.SUMMARY)
+        with self.ledger.line("tables"):
+            ledger = self._ledger_rows()
+            tables.write_rows(self.folder / "curve.parquet", self.curve, schemas.CURVE)
+            tables.write_rows(self.folder / "timing.parquet", self.timing, schemas.TIMING)
+            tables.write_rows(self.folder / "ledger.parquet", ledger, schemas.LEDGER)
+            tables.write_rows(self.folder / "summary.parquet", [self._summary(status, ledger)], schemas.SUMMARY)
+            self.tables_due = time.perf_counter() + TABLES_SECONDS
 
-    def _summary(self, status: str) -> dict[str, Any]:
+    def _ledger_rows(self) -> list[dict[str, Any]]:
+        session = max((row["session"] for row in self.earlier_ledger), default=0) + 1
+        threads = {"main": self.ledger.seconds(), "sampler": self.sampler_seconds}
+        return [
+            *self.earlier_ledger,
+            *(
+                {"session": session, "thread": thread, "line": line, "seconds": seconds}
+                for thread, lines in threads.items()
+                for line, seconds in lines.items()
+            ),
+        ]
+
+    def _summary(self, status: str, ledger: list[dict[str, Any]]) -> dict[str, Any]:
         reported = analysis.reported_row(self.curve, self.config.patience) or {}
         # Times of another environment are kept, but not mixed with this one's.
         timing = [row for row in self.timing if row["environment_key"] == self.environment["key"]]
@@ -332,7 +375,7 @@ class _Run:
             "step_iteration_seconds": analysis.seconds_per_iteration(timing, "step"),
             "sampling_iteration_seconds": sampled / sum(row["iterations"] for row in full) if full else None,
             "train_seconds": self._train_seconds(),
-            "wall_seconds": self.earlier_wall_seconds + time.perf_counter() - self.began,
+            "wall_seconds": math.fsum(row["seconds"] for row in ledger if row["thread"] == "main"),
             "item_slots": analysis.weighted_mean(self.timing, "item_slots"),
             "reported_epoch": reported.get("epoch"),
             **recalls,

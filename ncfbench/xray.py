@@ -42,6 +42,7 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
     nominal = sampler.nominal()
     means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
     b = config.batch_size
+    popularity = _popularity(graph, weight_of_item) if weight_of_item.any() else None
     effective = config.effective()
     return {
         **{name: effective[name] for name in ("dataset", "noise", "sampler", "strata", "mask", "batch_size")},
@@ -50,7 +51,7 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
         "nominal_items": nominal and nominal.items,
         "nominal_negatives": nominal and nominal.negatives,
         "nominal_negatives_of_a_positive": nominal and nominal.negatives / b,
-        "popularity_ratio": _popularity(graph, weight_of_item) / expected_popularity(graph, config),
+        "popularity_ratio": popularity and popularity / expected_popularity(graph, config),
         "data_fingerprint": dataset.fingerprint,
         **means,
     }

@@ -151,3 +151,36 @@ class ExpectationFault(Right):
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         batch = super().assemble(draw, capacity)
         return batch._replace(negatives=batch.negatives._replace(weight=batch.negatives.weight * np.float32(0.9)))
+
+
+class EmptyShuffled(Right):
+    """Right with replacement, and without any negative in the stream that training uses."""
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        batch = super().assemble(draw, capacity)
+        if not self.positives.replacement:
+            batch.negatives.weight[:] = 0
+        return batch
+
+
+class RaisesInDraw(Right):
+    """Cannot draw."""
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        raise RuntimeError("planted")
+
+
+class RaisesWithReplacement(Right):
+    """Cannot draw with replacement."""
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        if self.positives.replacement:
+            raise RuntimeError("planted")
+        return super().draw(start, count)
+
+
+class NoBatch(Right):
+    """Assembles something else."""
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Any:
+        return super().assemble(draw, capacity).items

@@ -53,6 +53,20 @@ def test_a_planted_fault_fails_exactly_its_property(tiny: Dataset, plugin: str, 
     assert skipped <= {"expectation", "held-out"}
 
 
+@pytest.mark.parametrize("plugin", ["RaisesInDraw", "RaisesWithReplacement", "NoBatch"])
+def test_what_a_sampler_raises_is_a_fault_and_ends_nothing(tiny: Dataset, plugin: str) -> None:
+    outcomes = conformance(tiny.graph, complete({"sampler": f"planted:{plugin}", "batch_size": 64}), batches=60, sums=60)
+    assert outcomes[0].result == "fail"
+    assert "no batch can be made: raises" in outcomes[0].detail
+    assert {outcome.result for outcome in outcomes[1:]} == {"not tested"}
+
+
+def test_the_stream_used_in_training_is_looked_at(tiny: Dataset) -> None:
+    outcomes = conformance(tiny.graph, complete({"sampler": "planted:EmptyShuffled", "batch_size": 64}))
+    assert [outcome.name for outcome in outcomes if outcome.result == "fail"] == ["expectation"]
+    assert "in the stream used in training, the mean of" in outcomes[-1].detail
+
+
 @pytest.mark.parametrize("noise", ["unigram", "uniform", "0.75"])
 @pytest.mark.parametrize("loss", ["sg", "log"])
 @pytest.mark.parametrize(("plugin", "mask"), [("DistinctOnce", True), ("UnmaskedPairs", True), ("DiagonalKept", False)])

@@ -40,7 +40,8 @@ def figures(record: RunRecord) -> list[dict[str, Any]]:
 def test_records_of_a_run(data_dir: Path, tmp_path: Path, tiny: Any) -> None:
     record = train(data_dir, tmp_path)
     assert {path.name for path in record.folder.iterdir()} == {
-        "config.json", "environment.json", "curve.parquet", "timing.parquet", "summary.parquet", "checkpoints", ".lock",
+        "config.json", "environment.json", "curve.parquet", "timing.parquet", "ledger.parquet", "summary.parquet",
+        "checkpoints", ".lock",
     }  # fmt: skip
     n, b = tiny.graph.n_links, 64
     ends = [-(-epoch * n // b) for epoch in (1, 2, 3)]
@@ -121,6 +122,9 @@ def test_an_interrupted_run_ends_with_the_same_curve(
     assert sum(row["iterations"] for row in resumed.timing if row["kind"] == "full") == whole.summary["iterations"]
     cut = [row for row in resumed.timing if row["resumed"]]
     assert all(row["kind"] == "full" for row in cut)
+    assert {row["session"] for row in resumed.ledger} == set(range(1, len(stops) + 2))
+    wall = sum(row["seconds"] for row in resumed.ledger if row["thread"] == "main")
+    assert wall == pytest.approx(resumed.summary["wall_seconds"])
 
 
 def test_a_killed_run_ends_with_the_same_curve(data_dir: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -23,9 +24,13 @@ def audit(
         str, typer.Option(help="Which, separated by commas; each sampler gets those it can serve. all: the built-in ones.")
     ] = "all",
     noise: Annotated[str, typer.Option(help="P_n, separated by commas.")] = "unigram,uniform,0.75",
-    batches: Annotated[int, typer.Option(help="Batches of each sampler; more give narrower intervals.")] = 1536,
+    batches: Annotated[
+        int, typer.Option(help="Batches of each sampler; more give narrower intervals. 0: suite and X-ray only.")
+    ] = 1536,
     batch_size: Annotated[int, typer.Option(help="b: small ones show faults of the order of 1/b.")] = 64,
-    margin: Annotated[float, typer.Option(help="Bias, as a share of the exact gradient, below which it is unbiased.")] = 0.1,
+    margin: Annotated[
+        float, typer.Option(help="Unbiased: no bias is shown, and it is below this share of the exact gradient.")
+    ] = 0.1,
     warmup: Annotated[int, typer.Option(help="Training iterations before the second set of parameters.")] = 20,
     stratum_size: options.StratumSize = None,
     strata: options.Strata = None,
@@ -58,16 +63,14 @@ def audit(
         "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
     settings, places = merge(flags, set_ or (), config)
-    chosen = [
-        tuple(valid) if text == "all" else tuple(part.strip() for part in text.split(",") if part.strip())
-        for text, valid in ((samplers, SAMPLERS), (loss, LOSSES), (noise, ()))
-    ]
-    noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in chosen[2]))
+    noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in _names(noise)))
     from ncfbench import audit as audits
     from ncfbench.datasets import open_dataset
     from ncfbench.report.audit import view, write
 
-    choices = audits.Options(chosen[0], chosen[1], noises, batches=batches, margin=margin, warmup=warmup)
+    choices = audits.Options(
+        _names(samplers, SAMPLERS), _names(loss, LOSSES), noises, batches=batches, margin=margin, warmup=warmup
+    )
     audits.configurations(settings, choices)
     progress = progress_bar(quiet=quiet)
     data = open_dataset(places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say)
@@ -82,3 +85,9 @@ def audit(
         print_views(f"Written: audit.parquet, xray.parquet and conformance.parquet in {places.runs_dir}")
     if record.failures:
         raise CheckFailedError("\n".join(["The audit found faults:", *record.failures]))
+
+
+def _names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
+    """The parts of a list separated by commas, each once; ``all`` stands for the valid ones."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return tuple(dict.fromkeys(name for part in parts for name in (valid if part == "all" and valid else (part,))))

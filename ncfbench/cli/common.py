@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -54,7 +55,16 @@ def print_views(*views: Any) -> None:
 
 def print_json(value: Any) -> None:
     """Results as one JSON object, on standard output."""
-    typer.echo(json.dumps(value, indent=2, default=str, allow_nan=False))
+    typer.echo(json.dumps(_finite(value), indent=2, default=str, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity and nothing that is not a number: null stands for them."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def progress_bar(*, quiet: bool) -> Progress:

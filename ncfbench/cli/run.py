@@ -81,7 +81,7 @@ def run(
     }  # fmt: skip
     settings, places = resolve(flags, set_ or (), config)
     from ncfbench import training
-    from ncfbench.report.console import run_table
+    from ncfbench.report.console import ledger_table, run_table
 
     try:
         record = training.run(settings, places, resume=resume, progress=progress_bar(quiet=quiet))
@@ -89,6 +89,6 @@ def run(
         say("To go on with this run: repeat the command with --resume.")
         raise
     if json_:
-        print_json({"folder": str(record.folder), **record.summary, "config": settings.to_dict()})
+        print_json({"folder": str(record.folder), **record.summary, "config": settings.to_dict(), "ledger": record.ledger})
     else:
-        print_views(run_table(record.summary), f"Records: {record.folder}")
+        print_views(run_table(record.summary), ledger_table(record.ledger), f"Records: {record.folder}")

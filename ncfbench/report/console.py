@@ -72,6 +72,32 @@ def run_table(summary: Row) -> Table:
     return table
 
 
+def ledger_table(rows: Sequence[Row]) -> RenderableType:
+    """Where a run's time went: exclusive seconds of the main thread, and the sampling thread beside them."""
+    seconds: dict[tuple[str, str], float] = {}
+    for row in rows:
+        key = row["thread"], row["line"]
+        seconds[key] = seconds.get(key, 0.0) + row["seconds"]
+    main = {line: value for (thread, line), value in seconds.items() if thread == "main"}
+    wall = sum(main.values())
+    table = Table(title="Where the time went", title_justify="left")
+    table.add_column("main thread")
+    table.add_column("seconds", justify="right")
+    table.add_column("share %", justify="right")
+    for line, value in sorted(main.items(), key=lambda item: -item[1]):
+        if value > 0:
+            table.add_row(line, f"{value:.2f}", f"{100 * value / wall:.1f}")
+    table.add_section()
+    table.add_row("all, with compilation (cold)", f"{wall:.2f}", "100.0")
+    warm = wall - main.get("compile", 0.0)
+    table.add_row("without compilation (warm)", f"{warm:.2f}", f"{100 * warm / wall:.1f}")
+    table.add_section()
+    for (thread, line), value in seconds.items():
+        if thread == "sampler":
+            table.add_row(f"{line}, in the sampling thread", f"{value:.2f}", f"{100 * value / wall:.1f}")
+    return table
+
+
 def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> RenderableType:
     """The speedup tables: one for each loss and choice of settings, encoder x sampler by data set."""
     parts: list[RenderableType] = []
