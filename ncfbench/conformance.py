@@ -31,6 +31,8 @@ TEST_FUNCTIONS = 8
 POWER = 0.9
 """How often the stated detectable error would be found."""
 SUMMED_LINKS = 64_000
+MAX_LINK_TABLE = 2**24
+"""Up to this many pairs of a user and an item, which of them are linked is looked up in a table."""
 UNKNOWN_SHUFFLED_BIAS = 0.05
 """Relative error allowed in the shuffled stream of a sampler that does not say what shuffling does to it."""
 CONFORMANCE_SEED = MAX_SEED + 4
@@ -308,6 +310,10 @@ class TestFunctions:
             "negative weight on training links",
         ]
         self.foreign = 0
+        self.link_table: NDArray[np.bool_] | None = None
+        if graph.n_users * graph.n_items <= MAX_LINK_TABLE:
+            self.link_table = np.zeros((graph.n_users, graph.n_items), bool)
+            self.link_table[graph.link_user, graph.link_item] = True
 
     def _own(self, user: NDArray[np.integer], item: NDArray[np.integer]) -> NDArray[np.float64]:
         """float64[b, functions]: the factor of each positive link; 1 where the negative links stand alone."""
@@ -326,7 +332,8 @@ class TestFunctions:
         user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
         users, items = negative_ids(batch)
         weight = batch.negatives.weight.astype(np.float64)
-        linked = float(weight[self.graph.linked(users, items)].sum())
+        is_linked = self.graph.linked(users, items) if self.link_table is None else self.link_table[users, items]
+        linked = float(weight[is_linked].sum())
         own, (_, functions, d) = self._own(user, item), self.x.shape
         if self.config.family != "pointwise":
             self.foreign = max(self.foreign, int(np.count_nonzero((users != user[:, None]) & (weight > 0))))
