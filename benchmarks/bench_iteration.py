@@ -77,7 +77,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             loop.samples.clear()
         interleave(list(loops.values()), rounds=arguments.rounds, block=lambda loop: blocks[id(loop)])
     summaries = {name: summarize(loop.samples) for name, loop in loops.items()}
-    baseline = summaries["iid" if "iid" in summaries else "neg"]
+    baseline = summaries[find_loss(arguments.loss).baseline_sampler]
     for summary in summaries.values():
         for account in ("full", "step"):
             ratios = baseline[f"{account}_blocks"] / summary[f"{account}_blocks"]

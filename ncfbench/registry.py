@@ -78,6 +78,11 @@ class Loss:
     gamma: float | None = None
     in_paper: bool = True
 
+    @property
+    def baseline_sampler(self) -> str:
+        """What speedups are measured against: IID; Negative Sampling for the losses that IID cannot train."""
+        return "iid" if self.family == "pointwise" else "neg"
+
     @classmethod
     def of(cls, path: str, plugin: Any) -> Loss:
         """The entry of a plug-in: a class with a ``family``, built without arguments, or with ``gamma`` where it has one."""

@@ -180,5 +180,91 @@ CONFORMANCE = pa.schema(
 )
 """One row for each property of a sampler. ``result``: pass, fail, or not tested."""
 
+_PROFILED = (
+    *((name, pa.string()) for name in ("dataset", "encoder", "loss", "sampler", "strata")),
+    ("batch_size", pa.int64()),
+)
+PROFILE = pa.schema(
+    [
+        *_PROFILED,
+        ("part", pa.string()),
+        ("size", pa.int64()),
+        ("round", pa.int64()),
+        ("calls", pa.int64()),
+        ("seconds", pa.float64()),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "profile"},
+)
+"""Raw samples of a profile: ``calls`` of a part took ``seconds``.
+
+``part``: users, items, vectors, matrix (isolated, at ``size`` nodes or interactions; with a sampler, on its own batch),
+optimiser, dispatch, matrix product and element-wise product (``size`` x ``size`` scores), full, step, draw, assemble,
+transfer (of a sampler).
+"""
+
+COSTMODEL = pa.schema(
+    [
+        *_PROFILED,
+        ("negatives", pa.int64()),
+        ("stratum_size", pa.int64()),
+        ("baseline", pa.string()),
+        ("rounds", pa.int64()),
+        *((f"nominal_{name}", pa.int64()) for name in ("users", "items", "negatives")),
+        *((f"distinct_{name}", pa.float64()) for name in ("users", "items")),
+        *((name, pa.int64()) for name in ("user_slots", "item_slots", "interactions")),
+        ("interaction_kind", pa.string()),
+        *(
+            (f"{way}_{part}_seconds", pa.float64())
+            for way in ("predicted", "measured")
+            for part in ("users", "items", "interactions", "optimiser", "dispatch")
+        ),
+        *(
+            (f"{way}_{account}_iteration_seconds", pa.float64())
+            for account in ("step", "full")
+            for way in ("predicted", "measured")
+        ),
+        *(
+            (f"{name}_{account}_speedup", pa.float64())
+            for account in ("step", "full")
+            for name in ("predicted", "measured", "lower", "upper")
+        ),
+        ("paper_iteration_seconds", pa.float64()),
+        ("paper_speedup", pa.float64()),
+        ("responsible", pa.string()),
+        *((f"{name}_seconds", pa.float64()) for name in ("draw", "assemble", "transfer")),
+        *((name, pa.float64()) for name in ("step_flops", "step_bytes", "limit_seconds", "limit_share", "drift")),
+        ("bound", pa.string()),
+        ("links", pa.int64()),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "costmodel"},
+)
+"""One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the baseline, limits.
+
+``paper_iteration_seconds`` leaves out what the authors' program left out of its timer. ``limit_share``: what the machine's
+peaks allow over what the step takes, 1 at the limit. ``drift``: the second half of the rounds over the first.
+"""
+
+UNITCOST = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "part")),
+        ("batch_size", pa.int64()),
+        *((name, pa.float64()) for name in ("unit_seconds", "unit_lower", "unit_upper", "overhead_seconds")),
+        ("is_linear", pa.bool_()),
+        ("sizes", pa.list_(pa.int64())),
+        ("seconds", pa.list_(pa.float64())),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "unitcost"},
+)
+"""One row for each part: seconds of a node or an interaction (the slope), and the medians that it was fitted to."""
+
+PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}
+"""What a profile leaves behind, by the name of the file."""
+
 AUDIT_TABLES = {"conformance": CONFORMANCE, "xray": XRAY, "audit": AUDIT}
 """What an audit leaves behind, by the name of the file, in the order in which it is shown."""

@@ -153,18 +153,22 @@ class TimedLoop:
         )
         return [float(loss) for loss in losses]
 
-    def step_block(self) -> None:
-        """Repeat the last batches on a copy of the state, and record a ``step`` sample."""
+    def step_block(self, batches: int = STEP_BATCHES) -> None:
+        """Repeat the last batches on a copy of the state, and record a ``step`` sample.
+
+        Args:
+            batches: how many; at most ``STEP_BATCHES`` are kept.
+        """
+        recent = list(self._recent)[-batches:]
         with self.ledger.line("step account"):
             state, watch = copy_state(self.state), Stopwatch()
             jax.block_until_ready(state)
             watch.start()
-            for batch in self._recent:
+            for batch in recent:
                 state, _ = self.trainer.step(state, batch, self.content)
             jax.block_until_ready(state)
             watch.stop()
-        first = self.iteration - len(self._recent)
-        self.samples.append(Sample("step", first, len(self._recent), watch.seconds))
+        self.samples.append(Sample("step", self.iteration - len(recent), len(recent), watch.seconds))
 
     def seconds_per_iteration(self, kind: str) -> float:
         """Median of the ``full`` or ``step`` samples."""

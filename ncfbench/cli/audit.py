@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.common import print_json, print_views, progress_bar, reporting
+from ncfbench.cli.common import names, print_json, print_views, progress_bar, reporting
 from ncfbench.errors import CheckFailedError
 from ncfbench.registry import LOSSES, SAMPLERS
 
@@ -63,13 +62,13 @@ def audit(
         "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
     settings, places = merge(flags, set_ or (), config)
-    noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in _names(noise)))
+    noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in names(noise)))
     from ncfbench import audit as audits
     from ncfbench.datasets import open_dataset
     from ncfbench.report.audit import view, write
 
     choices = audits.Options(
-        _names(samplers, SAMPLERS), _names(loss, LOSSES), noises, batches=batches, margin=margin, warmup=warmup
+        names(samplers, SAMPLERS), names(loss, LOSSES), noises, batches=batches, margin=margin, warmup=warmup
     )
     audits.configurations(settings, choices)
     progress = progress_bar(quiet=quiet)
@@ -85,9 +84,3 @@ def audit(
         print_views(f"Written: audit.parquet, xray.parquet and conformance.parquet in {places.runs_dir}")
     if record.failures:
         raise CheckFailedError("\n".join(["The audit found faults:", *record.failures]))
-
-
-def _names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
-    """The parts of a list separated by commas, each once; ``all`` stands for the valid ones."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(dict.fromkeys(name for part in parts for name in (valid if part == "all" and valid else (part,))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
@@ -41,6 +41,12 @@ def say(text: str) -> None:
     from ncfbench.report.console import make_console
 
     make_console(stderr=True).print(text, soft_wrap=True)
+
+
+def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
+    """The parts of a list separated by commas, each once; ``all`` stands for the valid ones."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return tuple(dict.fromkeys(name for part in parts for name in (valid if part == "all" and valid else (part,))))
 
 
 def print_views(*views: Any) -> None:

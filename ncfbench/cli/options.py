@@ -11,6 +11,7 @@ from ncfbench.registry import ENCODERS
 
 Dataset = Annotated[str | None, typer.Option(help="Prepared data set.", show_default="citeulike")]
 Encoder = Annotated[str | None, typer.Option(help=f"{', '.join(ENCODERS)}, or a plug-in.", show_default="cnn")]
+BatchSize = Annotated[int | None, typer.Option(help="b: positive links in a batch.", show_default="512")]
 StratumSize = Annotated[int | None, typer.Option(help="s: positive links in a stratum (strat, strat-ns).", show_default="4")]
 Strata = Annotated[str | None, typer.Option(help="What the links of a stratum share: item or user.", show_default="item")]
 UniformItems = Annotated[
@@ -19,6 +20,9 @@ UniformItems = Annotated[
 Negatives = Annotated[
     int | None,
     typer.Option(help="k: negative links for each positive one (iid, neg, strat).", show_default="10; lstm 5"),
+]
+Noise = Annotated[
+    str | None, typer.Option(help="P_n: unigram, uniform, or an exponent of the degree.", show_default="unigram")
 ]
 Mask = Annotated[
     bool | None, typer.Option("--mask/--no-mask", help="Leave linked pairs out of the negatives.", show_default="mask")

@@ -20,15 +20,12 @@ def run(
     ] = None,
     encoder: options.Encoder = None,
     loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}, or a plug-in.", show_default="sg")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="b: positive links in a batch.", show_default="512")] = None,
+    batch_size: options.BatchSize = None,
     stratum_size: options.StratumSize = None,
     strata: options.Strata = None,
     uniform_items: options.UniformItems = None,
     negatives: options.Negatives = None,
-    noise: Annotated[
-        str | None,
-        typer.Option(help="P_n: unigram, uniform, or an exponent of the degree.", show_default="unigram"),
-    ] = None,
+    noise: options.Noise = None,
     mask: options.Mask = None,
     unique_items: Annotated[
         bool | None,

@@ -73,8 +73,8 @@ class Comparison:
 
     @property
     def baseline_sampler(self) -> str:
-        """IID for pointwise losses; Negative Sampling for the others, which IID cannot train."""
-        return "iid" if self.config.family == "pointwise" else "neg"
+        """See :attr:`ncfbench.registry.Loss.baseline_sampler`."""
+        return find_loss(self.config.loss).baseline_sampler
 
     def baseline(self, variant: Variant) -> Variant | None:
         """The baseline's variant to compare with: of the same k, else of the paper's, else the only one."""

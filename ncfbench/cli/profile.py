@@ -1,0 +1,78 @@
+"""``ncfbench profile``: what each part of an iteration costs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ncfbench.cli import options
+from ncfbench.cli.common import names, print_json, print_views, progress_bar, reporting
+from ncfbench.errors import UsageError
+from ncfbench.registry import LOSSES, SAMPLERS
+
+PAPER = tuple(name for name, sampler in SAMPLERS.items() if sampler.in_paper)
+CLOCKS = ("full", "paper")
+
+
+@reporting
+def profile(
+    dataset: options.Dataset = None,
+    samplers: Annotated[
+        str, typer.Option("--samplers", "--sampler", help="Which, separated by commas; plug-ins too. all: the paper's five.")
+    ] = "all",
+    encoder: options.Encoder = None,
+    loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}, or a plug-in.", show_default="sg")] = None,
+    batch_size: options.BatchSize = None,
+    stratum_size: options.StratumSize = None,
+    strata: options.Strata = None,
+    uniform_items: options.UniformItems = None,
+    negatives: options.Negatives = None,
+    noise: options.Noise = None,
+    mask: options.Mask = None,
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds; more give narrower intervals.")] = 7,
+    clock: Annotated[
+        str, typer.Option(help="full, with step beside it; paper: also what the authors' program would have timed.")
+    ] = "full",
+    seed: options.Seed = None,
+    config: options.ConfigFile = None,
+    set_: options.Set = None,
+    data_dir: options.DataDir = None,
+    runs_dir: options.RunsDir = None,
+    quiet: options.Quiet = False,
+    json_: options.Json = False,
+) -> None:
+    """Measure what an iteration is made of, predict each sampler's speedup from it, and compare with what it takes.
+
+    t_f, t_g and t_i are the seconds of a user, of an item and of an interaction, forward and backward, each measured by
+    itself at several sizes. Parts and samplers are interleaved round by round in one process. Tables go to profile.parquet
+    (raw samples), unitcost.parquet and costmodel.parquet in --runs-dir; `ncfbench report` shows them too.
+
+    Example: ncfbench profile --dataset synthetic --encoder cnn --clock paper
+    """
+    from ncfbench.config import complete, merge
+
+    if clock not in CLOCKS:
+        raise UsageError(f"--clock {clock!r} is unknown. Valid: {', '.join(CLOCKS)}.")
+    flags = {
+        "dataset": dataset, "encoder": encoder, "loss": loss, "batch_size": batch_size, "stratum_size": stratum_size,
+        "strata": strata, "uniform_items": uniform_items, "negatives": negatives, "noise": noise, "mask": mask, "seed": seed,
+        "data_dir": data_dir, "runs_dir": runs_dir,
+    }  # fmt: skip
+    settings, places = merge(flags, set_ or (), config)
+    from ncfbench import profiling
+    from ncfbench.datasets import open_dataset
+    from ncfbench.report.costs import view, write
+
+    configs = profiling.configurations(settings, names(samplers, PAPER))
+    progress = progress_bar(quiet=quiet)
+    data = open_dataset(places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say)
+    record = profiling.run(data, configs, rounds=rounds, progress=progress)
+    if json_:
+        print_json(record.tables)
+    else:
+        print_views(view(record.tables, paper_clock=clock == "paper"))
+    # Printed first: a folder that cannot be written must not hide the result.
+    write(places.runs_dir, record.tables)
+    if not json_:
+        print_views(f"Written: profile.parquet, unitcost.parquet and costmodel.parquet in {places.runs_dir}")

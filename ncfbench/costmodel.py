@@ -1,0 +1,148 @@
+"""The cost model: seconds of an iteration from counts of nodes and interactions, and what each of them costs.
+
+KDD 2017, section 3.6 and table 2: an iteration takes ``t_f`` for each user node, ``t_g`` for each item node and ``t_i`` for
+each interaction. Here each of the three is a function of its count, fitted to isolated measurements, and what an iteration
+needs besides, the optimiser and the dispatch, is a part of its own. Pure NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.batch import Batch, Listed
+
+LINEAR_TOLERANCE = 0.1
+"""A part's cost is a straight line where that misses no measured size by more than this share; else it is a curve."""
+RESIDUAL_TOLERANCE = 0.15
+"""A prediction further off than this names the part that is responsible."""
+DRIFT_TOLERANCE = 0.1
+"""Halves of a measurement that differ by more than this mark a noisy machine."""
+PARTS = ("users", "items", "interactions", "optimiser", "dispatch")
+
+SYMBOLIC: Mapping[tuple[str, str], tuple[str, str, str, str, str]] = {
+    ("iid", "item"): ("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
+    ("neg", "item"): ("bk", "b", "b(1+k)", "b(1+k)", "vectors"),
+    ("strat", "item"): ("bk", "b(1+k)", "b/s", "b(1+k)", "vectors"),
+    ("ns", "item"): ("b(b-1)", "b", "b", "b^2", "matrix"),
+    ("strat-ns", "item"): ("b(b-1)/s", "b", "b/s", "b^2/s", "matrix"),
+    ("strat", "user"): ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
+    ("strat-ns", "user"): ("b(b-s)", "b/s", "b", "b^2", "matrix"),
+    ("mixed-ns", "item"): ("b(b-1+k')", "b", "b+k'", "b(b+k')", "matrix"),
+}
+"""The paper's cost table by (sampler, strata), and the rows of what goes beyond it: negative links, t_f, t_g, t_i, kind."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a batch makes the device do."""
+
+    users: int
+    """Slots that f embeds."""
+    items: int
+    """Slots that g embeds, padding included."""
+    interactions: int
+    """Scores: positive and listed negative links, or the cells of the matrix product and the positive links."""
+    kind: str
+    """``vectors`` or ``matrix``."""
+
+    @classmethod
+    def of(cls, batch: Batch) -> Counts:
+        """The counts of a batch's shapes."""
+        b, n = batch.negatives.weight.shape
+        kind = "vectors" if isinstance(batch.negatives, Listed) else "matrix"
+        return cls(len(batch.users), len(batch.items), b * (n + 1), kind)
+
+
+@dataclass(frozen=True)
+class UnitCost:
+    """Seconds of one part as a function of a count, through the medians of isolated measurements.
+
+    Between measured sizes a curve is linear, past the largest it goes on as its last stretch does.
+    """
+
+    sizes: NDArray[np.float64]
+    """Ascending."""
+    seconds: NDArray[np.float64]
+    slope: float
+    """Seconds for each node or interaction: of the straight line with the smallest relative error; never negative."""
+    overhead: float
+    """Seconds of the line at a count of nothing; never negative."""
+    is_linear: bool
+
+    @classmethod
+    def fit(cls, sizes: Sequence[float], seconds: Sequence[float]) -> UnitCost:
+        """Fit to one measurement, or more, of each size."""
+        from scipy.optimize import nnls
+
+        x = np.unique(np.asarray(sizes, float))
+        y = np.array([np.median([s for size, s in zip(sizes, seconds, strict=True) if size == each]) for each in x])
+        # Relative errors count: a size's own time is its unit.
+        design = np.stack([np.ones_like(x), x], axis=1) / y[:, None]
+        (overhead, slope), _ = nnls(design, np.ones_like(x))
+        error = np.abs((overhead + slope * x) / y - 1)
+        return cls(x, y, float(slope), float(overhead), bool(error.max() <= LINEAR_TOLERANCE))
+
+    def __call__(self, count: float) -> float:
+        """Seconds at a count."""
+        if self.is_linear:
+            return self.overhead + self.slope * count
+        if count > self.sizes[-1] and len(self.sizes) > 1:
+            rise = (self.seconds[-1] - self.seconds[-2]) / (self.sizes[-1] - self.sizes[-2])
+            return float(self.seconds[-1] + max(rise, 0) * (count - self.sizes[-1]))
+        return float(np.interp(count, self.sizes, self.seconds))
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Unit costs of a machine, a model and a loss."""
+
+    users: UnitCost
+    items: UnitCost
+    vectors: UnitCost
+    matrix: UnitCost
+    optimiser: float
+    """Seconds of an update."""
+    dispatch: float
+    """Seconds of calling a compiled function that does nothing, which every isolated measurement holds once."""
+
+    def parts(self, counts: Counts) -> dict[str, float]:
+        """Predicted seconds of each of :data:`PARTS`; the dispatch is taken out of the others and counted once."""
+        interaction = self.matrix if counts.kind == "matrix" else self.vectors
+        whole = {
+            "users": self.users(counts.users),
+            "items": self.items(counts.items),
+            "interactions": interaction(counts.interactions),
+            "optimiser": self.optimiser,
+        }
+        return {name: max(seconds - self.dispatch, 0.0) for name, seconds in whole.items()} | {"dispatch": self.dispatch}
+
+
+def predict_full(step: float, sampling: float, cores: int, *, accelerator: bool) -> float:
+    """Seconds of an iteration with the sampler at work beside it.
+
+    Args:
+        step: seconds of the step alone.
+        sampling: seconds of building a batch and moving it to the device, alone.
+        cores: that the two share; with an accelerator the step needs none of them.
+    """
+    return max(sampling, step if accelerator else step + sampling / cores)
+
+
+def responsible(predicted: Mapping[str, float], measured: Mapping[str, float], step: float) -> str:
+    """Which part a wrong prediction of a step is due to.
+
+    Args:
+        predicted: seconds of each of :data:`PARTS` by the unit costs.
+        measured: the same, measured in isolation on the sampler's own batch.
+        step: seconds of the whole step.
+
+    Returns:
+        A part whose unit cost misses its own measurement, or ``composition``: the step is not the sum of its parts.
+    """
+    errors = {name: measured[name] - predicted[name] for name in predicted}
+    errors["composition"] = step - sum(measured.values())
+    return max(errors, key=lambda name: abs(errors[name]))
