@@ -15,7 +15,12 @@ from typing import Any
 from ncfbench import __version__
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
-VARIABLES = ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NPROC")
+VARIABLES = (
+    "XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_DEBUG_NANS", "JAX_DEFAULT_MATMUL_PRECISION",
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC", "XLA_PYTHON_CLIENT_PREALLOCATE",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION",
+)  # fmt: skip
+"""Settings of threads, memory and debugging that change times."""
 COMPARED = ("cpu", "cores", "devices", "packages", "variables", "precision", "python", "ncfbench")
 """What must agree before the times of two runs are divided."""
 
@@ -28,7 +33,12 @@ def describe() -> dict[str, Any]:
     environment = {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_bytes": _memory_bytes(),
+        "machine_cores": os.cpu_count(),
+        "core_quota": _core_quota(),
+        "governor": _first_line(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        "memory_bytes": _memory("SC_PHYS_PAGES"),
+        "memory_available_bytes": _memory("SC_AVPHYS_PAGES"),
+        "accelerators": accelerators(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
@@ -37,7 +47,7 @@ def describe() -> dict[str, Any]:
         "precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "ncfbench": __version__,
         "commit": _commit(),
-        "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
+        "load_average": load_average(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
     return environment | {"key": key(environment)}
@@ -58,10 +68,40 @@ def _cpu_model() -> str:
     return names[0] if names else platform.machine()
 
 
-def _memory_bytes() -> int | None:
+def load_average() -> list[float] | None:
+    """Processes that ran or wanted to, over the last 1, 5 and 15 minutes; None where the system does not say."""
+    return list(os.getloadavg()) if hasattr(os, "getloadavg") else None
+
+
+def accelerators() -> list[str]:
+    """Accelerators that the system has, whether JAX uses them or not: model and driver of each, as far as they are known."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True)
+        return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    except (OSError, subprocess.SubprocessError):
+        pass
+    devices = {"/dev/nvidia0": "an NVIDIA GPU", "/dev/kfd": "an AMD GPU", "/dev/accel0": "an accelerator"}
+    return [name for path, name in devices.items() if Path(path).exists()]
+
+
+def _memory(pages: str) -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf(pages)
     except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _core_quota() -> float | None:
+    """Cores' worth of time that the control group may use; None where it has no limit."""
+    words = (_first_line(Path("/sys/fs/cgroup/cpu.max")) or "max").split()
+    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else None
+
+
+def _first_line(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()[0].strip()
+    except (OSError, IndexError):
         return None
 
 

@@ -20,6 +20,7 @@ LINES = {
     "compile": "tracing and compiling",
     "probe": "the probe of the objective",
     "evaluation": "recall on held-out items",
+    "trace": "JAX's profiler, but for the steps that it looks at",
     "checkpoint": "saving and restoring the state",
     "tables": "writing the records",
     "other": "what no other line claims",

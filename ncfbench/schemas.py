@@ -37,7 +37,7 @@ TIMING = pa.schema(
     ],
     metadata={"table": "timing"},
 )
-"""Raw samples. ``kind``: full, step (blocks of ``iterations``), compile, probe, evaluation, checkpoint.
+"""Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation, checkpoint.
 
 ``item_slots`` is the mean number of real item slots of the block's batches; ``resumed`` marks a block that an
 interruption cut, which no summary uses while there are others. A run that was resumed elsewhere has samples of two

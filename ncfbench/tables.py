@@ -115,6 +115,22 @@ def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
     return rows
 
 
+def read_present(folder: Path, schemas: Mapping[str, pa.Schema]) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """Those of some tables (by file name, without suffix) that are there and not empty; a message for each unreadable one."""
+    found, problems = {}, []
+    for name, schema in schemas.items():
+        path = folder / f"{name}.parquet"
+        if path.exists():
+            try:
+                rows = read_rows(path, schema)
+            except DataError as error:
+                problems.append(str(error))
+                continue
+            if rows:
+                found[name] = rows
+    return found, problems
+
+
 @contextmanager
 def lock(folder: Path, what: str) -> Iterator[None]:
     """Hold a folder for one process; released by the system when the process ends, however it ends.

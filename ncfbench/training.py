@@ -36,6 +36,7 @@ from ncfbench.timing import Sample, Stopwatch, TimedLoop
 
 TABLES_SECONDS = 1.0
 """Between writes of the tables: four synced files for each probe would take longer than a small run's training."""
+TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
 """A killed run loses at most this much, or one epoch where that is longer."""
 
@@ -82,10 +83,18 @@ class Schedule:
         return iteration > 0 and self.epoch_of(iteration) == int(self.epoch_of(iteration))
 
 
-def run(config: RunConfig, places: Locations, *, resume: bool = False, progress: Progress | None = None) -> runs.RunRecord:
+def run(
+    config: RunConfig,
+    places: Locations,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    trace: Path | None = None,
+) -> runs.RunRecord:
     """Train, and leave a run folder behind.
 
     Args:
+        trace: write a trace of JAX's profiler of a few iterations into this folder.
         resume: continue the newest run with these settings and data, if there is one; its curve ends as if it had never
             been interrupted.
 
@@ -115,7 +124,7 @@ def run(config: RunConfig, places: Locations, *, resume: bool = False, progress:
                 return record
         with _interrupts(progress) as interrupted, ledger.noticing_compilation():
             with ledger.line("initialising"):
-                begun = _Run(config, dataset, folder, progress, interrupted, ledger)
+                begun = _Run(config, dataset, folder, progress, interrupted, ledger, trace)
             begun.go()
         return runs.read(folder)
 
@@ -153,10 +162,11 @@ class _Run:
         progress: Progress,
         interrupted: Callable[[], bool],
         ledger: Ledger,
+        trace: Path | None = None,
     ) -> None:
         self.config, self.dataset, self.folder = config, dataset, folder
         self.progress, self.interrupted = progress, interrupted
-        self.ledger = ledger
+        self.ledger, self.trace = ledger, trace
         self.environment = environment.describe()
         self.schedule = Schedule(dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every)
         self.curve: list[dict[str, Any]] = []
@@ -201,13 +211,22 @@ class _Run:
             with self.loop:
                 if not self.curve:
                     self._record()
+                began = self.loop.iteration
                 while self.loop.iteration < self.schedule.last:
+                    # After the first block: what is compiled is compiled by then, and the queue of batches is full.
+                    if self.trace is not None and self.loop.iteration > began:
+                        self._trace_block(self.trace)
+                        self.trace = None
                     self._train_block()
+                if self.trace is not None:
+                    self.progress.say("No trace was written: the run ended with its first block. Train for more epochs.")
                 self._write("running")  # a checkpoint never knows of samples that the tables lack
                 self._save_checkpoint()
                 self._write("finished")
         finally:
             self.progress.end()
+            at_end = {"load_average_at_end": environment.load_average()}
+            tables.write_json(self.folder / "environment.json", self.environment | at_end)
 
     def _train_block(self) -> None:
         """Train to the next probe; there, record and save. Stops where it was interrupted."""
@@ -240,6 +259,19 @@ class _Run:
             self._write("running")
             self._save_checkpoint()
             self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
+
+    def _trace_block(self, folder: Path) -> None:
+        """Train for a few iterations under JAX's profiler; their samples are kept apart, for tracing costs time."""
+        count = min(TRACE_ITERATIONS, self.schedule.next_stop(self.loop.iteration) - self.loop.iteration - 1)
+        if count < 1:
+            return
+        with tables.storage_errors(folder), self.ledger.line("trace"):
+            folder.mkdir(parents=True, exist_ok=True)
+            with jax.profiler.trace(str(folder)):
+                self.pending += self.loop.full_block(count)
+        self.loop.samples[-1] = dataclasses.replace(self.loop.samples[-1], kind="traced")
+        self._collect_samples(resumed=False)
+        self.progress.say(f"A trace of {count} iterations is in {folder}.")
 
     def _record(self) -> None:
         """Probe, and at an epoch's end recall; then write the tables."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,7 +19,7 @@ def report(
         bool, typer.Option("--allow-mixed", help="Divide times of different environments too, and mark the cells.")
     ] = False,
     figures: Annotated[
-        Path | None, typer.Option(help="Also draw the convergence curves into this folder (SVG and PNG).", show_default=False)
+        Path | None, typer.Option(help="Also draw all figures into this folder (SVG and PNG).", show_default=False)
     ] = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
@@ -27,12 +27,14 @@ def report(
 ) -> None:
     """Print the paper's speedup and recall tables from all finished runs, and write them as Parquet.
 
+    What `profile` and `audit` left in the same folder is printed below them.
+
     The baseline is IID for pointwise losses and Negative Sampling for pairwise ones. For each missing cell the command that
     fills it is named.
     """
     from ncfbench import runs, schemas, tables
     from ncfbench.report import audit as audit_tables
-    from ncfbench.report import comparison, console
+    from ncfbench.report import comparison, console, costs
 
     _, where = resolve({"data_dir": data_dir, "runs_dir": runs_dir})
     records, problems = runs.read_all(where.runs_dir)
@@ -42,17 +44,14 @@ def report(
     for record in unfinished:
         say(f"Note: {record.name} is {record.summary['status']} at iteration {record.summary['iterations']:,}; left out.")
     comparisons = comparison.group(records)
-    audits, unreadable = audit_tables.read(where.runs_dir)
-    for problem in unreadable:
-        say(f"Warning: {problem}")
-    problems += unreadable
-    if not comparisons and audits:
-        if json_:
-            print_json({"speedup": [], "recall": [], "figures": [], "problems": problems} | audits)
-        else:
-            print_views(audit_tables.view(audits), f"No finished run in {where.runs_dir} yet.")
-        return
-    if not comparisons:
+    beside: dict[str, Any] = {}
+    for wanted in (schemas.AUDIT_TABLES, schemas.PROFILE_TABLES):
+        found, unreadable = tables.read_present(where.runs_dir, wanted)
+        beside |= found
+        problems += unreadable
+        for problem in unreadable:
+            say(f"Warning: {problem}")
+    if not comparisons and not beside:
         raise NothingToReportError(
             f"No finished run in {where.runs_dir}. Begin with: ncfbench run --dataset synthetic --epochs 3"
         )
@@ -64,19 +63,21 @@ def report(
     if figures is not None:
         from ncfbench.report.figures import draw_all
 
-        drawn = draw_all(comparisons, figures)
+        drawn = draw_all(comparisons, beside, figures)
     # Printed first: a folder that cannot be written must not hide the result.
     if json_:
-        print_json({"speedup": flat[0], "recall": flat[1], "figures": drawn, "problems": problems} | audits)
+        print_json({"speedup": flat[0], "recall": flat[1], "figures": drawn, "problems": problems} | beside)
     else:
-        print_views(
-            console.speedup_view(comparisons, speedups),
-            console.recall_view(comparisons, recalls),
-            *([audit_tables.view(audits)] if audits else []),
-            *console.missing_lines([*flat[0], *flat[1]]),
-        )
-    written = [where.runs_dir / "speedup.parquet", where.runs_dir / "recall.parquet"]
-    for path, rows, schema in zip(written, flat, (schemas.SPEEDUP, schemas.RECALL), strict=True):
+        if comparisons:
+            print_views(console.speedup_view(comparisons, speedups), console.recall_view(comparisons, recalls))
+        else:
+            print_views(f"No finished run in {where.runs_dir} yet.")
+        if "costmodel" in beside and "unitcost" in beside:
+            print_views(costs.view(beside))
+        print_views(audit_tables.view({name: beside[name] for name in schemas.AUDIT_TABLES if name in beside}))
+        print_views(*console.missing_lines([*flat[0], *flat[1]]))
+    written = [where.runs_dir / "speedup.parquet", where.runs_dir / "recall.parquet"] if comparisons else []
+    for path, rows, schema in zip(written, flat, (schemas.SPEEDUP, schemas.RECALL), strict=False):
         tables.write_rows(path, rows, schema)
-    if not json_:
+    if not json_ and (written or drawn):
         print_views("Written: " + ", ".join(map(str, (*written, *drawn))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -58,6 +59,10 @@ def run(
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run of these settings.")] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Write a trace of JAX's profiler of ten steady iterations into this folder.", show_default=False),
+    ] = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
@@ -81,7 +86,7 @@ def run(
     from ncfbench.report.console import ledger_table, run_table
 
     try:
-        record = training.run(settings, places, resume=resume, progress=progress_bar(quiet=quiet))
+        record = training.run(settings, places, resume=resume, progress=progress_bar(quiet=quiet), trace=trace)
     except KeyboardInterrupt:
         say("To go on with this run: repeat the command with --resume.")
         raise

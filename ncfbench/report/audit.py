@@ -1,4 +1,4 @@
-"""The tables that an audit leaves behind: written, read back, and shown on the terminal (Rich)."""
+"""The tables that an audit leaves behind: written, and shown on the terminal (Rich)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from rich.text import Text
 
 from ncfbench import tables
 from ncfbench.conformance import PROPERTIES
-from ncfbench.errors import DataError
 from ncfbench.registry import find_loss, find_sampler
 from ncfbench.schemas import AUDIT_TABLES
 
@@ -26,22 +25,6 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
         runs_dir.mkdir(parents=True, exist_ok=True)
     for name, rows in found.items():
         tables.write_rows(runs_dir / f"{name}.parquet", rows, AUDIT_TABLES[name])
-
-
-def read(runs_dir: Path) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """The tables that are there, and a message for each one that cannot be read."""
-    found, problems = {}, []
-    for name, schema in AUDIT_TABLES.items():
-        path = runs_dir / f"{name}.parquet"
-        if path.exists():
-            try:
-                rows = tables.read_rows(path, schema)
-            except DataError as error:
-                problems.append(str(error))
-                continue
-            if rows:
-                found[name] = rows
-    return found, problems
 
 
 def view(found: Mapping[str, Sequence[Row]]) -> RenderableType:

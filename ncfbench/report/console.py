@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -46,6 +47,37 @@ def statistics_table(name: str, found: Mapping[str, float], paper: Mapping[str, 
     for key, value in found.items():
         cells = [key.replace("_", " ").replace("words ", "words per item, "), f"{value:,}"]
         table.add_row(*cells, *([f"{paper[key]:,}" if key in paper else ""] if paper else []))
+    return table
+
+
+def environment_table(environment: Row) -> Table:
+    """An environment, a line for each thing that times depend on."""
+    table = Table(title="Environment", title_justify="left", show_header=False)
+    table.add_column("")
+    table.add_column("", overflow="fold")
+    memory = [environment[name] for name in ("memory_bytes", "memory_available_bytes")]
+    total, free = ("unknown" if value is None else f"{value / 2**30:.1f} GiB" for value in memory)
+    quota = "" if environment["core_quota"] is None else f", time of {environment['core_quota']:g}"
+    commit = environment["commit"]
+    state = "not a checkout" if commit is None else commit["id"][:12] + (", changed since" if commit["dirty"] else "")
+    devices = Counter(f"{device['kind']} ({device['platform']})" for device in environment["devices"])
+    load = environment["load_average"]
+    for name, value in {
+        "processor": environment["cpu"],
+        "cores": f"{environment['cores']} of {environment['machine_cores']}{quota}",
+        "memory": f"{total}, {free} free",
+        "accelerators": ", ".join(environment["accelerators"]) or "none",
+        "JAX devices": ", ".join(f"{count} x {name}" for name, count in devices.items()),
+        "precision": environment["precision"],
+        "system": environment["system"],
+        "python": environment["python"],
+        **environment["packages"],
+        "variables": ", ".join(f"{name}={value}" for name, value in environment["variables"].items()) or "none that matter",
+        "ncfbench": f"{environment['ncfbench']}, commit: {state}",
+        "load average": "unknown" if load is None else ", ".join(f"{value:.2f}" for value in load),
+        "key": environment["key"],
+    }.items():
+        table.add_row(name, Text(str(value)))
     return table
 
 

@@ -1,4 +1,4 @@
-"""The tables that a profile leaves behind: written, read back, and shown on the terminal (Rich)."""
+"""The tables that a profile leaves behind: written, and shown on the terminal (Rich)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from rich.text import Text
 
 from ncfbench import tables
 from ncfbench.costmodel import DRIFT_TOLERANCE, PARTS, RESIDUAL_TOLERANCE, SYMBOLIC
-from ncfbench.errors import DataError
 from ncfbench.registry import find_loss, find_sampler
 from ncfbench.schemas import PROFILE_TABLES
 
@@ -34,19 +33,6 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
         kept = tables.read_rows(path, schema) if path.exists() else []
         own = {_settings(row) for row in rows}
         tables.write_rows(path, [*(row for row in kept if _settings(row) not in own), *rows], schema)
-
-
-def read(runs_dir: Path) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """The tables that are there, and a message for each one that cannot be read."""
-    found, problems = {}, []
-    for name, schema in PROFILE_TABLES.items():
-        path = runs_dir / f"{name}.parquet"
-        if path.exists():
-            try:
-                found[name] = tables.read_rows(path, schema)
-            except DataError as error:
-                problems.append(str(error))
-    return found, problems
 
 
 def view(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = False) -> RenderableType:

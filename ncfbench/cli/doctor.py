@@ -1,0 +1,30 @@
+"""``ncfbench doctor``: can times measured here be trusted?"""
+
+from __future__ import annotations
+
+from ncfbench.cli import options
+from ncfbench.cli.common import print_json, print_views, reporting
+from ncfbench.errors import CheckFailedError
+
+
+@reporting
+def doctor(json_: options.Json = False) -> None:
+    """Print the environment that times depend on, and warn of what would make them wrong.
+
+    Runs keep the same description in environment.json, and `report` divides no times of different environments. Ends
+    with exit code 6 if there is a warning.
+    """
+    from ncfbench import doctor as doctors
+    from ncfbench import environment
+    from ncfbench.report.console import environment_table
+
+    described = environment.describe()
+    found = doctors.warnings(described)
+    if json_:
+        print_json({"environment": described, "warnings": found})
+    else:
+        print_views(environment_table(described))
+    if found:
+        raise CheckFailedError("\n".join(["Times measured here would mislead:", *found]))
+    if not json_:
+        print_views("No warnings.")
