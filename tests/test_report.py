@@ -27,7 +27,7 @@ def record(sampler: str, losses: list[float], ms: float, recall: float | None = 
         **{f"test_recall_at_{m}": recall for m in schemas.CUTOFFS},
     }  # fmt: skip
     return RunRecord(
-        folder=Path(f"runs/{sampler}-{config.seed}-{config.digest()}"), config=config, timing=[], curve=curve, summary=summary,
+        folder=Path(f"runs/{sampler}-{config.seed}-{config.digest()}"), config=config, timing=[], ledger=[], curve=curve, summary=summary,
         data_fingerprint=extra.get("fingerprint", "f" * 64),
         environment={"key": extra.get("key", "one"), "time": extra.get("time", "2026-01-01")},
     )  # fmt: skip
