@@ -121,28 +121,44 @@ class Costs:
         return {name: max(seconds - self.dispatch, 0.0) for name, seconds in whole.items()} | {"dispatch": self.dispatch}
 
 
-def predict_full(step: float, sampling: float, cores: int, *, accelerator: bool) -> float:
+def predict_full(step: float, sampling: float, *, accelerator: bool) -> float:
     """Seconds of an iteration with the sampler at work beside it.
+
+    On an accelerator the two overlap. On a CPU a step keeps all cores busy, and each of its operations waits for the slowest
+    thread: what the sampler takes from one core delays them all.
 
     Args:
         step: seconds of the step alone.
         sampling: seconds of building a batch and moving it to the device, alone.
-        cores: that the two share; with an accelerator the step needs none of them.
     """
-    return max(sampling, step if accelerator else step + sampling / cores)
+    return max(sampling, step) if accelerator else step + sampling
 
 
-def responsible(predicted: Mapping[str, float], measured: Mapping[str, float], step: float) -> str:
-    """Which part a wrong prediction of a step is due to.
+def residuals(
+    predicted: Mapping[str, float], measured: Mapping[str, float], predicted_full: float, step: float, full: float
+) -> dict[str, float]:
+    """What a prediction of an iteration misses, part by part, as shares of what it takes; they add up to the whole miss.
+
+    Besides :data:`PARTS`, each the miss of a unit cost: ``composition``, for a step is not the sum of its parts, and
+    ``sampling``, what the sampler beside a step adds to it.
 
     Args:
-        predicted: seconds of each of :data:`PARTS` by the unit costs.
+        predicted: seconds of each part by the unit costs.
         measured: the same, measured in isolation on the sampler's own batch.
-        step: seconds of the whole step.
+        predicted_full, step, full: seconds of an iteration: predicted, and measured in both accounts.
+    """
+    missed = {name: measured[name] - predicted[name] for name in predicted}
+    missed["composition"] = step - sum(measured.values())
+    missed["sampling"] = (full - step) - (predicted_full - sum(predicted.values()))
+    return {name: value / full for name, value in missed.items()}
+
+
+def responsible(own: Mapping[str, float], baseline: Mapping[str, float]) -> str:
+    """The largest of two samplers' :func:`residuals`, that a wrong ratio of the two is due to most.
 
     Returns:
-        A part whose unit cost misses its own measurement, or ``composition``: the step is not the sum of its parts.
+        A part's name; with ``baseline's`` before it where the other sampler's is meant.
     """
-    errors = {name: measured[name] - predicted[name] for name in predicted}
-    errors["composition"] = step - sum(measured.values())
-    return max(errors, key=lambda name: abs(errors[name]))
+    named = {name: abs(value) for name, value in own.items()}
+    named |= {f"baseline's {name}": abs(value) for name, value in baseline.items()}
+    return max(named, key=lambda name: named[name])

@@ -17,7 +17,7 @@ import numpy as np
 from ncfbench import analysis, environment, limits
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig, cache_dir, complete
-from ncfbench.costmodel import Costs, Counts, UnitCost, predict_full, responsible
+from ncfbench.costmodel import Costs, Counts, UnitCost, predict_full, residuals, responsible
 from ncfbench.datasets import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.model import Content
@@ -26,7 +26,7 @@ from ncfbench.progress import Progress
 from ncfbench.registry import find_loss, find_sampler
 from ncfbench.samplers import Sampler, make_sampler, plan_capacity
 from ncfbench.streams import Streams
-from ncfbench.timing import STEP_BATCHES, TimedLoop, timed_loops
+from ncfbench.timing import TimedLoop, timed_loops
 from ncfbench.xray import xray
 
 BLOCK_SECONDS = 0.06
@@ -84,7 +84,7 @@ class Record:
         return {"profile": self.profile, "unitcost": self.unitcost, "costmodel": self.costmodel}
 
 
-def run(dataset: Dataset, configs: Mapping[str, RunConfig], *, rounds: int = 7, progress: Progress | None = None) -> Record:
+def run(dataset: Dataset, configs: Mapping[str, RunConfig], *, rounds: int = 11, progress: Progress | None = None) -> Record:
     """Profile some samplers, and the parts that they share.
 
     Args:
@@ -121,6 +121,9 @@ def run(dataset: Dataset, configs: Mapping[str, RunConfig], *, rounds: int = 7, 
     baseline = rows[0]
     for row in rows:
         _compare(row, baseline, samples)
+    for row in rows:
+        row["responsible"] = responsible(row["residuals"], {} if row is baseline else baseline["residuals"])
+        row["residuals"] = [{"part": name, "share": share} for name, share in row["residuals"].items()]
     example = next(iter(configs.values())).effective()
     common = {name: example[name] for name in ("dataset", "encoder", "loss", "batch_size")}
     common |= {"data_fingerprint": dataset.fingerprint, "environment_key": described["key"]}
@@ -197,7 +200,7 @@ def _round(
         add(each.part, each.size, each.calls, each.block(), each.sampler)
     for name, loop in loops.items():
         loop.full_block(iterations[name])
-        loop.step_block(min(STEP_BATCHES, max(iterations[name] // 2, 4)))
+        loop.step_block(max(iterations[name] // 2, 4))
         for sample in loop.samples:
             if sample.kind in ("full", "step"):
                 add(sample.kind, loop.item_slots, sample.iterations, sample.seconds, name)
@@ -296,6 +299,7 @@ def _cost_row(
     step = sum(predicted.values())
     accelerator = any(device["platform"] != "cpu" for device in described["devices"])
     sampling = seconds["draw"] + seconds["assemble"] + seconds["transfer"]
+    full = predict_full(step, sampling, accelerator=accelerator)
     off_clock = seconds["draw"] if name in PAPER_DRAWS_OFF_CLOCK else 0.0
     limit = demand and demand.seconds(peaks)
     return {
@@ -312,10 +316,10 @@ def _cost_row(
         **{f"measured_{part}_seconds": value for part, value in measured.items()},
         "predicted_step_iteration_seconds": step,
         "measured_step_iteration_seconds": seconds["step"],
-        "predicted_full_iteration_seconds": predict_full(step, sampling, described["cores"], accelerator=accelerator),
+        "predicted_full_iteration_seconds": full,
         "measured_full_iteration_seconds": seconds["full"],
         "paper_iteration_seconds": seconds["step"] + sampling - off_clock,
-        "responsible": responsible(predicted, measured, seconds["step"]),
+        "residuals": residuals(predicted, measured, full, seconds["step"], seconds["full"]),
         **{f"{part}_seconds": seconds[part] for part in ("draw", "assemble", "transfer")},
         "step_flops": demand and demand.flops,
         "step_bytes": demand and demand.bytes,

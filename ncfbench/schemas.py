@@ -233,6 +233,7 @@ COSTMODEL = pa.schema(
         ("paper_iteration_seconds", pa.float64()),
         ("paper_speedup", pa.float64()),
         ("responsible", pa.string()),
+        ("residuals", pa.list_(pa.struct([("part", pa.string()), ("share", pa.float64())]))),
         *((f"{name}_seconds", pa.float64()) for name in ("draw", "assemble", "transfer")),
         *((name, pa.float64()) for name in ("step_flops", "step_bytes", "limit_seconds", "limit_share", "drift")),
         ("bound", pa.string()),
@@ -244,8 +245,10 @@ COSTMODEL = pa.schema(
 )
 """One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the baseline, limits.
 
-``paper_iteration_seconds`` leaves out what the authors' program left out of its timer. ``limit_share``: what the machine's
-peaks allow over what the step takes, 1 at the limit. ``drift``: the second half of the rounds over the first.
+``residuals``: what the prediction of a full iteration misses, part by part, as shares of it; ``responsible``: the largest
+of them and the baseline's. ``paper_iteration_seconds`` leaves out what the authors' program left out of its timer.
+``limit_share``: what the machine's peaks allow over what the step takes, 1 at the limit. ``drift``: the second half of the
+rounds over the first.
 """
 
 UNITCOST = pa.schema(

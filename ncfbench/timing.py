@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import cycle, islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -153,22 +154,26 @@ class TimedLoop:
         )
         return [float(loss) for loss in losses]
 
-    def step_block(self, batches: int = STEP_BATCHES) -> None:
+    def step_block(self, iterations: int | None = None) -> None:
         """Repeat the last batches on a copy of the state, and record a ``step`` sample.
 
         Args:
-            batches: how many; at most ``STEP_BATCHES`` are kept.
+            iterations: how many, over and over the same batches; by default each of them once.
         """
-        recent = list(self._recent)[-batches:]
+        count = iterations or len(self._recent)
         with self.ledger.line("step account"):
             state, watch = copy_state(self.state), Stopwatch()
             jax.block_until_ready(state)
             watch.start()
-            for batch in recent:
-                state, _ = self.trainer.step(state, batch, self.content)
+            losses: deque[jax.Array] = deque(maxlen=IN_FLIGHT)
+            for batch in islice(cycle(self._recent), count):
+                state, loss = self.trainer.step(state, batch, self.content)
+                losses.append(loss)
+                if len(losses) == IN_FLIGHT:
+                    jax.block_until_ready(losses[0])
             jax.block_until_ready(state)
             watch.stop()
-        self.samples.append(Sample("step", self.iteration - len(recent), len(recent), watch.seconds))
+        self.samples.append(Sample("step", self.iteration - len(self._recent), count, watch.seconds))
 
     def seconds_per_iteration(self, kind: str) -> float:
         """Median of the ``full`` or ``step`` samples."""

@@ -30,7 +30,7 @@ def profile(
     negatives: options.Negatives = None,
     noise: options.Noise = None,
     mask: options.Mask = None,
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds; more give narrower intervals.")] = 7,
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds; more give narrower intervals.")] = 11,
     clock: Annotated[
         str, typer.Option(help="full, with step beside it; paper: also what the authors' program would have timed.")
     ] = "full",

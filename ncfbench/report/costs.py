@@ -157,8 +157,9 @@ def _predictions(rows: Sequence[Row]) -> RenderableType:
         ]
         table.add_row(_title(row), *cells, row["responsible"] if max(map(abs, off)) > RESIDUAL_TOLERANCE else "")
     notes = [
-        f"Most due to: named where a prediction is off by more than {100 * RESIDUAL_TOLERANCE:.0f} %: the part whose unit "
-        "cost misses its own measurement on this sampler's batch; composition: a step is not the sum of its parts.",
+        f"Most due to: where a prediction is off by more than {100 * RESIDUAL_TOLERANCE:.0f} %: a part, whose unit cost "
+        "misses its own measurement on the sampler's batch; composition, for a step is not the sum of its parts; or the "
+        "sampling beside it.",
         "Intervals: 95 %, of the ratio of interleaved blocks.",
     ]
     noisy = [f"{_title(row)} {row['drift']:.2f}" for row in rows if abs(row["drift"] - 1) > DRIFT_TOLERANCE]
