@@ -322,3 +322,16 @@ def test_summary_and_tables_carry_their_version(data_dir: Path, tmp_path: Path) 
         table = tables.read_table(folder / f"{name}.parquet", schema)
         assert table.schema.metadata[b"schema_version"] == b"1"
         assert table.schema.metadata[b"table"] == name.encode()
+
+
+def test_a_trace_changes_no_result_and_no_time_that_counts(data_dir: Path, tmp_path: Path) -> None:
+    places = Locations(data_dir, tmp_path / "traced")
+    traced = training.run(complete(SMALL), places, trace=tmp_path / "trace")
+    assert list((tmp_path / "trace").rglob("*.xplane.pb"))
+    assert figures(traced) == figures(train(data_dir, tmp_path / "plain"))
+    (kept,) = [row for row in traced.timing if row["kind"] == "traced"]
+    assert 1 <= kept["iterations"] <= training.TRACE_ITERATIONS
+    full = [row for row in traced.timing if row["kind"] == "full"]
+    assert sum(row["iterations"] for row in full) + kept["iterations"] == traced.summary["iterations"]
+    assert {row["line"] for row in traced.ledger if row["seconds"] > 0} >= {"trace"}
+    assert "load_average_at_end" in traced.environment
