@@ -114,7 +114,13 @@ def run(dataset: Dataset, configs: Mapping[str, RunConfig], *, rounds: int = 11,
         samples: list[Row] = []
         for number in range(rounds):
             begin = time.perf_counter()
-            samples += _round(number, measured, loops, iterations, made)
+            try:
+                samples += _round(number, measured, loops, iterations, made)
+            except KeyboardInterrupt:
+                if number < 2:
+                    raise
+                progress.say(f"Stopped: the profile is of the {number} rounds that are whole.")
+                break
             progress.say(f"Round {number + 1} of {rounds}: {time.perf_counter() - begin:.1f} s")
     costs, unit_rows = unit_costs(samples)
     rows = [_cost_row(dataset, name, configs, batches, samples, costs, described, demands[name], peaks) for name in configs]
@@ -123,6 +129,7 @@ def run(dataset: Dataset, configs: Mapping[str, RunConfig], *, rounds: int = 11,
         _compare(row, baseline, samples)
     for row in rows:
         row["responsible"] = responsible(row["residuals"], {} if row is baseline else baseline["residuals"])
+    for row in rows:
         row["residuals"] = [{"part": name, "share": share} for name, share in row["residuals"].items()]
     example = next(iter(configs.values())).effective()
     common = {name: example[name] for name in ("dataset", "encoder", "loss", "batch_size")}
