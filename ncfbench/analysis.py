@@ -55,9 +55,21 @@ def centre(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float,
     return math.exp(np.median(walsh)), math.exp(walsh[left_out]), math.exp(walsh[-1 - left_out])
 
 
-def paired_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> tuple[float, float, float]:
-    """:func:`centre` of baseline / candidate: seconds of the same rounds of an interleaved measurement."""
-    return centre(np.asarray(baseline, float) / np.asarray(candidate, float))
+def ratio_of_medians(baseline: Sequence[float], candidate: Sequence[float]) -> tuple[float, float, float]:
+    """Median of the baseline's seconds over the candidate's, with an interval that holds the true one 19 times in 20.
+
+    Medians and not ratios round by round: a machine is only ever disturbed to the slow side, and a disturbance of seconds
+    does not meet both arms of a round. The interval is a bootstrap over rounds, both arms of a round together.
+
+    Args:
+        baseline, candidate: seconds of the same rounds of an interleaved measurement; with fewer than ten the interval is
+            somewhat too narrow.
+    """
+    both = np.array([baseline, candidate], float)
+    rounds = np.random.default_rng(0).integers(0, both.shape[1], (4000, both.shape[1]))
+    medians = np.median(both[:, rounds], axis=2)
+    lower, upper = np.quantile(medians[0] / medians[1], [0.025, 0.975])
+    return float(np.median(both[0]) / np.median(both[1])), float(lower), float(upper)
 
 
 def drift(seconds: Sequence[float]) -> float:

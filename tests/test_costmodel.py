@@ -122,17 +122,27 @@ def test_intervals_leave_out_what_the_printed_tables_of_signed_ranks_say(n: int,
     assert np.log([centre, lower, upper]) == pytest.approx([np.median(walsh), walsh[left_out], walsh[-1 - left_out]])
 
 
-def test_intervals_hold_the_middle_nineteen_times_in_twenty() -> None:
+@pytest.mark.parametrize("disturbed", [0.0, 0.3])
+def test_intervals_hold_the_ratio_nineteen_times_in_twenty(disturbed: float) -> None:
+    """Also where some blocks are slower than the others by a third, as on a shared machine."""
     rng = np.random.default_rng(0)
-    found = [analysis.paired_ratio(np.exp(rng.normal(size=11) * 0.2), np.full(11, 0.5)) for _ in range(2000)]
-    assert np.mean([lower <= 2 <= upper for _, lower, upper in found]) == pytest.approx(0.95, abs=0.015)
+
+    def blocks(count: int) -> np.ndarray:
+        slower = rng.exponential(0.3, count) * (rng.random(count) < disturbed)
+        return np.exp(rng.normal(size=count) * 0.05 + slower)
+
+    found = [analysis.ratio_of_medians(20 * blocks(11), blocks(11)) for _ in range(1000)]
+    assert np.mean([lower <= 20 <= upper for _, lower, upper in found]) == pytest.approx(0.95, abs=0.03)
 
 
-def test_one_wild_round_hardly_moves_a_ratio() -> None:
-    quiet = analysis.paired_ratio([2.0] * 11, [1.0] * 11)
-    wild = analysis.paired_ratio([2.0] * 10 + [40.0], [1.0] * 11)
-    assert quiet[0] == wild[0] == pytest.approx(2)
-    assert wild[2] < 10
+def test_some_wild_rounds_hardly_move_a_ratio() -> None:
+    baseline = [2.0, 2.1, 1.9, 2.0, 2.05, 1.95, 2.0, 2.02, 1.98, 2.0, 2.0]
+    candidate = [1.0, 1.01, 0.99, 1.0, 1.0, 1.02, 0.98, 1.0, 9.0, 9.0, 9.0]
+    middle, lower, upper = analysis.ratio_of_medians(baseline, candidate)
+    assert middle == pytest.approx(2)
+    assert upper < 2.1
+    assert analysis.ratio_of_medians([2.0] * 11, [1.0] * 11) == (2, 2, 2)
+    assert lower <= middle <= upper
 
 
 def test_drift() -> None:

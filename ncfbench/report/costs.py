@@ -160,7 +160,7 @@ def _predictions(rows: Sequence[Row]) -> RenderableType:
         f"Most due to: where a prediction is off by more than {100 * RESIDUAL_TOLERANCE:.0f} %: a part, whose unit cost "
         "misses its own measurement on the sampler's batch; composition, for a step is not the sum of its parts; or the "
         "sampling beside it.",
-        "Intervals: 95 %, of the ratio of interleaved blocks.",
+        "Speedups: ratios of the medians of interleaved blocks, with 95 % intervals.",
     ]
     noisy = [f"{_title(row)} {row['drift']:.2f}" for row in rows if abs(row["drift"] - 1) > DRIFT_TOLERANCE]
     if noisy:
