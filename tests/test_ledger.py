@@ -106,8 +106,8 @@ SETTINGS = {
     "dataset": "tiny", "sampler": "ns", "encoder": "cnn", "batch_size": 128, "epochs": 2, "dimension": 8, "filters": 8,
     "word_dimension": 8,
 }  # fmt: skip
-DELAY, ITERATIONS = 0.02, 20
-"""Seconds planted, and iterations of such a run (1,107 links)."""
+DELAY = 0.05
+"""Seconds planted in each batch or step; ten times that in a probe or an evaluation."""
 
 
 def train(data_dir: Path, runs_dir: Path, **more: Any) -> RunRecord:
@@ -185,21 +185,21 @@ def test_a_planted_delay_moves_exactly_its_lines(
     iterations = slowed.summary["iterations"]
     planted = DELAY * iterations
     if where == "sampler":
-        assert more["waiting"] > 0.7 * planted
-        assert more["step"] < 0.2 * planted
+        assert after["waiting"] > 0.7 * planted
+        assert more["step"] < 0.4 * planted
         assert full > 0.7 * DELAY
-        assert step < 0.2 * DELAY
+        assert step < 0.4 * DELAY
     elif where == "step":
-        assert more["step"] > 0.9 * planted
-        assert more["waiting"] < 0.2 * planted
-        assert full > 0.9 * DELAY
-        assert step > 0.9 * DELAY
+        assert after["step"] > 0.9 * planted
+        assert more["waiting"] < 0.4 * planted
+        assert slowed.summary["full_iteration_seconds"] > 0.9 * DELAY
+        assert slowed.summary["step_iteration_seconds"] > 0.9 * DELAY
     else:
         calls = sum(
             row[{"probe": "probe_loss", "evaluation": "test_recall_at_50"}[where]] is not None for row in slowed.curve
         )
         assert calls >= 2
-        assert more[where] > 0.8 * 10 * DELAY * calls
-        assert more["step"] + more["waiting"] < 0.2 * planted
-        assert abs(full) < 0.2 * DELAY
-        assert abs(step) < 0.2 * DELAY
+        assert after[where] > 0.9 * 10 * DELAY * calls
+        assert more["step"] + more["waiting"] < 0.4 * planted
+        assert abs(full) < 0.4 * DELAY
+        assert abs(step) < 0.4 * DELAY

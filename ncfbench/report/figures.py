@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,8 @@ def epoch_time(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
     axis.set_xticks(range(len(encoders)), [find_encoder(name).title for name in encoders])
     axis.set_ylabel("time of an epoch, s (full account, log scale)")
     _finish(axis)
-    axis.set_ylim(top=axis.get_ylim()[1] * 3)
+    lowest = min(row["measured_full_iteration_seconds"] * row["links"] / row["batch_size"] for row in rows)
+    axis.set_ylim(10 ** math.floor(math.log10(lowest)), axis.get_ylim()[1] * 3)
     axis.legend(frameon=False, ncols=3, fontsize="small", loc="upper left")
     first = rows[0]
     axis.set_title(f"{first['dataset']}, {find_loss(first['loss']).title}, b={first['batch_size']}")
