@@ -19,6 +19,8 @@ LINEAR_TOLERANCE = 0.1
 """A part's cost is a straight line where that misses no measured size by more than this share; else it is a curve."""
 RESIDUAL_TOLERANCE = 0.15
 """A prediction further off than this names the part that is responsible."""
+SPREAD_TOLERANCE = 0.5
+"""A part whose rounds differ by more, in the middle half of them, marks one too."""
 DRIFT_TOLERANCE = 0.1
 """Halves of a measurement that differ by more than this mark a noisy machine."""
 PARTS = ("users", "items", "interactions", "optimiser", "dispatch")
@@ -77,7 +79,7 @@ class UnitCost:
     is_linear: bool
 
     @classmethod
-    def fit(cls, sizes: Sequence[float], seconds: Sequence[float]) -> UnitCost:
+    def fit(cls, sizes: Sequence[float], seconds: Sequence[float] | NDArray[np.float64]) -> UnitCost:
         """Fit to one measurement, or more, of each size."""
         from scipy.optimize import nnls
 
@@ -157,11 +159,15 @@ def residuals(
 
 
 def responsible(own: Mapping[str, float], baseline: Mapping[str, float]) -> str:
-    """The largest of two samplers' :func:`residuals`, that a wrong ratio of the two is due to most.
+    """The part that a wrong prediction is due to most: of the iteration, or of the speedup, whichever is further off.
 
-    Returns:
-        A part's name; with ``baseline's`` before it where the other sampler's is meant.
+    A speedup misses by the difference of both samplers' misses, so that what they share cancels. Only a part that misses in
+    the direction of the whole explains it.
+
+    Args:
+        own, baseline: :func:`residuals` of the sampler and of its baseline.
     """
-    named = {name: abs(value) for name, value in own.items()}
-    named |= {f"baseline's {name}": abs(value) for name, value in baseline.items()}
-    return max(named, key=lambda name: named[name])
+    difference = {name: value - baseline[name] for name, value in own.items()}
+    shares = max((own, difference), key=lambda each: abs(sum(each.values())))
+    sign = 1 if sum(shares.values()) >= 0 else -1
+    return max(shares, key=lambda name: sign * shares[name])

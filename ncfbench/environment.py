@@ -21,7 +21,18 @@ VARIABLES = (
     "XLA_PYTHON_CLIENT_MEM_FRACTION",
 )  # fmt: skip
 """Settings of threads, memory and debugging that change times."""
-COMPARED = ("cpu", "cores", "devices", "packages", "variables", "precision", "python", "ncfbench")
+COMPARED = (
+    "cpu",
+    "cores",
+    "core_quota",
+    "accelerators",
+    "devices",
+    "packages",
+    "variables",
+    "precision",
+    "python",
+    "ncfbench",
+)
 """What must agree before the times of two runs are divided."""
 
 

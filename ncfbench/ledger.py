@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 LINES = {
-    "loading": "reading the data set, and moving its texts to the device",
+    "loading": "reading the data set",
+    "transfer": "moving the texts to the device; batches are moved by the sampling thread",
     "initialising": "parameters, sampler, probe, evaluators",
     "waiting": "for batches",
     "step": "dispatching training steps, and waiting for them",
     "step account": "repeating steps on batches that are already on the device, to time them",
-    "compile": "tracing and compiling",
+    "compile": "compiling; for the step also tracing and one execution on a copy of the state",
     "probe": "the probe of the objective",
     "evaluation": "recall on held-out items",
     "trace": "JAX's profiler, but for the steps that it looks at",

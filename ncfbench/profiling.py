@@ -6,15 +6,17 @@ draws, batches and transfers by themselves, in turn, so that a disturbance of th
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from ncfbench import analysis, environment, limits
+from ncfbench import analysis, environment, interrupts, limits
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig, cache_dir, complete
 from ncfbench.costmodel import Costs, Counts, UnitCost, predict_full, residuals, responsible
@@ -29,6 +31,7 @@ from ncfbench.streams import Streams
 from ncfbench.timing import TimedLoop, timed_loops
 from ncfbench.xray import xray
 
+FEWEST_ROUNDS = 3
 BLOCK_SECONDS = 0.06
 """A block of calls of a part takes about this long, one call at least."""
 LOOP_SECONDS = 1.0
@@ -36,6 +39,7 @@ LOOP_SECONDS = 1.0
 LOOP_ITERATIONS = 8
 PRODUCT_SIZES = (32, 64, 128, 256, 512)
 XRAY_BATCHES = 50
+BOOTSTRAPS = 400
 PAPER_DRAWS_OFF_CLOCK = ("iid", "ns", "strat-ns")
 """Samplers whose draws the authors' program made before its timer started: shuffling, and IID's negatives."""
 
@@ -91,10 +95,10 @@ def run(dataset: Dataset, configs: Mapping[str, RunConfig], *, rounds: int = 11,
         configs: complete settings by sampler; alike but for the sampler. The first is the baseline.
 
     Raises:
-        UsageError: fewer than two rounds, or no sampler.
+        UsageError: too few rounds, or no sampler.
     """
-    if rounds < 2 or not configs:
-        raise UsageError("A profile needs one sampler or more, and two rounds or more.")
+    if rounds < FEWEST_ROUNDS or not configs:
+        raise UsageError(f"A profile needs one sampler or more, and {FEWEST_ROUNDS} rounds or more.")
     progress = progress or Progress()
     content = Content.of(dataset)
     described = environment.describe()
@@ -112,28 +116,33 @@ def run(dataset: Dataset, configs: Mapping[str, RunConfig], *, rounds: int = 11,
         parts.state = jax.tree.map(lambda array: array.copy(), first.state)
         measured = _measured(dataset, next(iter(configs.values())), parts, batches)
         samples: list[Row] = []
-        for number in range(rounds):
-            begin = time.perf_counter()
-            try:
-                samples += _round(number, measured, loops, iterations, made)
-            except KeyboardInterrupt:
-                if number < 2:
-                    raise
-                progress.say(f"Stopped: the profile is of the {number} rounds that are whole.")
-                break
-            progress.say(f"Round {number + 1} of {rounds}: {time.perf_counter() - begin:.1f} s")
+        with interrupts.noted(progress.say, "Stopping; whole rounds are kept. Ctrl-C again stops at once.") as stop:
+            for number in range(rounds):
+                begin = time.perf_counter()
+                rows = _round(number, measured, loops, iterations, made, stop)
+                if stop():
+                    break
+                samples += rows
+                progress.say(f"Round {number + 1} of {rounds}: {time.perf_counter() - begin:.1f} s")
+        whole = len({row["round"] for row in samples})
+        if whole < min(rounds, FEWEST_ROUNDS):
+            raise KeyboardInterrupt
     costs, unit_rows = unit_costs(samples)
     rows = [_cost_row(dataset, name, configs, batches, samples, costs, described, demands[name], peaks) for name in configs]
     baseline = rows[0]
     for row in rows:
         _compare(row, baseline, samples)
     for row in rows:
-        row["responsible"] = responsible(row["residuals"], {} if row is baseline else baseline["residuals"])
+        row["responsible"] = responsible(row["residuals"], baseline["residuals"])
     for row in rows:
         row["residuals"] = [{"part": name, "share": share} for name, share in row["residuals"].items()]
     example = next(iter(configs.values())).effective()
     common = {name: example[name] for name in ("dataset", "encoder", "loss", "batch_size")}
-    common |= {"data_fingerprint": dataset.fingerprint, "environment_key": described["key"]}
+    common |= {
+        "settings": settings_digest(next(iter(configs.values()))),
+        "data_fingerprint": dataset.fingerprint,
+        "environment_key": described["key"],
+    }
     strata = {name: config.effective()["strata"] for name, config in configs.items()}
     return Record(
         [{**common, "strata": strata.get(row["sampler"] or ""), **row} for row in samples],
@@ -197,16 +206,22 @@ def _round(
     loops: Mapping[str, TimedLoop],
     iterations: Mapping[str, int],
     samplers: Mapping[str, Sampler],
+    stop: Callable[[], bool],
 ) -> list[Row]:
+    """One sample of everything; what is there so far where ``stop()`` is true."""
     rows: list[Row] = []
 
     def add(part: str, size: int, calls: int, seconds: float, sampler: str | None = None) -> None:
         rows.append({"round": number, "sampler": sampler, "part": part, "size": size, "calls": calls, "seconds": seconds})
 
     for each in measured:
+        if stop():
+            return rows
         add(each.part, each.size, each.calls, each.block(), each.sampler)
     for name, loop in loops.items():
-        loop.full_block(iterations[name])
+        loop.full_block(iterations[name], stop=stop)
+        if stop():
+            return rows
         loop.step_block(max(iterations[name] // 2, 4))
         for sample in loop.samples:
             if sample.kind in ("full", "step"):
@@ -245,21 +260,23 @@ def unit_costs(samples: Sequence[Row]) -> tuple[Costs, list[Row]]:
     rows: list[Row] = []
     for part in ("users", "items", "vectors", "matrix"):
         own = [row for row in samples if row["part"] == part and row["sampler"] is None]
-        fits[part] = UnitCost.fit([row["size"] for row in own], [row["seconds"] / row["calls"] for row in own])
-        slopes = []
-        for number in sorted({row["round"] for row in own}):
-            now = [row for row in own if row["round"] == number]
-            slopes.append(UnitCost.fit([row["size"] for row in now], [row["seconds"] / row["calls"] for row in now]).slope)
-        _, lower, upper = analysis.centre(np.maximum(slopes, 1e-12))
+        sizes = sorted({row["size"] for row in own})
+        by_size = np.array([per_call(samples, part, None, size) for size in sizes])
+        fits[part] = UnitCost.fit(sizes, np.median(by_size, axis=1))
+        resampled = np.random.default_rng(0).integers(0, by_size.shape[1], (BOOTSTRAPS, by_size.shape[1]))
+        slopes = [UnitCost.fit(sizes, np.median(by_size[:, rounds], axis=1)).slope for rounds in resampled]
+        lower, upper = np.quantile(slopes, [0.025, 0.975])
+        low, high = np.quantile(by_size, [0.25, 0.75], axis=1)
         rows.append(
             {
                 "part": part,
                 "unit_seconds": fits[part].slope,
-                "unit_lower": lower,
-                "unit_upper": upper,
+                "unit_lower": float(lower),
+                "unit_upper": float(upper),
                 "overhead_seconds": fits[part].overhead,
                 "is_linear": fits[part].is_linear,
-                "sizes": [int(size) for size in fits[part].sizes],
+                "spread": float(np.median(high / low - 1)),
+                "sizes": sizes,
                 "seconds": fits[part].seconds.tolist(),
             }
         )
@@ -325,6 +342,7 @@ def _cost_row(
         "measured_step_iteration_seconds": seconds["step"],
         "predicted_full_iteration_seconds": full,
         "measured_full_iteration_seconds": seconds["full"],
+        "serial_iteration_seconds": seconds["step"] + sampling,
         "paper_iteration_seconds": seconds["step"] + sampling - off_clock,
         "residuals": residuals(predicted, measured, full, seconds["step"], seconds["full"]),
         **{f"{part}_seconds": seconds[part] for part in ("draw", "assemble", "transfer")},
@@ -347,7 +365,14 @@ def _compare(row: Row, baseline: Row, samples: Sequence[Row]) -> None:
         blocks = [per_call(samples, account, each["sampler"]) for each in (baseline, row)]
         found = analysis.ratio_of_medians(*blocks)
         row |= dict(zip((f"{way}_{account}_speedup" for way in ("measured", "lower", "upper")), found, strict=True))
-    row["paper_speedup"] = baseline["paper_iteration_seconds"] / row["paper_iteration_seconds"]
+    for clock in ("serial", "paper"):
+        row[f"{clock}_speedup"] = baseline[f"{clock}_iteration_seconds"] / row[f"{clock}_iteration_seconds"]
+
+
+def settings_digest(config: RunConfig) -> str:
+    """Twelve hexadecimal digits of all settings but the sampler."""
+    text = json.dumps({key: value for key, value in config.to_dict().items() if key != "sampler"}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def configurations(settings: Mapping[str, Any], samplers: Sequence[str]) -> dict[str, RunConfig]:

@@ -183,6 +183,7 @@ CONFORMANCE = pa.schema(
 _PROFILED = (
     *((name, pa.string()) for name in ("dataset", "encoder", "loss", "sampler", "strata")),
     ("batch_size", pa.int64()),
+    ("settings", pa.string()),
 )
 PROFILE = pa.schema(
     [
@@ -230,8 +231,7 @@ COSTMODEL = pa.schema(
             for account in ("step", "full")
             for name in ("predicted", "measured", "lower", "upper")
         ),
-        ("paper_iteration_seconds", pa.float64()),
-        ("paper_speedup", pa.float64()),
+        *((f"{clock}_{what}", pa.float64()) for clock in ("serial", "paper") for what in ("iteration_seconds", "speedup")),
         ("responsible", pa.string()),
         ("residuals", pa.list_(pa.struct([("part", pa.string()), ("share", pa.float64())]))),
         *((f"{name}_seconds", pa.float64()) for name in ("draw", "assemble", "transfer")),
@@ -246,16 +246,17 @@ COSTMODEL = pa.schema(
 """One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the baseline, limits.
 
 ``residuals``: what the prediction of a full iteration misses, part by part, as shares of it; ``responsible``: the largest
-of them and the baseline's. ``paper_iteration_seconds`` leaves out what the authors' program left out of its timer.
+of them and the baseline's. ``serial_iteration_seconds``: step, draw, assemble and transfer one
+after another; ``paper_iteration_seconds`` leaves out of these what the authors' program left out of its timer.
 ``limit_share``: what the machine's peaks allow over what the step takes, 1 at the limit. ``drift``: the second half of the
 rounds over the first.
 """
 
 UNITCOST = pa.schema(
     [
-        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "part")),
+        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "settings", "part")),
         ("batch_size", pa.int64()),
-        *((name, pa.float64()) for name in ("unit_seconds", "unit_lower", "unit_upper", "overhead_seconds")),
+        *((name, pa.float64()) for name in ("unit_seconds", "unit_lower", "unit_upper", "overhead_seconds", "spread")),
         ("is_linear", pa.bool_()),
         ("sizes", pa.list_(pa.int64())),
         ("seconds", pa.list_(pa.float64())),
@@ -264,7 +265,9 @@ UNITCOST = pa.schema(
     ],
     metadata={"table": "unitcost"},
 )
-"""One row for each part: seconds of a node or an interaction (the slope), and the medians that it was fitted to."""
+"""One row for each part: seconds of a node or an interaction (the slope), and the medians that it was fitted to; ``spread``:
+upper over lower quartile of the rounds, less 1.
+"""
 
 PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}
 """What a profile leaves behind, by the name of the file."""

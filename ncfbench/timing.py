@@ -187,7 +187,9 @@ class TimedLoop:
 
     def _end(self, watch: Stopwatch) -> None:
         self._prefetcher.request_pause()
-        jax.block_until_ready(self.state)
+        # An interruption inside a step may leave a state whose memory was given away.
+        if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state)):
+            jax.block_until_ready(self.state)
         with self.ledger.line("waiting"):
             self._prefetcher.wait_until_paused()
         watch.stop()

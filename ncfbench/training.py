@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ncfbench import analysis, environment, runs, schemas, tables
+from ncfbench import analysis, environment, interrupts, runs, schemas, tables
 from ncfbench.checkpoint import Checkpoints
 from ncfbench.config import Locations, RunConfig
 from ncfbench.datasets import Dataset, open_dataset
@@ -36,7 +34,10 @@ from ncfbench.timing import Sample, Stopwatch, TimedLoop
 
 TABLES_SECONDS = 1.0
 """Between writes of the tables: four synced files for each probe would take longer than a small run's training."""
+TRAINING = ("full", "traced")
+"""Kinds of samples whose iterations changed the parameters."""
 TRACE_ITERATIONS = 10
+STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last checkpoint."
 CHECKPOINT_SECONDS = 30.0
 """A killed run loses at most this much, or one epoch where that is longer."""
 
@@ -108,6 +109,9 @@ def run(
     """
     progress = progress or Progress()
     ledger = Ledger()
+    if trace is not None:
+        with tables.storage_errors(trace):
+            trace.mkdir(parents=True, exist_ok=True)
     with ledger.line("loading"):
         dataset = open_dataset(places.data_dir, config.dataset, progress.say)
     make_sampler(dataset.graph, config, Streams(config.seed))  # refuses before a folder is made
@@ -120,35 +124,13 @@ def run(
         if resume and (folder / "summary.parquet").exists():
             record = runs.read(folder)
             if record.summary["status"] == "finished":
-                progress.say(f"Already finished: {folder}")
+                progress.say(f"Already finished: {folder}" + (" (no trace was written)" if trace else ""))
                 return record
-        with _interrupts(progress) as interrupted, ledger.noticing_compilation():
+        with interrupts.noted(progress.say, STOPPING) as interrupted, ledger.noticing_compilation():
             with ledger.line("initialising"):
                 begun = _Run(config, dataset, folder, progress, interrupted, ledger, trace)
             begun.go()
         return runs.read(folder)
-
-
-@contextmanager
-def _interrupts(progress: Progress) -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or termination into a flag that the loop looks at, so that no update is cut in two."""
-    flag = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield flag.is_set
-        return
-
-    def note(number: int, frame: object) -> None:
-        if flag.is_set():
-            raise KeyboardInterrupt
-        flag.set()
-        progress.say("Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last checkpoint.")
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield flag.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Run:
@@ -179,7 +161,7 @@ class _Run:
         """Of the sampling thread, which works beside the main one."""
         self.message = ""
 
-        with ledger.line("loading"):
+        with ledger.line("transfer"):
             content = jax.block_until_ready(Content.of(dataset))
         self.trainer, fresh = Trainer.create(config, dataset)
         embedder = Embedder(self.trainer.towers, content)
@@ -214,12 +196,14 @@ class _Run:
                 began = self.loop.iteration
                 while self.loop.iteration < self.schedule.last:
                     # After the first block: what is compiled is compiled by then, and the queue of batches is full.
-                    if self.trace is not None and self.loop.iteration > began:
-                        self._trace_block(self.trace)
+                    if self.trace is not None and self.loop.iteration > began and self._trace_block(self.trace):
                         self.trace = None
                     self._train_block()
                 if self.trace is not None:
-                    self.progress.say("No trace was written: the run ended with its first block. Train for more epochs.")
+                    self.progress.say(
+                        "No trace was written: too few iterations between two probes, or after the first. Train for more "
+                        "epochs, or with a larger --probe-every."
+                    )
                 self._write("running")  # a checkpoint never knows of samples that the tables lack
                 self._save_checkpoint()
                 self._write("finished")
@@ -260,18 +244,20 @@ class _Run:
             self._save_checkpoint()
             self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
 
-    def _trace_block(self, folder: Path) -> None:
-        """Train for a few iterations under JAX's profiler; their samples are kept apart, for tracing costs time."""
+    def _trace_block(self, folder: Path) -> bool:
+        """Train for a few iterations under JAX's profiler, if the next probe is that far off; else do nothing.
+
+        Their samples are kept apart, for tracing costs time.
+        """
         count = min(TRACE_ITERATIONS, self.schedule.next_stop(self.loop.iteration) - self.loop.iteration - 1)
         if count < 1:
-            return
-        with tables.storage_errors(folder), self.ledger.line("trace"):
-            folder.mkdir(parents=True, exist_ok=True)
-            with jax.profiler.trace(str(folder)):
-                self.pending += self.loop.full_block(count)
+            return False
+        with tables.storage_errors(folder), self.ledger.line("trace"), jax.profiler.trace(str(folder)):
+            self.pending += self.loop.full_block(count)
         self.loop.samples[-1] = dataclasses.replace(self.loop.samples[-1], kind="traced")
         self._collect_samples(resumed=False)
         self.progress.say(f"A trace of {count} iterations is in {folder}.")
+        return True
 
     def _record(self) -> None:
         """Probe, and at an epoch's end recall; then write the tables."""
@@ -328,7 +314,7 @@ class _Run:
         self.loop.samples.clear()
 
     def _train_seconds(self) -> float:
-        return math.fsum(row["seconds"] for row in self.timing if row["kind"] == "full")
+        return math.fsum(row["seconds"] for row in self.timing if row["kind"] in TRAINING)
 
     def _evaluators(self, embedder: Embedder) -> tuple[dict[str, RecallEvaluator], str | None]:
         if not find_encoder(self.config.encoder).scores_cold_items:
@@ -349,7 +335,9 @@ class _Run:
         record = runs.read(self.folder)
         self.curve = [row for row in record.curve if row["iteration"] <= iteration]
         self.timing = [
-            row for row in record.timing if row["first_iteration"] + (row["kind"] == "full") * row["iterations"] <= iteration
+            row
+            for row in record.timing
+            if row["first_iteration"] + (row["kind"] in TRAINING) * row["iterations"] <= iteration
         ]
         self.pending = [float(loss) for loss in extra["pending_losses"]]
         self.earlier_ledger = record.ledger

@@ -111,7 +111,14 @@ def test_the_part_that_is_wrong_is_named() -> None:
     assert responsible(residuals(right, right, step, 2 * step, 2 * step), none) == "composition"
     late = residuals(right, right, step, step, 2 * step)
     assert responsible(late, none) == "sampling"
-    assert responsible(none, late) == "baseline's sampling"
+    assert responsible(none, late) == "sampling", "the baseline's"
+
+
+def test_what_both_arms_miss_cancels_and_what_misses_the_other_way_explains_nothing() -> None:
+    zero = dict.fromkeys((*PARTS, "composition", "sampling"), 0.0)
+    assert responsible(zero | {"items": 0.1, "sampling": 0.2}, zero | {"items": 0.9}) == "items"
+    assert responsible(zero | {"items": 0.3, "sampling": 0.2}, zero | {"items": 0.3}) == "items", "of the iteration itself"
+    assert responsible(zero | {"items": -0.25, "composition": 0.24, "interactions": 0.2}, zero) == "composition"
 
 
 @pytest.mark.parametrize(("n", "left_out"), [(2, 0), (5, 0), (6, 0), (7, 2), (8, 3), (10, 8), (11, 10), (12, 13)])

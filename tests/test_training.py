@@ -335,3 +335,17 @@ def test_a_trace_changes_no_result_and_no_time_that_counts(data_dir: Path, tmp_p
     assert sum(row["iterations"] for row in full) + kept["iterations"] == traced.summary["iterations"]
     assert {row["line"] for row in traced.ledger if row["seconds"] > 0} >= {"trace"}
     assert "load_average_at_end" in traced.environment
+    trained = [row["seconds"] for row in traced.timing if row["kind"] in ("full", "traced")]
+    assert traced.summary["train_seconds"] == pytest.approx(sum(trained))
+
+
+def test_a_trace_that_cannot_be_is_said(data_dir: Path, tmp_path: Path) -> None:
+    said = Said(-1)
+    training.run(
+        complete(SMALL | {"probe_every": 1}), Locations(data_dir, tmp_path / "a"), progress=said, trace=tmp_path / "t"
+    )
+    assert any("No trace was written" in text for text in said.texts)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match="Cannot write"):
+        training.run(complete(SMALL), Locations(data_dir, tmp_path / "b"), trace=tmp_path / "file" / "t")
+    assert not (tmp_path / "b").exists()

@@ -66,6 +66,9 @@ def profile(
 
     configs = profiling.configurations(settings, names(samplers, PAPER))
     progress = progress_bar(quiet=quiet)
+    left_out = [name for name in names(samplers, PAPER) if name not in configs]
+    if left_out:
+        progress.say(f"Left out, as the loss refuses them: {', '.join(left_out)}.")
     data = open_dataset(places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say)
     record = profiling.run(data, configs, rounds=rounds, progress=progress)
     if json_:

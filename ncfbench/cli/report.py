@@ -72,7 +72,7 @@ def report(
             print_views(console.speedup_view(comparisons, speedups), console.recall_view(comparisons, recalls))
         else:
             print_views(f"No finished run in {where.runs_dir} yet.")
-        if "costmodel" in beside and "unitcost" in beside:
+        if "costmodel" in beside:
             print_views(costs.view(beside))
         print_views(audit_tables.view({name: beside[name] for name in schemas.AUDIT_TABLES if name in beside}))
         print_views(*console.missing_lines([*flat[0], *flat[1]]))

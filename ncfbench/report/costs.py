@@ -11,13 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from ncfbench import tables
-from ncfbench.costmodel import DRIFT_TOLERANCE, PARTS, RESIDUAL_TOLERANCE, SYMBOLIC
+from ncfbench.costmodel import DRIFT_TOLERANCE, PARTS, RESIDUAL_TOLERANCE, SPREAD_TOLERANCE, SYMBOLIC
 from ncfbench.registry import find_loss, find_sampler
 from ncfbench.schemas import PROFILE_TABLES
 
 Row = Mapping[str, Any]
-SETTINGS = ("dataset", "encoder", "loss", "batch_size", "data_fingerprint", "environment_key")
+SETTINGS = ("dataset", "encoder", "loss", "batch_size", "settings", "data_fingerprint", "environment_key")
 """What one profile has in common; another one of these takes its place."""
+ROUNDS_OF_INTERVALS = 7
+"""Below this a bootstrap's interval is much too narrow."""
 
 
 def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
@@ -28,11 +30,14 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
     """
     with tables.storage_errors(runs_dir):
         runs_dir.mkdir(parents=True, exist_ok=True)
+    merged = {}
     for name, rows in found.items():
         path, schema = runs_dir / f"{name}.parquet", PROFILE_TABLES[name]
         kept = tables.read_rows(path, schema) if path.exists() else []
         own = {_settings(row) for row in rows}
-        tables.write_rows(path, [*(row for row in kept if _settings(row) not in own), *rows], schema)
+        merged[name] = [*(row for row in kept if _settings(row) not in own), *rows]
+    for name, rows in merged.items():
+        tables.write_rows(runs_dir / f"{name}.parquet", rows, PROFILE_TABLES[name])
 
 
 def view(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = False) -> RenderableType:
@@ -40,9 +45,11 @@ def view(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = False) -> Re
     parts: list[RenderableType] = []
     for settings in dict.fromkeys(_settings(row) for row in found["costmodel"]):
         rows = [row for row in found["costmodel"] if _settings(row) == settings]
-        units = [row for row in found["unitcost"] if _settings(row) == settings]
+        units = [row for row in found.get("unitcost", ()) if _settings(row) == settings]
         what = f"{rows[0]['dataset']}, {rows[0]['encoder']}, {find_loss(rows[0]['loss']).title}, b={rows[0]['batch_size']}"
-        parts += [_unit_costs(units, what), _counts(rows), _predictions(rows), _accounts(rows, paper_clock=paper_clock)]
+        what += f" (data {rows[0]['data_fingerprint'][:6]}, environment {rows[0]['environment_key']})"
+        parts += [_unit_costs(units, what)] if units else [Text(f"Unit costs of {what}: not found.")]
+        parts += [_counts(rows), _predictions(rows, units), _accounts(rows, paper_clock=paper_clock)]
     return Group(*parts)
 
 
@@ -53,7 +60,7 @@ def _settings(row: Row) -> tuple[Any, ...]:
 def _unit_costs(rows: Sequence[Row], what: str) -> RenderableType:
     table = Table(title=Text(f"Unit costs, forward and backward: {what}"), title_justify="left")
     table.add_column("part")
-    for heading in ("microseconds each", "interval", "overhead", "cost"):
+    for heading in ("microseconds each", "interval", "overhead", "spread %", "cost"):
         table.add_column(heading, justify="right")
     titles = {
         "users": "t_f, a user",
@@ -68,13 +75,17 @@ def _unit_costs(rows: Sequence[Row], what: str) -> RenderableType:
         row = by_part[part]
         cells = [f"{1e6 * row[name]:,.4g}" for name in ("unit_seconds", "unit_lower", "unit_upper", "overhead_seconds")]
         shape = "" if part in ("optimiser", "dispatch") else ("line" if row["is_linear"] else "curve")
-        table.add_row(title, cells[0], f"{cells[1]}..{cells[2]}", cells[3], shape)
+        spread = "" if row.get("spread") is None else f"{100 * row['spread']:.0f}"
+        table.add_row(title, cells[0], f"{cells[1]}..{cells[2]}", cells[3], spread, shape)
     vectors, matrix = by_part["element-wise product"], by_part["matrix product"]
     ratios = ", ".join(
         f"{size} x {size}: {other / own:.1f}"
         for size, own, other in zip(matrix["sizes"], matrix["seconds"], vectors["seconds"], strict=True)
     )
-    note = f"Curve: no straight line passes all sizes within 10 %. Vector products over one matrix product, {ratios}."
+    note = (
+        "Curve: no straight line passes all sizes within 10 %. Spread: of the middle half of the rounds. Vector products "
+        f"over one matrix product, {ratios}."
+    )
     return Group(table, Text(note, style="dim"), Text(""))
 
 
@@ -116,12 +127,16 @@ def _counts(rows: Sequence[Row]) -> RenderableType:
             row["interaction_kind"],
         )
     first = rows[0]
-    settings = f"b={first['batch_size']}, k={first['negatives']}, s={max(row['stratum_size'] or 1 for row in rows)}"
+    letters = {"b": [first["batch_size"]]}
+    letters |= {
+        letter: [row[name] for row in rows if row[name]] for letter, name in (("k", "negatives"), ("s", "stratum_size"))
+    }
+    settings = ", ".join(f"{letter}={values[0]}" for letter, values in letters.items() if values)
     note = f"{settings}. Slots are what is embedded, padding included."
     return Group(table, Text(note, style="dim"), Text(""))
 
 
-def _predictions(rows: Sequence[Row]) -> RenderableType:
+def _predictions(rows: Sequence[Row], units: Sequence[Row]) -> RenderableType:
     title = f"Milliseconds of an iteration, predicted from the parts; speedups over {find_sampler(rows[0]['baseline']).title}"
     table = Table(title=Text(title), title_justify="left")
     table.add_column("sampler")
@@ -140,6 +155,7 @@ def _predictions(rows: Sequence[Row]) -> RenderableType:
     ):
         table.add_column(heading, justify="right")
     table.add_column("most due to")
+    enough = rows[0]["rounds"] >= ROUNDS_OF_INTERVALS
     for row in rows:
         cells = [f"{1e3 * row[f'predicted_{part}_seconds']:.2f}" for part in PARTS]
         for account in ("step", "full"):
@@ -148,7 +164,7 @@ def _predictions(rows: Sequence[Row]) -> RenderableType:
         cells += [
             f"{row['predicted_full_speedup']:.2f}",
             f"{row['measured_full_speedup']:.2f}",
-            f"{row['lower_full_speedup']:.2f}..{row['upper_full_speedup']:.2f}",
+            f"{row['lower_full_speedup']:.2f}..{row['upper_full_speedup']:.2f}" if enough else "-",
             _off(row["predicted_full_speedup"], row["measured_full_speedup"]),
         ]
         off = [
@@ -160,11 +176,15 @@ def _predictions(rows: Sequence[Row]) -> RenderableType:
         f"Most due to: where a prediction is off by more than {100 * RESIDUAL_TOLERANCE:.0f} %: a part, whose unit cost "
         "misses its own measurement on the sampler's batch; composition, for a step is not the sum of its parts; or the "
         "sampling beside it.",
-        "Speedups: ratios of the medians of interleaved blocks, with 95 % intervals.",
+        "Speedups: ratios of the medians of interleaved blocks"
+        + (", with 95 % intervals." if enough else f"; intervals need --rounds {ROUNDS_OF_INTERVALS} or more."),
     ]
     noisy = [f"{_title(row)} {row['drift']:.2f}" for row in rows if abs(row["drift"] - 1) > DRIFT_TOLERANCE]
+    noisy += [f"{row['part']} spread by {row['spread']:.0%}" for row in units if (row.get("spread") or 0) > SPREAD_TOLERANCE]
     if noisy:
-        notes.append(f"NOISY MACHINE: the second half of the rounds took another time than the first: {', '.join(noisy)}.")
+        notes.append(
+            f"NOISY MACHINE (second half of the rounds over the first, or spread of the rounds): {', '.join(noisy)}."
+        )
     return Group(table, *(Text(note, style="dim") for note in notes), Text(""))
 
 
@@ -173,7 +193,7 @@ def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> RenderableType:
     table.add_column("sampler")
     headings = ["full ms", "speedup", "step ms", "speedup"]
     if paper_clock:
-        headings += ["paper's clock ms", "speedup", "over full's"]
+        headings += ["in series ms", "speedup", "paper's clock ms", "speedup", "accounting %"]
     for heading in (*headings, "draw ms", "assemble ms", "transfer ms", "GFLOP", "MB", "limit ms", "of it reached %"):
         table.add_column(heading, justify="right")
     table.add_column("bound by")
@@ -185,8 +205,9 @@ def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> RenderableType:
                 f"{row[f'measured_{account}_speedup']:.2f}",
             ]
         if paper_clock:
-            cells += [f"{1e3 * row['paper_iteration_seconds']:.2f}", f"{row['paper_speedup']:.2f}"]
-            cells.append(f"{row['paper_speedup'] / row['measured_full_speedup']:.2f}")
+            for name in ("serial", "paper"):
+                cells += [f"{1e3 * row[f'{name}_iteration_seconds']:.2f}", f"{row[f'{name}_speedup']:.2f}"]
+            cells.append(f"{100 * (row['paper_speedup'] / row['serial_speedup'] - 1):+.1f}")
         cells += [f"{1e3 * row[f'{part}_seconds']:.3f}" for part in ("draw", "assemble", "transfer")]
         if row["limit_seconds"] is None:
             cells += ["-"] * 5
@@ -200,8 +221,9 @@ def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> RenderableType:
     ]
     if paper_clock:
         notes.append(
-            "Paper's clock: the step, assembling, transfer and drawing one after another, but for what the authors' program "
-            "did before its timer started: shuffling, and IID's draws. Over full's: how much of a speedup is accounting."
+            "In series: step, drawing, assembling, transfer one after another. Paper's clock: the same without what the "
+            "authors' program did before its timer started: shuffling, and IID's draws. Accounting: how much more the "
+            "paper's clock makes of a speedup than one that charges all samplers alike."
         )
     return Group(table, *(Text(note, style="dim") for note in notes), Text(""))
 

@@ -85,7 +85,11 @@ def epoch_time(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
     axis.legend(frameon=False, ncols=3, fontsize="small", loc="upper left")
     first = rows[0]
     axis.set_title(f"{first['dataset']}, {find_loss(first['loss']).title}, b={first['batch_size']}")
-    return _save(figure, folder, f"epoch-time-{first['dataset']}-{first['loss']}-{first['data_fingerprint'][:6]}")
+    return _save(
+        figure,
+        folder,
+        f"epoch-time-{first['dataset']}-{first['loss']}-b{first['batch_size']}-{first['data_fingerprint'][:6]}-{first['environment_key'][:6]}",
+    )
 
 
 def product_ratio(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
@@ -106,7 +110,7 @@ def product_ratio(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]
     axis.set(xlabel="n", ylabel="time of n x n scores,\nvector products / matrix product")
     axis.set_xticks(matrix["sizes"], [str(size) for size in matrix["sizes"]])
     _finish(axis)
-    return _save(figure, folder, f"product-ratio-{matrix['dataset']}-{matrix['encoder']}-{matrix['environment_key']}")
+    return _save(figure, folder, f"product-ratio-{matrix['environment_key'][:6]}")
 
 
 def draw_all(
@@ -122,7 +126,7 @@ def draw_all(
     pairs: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in profile.get("unitcost", ()):
         if row["part"].endswith("product"):
-            pairs.setdefault((row["dataset"], row["encoder"], row["environment_key"]), []).append(row)
+            pairs.setdefault((row["environment_key"],), []).append(row)
     return paths + [path for rows in pairs.values() for path in product_ratio(rows, folder)]
 
 
