@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo test test-real check bench clean
+.PHONY: demo test test-real check bench bench-peer clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -37,6 +37,10 @@ check: $(VENV)/.installed
 # The five samplers on DATASET, interleaved in one process.
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_iteration.py --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
+
+# The same work in PyTorch, interleaved with ours. Needs the extra: pip install '.[bench]'
+bench-peer: $(VENV)/.installed
+	$(BIN)/python benchmarks/peer_pytorch.py --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

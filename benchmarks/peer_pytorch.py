@@ -8,7 +8,7 @@ threads, its own dropout. Before any timing each program gets our parameters and
 agree with our loss and gradients to 1e-4 of the gradient's norm. Then rounds: in each, every arm repeats steps on the same
 batches, which are ready in memory (our *step* account), and our *full* account runs beside them, with its sampler at work.
 
-A number of words that the data set's texts do not have is made: lengths as the paper prints them for CiteULike (22 to 300, mean
+Texts of a length that the data set does not have are made: lengths as the paper prints them for CiteULike (22 to 300, mean
 194, scaled), words drawn by Zipf's law.
 """
 
@@ -273,7 +273,10 @@ def compare(dataset: Dataset, configs: dict[str, RunConfig], rounds: int, *, com
         for number in range(rounds + 1):
             for name, loop in loops.items():
                 calls: dict[str, Callable[[int], float]] = {arm: peer.run for arm, peer in arms[name].items()}
-                calls |= {"full": lambda n, loop=loop: ours(loop, n, "full"), "step": lambda n, loop=loop: ours(loop, n, "step")}
+                calls |= {
+                    "full": lambda n, loop=loop: ours(loop, n, "full"),
+                    "step": lambda n, loop=loop: ours(loop, n, "step"),
+                }
                 for arm, call in calls.items():
                     count = counts.get((name, arm), 3)
                     seconds = call(count) / count
@@ -305,7 +308,15 @@ def show(result: dict[str, Any]) -> None:
         table = Table(title=Text(title), title_justify="left")
         table.add_column("sampler")
         arms = [arm for arm in ("eager", "compiled") if arm in next(iter(samplers.values()))]
-        for heading in ("items", *(f"PyTorch {arm} ms" for arm in arms), "ours, step ms", "full ms", "PyTorch / ours", "interval", "/ full"):
+        for heading in (
+            "items",
+            *(f"PyTorch {arm} ms" for arm in arms),
+            "ours, step ms",
+            "full ms",
+            "PyTorch / ours",
+            "interval",
+            "/ full",
+        ):
             table.add_column(heading, justify="right")
         for name, row in samplers.items():
             best = min(arms, key=lambda arm: float(np.median(row[arm])))
@@ -313,14 +324,19 @@ def show(result: dict[str, Any]) -> None:
             cells = [f"{1e3 * float(np.median(row[arm])):.2f}" for arm in (*arms, "step", "full")]
             full = analysis.ratio_of_medians(row[best], row["full"])[0]
             table.add_row(
-                find_sampler(name).title, str(row["item_slots"]), *cells, f"{middle:.2f}", f"{lower:.2f}..{upper:.2f}", f"{full:.2f}"
+                find_sampler(name).title,
+                str(row["item_slots"]),
+                *cells,
+                f"{middle:.2f}",
+                f"{lower:.2f}..{upper:.2f}",
+                f"{full:.2f}",
             )
         console.print(table)
     where = result["environment"]
     console.print(
         Text(
-            f"PyTorch / ours: the better of PyTorch's medians over ours, on batches that are ready; / full: over our iterations "
-            f"with the sampler at work, which PyTorch is spared. {where['cpu']}, {where['cores']} cores, "
+            f"PyTorch / ours: the better of PyTorch's medians over ours, on batches that are ready; / full: over our "
+            f"iterations with the sampler at work, which PyTorch is spared. {where['cpu']}, {where['cores']} cores, "
             f"jax {where['packages']['jax']}, torch {torch.__version__}, {torch.get_num_threads()} threads, {where['time']}"
         ),
     )
