@@ -25,7 +25,7 @@ def warnings(environment: Mapping[str, Any]) -> list[str]:
     if load is not None and load[0] > BUSY_SHARE * cores:
         found.append(
             f"The machine is busy: a load of {load[0]:.1f} on {cores} cores over the last minute. Times will be too long and "
-            "vary; stop what else runs."
+            "vary; stop what else runs, and give what has just ended a minute."
         )
     if cores < (environment["machine_cores"] or cores):
         found.append(f"This process may use {cores} of {environment['machine_cores']} cores only. Start it without taskset.")
