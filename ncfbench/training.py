@@ -27,6 +27,7 @@ from ncfbench.probe import Probe
 from ncfbench.progress import Progress
 from ncfbench.registry import find_encoder
 from ncfbench.samplers import make_sampler, plan_capacity
+from ncfbench.schedule import Schedule
 from ncfbench.schemas import CUTOFFS
 from ncfbench.step import Trainer, TrainState
 from ncfbench.streams import Streams
@@ -40,48 +41,6 @@ TRACE_ITERATIONS = 10
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last checkpoint."
 CHECKPOINT_SECONDS = 30.0
 """A killed run loses at most this much, or one epoch where that is longer."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Schedule:
-    """When a run stops to look: iterations of the probes, of the epochs' ends, and of the run's end."""
-
-    n_links: int
-    batch_size: int
-    epochs: int
-    probe_every: int
-
-    @property
-    def last(self) -> int:
-        """The run's last iteration."""
-        return self.epoch_end(self.epochs)
-
-    def epoch_end(self, epoch: int) -> int:
-        """The iteration that completes the first ``epoch`` passes over the links."""
-        return -(-epoch * self.n_links // self.batch_size)
-
-    def epoch_of(self, iteration: int) -> float:
-        """Passes over the links after ``iteration``, whole at an epoch's end."""
-        epoch = iteration * self.batch_size // self.n_links
-        return float(epoch) if self.epoch_end(epoch) == iteration else iteration * self.batch_size / self.n_links
-
-    def next_stop(self, iteration: int) -> int:
-        """The first probe or epoch end after ``iteration``."""
-        quarters = 4 * iteration * self.batch_size // self.n_links
-        if self.probe_every:
-            probe, parts = (
-                iteration - iteration % self.probe_every + self.probe_every,
-                range(quarters // 4 * 4, quarters + 9, 4),
-            )
-        else:
-            probe, parts = self.last, range(quarters, quarters + 3)
-        # Part q ends with the iteration that completes q quarters of a pass.
-        ends = (-(-part * self.n_links // (4 * self.batch_size)) for part in parts)
-        return min([probe, *(end for end in ends if end > iteration), self.last])
-
-    def ends_epoch(self, iteration: int) -> bool:
-        """Whether ``iteration`` completes a pass."""
-        return iteration > 0 and self.epoch_of(iteration) == int(self.epoch_of(iteration))
 
 
 def run(

@@ -7,8 +7,9 @@ import pytest
 
 from ncfbench.batch import negative_ids
 from ncfbench.config import complete
-from ncfbench.conformance import PROPERTIES, TestFunctions, chi_squared, conformance
+from ncfbench.conformance import PROPERTIES, chi_squared, conformance
 from ncfbench.datasets.store import Dataset
+from ncfbench.expectation import TestFunctions
 from ncfbench.graph import BipartiteGraph
 from ncfbench.registry import LOSSES, SAMPLERS
 from ncfbench.samplers import make_sampler

@@ -19,7 +19,7 @@ from ncfbench.datasets import store
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.progress import Progress
 from ncfbench.runs import RunRecord
-from ncfbench.training import Schedule
+from ncfbench.schedule import Schedule
 
 SMALL: dict[str, Any] = {
     "dataset": "tiny", "batch_size": 64, "epochs": 3, "dimension": 8, "word_dimension": 8, "filters": 8, "lstm_units": 8,
