@@ -178,14 +178,14 @@ def test_wrong_estimators_by_loss(few_nodes: Path, plugin: str, mask: bool, loss
 def test_wrong_weights_are_biased_at_the_defaults(few_nodes: Path, plugin: str) -> None:
     """For every loss, softmax too, and where their bias is too small for the gradients of a few batches."""
     dataset, wrong = load(few_nodes, "few"), f"planted:{plugin}"
-    losses = ("mse", "log", "softmax")
-    options = audit.Options(("neg", wrong), losses, ("unigram", "uniform"), batches=96)
+    losses = ("mse", "softmax")
+    options = audit.Options(("neg", wrong), losses, ("uniform",), batches=48)
     record = audit.run(dataset, SMALL | {"dataset": "few", "encoder": "mf"}, options)
     assert {(row["loss"], row["noise"], row["verdict"]) for row in record.audit if row["sampler"] == wrong} == {
-        (loss, noise, "biased") for loss in losses for noise in ("unigram", "uniform")
+        (loss, "uniform", "biased") for loss in losses
     }
     assert not [row for row in record.audit if row["sampler"] == "neg" and row["verdict"] == "biased"]
-    assert len(record.xray) == 4
+    assert len(record.xray) == 2
 
 
 @pytest.mark.parametrize(
