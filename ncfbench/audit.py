@@ -122,9 +122,8 @@ def run(dataset: Dataset, settings: Mapping[str, Any], options: Options, progres
     rows = audit(dataset, audited, options, progress) if audited and options.batches else []
     for row in rows:
         # Right weights are what an unbiased or consistent gradient follows from, whatever the parameters.
-        if (row["noise"], row["sampler"], find_loss(row["loss"]).family == "listwise") in wrong and row[
-            "verdict"
-        ] != "biased":
+        kind = row["noise"], row["sampler"], find_loss(row["loss"]).family == "listwise"
+        if kind in wrong and row["verdict"] != "biased":
             row |= {"verdict": "biased", "shown_by": "weights", "batches_needed": None}
     return Record(rows, xrays, outcomes)
 

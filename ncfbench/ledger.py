@@ -42,7 +42,7 @@ class Ledger:
         self._clock = clock
         self._seconds: dict[str, float] = dict.fromkeys(LINES, 0.0)
         self._open = ["other"]
-        self._begin = self._last = clock()
+        self._last = clock()
         self._thread = threading.get_ident()
 
     @contextmanager
@@ -57,14 +57,9 @@ class Ledger:
             self._open.pop()
 
     def seconds(self) -> dict[str, float]:
-        """Seconds of each line until now; they add up to :attr:`wall_seconds` at this moment."""
+        """Seconds of each line until now; they add up to the wall time since the ledger was made."""
         self._charge()
         return dict(self._seconds)
-
-    @property
-    def wall_seconds(self) -> float:
-        """From the beginning to the last charge."""
-        return self._last - self._begin
 
     def move_to_compile(self, seconds: float) -> None:
         """Move seconds that have just passed from the open line to ``compile``; never more than the line has."""

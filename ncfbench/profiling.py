@@ -27,6 +27,7 @@ from ncfbench.parts import Call, Parts, listed_batch, products, shared_batch
 from ncfbench.progress import Progress
 from ncfbench.registry import find_loss, find_sampler
 from ncfbench.samplers import Sampler, make_sampler, plan_capacity
+from ncfbench.step import copy_state
 from ncfbench.streams import Streams
 from ncfbench.timing import TimedLoop, timed_loops
 from ncfbench.xray import xray
@@ -111,9 +112,8 @@ def run(dataset: Dataset, configs: Mapping[str, RunConfig], *, rounds: int = 11,
     with timed_loops(dataset, content, configs) as loops:
         iterations = {name: _warm_up(loop) for name, loop in loops.items()}
         first = next(iter(loops.values()))
-        parts = Parts(first.trainer, first.state, content)
         # The loops donate their states, so the parts need one that stays.
-        parts.state = jax.tree.map(lambda array: array.copy(), first.state)
+        parts = Parts(first.trainer, copy_state(first.state), content)
         measured = _measured(dataset, next(iter(configs.values())), parts, batches)
         samples: list[Row] = []
         with interrupts.noted(progress.say, "Stopping; whole rounds are kept. Ctrl-C again stops at once.") as stop:

@@ -46,6 +46,10 @@ class Sampler:
         """The families of losses it serves, with strata by ``item`` or by ``user``."""
         return (self.families_by_user or self.families) if strata == "user" else self.families
 
+    def title_with(self, strata: str | None) -> str:
+        """The title, with strata by ``user`` marked."""
+        return self.title + (" (by user)" if strata == "user" else "")
+
     @classmethod
     def of(cls, path: str, plugin: Any) -> Sampler:
         """The entry of a plug-in: a subclass of :class:`ncfbench.samplers.Sampler` with a ``families`` attribute."""

@@ -17,7 +17,7 @@ ORDER = (
     "samplers.shared", "samplers", "xray", "expectation", "conformance", "environment", "doctor", "runs", "schedule", "analysis", "bias", "costmodel", "ledger", "interrupts", "prefetch", "progress", "report", "report.comparison",
     "report.console", "report.audit", "report.costs", "report.catalogue", "report.figures", "dropout", "encoders", "encoders.protocol", "encoders.mf", "encoders.cnn", "encoders.lstm", "model",
     "losses", "objective", "step", "embedding", "probe", "exact", "gradients", "evaluation", "timing", "parts", "limits", "profiling", "points", "audit", "checkpoint",
-    "training", "cli.options", "cli.common", "cli.prepare", "cli.run", "cli.audit", "cli.profile", "cli.doctor", "cli.catalogue", "cli.report", "cli", "__main__",
+    "training", "cli.options", "cli.output", "cli.prepare", "cli.run", "cli.audit", "cli.profile", "cli.doctor", "cli.catalogue", "cli.report", "cli", "__main__",
 )  # fmt: skip
 """Every module; each imports only what stands before it."""
 FIRST_WITH_JAX = ORDER.index("dropout")

@@ -46,7 +46,6 @@ def test_inner_lines_are_taken_out_of_outer_ones() -> None:
     assert {line: value for line, value in ledger.seconds().items() if value} == {
         "other": 33, "step": 10, "waiting": 4, "compile": 16,
     }  # fmt: skip
-    assert ledger.wall_seconds == 63
 
 
 Tree = st.recursive(
@@ -71,7 +70,7 @@ def test_lines_add_up_to_the_wall_time(tree: Any) -> None:
 
     walk(tree)
     assert ledger.seconds() == expected
-    assert sum(expected.values()) == ledger.wall_seconds
+    assert sum(ledger.seconds().values()) == clock.now - 100
 
 
 def test_compilation_is_moved_and_never_more_than_there_was() -> None:
@@ -95,10 +94,10 @@ def test_compilation_is_moved_and_never_more_than_there_was() -> None:
 def test_compilation_inside_a_line_is_noticed() -> None:
     ledger = Ledger()
     with ledger.noticing_compilation(), ledger.line("probe"):
-        jax.jit(lambda x: jnp.sin(x) @ jnp.cos(x).T * ledger.wall_seconds)(jnp.ones((7, 5))).block_until_ready()
+        jax.jit(lambda x: jnp.sin(x) @ jnp.cos(x).T * 2.5)(jnp.ones((7, 5))).block_until_ready()
     compiled = ledger.seconds()["compile"]
-    assert 0 < compiled <= ledger.wall_seconds
-    jax.jit(lambda x: jnp.sin(x) + ledger.wall_seconds)(jnp.ones(3))
+    assert 0 < compiled <= sum(ledger.seconds().values())
+    jax.jit(lambda x: jnp.sin(x) + 2.5)(jnp.ones(3))
     assert ledger.seconds()["compile"] == compiled, "no longer listening"
 
 

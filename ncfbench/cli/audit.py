@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.common import names, print_json, print_views, progress_bar, reporting
+from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.errors import CheckFailedError
 from ncfbench.registry import LOSSES, SAMPLERS
 
@@ -62,13 +62,13 @@ def audit(
         "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
     settings, places = merge(flags, set_ or (), config)
-    noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in names(noise)))
+    noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in options.names(noise)))
     from ncfbench import audit as audits
     from ncfbench.datasets import open_dataset
     from ncfbench.report.audit import view, write
 
     choices = audits.Options(
-        names(samplers, SAMPLERS), names(loss, LOSSES), noises, batches=batches, margin=margin, warmup=warmup
+        options.names(samplers, SAMPLERS), options.names(loss, LOSSES), noises, batches=batches, margin=margin, warmup=warmup
     )
     audits.configurations(settings, choices)
     progress = progress_bar(quiet=quiet)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ncfbench.cli import options
-from ncfbench.cli.common import print_json, print_views, reporting
+from ncfbench.cli.output import print_json, print_views, reporting
 from ncfbench.config import resolve
 
 

@@ -1,7 +1,8 @@
-"""Flags that several commands have, each declared once. Their types; a command gives the default."""
+"""Flags that several commands have, each declared once: their types, a command gives the default; and lists in flags."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -43,3 +44,9 @@ RunsDir = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
+    """The parts of a list separated by commas, each once; ``all`` stands for the valid ones."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return tuple(dict.fromkeys(name for part in parts for name in (valid if part == "all" and valid else (part,))))

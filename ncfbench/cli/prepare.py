@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.common import print_json, print_views, reporting, say
+from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.config import cache_dir, resolve
 
 if TYPE_CHECKING:

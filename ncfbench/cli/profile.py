@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.common import names, print_json, print_views, progress_bar, reporting
+from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.errors import UsageError
 from ncfbench.registry import LOSSES, SAMPLERS
 
@@ -64,9 +64,9 @@ def profile(
     from ncfbench.datasets import open_dataset
     from ncfbench.report.costs import view, write
 
-    configs = profiling.configurations(settings, names(samplers, PAPER))
+    configs = profiling.configurations(settings, options.names(samplers, PAPER))
     progress = progress_bar(quiet=quiet)
-    left_out = [name for name in names(samplers, PAPER) if name not in configs]
+    left_out = [name for name in options.names(samplers, PAPER) if name not in configs]
     if left_out:
         progress.say(f"Left out, as the loss refuses them: {', '.join(left_out)}.")
     data = open_dataset(places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.common import print_json, print_views, progress_bar, reporting, say
+from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
 from ncfbench.config import resolve
 from ncfbench.registry import LOSSES, SAMPLERS
 

@@ -99,10 +99,9 @@ def _audit_cells(row: Row, rivals: Sequence[Row], *, first_of_sampler: bool) -> 
     interval = f"{100 * row['bias_low']:.2f}..{100 * row['bias_high']:.2f}"
     if row["bias_with_4x_negatives"] is not None:
         interval += f", 4x neg. {100 * row['bias_with_4x_negatives']:.2f}"
-    strata = " (by user)" if row["strata"] == "user" else ""
     seconds, predicted = row["full_iteration_seconds"], row["predicted_shuffled_bias"]
     cells = [
-        find_sampler(row["sampler"]).title + strata if first_of_sampler else "",
+        find_sampler(row["sampler"]).title_with(row["strata"]) if first_of_sampler else "",
         find_loss(row["loss"]).title,
         row["point"],
         verdict,
@@ -153,12 +152,11 @@ def xray_view(rows: Sequence[Row]) -> RenderableType:
         table.add_column(heading, justify="right")
     last = ""
     for row in rows:
-        strata = " (by user)" if row["strata"] == "user" else ""
         if row["noise"] != last:
             table.add_section()
         table.add_row(
             row["noise"] if row["noise"] != last else "",
-            find_sampler(row["sampler"]).title + strata,
+            find_sampler(row["sampler"]).title_with(row["strata"]),
             _count(row["nominal_users"]),
             _count(row["distinct_users"]),
             _count(row["nominal_items"]),
@@ -193,7 +191,7 @@ def conformance_view(rows: Sequence[Row]) -> RenderableType:
     table.add_column("finds from %", justify="right")
     groups: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
-        title = find_sampler(row["sampler"]).title + (" (by user)" if row["strata"] == "user" else "")
+        title = find_sampler(row["sampler"]).title_with(row["strata"])
         groups.setdefault((title, row["loss_family"], row["noise"]), {})[row["property"]] = row
     marks = {"pass": ("pass", "green"), "fail": ("FAIL", "bold red"), "not tested": ("-", "dim")}
     for key, own in groups.items():

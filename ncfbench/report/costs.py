@@ -229,7 +229,7 @@ def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> RenderableType:
 
 
 def _title(row: Row) -> str:
-    return find_sampler(row["sampler"]).title + (" (by user)" if row["strata"] == "user" else "")
+    return find_sampler(row["sampler"]).title_with(row["strata"])
 
 
 def _off(predicted: float, measured: float) -> str:

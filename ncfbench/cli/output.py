@@ -1,11 +1,11 @@
-"""What all commands share: error handling and printing."""
+"""How commands speak: results, messages and progress, and errors as exit codes."""
 
 from __future__ import annotations
 
 import functools
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
@@ -41,12 +41,6 @@ def say(text: str) -> None:
     from ncfbench.report.console import make_console
 
     make_console(stderr=True).print(text, soft_wrap=True)
-
-
-def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
-    """The parts of a list separated by commas, each once; ``all`` stands for the valid ones."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(dict.fromkeys(name for part in parts for name in (valid if part == "all" and valid else (part,))))
 
 
 def print_views(*views: Any) -> None:
