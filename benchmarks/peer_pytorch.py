@@ -201,7 +201,7 @@ class PeerLoop:
         self.objective: Callable[[Any], torch.Tensor] = torch.compile(peer) if compiled else peer
 
     def run(self, iterations: int) -> float:
-        """Seconds of some iterations. On a CPU PyTorch's operations have ended when they return: there is nothing to wait for."""
+        """Seconds of some iterations. On a CPU PyTorch's operations have ended when they return: no wait is needed."""
         begin = time.perf_counter()
         for batch in islice(cycle(self.batches), iterations):
             self.optimizer.zero_grad(set_to_none=True)
