@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
+from ncfbench.encoders.pooling import fastest_pool
 from ncfbench.encoders.protocol import EMBEDDING_SCALE, Texts
 
 
@@ -27,9 +27,7 @@ class Convolution(nnx.Module):
 
     def __call__(self, texts: Texts) -> jax.Array:
         """float32[V, D]; the bias alone for a text without words."""
-        words_VxLxE = self.words(texts.tokens) * texts.present[..., None]
-        activity_VxLxF = nnx.relu(self.convolution(words_VxLxE))
-        in_text_VxL = jnp.arange(texts.tokens.shape[1])[None, :] < texts.lengths[:, None]
-        # ReLU's floor is 0, so a zero is never above what a word of the text gives.
-        pooled_VxF = jnp.max(activity_VxLxF * in_text_VxL[..., None], axis=1)
-        return self.dense(pooled_VxF)
+        kernel, bias = self.convolution.kernel[...], self.convolution.bias
+        assert bias is not None
+        pool = fastest_pool(jax.default_backend())
+        return self.dense(pool(self.words.embedding[...], kernel, bias[...], texts))
