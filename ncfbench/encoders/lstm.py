@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.encoders.protocol import EMBEDDING_SCALE, Texts
+from ncfbench.encoders.recurrence import fastest_recur
 
 
 class Lstm(nnx.Module):
@@ -26,25 +26,8 @@ class Lstm(nnx.Module):
 
     def __call__(self, texts: Texts) -> jax.Array:
         """float32[V, D]; the bias alone for a text without words."""
-        words_VxLxE = self.words(texts.tokens) * texts.present[..., None]
-        # The input's share of all gates is one large product before the loop.
-        inputs_LxVx4H = jnp.swapaxes(self.input_gates(words_VxLxE), 0, 1)
-        n_items, units = texts.tokens.shape[0], inputs_LxVx4H.shape[-1] // 4
-        kernel_Hx4H = self.recurrent_gates.kernel[...]
-
-        def advance(
-            state: tuple[jax.Array, jax.Array], step: tuple[jax.Array, jax.Array]
-        ) -> tuple[tuple[jax.Array, jax.Array], None]:
-            output_VxH, cell_VxH = state
-            inputs_Vx4H, place = step
-            i, f, g, o = jnp.split(inputs_Vx4H + output_VxH @ kernel_Hx4H, 4, axis=-1)
-            # A forget gate that starts open lets long texts learn (Jozefowicz et al. 2015).
-            new_cell = nnx.sigmoid(f + 1) * cell_VxH + nnx.sigmoid(i) * jnp.tanh(g)
-            new_output = nnx.sigmoid(o) * jnp.tanh(new_cell)
-            in_text = (place < texts.lengths)[:, None]
-            return (jnp.where(in_text, new_output, output_VxH), jnp.where(in_text, new_cell, cell_VxH)), None
-
-        zeros = jnp.zeros((n_items, units), inputs_LxVx4H.dtype)
-        places = jnp.arange(texts.tokens.shape[1])
-        (output_VxH, _), _ = jax.lax.scan(advance, (zeros, zeros), (inputs_LxVx4H, places))
-        return self.dense(output_VxH)
+        bias = self.input_gates.bias
+        assert bias is not None
+        recur = fastest_recur(jax.default_backend())
+        kernels = self.input_gates.kernel[...], bias[...], self.recurrent_gates.kernel[...]
+        return self.dense(recur(self.words.embedding[...], *kernels, texts))
