@@ -12,7 +12,7 @@ import ncfbench
 
 PACKAGE = Path(ncfbench.__file__).parent
 ORDER = (
-    "errors", "registry", "config", "streams", "graph", "schemas", "tables", "datasets.text", "datasets.store", "datasets.citeulike",
+    "allocator", "errors", "registry", "config", "streams", "graph", "schemas", "tables", "datasets.text", "datasets.store", "datasets.citeulike",
     "datasets.synthetic", "datasets", "batch", "samplers.noise", "samplers.positives", "samplers.protocol", "samplers.listed",
     "samplers.shared", "samplers", "xray", "expectation", "conformance", "environment", "doctor", "runs", "schedule", "analysis", "bias", "costmodel", "ledger", "interrupts", "prefetch", "progress", "report", "report.comparison",
     "report.console", "report.audit", "report.costs", "report.catalogue", "report.figures", "dropout", "encoders", "encoders.protocol", "encoders.mf", "encoders.pooling", "encoders.cnn", "encoders.recurrence", "encoders.lstm", "model",

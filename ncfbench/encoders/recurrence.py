@@ -94,7 +94,7 @@ def _last_output(inputs_LxVx4H: jax.Array, kernel: jax.Array, lengths: jax.Array
         in_text = (place < lengths)[:, None]
         return jnp.where(in_text, o * jnp.tanh(new_cell), output_VxH), jnp.where(in_text, new_cell, cell_VxH)
 
-    output_VxH, _ = jax.lax.fori_loop(0, jnp.max(lengths), advance, (zeros, zeros))
+    output_VxH: jax.Array = jax.lax.fori_loop(0, jnp.max(lengths), advance, (zeros, zeros))[0]
     return output_VxH
 
 
