@@ -158,7 +158,8 @@ def _warm_up(loop: TimedLoop) -> int:
     seconds = loop.samples[-1].seconds / 4
     loop.step_block(2)
     loop.samples.clear()
-    return int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, 2000))
+    count, together = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, 2000)), loop.trainer.per_dispatch
+    return -(-count // (2 * together)) * 2 * together  # whole dispatches, also in half a block
 
 
 def sizes_between(smallest: int, largest: int) -> list[int]:

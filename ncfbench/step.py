@@ -1,4 +1,4 @@
-"""The jit-compiled training step: one batch, one Adam update."""
+"""The jit-compiled training step: one batch, one Adam update; and several of them in one dispatch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from flax import nnx
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig
 from ncfbench.datasets.store import Dataset
+from ncfbench.device import iterations_per_dispatch
 from ncfbench.dropout import Dropout
 from ncfbench.losses import Loss, make_loss
 from ncfbench.model import Content, Towers, make_towers
@@ -45,17 +46,24 @@ def batch_loss(
 
 @dataclass
 class Trainer:
-    """The compiled step of one configuration. ``traces`` counts compilations: one for each shape of batch."""
+    """The compiled step of one configuration. ``traces`` counts compilations: one for each shape of batch.
+
+    ``step(state, batch, content)`` gives the state after one iteration and its loss, float32. ``steps(state, batches,
+    content)`` does one iteration with each of some batches of equal shapes and gives their losses, float32[n]. Both take
+    the state's memory.
+    """
 
     config: RunConfig
     towers: nnx.GraphDef[Towers]
     optimizer: optax.GradientTransformation
     traces: int = 0
     step: Callable[[TrainState, Batch, Content], tuple[TrainState, jax.Array]] = field(init=False)
+    steps: Callable[[TrainState, tuple[Batch, ...], Content], tuple[TrainState, jax.Array]] = field(init=False)
 
     def __post_init__(self) -> None:
         # The state is donated: the old parameters' memory holds the new ones.
         self.step = jax.jit(self._step, donate_argnums=0)
+        self.steps = jax.jit(self._steps, donate_argnums=0)
 
     @classmethod
     def create(cls, config: RunConfig, dataset: Dataset) -> tuple[Trainer, TrainState]:
@@ -64,6 +72,11 @@ class Trainer:
         optimizer = optax.adam(config.learning_rate)
         state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
         return cls(config, graph, optimizer), state
+
+    @property
+    def per_dispatch(self) -> int:
+        """How many iterations a dispatch should do here."""
+        return iterations_per_dispatch(self.config.iterations_per_dispatch)
 
     def gradient(
         self, parameters: Parameters, batch: Batch, content: Content, dropout: Dropout | None
@@ -80,6 +93,14 @@ class Trainer:
 
     def _step(self, state: TrainState, batch: Batch, content: Content) -> tuple[TrainState, jax.Array]:
         self.traces += 1
+        return self._advance(state, batch, content)
+
+    def _steps(self, state: TrainState, batches: tuple[Batch, ...], content: Content) -> tuple[TrainState, jax.Array]:
+        self.traces += 1
+        stacked: Batch = jax.tree.map(lambda *arrays: jnp.stack(arrays), *batches)
+        return jax.lax.scan(lambda state, batch: self._advance(state, batch, content), state, stacked)
+
+    def _advance(self, state: TrainState, batch: Batch, content: Content) -> tuple[TrainState, jax.Array]:
         dropout = Dropout(jnp.uint32(self.config.seed), state.iteration)
         value, gradient = self.gradient(state.parameters, batch, content, dropout)
         updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.parameters)

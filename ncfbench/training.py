@@ -108,7 +108,6 @@ class _Run:
         self.config, self.dataset, self.folder = config, dataset, folder
         self.progress, self.interrupted = progress, interrupted
         self.ledger, self.trace = ledger, trace
-        self.environment = environment.describe()
         self.schedule = Schedule(dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every)
         self.curve: list[dict[str, Any]] = []
         self.timing: list[dict[str, Any]] = []
@@ -123,6 +122,7 @@ class _Run:
         with ledger.line("transfer"):
             content = jax.block_until_ready(Content.of(dataset))
         self.trainer, fresh = Trainer.create(config, dataset)
+        self.environment = environment.describe() | {"iterations_per_dispatch": self.trainer.per_dispatch}
         embedder = Embedder(self.trainer.towers, content)
         self.probe = Probe(dataset.graph, config, embedder)
         self.evaluators, self.recall_reason = self._evaluators(embedder)
