@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
+from ncfbench import precision
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig
 from ncfbench.datasets.store import Dataset
@@ -67,7 +68,12 @@ class Trainer:
 
     @classmethod
     def create(cls, config: RunConfig, dataset: Dataset) -> tuple[Trainer, TrainState]:
-        """A trainer and the state that the run's seed gives."""
+        """A trainer and the state that the run's seed gives.
+
+        Raises:
+            UsageError: the device cannot compute at the precision.
+        """
+        precision.require(config.precision)
         graph, parameters = nnx.split(make_towers(config, dataset))
         optimizer = optax.adam(config.learning_rate)
         state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
@@ -81,14 +87,14 @@ class Trainer:
     def gradient(
         self, parameters: Parameters, batch: Batch, content: Content, dropout: Dropout | None
     ) -> tuple[jax.Array, Parameters]:
-        """The sampled objective of a batch and its gradient."""
+        """The sampled objective of a batch and its gradient, with products at the configured precision."""
         loss = make_loss(self.config)
 
         def objective(parameters: Parameters) -> jax.Array:
             towers = nnx.merge(self.towers, parameters)
             return batch_loss(towers, batch, content, dropout, loss, self.config)
 
-        value, gradient = jax.value_and_grad(objective)(parameters)
+        value, gradient = precision.at(self.config.precision, jax.value_and_grad(objective))(parameters)
         return value, gradient
 
     def _step(self, state: TrainState, batch: Batch, content: Content) -> tuple[TrainState, jax.Array]:

@@ -23,6 +23,7 @@ from ncfbench.errors import DivergedError
 from ncfbench.evaluation import RecallEvaluator
 from ncfbench.ledger import Ledger
 from ncfbench.model import Content
+from ncfbench.precision import require
 from ncfbench.probe import Probe
 from ncfbench.progress import Progress
 from ncfbench.registry import find_encoder
@@ -65,7 +66,9 @@ def run(
         DataError: the data set is not prepared, or a folder cannot be written.
         DivergedError: the loss stopped being finite; what was recorded is kept.
         KeyboardInterrupt: interrupted; the run can be resumed.
+        UsageError: the device cannot compute at the precision.
     """
+    require(config.precision)
     progress = progress or Progress()
     ledger = Ledger()
     if trace is not None:
