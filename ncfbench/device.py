@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 
 CPU_ITERATIONS_PER_DISPATCH = 1
-"""A convolution inside ``lax.scan`` runs 15 to 30 times slower on XLA's CPU backend (jax-ml/jax issue 12868)."""
+"""A convolution inside ``lax.scan`` runs 15 to 30 times slower on XLA's CPU backend: a known fault, still open."""
 ACCELERATOR_ITERATIONS_PER_DISPATCH = 8
 """Not measured. Where a step takes less than a millisecond, the host's share of each dispatch is no longer small."""
 
