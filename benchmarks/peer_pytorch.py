@@ -50,6 +50,8 @@ TOLERANCE = 1e-4
 BLOCK_SECONDS = 1.0
 BATCHES = 16
 """Batches that every arm repeats."""
+WARM_UP = 3
+"""Iterations before any block, for each shape: a CUDA graph is compiled, then recorded, then replayed."""
 MODES = {
     "cpu": {"eager": None, "compiled": "default"},
     "cuda": {"eager": None, "reduce-overhead": "reduce-overhead", "max-autotune": "max-autotune-no-cudagraphs"},
@@ -160,12 +162,13 @@ def compare(
             tensors = [Tensors.of(batch, dataset, device) for batch in batches]
             set_precision(configs[name].precision)
             arms[name] = {}
+            one_shape = len({len(batch.items) for batch in tensors}) == 1
             for arm, mode in modes.items():
                 peer = Peer(configs[name], dataset).to(device)
                 peer.load(loop.state.parameters)
                 made = PeerLoop(peer, tensors, mode)
                 try:
-                    made.run(BATCHES)
+                    made.run(WARM_UP if one_shape else WARM_UP * BATCHES)
                 except RuntimeError as error:
                     if mode is None:
                         raise
