@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo test test-real check bench bench-peer clean
+.PHONY: demo test test-real check bench bench-peer bench-gpu clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -41,6 +41,14 @@ bench: $(VENV)/.installed
 # The same work in PyTorch, interleaved with ours. Needs the extra: pip install '.[bench]'
 bench-peer: $(VENV)/.installed
 	$(BIN)/python benchmarks/peer_pytorch.py --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
+
+# The whole table on an NVIDIA GPU: samplers x encoders x lengths of texts, ours and PyTorch's. Goes on where it was stopped.
+# Needs the extras: pip install '.[cuda12,bench]'
+bench-gpu:
+	@if nvidia-smi -L 2>/dev/null | grep -q GPU; then \
+	  $(MAKE) bench-peer ENCODER=cnn,lstm,mf BENCH_FLAGS="--device cuda --words 40,300 --resume \
+	    --json benchmarks/results/peer-$(DATASET)-gpu.json $(BENCH_FLAGS)"; \
+	else echo "No NVIDIA GPU here: nothing was measured."; fi
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -26,6 +26,8 @@ RUNS_DIR_VARIABLE = "NCFBENCH_RUNS_DIR"
 CACHE_DIR_VARIABLE = "NCFBENCH_CACHE_DIR"
 
 MAX_SEED = 2**32 - 1
+PRECISIONS = ("float32", "tf32", "bfloat16")
+"""Of the training step's products; see :mod:`ncfbench.precision`."""
 
 
 def _setting(default: Any, text: str) -> Any:
@@ -65,6 +67,8 @@ class RunConfig:
     patience: int = _setting(10, "epochs without a better validation recall before the reported epoch is settled")
     probe_links: int = _setting(16384, "links of the probe, where the exact sum over all pairs is too long")
     probe_negatives: int = _setting(64, "draws from P_n for each link of the probe")
+    precision: str = _setting("float32", "of the training step's products: float32, tf32 or bfloat16")
+    iterations_per_dispatch: int = _setting(0, "iterations in one call of the compiled step; 0 = by backend")
 
     def __post_init__(self) -> None:
         _check(self)
@@ -288,6 +292,10 @@ def _check(config: RunConfig) -> None:
         )
     if config.strata not in ("item", "user"):
         raise UsageError(f"strata = {config.strata!r}{nearest(config.strata, ('item', 'user'))} Valid: item, user.")
+    if config.precision not in PRECISIONS:
+        raise UsageError(
+            f"precision = {config.precision!r}{nearest(config.precision, PRECISIONS)} Valid: {', '.join(PRECISIONS)}."
+        )
     counts = ("batch_size", "stratum_size", "negatives", "uniform_items", "epochs", "dimension", "word_dimension", "filters")
     for name in (*counts, "filter_width", "lstm_units", "patience", "probe_links", "probe_negatives"):
         if getattr(config, name) < 1:
@@ -303,6 +311,10 @@ def _check(config: RunConfig) -> None:
         raise UsageError(f"user_l2 = {config.user_l2}: it must be a finite number, 0 or above.")
     if config.probe_every < 0:
         raise UsageError(f"probe_every = {config.probe_every}: it must be 0 (four in an epoch) or above.")
+    if config.iterations_per_dispatch < 0:
+        raise UsageError(
+            f"iterations_per_dispatch = {config.iterations_per_dispatch}: it must be 0 (the backend's choice) or above."
+        )
     if not 0 <= config.seed <= MAX_SEED:
         raise UsageError(f"seed = {config.seed}: it must be between 0 and {MAX_SEED}.")
     if config.filter_width % 2 == 0:

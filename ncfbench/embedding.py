@@ -9,6 +9,7 @@ from flax import nnx
 from numpy.typing import NDArray
 
 from ncfbench.model import Content, Towers
+from ncfbench.precision import full
 from ncfbench.step import Parameters
 
 BLOCK_WORDS = 2**16
@@ -16,14 +17,14 @@ BLOCK_WORDS = 2**16
 
 
 class Embedder:
-    """f of all users and g of many items, dropout off."""
+    """f of all users and g of many items, dropout off, in full float32."""
 
     def __init__(self, towers: nnx.GraphDef[Towers], content: Content) -> None:
         self.content = content
         length = max(int(content.tokens.shape[1]), 1)
         self.block = int(np.clip(BLOCK_WORDS // length, 32, 4096))
-        self._users = jax.jit(lambda parameters: _all_users(nnx.merge(towers, parameters)))
-        self._items = jax.jit(lambda parameters, ids, content: nnx.merge(towers, parameters).embed_items(ids, content))
+        self._users = jax.jit(full(lambda parameters: _all_users(nnx.merge(towers, parameters))))
+        self._items = jax.jit(full(lambda parameters, ids, content: nnx.merge(towers, parameters).embed_items(ids, content)))
 
     def users(self, parameters: Parameters) -> jax.Array:
         """float32[n_users, D]."""

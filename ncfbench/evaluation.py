@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ncfbench.datasets.store import Dataset, Split
 from ncfbench.embedding import Embedder
+from ncfbench.precision import full
 from ncfbench.schemas import CUTOFFS
 from ncfbench.step import Parameters
 
@@ -34,7 +35,7 @@ class RecallEvaluator:
         self.users, self.places = users[order], np.searchsorted(self.items, items[order]).astype(np.int32)
         self.empty = len(self.users) == 0
         self.block = int(np.clip(BLOCK_SCORES // max(len(self.items), 1), 1, 4096))
-        self._ranks = jax.jit(link_ranks)
+        self._ranks = jax.jit(full(link_ranks))
 
     def __call__(self, parameters: Parameters) -> Mapping[int, float]:
         """Mean recall@M for each M of :data:`CUTOFFS`."""

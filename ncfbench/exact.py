@@ -23,6 +23,7 @@ from ncfbench.graph import BipartiteGraph
 from ncfbench.losses import make_loss
 from ncfbench.model import Towers
 from ncfbench.objective import row_losses
+from ncfbench.precision import full
 from ncfbench.samplers.noise import Noise
 from ncfbench.step import Parameters
 
@@ -58,6 +59,7 @@ class Pullback:
         self.embedder, self.nodes = embedder, nodes
 
         @jax.jit
+        @full
         def of_users(parameters: Parameters, users: jax.Array, raw: jax.Array) -> Parameters:
             def embed(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
                 built = nnx.merge(towers, parameters)
@@ -67,6 +69,7 @@ class Pullback:
             return jax.vjp(embed, parameters)[1]((users, raw))[0]
 
         @jax.jit
+        @full
         def of_items(parameters: Parameters, ids: jax.Array, items: jax.Array, content: Any) -> Parameters:
             return jax.vjp(lambda p: nnx.merge(towers, p).embed_items(ids, content), parameters)[1](items)[0]
 
@@ -186,6 +189,7 @@ class ExactObjective:
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
+@full
 @partial(jax.value_and_grad, argnums=(0, 1))
 def _positive(users: jax.Array, items: jax.Array, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
     user, item, weight = block
@@ -194,6 +198,7 @@ def _positive(users: jax.Array, items: jax.Array, block: Any, loss: Any, lambda_
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
+@full
 @partial(jax.value_and_grad, argnums=(0, 1))
 def _negative(users: jax.Array, items: jax.Array, block: Any, loss: Any, lambda_: float | None) -> jax.Array:
     user, item, weight, linked_row, linked_item, measure_V = block

@@ -21,6 +21,7 @@ from ncfbench.exact import Pull
 from ncfbench.graph import BipartiteGraph
 from ncfbench.losses import Loss, make_loss
 from ncfbench.objective import batch_scores, link_loss
+from ncfbench.precision import full
 from ncfbench.samplers import Sampler, plan_capacity
 
 CHUNK_TERMS = 2**21
@@ -41,6 +42,7 @@ def stacked(batches: Sequence[Batch]) -> Iterator[Batch]:
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
+@full
 def slot_gradients(users: jax.Array, items: jax.Array, batches: Batch, loss: Loss, lambda_: float | None) -> Any:
     """float32[C, U, D] and float32[C, V, D]: the gradient of each batch's loss with respect to the nodes in its slots.
 

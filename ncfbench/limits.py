@@ -24,6 +24,7 @@ from ncfbench.config import RunConfig
 from ncfbench.datasets import Dataset
 from ncfbench.errors import DataError
 from ncfbench.model import Content
+from ncfbench.precision import at
 from ncfbench.step import Trainer
 
 MATRIX_SIZE = 2048
@@ -36,7 +37,7 @@ class Peaks:
     """Measured rates of a machine."""
 
     flops_per_second: float
-    """Of a large float32 matrix product, at the precision that JAX is set to."""
+    """Of a large matrix product of float32 matrices, at the precision of the training step's."""
     bytes_per_second: float
     """Read and written by a large copy."""
 
@@ -69,13 +70,14 @@ def demand(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) 
     return Demand(float(counts["flops"]), float(counts["bytes accessed"]))
 
 
-def peaks(cache: Path, environment_key: str) -> Peaks:
+def peaks(cache: Path, environment_key: str, precision: str = "float32") -> Peaks:
     """The rates of this machine: the best that any profile in this environment has seen, this one included.
 
     A busy machine shows less than its peak, never more, so measurements are kept in ``cache`` and only ever raised.
     """
-    path = cache / "peaks" / f"{environment_key}.json"
-    found = measure_peaks()
+    suffix = "" if precision == "float32" else f"-{precision}"
+    path = cache / "peaks" / f"{environment_key}{suffix}.json"
+    found = measure_peaks(precision)
     try:
         before = Peaks(**tables.read_json(path))
     except (DataError, TypeError):
@@ -87,10 +89,10 @@ def peaks(cache: Path, environment_key: str) -> Peaks:
     return best
 
 
-def measure_peaks() -> Peaks:
+def measure_peaks(precision: str = "float32") -> Peaks:
     """The best of several repetitions of each."""
     a = jnp.ones((MATRIX_SIZE, MATRIX_SIZE), jnp.float32)
-    product = jax.jit(lambda a: a @ a)
+    product = jax.jit(at(precision, lambda a: a @ a))
     # In place: new memory would have to be handed out by the system first.
     array, copy = jnp.zeros(COPY_BYTES // 4, jnp.float32), jax.jit(lambda array: array + 1, donate_argnums=0)
     product_seconds, copy_seconds = [], []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from ncfbench.dropout import Dropout
 from ncfbench.losses import make_loss
 from ncfbench.model import Content, Towers
 from ncfbench.objective import batch_scores, link_loss, user_penalty
+from ncfbench.precision import at
 from ncfbench.step import Parameters, Trainer, TrainState, copy_state
 
 Call = Callable[[], Any]
@@ -43,8 +45,10 @@ class Parts:
     def __post_init__(self) -> None:
         towers, loss, config = self.trainer.towers, make_loss(self.trainer.config), self.trainer.config
         self.rng = np.random.default_rng(0)
+        as_in_training = partial(at, config.precision)
 
         @jax.jit
+        @as_in_training
         def user(parameters: Parameters, ids: jax.Array, cotangent: jax.Array) -> Parameters:
             def f(users: Any) -> tuple[jax.Array, jax.Array]:
                 built: Towers = nnx.merge(towers, _with(parameters, "users", users))
@@ -54,6 +58,7 @@ class Parts:
             return jax.vjp(f, parameters["users"])[1]((cotangent, jnp.float32(1)))[0]
 
         @jax.jit
+        @as_in_training
         def item(parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: Content) -> Parameters:
             dropout = Dropout(jnp.uint32(config.seed), jnp.uint32(0))
 
@@ -64,6 +69,7 @@ class Parts:
             return jax.vjp(g, parameters["encoder"])[1](cotangent)[0]
 
         @jax.jit
+        @as_in_training
         def interaction(f: jax.Array, g: jax.Array, batch: Batch) -> Any:
             def value(f: jax.Array, g: jax.Array) -> jax.Array:
                 positive, negative = batch_scores(f, g, batch)
@@ -143,9 +149,9 @@ def _batch(rows: int, items: int, pos_item: np.ndarray, negatives: Listed | Shar
     )
 
 
-@jax.jit
-def _matrix_product(f: jax.Array, g: jax.Array) -> Any:
-    return jax.value_and_grad(lambda f, g: jnp.sum(jnp.tanh(f @ g.T)), argnums=(0, 1))(f, g)
+@partial(jax.jit, static_argnums=2)
+def _matrix_product(f: jax.Array, g: jax.Array, precision: str) -> Any:
+    return at(precision, jax.value_and_grad(lambda f, g: jnp.sum(jnp.tanh(f @ g.T)), argnums=(0, 1)))(f, g)
 
 
 @jax.jit
@@ -156,12 +162,12 @@ def _element_wise(f: jax.Array, g: jax.Array, row: jax.Array, column: jax.Array)
     return jax.value_and_grad(value, argnums=(0, 1))(f, g)
 
 
-def products(size: int, dimension: int) -> tuple[Call, Call]:
+def products(size: int, dimension: int, precision: str = "float32") -> tuple[Call, Call]:
     """All ``size`` x ``size`` scores and their gradient, as a matrix product and by vectors (KDD 2017, figure)."""
     rng = np.random.default_rng(0)
     f, g = jax.device_put(rng.normal(size=(2, size, dimension)).astype(np.float32))
     row, column = jax.device_put(np.divmod(np.arange(size * size, dtype=np.int32), np.int32(size)))
-    return lambda: _matrix_product(f, g), lambda: _element_wise(f, g, row, column)
+    return lambda: _matrix_product(f, g, precision), lambda: _element_wise(f, g, row, column)
 
 
 def _with(parameters: Any, name: str, part: Any) -> Any:

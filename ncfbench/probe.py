@@ -1,7 +1,8 @@
 """The probe: the one estimate of the objective that all samplers share, so that their losses can be compared.
 
 A fixed set of links and of draws from P_n, chosen by the data set and the probe's settings alone, never by the run's
-sampler or seed; dropout off. Where links x items is small it is no estimate but the exact sum over all pairs.
+sampler, seed or precision; dropout off, in full float32. Where links x items is small it is no estimate but the exact sum
+over all pairs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ncfbench.embedding import Embedder
 from ncfbench.graph import BipartiteGraph
 from ncfbench.losses import make_loss
 from ncfbench.objective import row_losses
+from ncfbench.precision import full
 from ncfbench.samplers.noise import Noise
 from ncfbench.step import Parameters
 from ncfbench.streams import Streams
@@ -87,6 +89,7 @@ class Probe:
         self._blocks = self._split_rows()
 
         @jax.jit
+        @full
         def block_sum(users: jax.Array, items: jax.Array, raw: jax.Array, block: Any) -> jax.Array:
             """The sum over a block's rows of each row's estimate of L; rows of weight 0 are padding."""
             user, item, negative, weight, real = block

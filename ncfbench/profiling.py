@@ -24,6 +24,7 @@ from ncfbench.datasets import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.model import Content
 from ncfbench.parts import Call, Parts, listed_batch, products, shared_batch
+from ncfbench.precision import require
 from ncfbench.progress import Progress
 from ncfbench.registry import find_loss, find_sampler
 from ncfbench.samplers import Sampler, make_sampler, plan_capacity
@@ -96,17 +97,19 @@ def run(dataset: Dataset, configs: Mapping[str, RunConfig], *, rounds: int = 11,
         configs: complete settings by sampler; alike but for the sampler. The first is the baseline.
 
     Raises:
-        UsageError: too few rounds, or no sampler.
+        UsageError: too few rounds, no sampler, or a precision that the device has not.
     """
     if rounds < FEWEST_ROUNDS or not configs:
         raise UsageError(f"A profile needs one sampler or more, and {FEWEST_ROUNDS} rounds or more.")
+    precision = next(iter(configs.values())).precision
+    require(precision)
     progress = progress or Progress()
     content = Content.of(dataset)
     described = environment.describe()
     made = {name: make_sampler(dataset.graph, config, Streams(config.seed)) for name, config in configs.items()}
     batches = {name: next(sampler.batches(0, plan_capacity(dataset.graph, configs[name]))) for name, sampler in made.items()}
     progress.say("Measuring the machine's peaks: a large matrix product, and a large copy.")
-    peaks = limits.peaks(cache_dir(), described["key"])
+    peaks = limits.peaks(cache_dir(), described["key"], precision)
     progress.say(f"Compiling the steps of {len(configs)} samplers, and their parts.")
     demands = {name: limits.demand(config, dataset, content, batches[name]) for name, config in configs.items()}
     with timed_loops(dataset, content, configs) as loops:
@@ -158,7 +161,8 @@ def _warm_up(loop: TimedLoop) -> int:
     seconds = loop.samples[-1].seconds / 4
     loop.step_block(2)
     loop.samples.clear()
-    return int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, 2000))
+    count, together = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, 2000)), loop.trainer.per_dispatch
+    return -(-count // (2 * together)) * 2 * together  # whole dispatches, also in half a block
 
 
 def sizes_between(smallest: int, largest: int) -> list[int]:
@@ -195,7 +199,9 @@ def _measured(dataset: Dataset, config: RunConfig, parts: Parts, batches: Mappin
     found.append(Measured.ready("optimiser", 1, parts.optimiser()))
     found.append(Measured.ready("dispatch", 1, parts.dispatch(next(iter(batches.values())))))
     for size in PRODUCT_SIZES:
-        for part, call in zip(("matrix product", "element-wise product"), products(size, config.dimension), strict=True):
+        for part, call in zip(
+            ("matrix product", "element-wise product"), products(size, config.dimension, config.precision), strict=True
+        ):
             found.append(Measured.ready(part, size, call))
     return found
 

@@ -1,4 +1,4 @@
-"""The jit-compiled training step: one batch, one Adam update."""
+"""The jit-compiled training step: one batch, one Adam update; and several of them in one dispatch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
+from ncfbench import precision
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig
 from ncfbench.datasets.store import Dataset
+from ncfbench.device import iterations_per_dispatch
 from ncfbench.dropout import Dropout
 from ncfbench.losses import Loss, make_loss
 from ncfbench.model import Content, Towers, make_towers
@@ -45,41 +47,66 @@ def batch_loss(
 
 @dataclass
 class Trainer:
-    """The compiled step of one configuration. ``traces`` counts compilations: one for each shape of batch."""
+    """The compiled step of one configuration. ``traces`` counts compilations: one for each shape of batch.
+
+    ``step(state, batch, content)`` gives the state after one iteration and its loss, float32. ``steps(state, batches,
+    content)`` does one iteration with each of some batches of equal shapes and gives their losses, float32[n]. Both take
+    the state's memory.
+    """
 
     config: RunConfig
     towers: nnx.GraphDef[Towers]
     optimizer: optax.GradientTransformation
     traces: int = 0
     step: Callable[[TrainState, Batch, Content], tuple[TrainState, jax.Array]] = field(init=False)
+    steps: Callable[[TrainState, tuple[Batch, ...], Content], tuple[TrainState, jax.Array]] = field(init=False)
 
     def __post_init__(self) -> None:
         # The state is donated: the old parameters' memory holds the new ones.
         self.step = jax.jit(self._step, donate_argnums=0)
+        self.steps = jax.jit(self._steps, donate_argnums=0)
 
     @classmethod
     def create(cls, config: RunConfig, dataset: Dataset) -> tuple[Trainer, TrainState]:
-        """A trainer and the state that the run's seed gives."""
+        """A trainer and the state that the run's seed gives.
+
+        Raises:
+            UsageError: the device cannot compute at the precision.
+        """
+        precision.require(config.precision)
         graph, parameters = nnx.split(make_towers(config, dataset))
         optimizer = optax.adam(config.learning_rate)
         state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
         return cls(config, graph, optimizer), state
 
+    @property
+    def per_dispatch(self) -> int:
+        """How many iterations a dispatch should do here."""
+        return iterations_per_dispatch(self.config.iterations_per_dispatch)
+
     def gradient(
         self, parameters: Parameters, batch: Batch, content: Content, dropout: Dropout | None
     ) -> tuple[jax.Array, Parameters]:
-        """The sampled objective of a batch and its gradient."""
+        """The sampled objective of a batch and its gradient, with products at the configured precision."""
         loss = make_loss(self.config)
 
         def objective(parameters: Parameters) -> jax.Array:
             towers = nnx.merge(self.towers, parameters)
             return batch_loss(towers, batch, content, dropout, loss, self.config)
 
-        value, gradient = jax.value_and_grad(objective)(parameters)
+        value, gradient = precision.at(self.config.precision, jax.value_and_grad(objective))(parameters)
         return value, gradient
 
     def _step(self, state: TrainState, batch: Batch, content: Content) -> tuple[TrainState, jax.Array]:
         self.traces += 1
+        return self._advance(state, batch, content)
+
+    def _steps(self, state: TrainState, batches: tuple[Batch, ...], content: Content) -> tuple[TrainState, jax.Array]:
+        self.traces += 1
+        stacked: Batch = jax.tree.map(lambda *arrays: jnp.stack(arrays), *batches)
+        return jax.lax.scan(lambda state, batch: self._advance(state, batch, content), state, stacked)
+
+    def _advance(self, state: TrainState, batch: Batch, content: Content) -> tuple[TrainState, jax.Array]:
         dropout = Dropout(jnp.uint32(self.config.seed), state.iteration)
         value, gradient = self.gradient(state.parameters, batch, content, dropout)
         updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.parameters)

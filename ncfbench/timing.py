@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import cycle, islice
+from itertools import cycle, groupby, islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,13 +26,14 @@ from ncfbench.datasets import Dataset
 from ncfbench.errors import CheckFailedError
 from ncfbench.ledger import Ledger
 from ncfbench.model import Content
-from ncfbench.prefetch import Prefetcher
+from ncfbench.prefetch import DEPTH, Prefetcher
 from ncfbench.samplers import Sampler, make_sampler, plan_capacity
 from ncfbench.step import Trainer, TrainState, copy_state
 from ncfbench.streams import Streams
 
 IN_FLIGHT = 4
-"""Iterations dispatched but not done, at most: enough to keep the device busy, and few to wait for after Ctrl-C."""
+"""Iterations dispatched but not done, at most, or two dispatches where these are more: enough to keep the device busy, and
+few to wait for after Ctrl-C."""
 STEP_BATCHES = 16
 """Batches kept on the device for the step account."""
 
@@ -68,9 +69,32 @@ class Stopwatch:
         self.seconds += (time.perf_counter_ns() - self._begin) * 1e-9
 
 
+class InFlight:
+    """The dispatches that may not be done yet; adding one waits for the oldest, so that they hold few iterations.
+
+    Args:
+        most: iterations that are never reached.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._losses: deque[jax.Array] = deque()
+        self._most, self._iterations = most, 0
+
+    def add(self, losses: jax.Array) -> None:
+        """A dispatch, by the losses that it will give."""
+        self._losses.append(losses)
+        self._iterations += losses.size
+        while self._iterations >= self._most:
+            done = jax.block_until_ready(self._losses.popleft())
+            self._iterations -= done.size
+
+
 @dataclass
 class TimedLoop:
     """A training loop on a clock: one sampler, one compiled step, one state. Use as a context manager.
+
+    Batches are dispatched as many at a time as the trainer says; fewer, at the end of a block or where the capacity changes,
+    go one by one. What is computed is the same.
 
     Args:
         item_slots: V to begin with; grows, off the clock, with the first batch that needs more.
@@ -91,8 +115,11 @@ class TimedLoop:
     def __post_init__(self) -> None:
         self.iteration = self.start
         self._compiled: set[int] = set()
-        self._recent: deque[Batch] = deque(maxlen=STEP_BATCHES)
-        self._prefetcher = Prefetcher(self.sampler.batches(self.start, self.item_slots), _transfer)
+        self._per_dispatch = n = self.trainer.per_dispatch
+        self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
+        self._held: deque[Batch] = deque()
+        """Batches that were taken from the prefetcher and not used yet."""
+        self._prefetcher = Prefetcher(self.sampler.batches(self.start, self.item_slots), _transfer, depth=max(DEPTH, 2 * n))
 
     def __enter__(self) -> Self:
         self._prefetcher.__enter__()
@@ -104,7 +131,8 @@ class TimedLoop:
     def full_block(self, iterations: int, *, stop: Callable[[], bool] = lambda: False) -> list[float]:
         """Train for some iterations and record a ``full`` sample; returns their losses.
 
-        Ends early, after an iteration, when ``stop()`` is true.
+        Ends early, after a dispatch, when ``stop()`` is true; it is asked after every iteration, and while a dispatch waits
+        for its batches.
 
         Raises:
             CheckFailedError: the step was compiled during timed work.
@@ -113,38 +141,40 @@ class TimedLoop:
             return self._full_block(iterations, stop)
 
     def _full_block(self, iterations: int, stop: Callable[[], bool]) -> list[float]:
-        losses, counts = [], []
-        watch, waiting, first = Stopwatch(), Stopwatch(), self.iteration
+        losses: list[jax.Array] = []
+        counts: list[Any] = []
+        watch, waiting, in_flight = Stopwatch(), Stopwatch(), self._in_flight()
+        first, stopped = self.iteration, False
         sampled, transferred = self._prefetcher.sampling_seconds, self._prefetcher.transfer_seconds
         self._begin(watch)
         try:
-            for _ in range(iterations):
-                waiting.start()
-                with self.ledger.line("waiting"):
-                    batch = self._prefetcher.get()
-                waiting.stop()
-                if capacity(batch) not in self._compiled:
+            while len(counts) < iterations and not stopped:
+                gathered = self._gather(min(self._per_dispatch, iterations - len(counts)), waiting, stop)
+                if capacity(gathered[0]) not in self._compiled:
                     self._end(watch)
-                    self._compile(batch)
+                    self._compile(gathered[0])
                     self._begin(watch)
-                self.state, loss = self.trainer.step(self.state, batch, self.content)
-                self.iteration += 1
-                losses.append(loss)
-                counts.append(batch.n_items)
-                self._recent.append(batch)
-                if len(losses) >= IN_FLIGHT:
-                    jax.block_until_ready(losses[-IN_FLIGHT])
-                if stop():
-                    break
+                for part in self._dispatches(gathered):
+                    self.state, loss = self._run(self.state, part)
+                    in_flight.add(loss)
+                    losses.append(loss)
+                    for _ in part:
+                        batch = self._held.popleft()
+                        self.iteration += 1
+                        counts.append(batch.n_items)
+                        self._recent.append(batch)
+                        stopped = stop() or stopped
+                    if stopped:
+                        break
         finally:
             self._end(watch)
-        if self.trainer.traces != len(self._compiled):
+        if self.trainer.traces != len(self._compiled) * self._programs:
             raise CheckFailedError("The step was compiled during timed work; its times cannot be trusted.")
         self.samples.append(
             Sample(
                 kind="full",
                 first_iteration=first,
-                iterations=len(losses),
+                iterations=len(counts),
                 seconds=watch.seconds,
                 sampling_seconds=self._prefetcher.sampling_seconds - sampled,
                 transfer_seconds=self._prefetcher.transfer_seconds - transferred,
@@ -152,7 +182,8 @@ class TimedLoop:
                 item_slots=float(np.mean([int(count) for count in counts])),
             )
         )
-        return [float(loss) for loss in losses]
+        found: list[float] = np.concatenate([np.atleast_1d(loss) for loss in losses]).tolist()
+        return found
 
     def step_block(self, iterations: int | None = None) -> None:
         """Repeat the last batches on a copy of the state, and record a ``step`` sample.
@@ -165,12 +196,10 @@ class TimedLoop:
             state, watch = copy_state(self.state), Stopwatch()
             jax.block_until_ready(state)
             watch.start()
-            losses: deque[jax.Array] = deque(maxlen=IN_FLIGHT)
-            for batch in islice(cycle(self._recent), count):
-                state, loss = self.trainer.step(state, batch, self.content)
-                losses.append(loss)
-                if len(losses) == IN_FLIGHT:
-                    jax.block_until_ready(losses[0])
+            in_flight = self._in_flight()
+            for part in self._dispatches(islice(cycle(self._recent), count)):
+                state, loss = self._run(state, part)
+                in_flight.add(loss)
             jax.block_until_ready(state)
             watch.stop()
         self.samples.append(Sample("step", self.iteration - len(self._recent), count, watch.seconds))
@@ -180,6 +209,42 @@ class TimedLoop:
         seconds = analysis.seconds_per_iteration([asdict(sample) for sample in self.samples], kind)
         assert seconds is not None, f"no {kind} sample was taken"
         return seconds
+
+    @property
+    def _programs(self) -> int:
+        """Compiled functions of each capacity: the step, and that of several iterations."""
+        return 1 if self._per_dispatch == 1 else 2
+
+    def _in_flight(self) -> InFlight:
+        return InFlight(max(IN_FLIGHT, 2 * self._per_dispatch))
+
+    def _gather(self, most: int, waiting: Stopwatch, stop: Callable[[], bool]) -> list[Batch]:
+        """The next batches, which stay held: ``most``, or fewer where another capacity follows or ``stop()`` is true."""
+        count = 0
+        while count < most and not (count and stop()):
+            if count == len(self._held):
+                waiting.start()
+                with self.ledger.line("waiting"):
+                    self._held.append(self._prefetcher.get())
+                waiting.stop()
+            if capacity(self._held[count]) != capacity(self._held[0]):
+                break
+            count += 1
+        return list(islice(self._held, count))
+
+    def _dispatches(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ...]]:
+        """Batches as they are dispatched: as many as go together, of one capacity; the rest one by one."""
+        for _, alike in groupby(batches, key=capacity):
+            while part := tuple(islice(alike, self._per_dispatch)):
+                if len(part) == self._per_dispatch:
+                    yield part
+                else:
+                    yield from ((batch,) for batch in part)
+
+    def _run(self, state: TrainState, part: tuple[Batch, ...]) -> tuple[TrainState, jax.Array]:
+        if len(part) == 1:
+            return self.trainer.step(state, part[0], self.content)
+        return self.trainer.steps(state, part, self.content)
 
     def _begin(self, watch: Stopwatch) -> None:
         watch.start()
@@ -195,7 +260,7 @@ class TimedLoop:
         watch.stop()
 
     def _compile(self, batch: Batch) -> None:
-        """Compile the step for a batch's shape, on a copy of the state, and record the time."""
+        """Compile for a batch's shape, by running on copies of the state, and record the time."""
         if self._compiled:
             self.say(
                 f"A batch needs {capacity(batch)} item slots, more than {self.item_slots}: compiling again, off the clock."
@@ -204,7 +269,8 @@ class TimedLoop:
         watch = Stopwatch()
         with self.ledger.line("compile"):
             watch.start()
-            jax.block_until_ready(self.trainer.step(copy_state(self.state), batch, self.content))
+            for count in sorted({1, self._per_dispatch}):
+                jax.block_until_ready(self._run(copy_state(self.state), (batch,) * count))
             watch.stop()
         self._compiled.add(capacity(batch))
         self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))

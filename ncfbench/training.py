@@ -23,6 +23,7 @@ from ncfbench.errors import DivergedError
 from ncfbench.evaluation import RecallEvaluator
 from ncfbench.ledger import Ledger
 from ncfbench.model import Content
+from ncfbench.precision import require
 from ncfbench.probe import Probe
 from ncfbench.progress import Progress
 from ncfbench.registry import find_encoder
@@ -65,7 +66,9 @@ def run(
         DataError: the data set is not prepared, or a folder cannot be written.
         DivergedError: the loss stopped being finite; what was recorded is kept.
         KeyboardInterrupt: interrupted; the run can be resumed.
+        UsageError: the device cannot compute at the precision.
     """
+    require(config.precision)
     progress = progress or Progress()
     ledger = Ledger()
     if trace is not None:
@@ -108,7 +111,6 @@ class _Run:
         self.config, self.dataset, self.folder = config, dataset, folder
         self.progress, self.interrupted = progress, interrupted
         self.ledger, self.trace = ledger, trace
-        self.environment = environment.describe()
         self.schedule = Schedule(dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every)
         self.curve: list[dict[str, Any]] = []
         self.timing: list[dict[str, Any]] = []
@@ -123,6 +125,7 @@ class _Run:
         with ledger.line("transfer"):
             content = jax.block_until_ready(Content.of(dataset))
         self.trainer, fresh = Trainer.create(config, dataset)
+        self.environment = environment.describe() | {"iterations_per_dispatch": self.trainer.per_dispatch}
         embedder = Embedder(self.trainer.towers, content)
         self.probe = Probe(dataset.graph, config, embedder)
         self.evaluators, self.recall_reason = self._evaluators(embedder)

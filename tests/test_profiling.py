@@ -226,7 +226,10 @@ def test_limits_by_hand_and_peaks_that_only_rise(tmp_path: Path, monkeypatch: py
     assert demand.bound(limits.Peaks(1e11, 1e10)) == "arithmetic"
     assert demand.bound(limits.Peaks(1e11, 1e6)) == "memory"
     for measured, expected in (((2.0, 5.0), (2.0, 5.0)), ((1.0, 7.0), (2.0, 7.0)), ((3.0, 1.0), (3.0, 7.0))):
-        monkeypatch.setattr(limits, "measure_peaks", lambda measured=measured: limits.Peaks(*measured))
+        monkeypatch.setattr(limits, "measure_peaks", lambda precision, measured=measured: limits.Peaks(*measured))
         assert limits.peaks(tmp_path, "key") == limits.Peaks(*expected)
     (tmp_path / "peaks" / "key.json").write_text("no JSON")
     assert limits.peaks(tmp_path, "key") == limits.Peaks(3.0, 1.0)
+    monkeypatch.setattr(limits, "measure_peaks", lambda precision: limits.Peaks(9.0 if precision == "tf32" else 1.0, 1.0))
+    assert limits.peaks(tmp_path, "key", "tf32") == limits.Peaks(9.0, 1.0)
+    assert limits.peaks(tmp_path, "key") == limits.Peaks(3.0, 1.0), "each precision has its own"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ncfbench.config import PRECISIONS
 from ncfbench.registry import ENCODERS
 
 Dataset = Annotated[str | None, typer.Option(help="Prepared data set.", show_default="citeulike")]
@@ -27,6 +28,9 @@ Noise = Annotated[
 ]
 Mask = Annotated[
     bool | None, typer.Option("--mask/--no-mask", help="Leave linked pairs out of the negatives.", show_default="mask")
+]
+Precision = Annotated[
+    str | None, typer.Option(help=f"Of the training step's products: {', '.join(PRECISIONS)}.", show_default="float32")
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of parameters, batches and dropout.", show_default="0")]
 ConfigFile = Annotated[

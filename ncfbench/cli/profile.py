@@ -34,6 +34,7 @@ def profile(
     clock: Annotated[
         str, typer.Option(help="full, with step beside it; paper: also what the authors' program would have timed.")
     ] = "full",
+    precision: options.Precision = None,
     seed: options.Seed = None,
     config: options.ConfigFile = None,
     set_: options.Set = None,
@@ -56,8 +57,8 @@ def profile(
         raise UsageError(f"--clock {clock!r} is unknown. Valid: {', '.join(CLOCKS)}.")
     flags = {
         "dataset": dataset, "encoder": encoder, "loss": loss, "batch_size": batch_size, "stratum_size": stratum_size,
-        "strata": strata, "uniform_items": uniform_items, "negatives": negatives, "noise": noise, "mask": mask, "seed": seed,
-        "data_dir": data_dir, "runs_dir": runs_dir,
+        "strata": strata, "uniform_items": uniform_items, "negatives": negatives, "noise": noise, "mask": mask,
+        "precision": precision, "seed": seed, "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
     settings, places = merge(flags, set_ or (), config)
     from ncfbench import profiling

@@ -50,6 +50,7 @@ def run(
     ] = None,
     item_dropout: Annotated[float | None, typer.Option(help="Dropout on item embeddings.", show_default="0.1")] = None,
     user_l2: Annotated[float | None, typer.Option(help="Weight of the users' squared norm.", show_default="1e-6")] = None,
+    precision: options.Precision = None,
     seed: options.Seed = None,
     probe_every: Annotated[
         int | None, typer.Option(help="Iterations between probes.", show_default="four in an epoch")
@@ -79,6 +80,7 @@ def run(
         "strata": strata, "uniform_items": uniform_items, "epochs": epochs, "learning_rate": learning_rate, "gamma": gamma,
         "lambda": lambda_, "word_dropout": word_dropout,
         "item_dropout": item_dropout, "user_l2": user_l2, "seed": seed, "probe_every": probe_every,
+        "precision": precision,
         "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
     settings, places = resolve(flags, set_ or (), config)
