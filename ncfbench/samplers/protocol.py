@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig
-from ncfbench.graph import BipartiteGraph
+from ncfbench.graph import BipartiteGraph, Scratch
 from ncfbench.samplers.noise import Noise
 from ncfbench.samplers.positives import PositiveStream
 from ncfbench.streams import Streams
@@ -22,6 +22,9 @@ Int32 = NDArray[np.int32]
 
 CHUNK_DRAWS = 2**18
 """Random numbers drawn at a time: enough to amortise NumPy's calls, small enough for the cache."""
+
+MANY_ITEMS = 16
+"""Items of the graph for each item of a batch, above which sorting finds the distinct ones sooner than a scan of a table."""
 
 
 class Draw(NamedTuple):
@@ -78,6 +81,7 @@ class Sampler(ABC):
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
         self._present = np.zeros(graph.n_items, dtype=bool)
         self._slot_of_item = np.zeros(graph.n_items, dtype=np.int32)
+        self._scratch = Scratch(graph)
 
     def draw(self, start: int, count: int) -> list[Draw]:
         """The random parts of batches ``start`` .. ``start + count - 1``; the same for any way of cutting them up."""
@@ -145,7 +149,8 @@ class Sampler(ABC):
             at_epoch, at_place, rng = self._negatives.get(role, (-1, 0, None))
             if rng is None or (at_epoch, at_place) != (epoch, low):
                 rng = self.streams.generator(role, epoch)
-                self._draw_nodes(role, rng, low * k)
+                for skipped in range(0, low * k, CHUNK_DRAWS):
+                    self._draw_nodes(role, rng, min(CHUNK_DRAWS, low * k - skipped))
             parts.append(self._draw_nodes(role, rng, (high - low) * k))
             self._negatives[role] = (epoch, high, rng)
         return np.concatenate(parts)
@@ -156,9 +161,16 @@ class Sampler(ABC):
         return self.graph.link_user[rng.integers(self.graph.n_links, size=size)]
 
     def _distinct(self, items: Int32) -> tuple[Int32, Int32]:
-        """Ascending distinct ids, and for each of ``items`` its slot among them; linear, through a table."""
-        self._present[items] = True
-        distinct = np.flatnonzero(self._present).astype(np.int32)
-        self._present[distinct] = False
+        """Ascending distinct ids, and for each of ``items`` its slot among them.
+
+        Through a table of all items, or where those are many more, by sorting: 512 of 10^6 items 3 instead of 120 us.
+        """
+        if self.graph.n_items > MANY_ITEMS * len(items):
+            ranked = np.sort(items)
+            distinct = ranked[np.concatenate([[True], ranked[1:] != ranked[:-1]])]
+        else:
+            self._present[items] = True
+            distinct = np.flatnonzero(self._present).astype(np.int32)
+            self._present[distinct] = False
         self._slot_of_item[distinct] = np.arange(len(distinct), dtype=np.int32)
         return distinct, self._slot_of_item[items]
