@@ -27,15 +27,13 @@ def size_of(links: int) -> tuple[int, int]:
 
 
 def make_graph(links: int, seed: int = 0) -> BipartiteGraph:
-    """A graph of about ``links`` links (at most as many; repeated draws are made up for as far as possible).
+    """A graph of about ``links`` links (fewer where repeated draws leave a gap).
 
     Users' degrees are log-normal; an item is linked in proportion to (rank + 10)^-0.9 with ranks in random order. Memory
     beyond the graph and its building: O(``CHUNK_LINKS``).
     """
     n_users, n_items = size_of(links)
     rng = np.random.default_rng(seed)
-    popularity = np.cumsum((np.arange(n_items) + 10.0) ** -0.9)
-    popularity /= popularity[-1]
     item_of_rank = rng.permutation(n_items).astype(np.int32)
     activity = rng.lognormal(0.0, 0.8, n_users)
     borders = np.round(np.cumsum(activity) * (links / activity.sum())).astype(np.int64)
@@ -48,18 +46,25 @@ def make_graph(links: int, seed: int = 0) -> BipartiteGraph:
         # At least one user at a time, however many links that user has.
         last = max(int(np.searchsorted(ends, (ends[first - 1] if first else 0) + CHUNK_LINKS)), first + 1)
         wanted = degrees[first:last]
-        row = np.repeat(np.arange(first, last), wanted + wanted // 4 + 2)
-        drawn = item_of_rank[np.minimum(np.searchsorted(popularity, rng.random(len(row))), n_items - 1)]
-        keys = np.unique(row * n_items + drawn)
-        # Of a user with too many, any are dropped.
-        row = keys // n_items
-        shuffled = np.lexsort((rng.random(len(keys)), row))
-        place = np.arange(len(keys)) - np.searchsorted(row, row)
-        kept = np.sort(shuffled[place < degrees[row]])
-        users[filled : filled + len(kept)] = row[kept]
-        items[filled : filled + len(kept)] = keys[kept] % n_items
-        filled, first = filled + len(kept), last
+        row = np.repeat(np.arange(first, last), wanted + wanted // 8)
+        keys = np.sort(row * n_items + item_of_rank[_ranks(rng, len(row), n_items)])
+        keys = keys[np.diff(keys, prepend=-1) > 0]
+        excess = len(keys) - int(wanted.sum())
+        kept = np.ones(len(keys), bool)
+        if excess > 0:
+            kept[rng.choice(len(keys), excess, replace=False, shuffle=False)] = False
+        row, item = np.divmod(keys[kept], n_items)
+        users[filled : filled + len(row)], items[filled : filled + len(row)] = row, item
+        filled, first = filled + len(row), last
     return BipartiteGraph.from_links(users[:filled], items[:filled], n_users, n_items)
+
+
+def _ranks(rng: np.random.Generator, size: int, n_items: int) -> NDArray[np.int64]:
+    """int64[size]: ranks in proportion to (rank + 10)^-0.9, by the inverse of the integral."""
+    low, high = 10.0**0.1, (10.0 + n_items) ** 0.1
+    place = (low + (high - low) * rng.random(size)) ** 10 - 10
+    ranks: NDArray[np.int64] = np.minimum(place.astype(np.int64), n_items - 1)
+    return ranks
 
 
 def resident_bytes() -> int:

@@ -18,33 +18,53 @@ Bool = NDArray[np.bool_]
 MAX_LINKS = np.iinfo(np.int32).max
 CHUNK = 2**20
 """Links worked on at a time where a whole column of temporaries would cost memory."""
+MANY_IDS = 16
+"""Ids there are for each id of a list, above which sorting finds the distinct ones sooner than a scan of a table."""
 FILTER_BITS = 8
 """Bits of the link filter for each link, at least; for a power of two up to twice as many. One unlinked pair in 8 to 16
 passes."""
 
 
 class Places:
-    """Where ids stand in short lists of distinct ids, through a table that is kept between questions.
+    """Where ids stand in short lists of distinct ids, through tables that are kept between questions.
 
-    4 bytes for each id there is; a question costs the lengths of its two lists. Not to be shared between threads.
+    5 bytes for each id there is; a question costs the lengths of its two lists. Not to be shared between threads.
 
     Args:
         size: ids are below it.
     """
 
     def __init__(self, size: int) -> None:
-        self._table = np.full(size, -1, np.int32)
+        self._present = np.zeros(size, bool)
+        self._place = np.zeros(size, np.int32)
 
-    def find(self, values: Int32, ids: Int32) -> Int32:
-        """int32[len(values)]: the place of each value in ``ids``, or -1."""
-        self._table[ids] = np.arange(len(ids), dtype=np.int32)
-        found: Int32 = self._table[values]
-        self._table[ids] = -1
-        return found
+    def distinct(self, values: Int32) -> tuple[Int32, Int32]:
+        """Ascending distinct ids, and for each of ``values`` its place among them, both int32.
+
+        Through the table, or where that is much longer than ``values``, by sorting: 512 of 10^6 ids in 3 instead of 120 us.
+        """
+        if len(self._present) > MANY_IDS * len(values):
+            ranked = np.sort(values)
+            ids = ranked[np.concatenate([[True], ranked[1:] != ranked[:-1]])]
+        else:
+            self._present[values] = True
+            ids = np.flatnonzero(self._present).astype(np.int32)
+            self._present[ids] = False
+        self._place[ids] = np.arange(len(ids), dtype=np.int32)
+        return ids, self._place[values]
+
+    def hits(self, values: Int32, ids: Int32) -> tuple[Int64, Int32]:
+        """Which of ``values`` are among some distinct ids, ascending, and for each of these its place in ``ids``."""
+        self._present[ids] = True
+        # This mode spares a pass that checks what is in range anyway: 60 instead of 90 us for 36,000 values.
+        hit = np.flatnonzero(self._present.take(values, mode="clip"))
+        self._present[ids] = False
+        self._place[ids] = np.arange(len(ids), dtype=np.int32)
+        return hit, self._place[values[hit]]
 
 
 class Scratch:
-    """Tables of users and of items for :meth:`BipartiteGraph.linked_block`, for one thread."""
+    """Tables of a graph's users and of its items, for one thread."""
 
     def __init__(self, graph: BipartiteGraph) -> None:
         self.users, self.items = Places(graph.n_users), Places(graph.n_items)
@@ -154,7 +174,7 @@ class BipartiteGraph:
         users, items = np.broadcast_arrays(users, items)
         shape, users, items = users.shape, users.reshape(-1), items.reshape(-1)
         place, bit = self._hashed(users, items)
-        found: Bool = ((self._link_filter[place] >> bit) & np.uint8(1)).view(np.bool_)
+        found: Bool = ((self._link_filter.take(place, mode="clip") >> bit) & np.uint8(1)).view(np.bool_)
         maybe = np.flatnonzero(found)
         found[maybe] = self.searched(users[maybe], items[maybe])
         return found.reshape(shape)
@@ -172,7 +192,8 @@ class BipartiteGraph:
             half = size >> 1
             base += half * (self.link_item[base + half - 1] < items)
             size -= half
-        return is_linked & (self.link_item[np.minimum(base, self.n_links - 1)] == items)
+        is_linked &= self.link_item[np.minimum(base, self.n_links - 1)] == items
+        return is_linked
 
     @cached_property
     def _link_filter(self) -> NDArray[np.uint8]:
@@ -204,26 +225,24 @@ class BipartiteGraph:
         Args:
             users: int32[b], repeats allowed.
             items: int32[V], ascending, distinct.
-            scratch: tables kept between calls; without them ids are searched for, or a table is made for this call.
+            scratch: tables kept between calls; else one is made for this call, or ids are searched for.
         """
         user_counts = self.user_offsets[users + 1] - self.user_offsets[users]
         item_counts = self.item_offsets[items + 1] - self.item_offsets[items]
         if user_counts.sum() <= item_counts.sum():
             row = np.repeat(np.arange(len(users)), user_counts)
-            values = self.link_item[_expand(self.user_offsets[users], user_counts)]
-            column = scratch.items.find(values, items) if scratch else _places(values, items, self.n_items)
-            hit = np.flatnonzero(column >= 0)
-            return row[hit], column[hit].astype(np.int64)
+            values = self.link_item.take(_expand(self.user_offsets[users], user_counts), mode="clip")
+            hit, column = scratch.items.hits(values, items) if scratch else _hits(values, items, self.n_items)
+            return row[hit], column.astype(np.int64)
         order = np.argsort(users, kind="stable")
         ranked = users[order]
         first = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
         count = np.diff(first, append=len(users))
-        values, distinct = self.item_users[_expand(self.item_offsets[items], item_counts)], ranked[first]
-        which = scratch.users.find(values, distinct) if scratch else _places(values, distinct, self.n_users)
-        hit = np.flatnonzero(which >= 0)
+        values = self.item_users.take(_expand(self.item_offsets[items], item_counts), mode="clip")
+        distinct = ranked[first]
+        hit, which = scratch.users.hits(values, distinct) if scratch else _hits(values, distinct, self.n_users)
         # The columns' links stand one after another, so that a hit's place tells its column.
         column = np.searchsorted(np.cumsum(item_counts), hit, side="right")
-        which = which[hit]
         return order[_expand(first[which], count[which])], np.repeat(column, count[which])
 
 
@@ -263,17 +282,13 @@ def _offsets(ids: Int32, size: int) -> Int64:
     return np.cumsum(counts, out=counts)
 
 
-def _places(values: Int32, ids: Int32, size: int) -> Int64:
-    """For each value, where it stands in the ascending ``ids`` (all below ``size``), or -1.
-
-    Through a table where that is shorter than the work of searching, else by binary search.
-    """
-    if size <= 16 * len(values):
-        table = np.full(size, -1, np.int64)
-        table[ids] = np.arange(len(ids))
-        return table[values]
+def _hits(values: Int32, ids: Int32, size: int) -> tuple[Int64, NDArray[np.integer]]:
+    """:meth:`Places.hits` without tables to begin with: by binary search, or through new ones where that is shorter."""
+    if size <= MANY_IDS * len(values):
+        return Places(size).hits(values, ids)
     place = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
-    return np.where(ids[place] == values, place, -1)
+    hit = np.flatnonzero(ids[place] == values)
+    return hit, place[hit]
 
 
 def _expand(starts: Int64, counts: Int64) -> Int64:
@@ -281,4 +296,3 @@ def _expand(starts: Int64, counts: Int64) -> Int64:
     total = int(counts.sum())
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(total)
-

@@ -23,9 +23,6 @@ Int32 = NDArray[np.int32]
 CHUNK_DRAWS = 2**18
 """Random numbers drawn at a time: enough to amortise NumPy's calls, small enough for the cache."""
 
-MANY_ITEMS = 16
-"""Items of the graph for each item of a batch, above which sorting finds the distinct ones sooner than a scan of a table."""
-
 
 class Draw(NamedTuple):
     """The random part of one batch."""
@@ -79,9 +76,7 @@ class Sampler(ABC):
         self.stratum_size = config.stratum_size if self.stratified else 1
         self.positives = PositiveStream(graph, streams, self.stratum_size, strata=config.strata, replacement=replacement)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
-        self._present = np.zeros(graph.n_items, dtype=bool)
-        self._slot_of_item = np.zeros(graph.n_items, dtype=np.int32)
-        self._scratch = Scratch(graph)
+        self.scratch = Scratch(graph)
 
     def draw(self, start: int, count: int) -> list[Draw]:
         """The random parts of batches ``start`` .. ``start + count - 1``; the same for any way of cutting them up."""
@@ -158,19 +153,8 @@ class Sampler(ABC):
     def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
         if role == "negative-items":
             return self.noise.draw(rng, size)
-        return self.graph.link_user[rng.integers(self.graph.n_links, size=size)]
+        return self.graph.link_user.take(rng.integers(self.graph.n_links, size=size), mode="clip")
 
     def _distinct(self, items: Int32) -> tuple[Int32, Int32]:
-        """Ascending distinct ids, and for each of ``items`` its slot among them.
-
-        Through a table of all items, or where those are many more, by sorting: 512 of 10^6 items 3 instead of 120 us.
-        """
-        if self.graph.n_items > MANY_ITEMS * len(items):
-            ranked = np.sort(items)
-            distinct = ranked[np.concatenate([[True], ranked[1:] != ranked[:-1]])]
-        else:
-            self._present[items] = True
-            distinct = np.flatnonzero(self._present).astype(np.int32)
-            self._present[distinct] = False
-        self._slot_of_item[distinct] = np.arange(len(distinct), dtype=np.int32)
-        return distinct, self._slot_of_item[items]
+        """Ascending distinct ids, and for each of ``items`` its slot among them."""
+        return self.scratch.items.distinct(items)

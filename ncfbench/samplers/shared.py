@@ -54,7 +54,7 @@ class SharingSampler(Sampler):
         rows = np.arange(b)
         real[rows.reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
         if self.config.mask:
-            row, column = graph.linked_block(pos_user, distinct, self._scratch)
+            row, column = graph.linked_block(pos_user, distinct, self.scratch)
             if merge:
                 real[row, column] = 0
             else:
