@@ -1,7 +1,7 @@
 """The samplers on synthetic graphs of 10^5 to 10^8 links: memory of a link, links a second, seconds of a distinct item.
 
     python benchmarks/bench_samplers.py --links 1e5,1e6,1e7,1e8 --seconds 5 --json FILE
-    python benchmarks/bench_samplers.py --peers torch_geometric,recbole --peer-links 1e7 --json FILE --resume
+    python benchmarks/bench_samplers.py --peers all --peer-links 1e7 --json FILE --resume
 
 Each size has a process of its own, so that its peak memory is its own. Results are written to FILE as they come. Batches are
 of 512 links, 10 negatives of each, strata of 4, drawn and assembled as for training, without a device.
@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from big_graph import array_bytes, forget_peak, make_graph, peak_bytes, resident_bytes
+from peer_samplers import PEERS
 from rich.table import Table
 from rich.text import Text
 
@@ -30,7 +31,7 @@ from ncfbench import environment
 from ncfbench.config import complete
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, UsageError
 from ncfbench.graph import BipartiteGraph
-from ncfbench.registry import SAMPLERS, find_sampler
+from ncfbench.registry import SAMPLERS, find_sampler, nearest
 from ncfbench.report.console import make_console
 from ncfbench.samplers import make_sampler
 from ncfbench.streams import Streams
@@ -43,8 +44,8 @@ CHUNK_BATCHES = 46
 """Batches that a training run draws at a time with these settings."""
 FEWEST_LINKS = 10**6
 """Of a smaller graph the resident bytes are those of the allocator; its arrays count."""
-PEER_SECONDS = 900
-"""A peer that needs longer at one size is stopped."""
+PEER_SECONDS = 300
+"""A peer that needs longer at one size, with setting up, is stopped."""
 
 
 def main() -> None:
@@ -52,7 +53,7 @@ def main() -> None:
     parser.add_argument("--links", default="1e5,1e6,1e7", help="sizes, separated by commas (default 1e5,1e6,1e7)")
     parser.add_argument("--samplers", default="iid,neg,strat,ns,strat-ns")
     parser.add_argument("--seconds", type=float, default=5.0, help="of timed batches of each sampler and size (default 5)")
-    parser.add_argument("--peers", default="", help="torch_geometric, recbole; none by default")
+    parser.add_argument("--peers", default="", help=f"{', '.join(PEERS)}, or all; none by default")
     parser.add_argument("--peer-links", default="1e7", help="largest graph for the peers (default 1e7)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here")
     parser.add_argument("--resume", action="store_true", help="leave out what FILE has")
@@ -92,7 +93,10 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     for name in names:
         find_sampler(name)
     sizes = sorted(whole(text) for text in arguments.links.split(","))
-    peers = [name for name in arguments.peers.split(",") if name]
+    peers = list(PEERS) if arguments.peers == "all" else [name for name in arguments.peers.split(",") if name]
+    unknown = [name for name in peers if name not in PEERS]
+    if unknown:
+        raise UsageError(f"Unknown peer {unknown[0]!r}{nearest(unknown[0], PEERS)} Valid: {', '.join(PEERS)}.")
     result: dict[str, Any] = {
         "command": "python benchmarks/bench_samplers.py " + " ".join(sys.argv[1:]),
         "settings": SETTINGS | {"samplers": names, "seconds": arguments.seconds},
@@ -273,19 +277,19 @@ def peer_table(peers: dict[str, Any]) -> Table:
         for peer, found in peers[size].items():
             if "skipped" in found:
                 table.add_row(f"{int(size):,}", peer, found["skipped"])
-            for row in found.get("arms", []):
-                ratios = np.array(row["seconds"]) / np.array(row["our_seconds"])
-                table.add_row(
-                    f"{int(size):,}",
-                    f"{peer} {found['version']}",
-                    row["draws"],
-                    f"{row['setup_seconds']:.1f}",
-                    f"{row['resident_bytes']:.0f}",
-                    *(f"{np.median(row[kind]) * 1e6:.2f}" for kind in ("seconds", "our_seconds")),
-                    f"{np.median(ratios):.1f}",
-                    f"{ratios.min():.1f}..{ratios.max():.1f}",
-                    row["differs"],
-                )
+                continue
+            ratios = np.array(found["seconds"]) / np.array(found["our_seconds"])
+            table.add_row(
+                f"{int(size):,}",
+                f"{peer} {found['version']}",
+                found["draws"],
+                f"{found['setup_seconds']:.1f}",
+                f"{found['resident_bytes']:.0f}",
+                *(f"{np.median(found[kind]) * 1e6:.2f}" for kind in ("seconds", "our_seconds")),
+                f"{np.median(ratios):.1f}",
+                f"{ratios.min():.1f}..{ratios.max():.1f}",
+                found["differs"],
+            )
     return table
 
 

@@ -1,6 +1,6 @@
-"""Negative samplers of other libraries, on the same graph, in turn with ours: one library and one size a process.
+"""Negative samplers of other libraries, on the same graph, in turn with ours: one function and one size a process.
 
-    python benchmarks/peer_samplers.py torch_geometric|recbole LINKS SECONDS
+    python benchmarks/peer_samplers.py torch_geometric|torch_geometric-pairs|recbole|recbole-popularity LINKS SECONDS
 
 Prints JSON; where the library is not installed, that. Neither library needs its other dependencies for this:
 pip install --no-deps --target DIR torch_geometric xxhash recbole, then PYTHONPATH=DIR.
@@ -16,8 +16,8 @@ import importlib.metadata
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from big_graph import make_graph, resident_bytes
@@ -35,31 +35,25 @@ Timed = Callable[[], int]
 
 def main() -> None:
     peer, links, seconds = sys.argv[1], int(float(sys.argv[2])), float(sys.argv[3])
+    library = peer.partition("-")[0]
     try:
-        importlib.import_module({"recbole": "recbole.sampler"}.get(peer, peer))
+        importlib.import_module({"recbole": "recbole.sampler"}.get(library, library))
     except ImportError as error:
         print(json.dumps({"skipped": f"not installed ({error})"}))
         return
     graph = make_graph(links)
-    arms = []
-    for draws, noise, differs, set_up in PEERS[peer](graph):
-        before, begin = resident_bytes(), time.perf_counter()
-        theirs = set_up()
-        setup_seconds = time.perf_counter() - begin
-        held = (resident_bytes() - before) / graph.n_links
-        times = in_turn(theirs, ours(graph, noise), seconds)
-        arms.append(
-            {
-                "draws": draws,
-                "differs": differs,
-                "setup_seconds": setup_seconds,
-                "resident_bytes": held,
-                "seconds": times[0],
-                "our_seconds": times[1],
-            }
-        )
-        del theirs
-    print(json.dumps({"version": importlib.metadata.version(peer), "arms": arms}))
+    draws, noise, differs, set_up = PEERS[peer](graph)
+    before, begin = resident_bytes(), time.perf_counter()
+    theirs = set_up()
+    found = {
+        "version": importlib.metadata.version(library),
+        "draws": draws,
+        "differs": differs,
+        "setup_seconds": time.perf_counter() - begin,
+        "resident_bytes": (resident_bytes() - before) / graph.n_links,
+    }
+    found["seconds"], found["our_seconds"] = in_turn(theirs, ours(graph, noise), seconds)
+    print(json.dumps(found))
 
 
 def in_turn(theirs: Timed, ours: Timed, seconds: float) -> tuple[list[float], list[float]]:
@@ -89,42 +83,34 @@ def ours(graph: BipartiteGraph, noise: str) -> Timed:
 
 
 Arm = tuple[str, str, str, Callable[[], Timed]]
+"""What it draws, the noise of ours beside it, what differs, and what makes it ready."""
 
 
-def torch_geometric_arms(graph: BipartiteGraph) -> Iterator[Arm]:
-    """Both functions look at all links in each call, so they are called for all links at once: their cheapest use."""
+def torch_geometric_arm(graph: BipartiteGraph, *, pairs: bool) -> Arm:
+    """Its functions look at all links in each call, so they are called for all links at once: their cheapest use."""
     import torch
     from torch_geometric.utils import negative_sampling, structured_negative_sampling
 
-    def edges() -> Any:
-        return torch.from_numpy(np.stack([graph.link_user, graph.link_item]).astype(np.int64))
-
-    def structured() -> Timed:
-        edge_index = edges()
+    def set_up() -> Timed:
+        edge_index = torch.from_numpy(np.stack([graph.link_user, graph.link_item]).astype(np.int64))
+        shape = (graph.n_users, graph.n_items)
 
         def draw() -> int:
-            structured_negative_sampling(edge_index, num_nodes=graph.n_items)
+            if pairs:
+                negative_sampling(edge_index, num_nodes=shape, num_neg_samples=graph.n_links, method="sparse")
+            else:
+                structured_negative_sampling(edge_index, num_nodes=graph.n_items)
             # One item for each link, where the others draw NEGATIVES.
             return graph.n_links // NEGATIVES
 
         return draw
 
-    def pairs() -> Timed:
-        edge_index = edges()
-
-        def draw() -> int:
-            shape = (graph.n_users, graph.n_items)
-            negative_sampling(edge_index, num_nodes=shape, num_neg_samples=graph.n_links, method="sparse")
-            return graph.n_links // NEGATIVES
-
-        return draw
-
-    reject = "linked ones drawn again (ours: masked); for all links in one call"
-    yield "an item for each user, uniform", "uniform", reject, structured
-    yield "pairs, uniform", "uniform", "distinct unlinked pairs of any user and item, without positives", pairs
+    if pairs:
+        return "pairs, uniform", "uniform", "distinct unlinked pairs of any user and item; all in one call", set_up
+    return "items of each user, uniform", "uniform", "linked ones drawn again; all links in one call", set_up
 
 
-def recbole_arms(graph: BipartiteGraph) -> Iterator[Arm]:
+def recbole_arm(graph: BipartiteGraph, *, distribution: str) -> Arm:
     """Its sampler on a stand-in for its data set, a batch of users at a time. Its item 0 is padding."""
     import torch
     from recbole.sampler import Sampler
@@ -136,27 +122,25 @@ def recbole_arms(graph: BipartiteGraph) -> Iterator[Arm]:
 
     rng = np.random.default_rng(0)
 
-    def set_up(distribution: str) -> Callable[[], Timed]:
-        def make() -> Timed:
-            sampler = Sampler("train", Links(), distribution=distribution).set_phase("train")
+    def set_up() -> Timed:
+        sampler = Sampler("train", Links(), distribution=distribution).set_phase("train")
 
-            def draw() -> int:
-                links = rng.integers(graph.n_links, size=BATCH)
-                sampler.sample_by_user_ids(graph.link_user[links], None, NEGATIVES)
-                return BATCH
+        def draw() -> int:
+            links = rng.integers(graph.n_links, size=BATCH)
+            sampler.sample_by_user_ids(graph.link_user[links], None, NEGATIVES)
+            return BATCH
 
-            return draw
+        return draw
 
-        return make
-
-    reject = "linked ones drawn again (ours: masked); a Python set of items for each user"
-    yield "for each user, uniform", "uniform", reject, set_up("uniform")
-    yield "for each user, by popularity", "unigram", reject, set_up("popularity")
+    noise = {"uniform": "uniform", "popularity": "unigram"}[distribution]
+    return f"items of each user, {distribution}", noise, "linked ones drawn again; a Python set for each user", set_up
 
 
-PEERS: dict[str, Callable[[BipartiteGraph], Iterator[Arm]]] = {
-    "torch_geometric": torch_geometric_arms,
-    "recbole": recbole_arms,
+PEERS: dict[str, Callable[[BipartiteGraph], Arm]] = {
+    "torch_geometric": partial(torch_geometric_arm, pairs=False),
+    "torch_geometric-pairs": partial(torch_geometric_arm, pairs=True),
+    "recbole": partial(recbole_arm, distribution="uniform"),
+    "recbole-popularity": partial(recbole_arm, distribution="popularity"),
 }
 
 
