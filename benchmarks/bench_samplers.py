@@ -6,7 +6,8 @@
 Each size has a process of its own, so that its peak memory is its own. Results are written to FILE as they come. Batches are
 of 512 links, 10 negatives of each, strata of 4, drawn and assembled as for training, without a device.
 
-A batch's seconds include its share of the order of the links, which is made once an epoch. Targets, for each size and
+Times are processor seconds: a sampler is one thread, so that on an idle machine they are those of a clock, and other
+processes disturb them less. A batch's seconds include its share of the order of the links, which is made once an epoch. Targets, for each size and
 sampler: graph and sampler in at most 24 bytes a link, and a distinct item in at most 4 times the smallest graph's seconds.
 Peers are timed on their own draws of 10 items for each link, with our Negative Sampling beside them in the same process.
 """
@@ -160,9 +161,9 @@ def measure(links: int, names: list[str], seconds: float) -> dict[str, Any]:
     for name in names:  # what is imported on first use is no part of a sampler
         measure_sampler(make_graph(2000), name, 0.0, 0)
     forget_peak()
-    start, begin = resident_bytes(), time.perf_counter()
+    start, begin = resident_bytes(), time.process_time()
     graph = make_graph(links)
-    made = time.perf_counter() - begin
+    made = time.process_time() - begin
     return {
         "links": graph.n_links,
         "users": graph.n_users,
@@ -181,17 +182,17 @@ def measure_sampler(graph: BipartiteGraph, name: str, seconds: float, start: int
     sampler = make_sampler(graph, config, Streams(0))
     orders: list[float] = []
     while not orders or (sum(orders) < 1 and len(orders) < 20):
-        begin = time.perf_counter()
+        begin = time.process_time()
         sampler.positives.take(len(orders) * graph.n_links, 1)
-        orders.append(time.perf_counter() - begin)
+        orders.append(time.process_time() - begin)
     stream = sampler.batches(0)
     distinct = [int(next(stream).n_items) for _ in range(CHUNK_BATCHES)]
     rounds: list[float] = []
     spent, chunks = 0.0, 1
     while len(rounds) < ROUNDS or spent < seconds:
-        begin = time.perf_counter()
+        begin = time.process_time()
         distinct += [int(next(stream).n_items) for _ in range(chunks * CHUNK_BATCHES)]
-        took = time.perf_counter() - begin
+        took = time.process_time() - begin
         rounds.append(took / (chunks * CHUNK_BATCHES))
         spent += took
         if len(rounds) == 1:

@@ -2,7 +2,7 @@
 
     python benchmarks/peer_samplers.py torch_geometric|torch_geometric-pairs|recbole|recbole-popularity LINKS SECONDS
 
-Prints JSON; where the library is not installed, that. Neither library needs its other dependencies for this:
+Prints JSON, of processor seconds; where the library is not installed, that. Neither library needs its other dependencies for this:
 pip install --no-deps --target DIR torch_geometric xxhash recbole, then PYTHONPATH=DIR.
 
 Ours is Negative Sampling under the same noise: it draws, but also finds the batch's distinct items, masks linked pairs and
@@ -43,13 +43,13 @@ def main() -> None:
         return
     graph = make_graph(links)
     draws, noise, differs, set_up = PEERS[peer](graph)
-    before, begin = resident_bytes(), time.perf_counter()
+    before, begin = resident_bytes(), time.process_time()
     theirs = set_up()
     found = {
         "version": importlib.metadata.version(library),
         "draws": draws,
         "differs": differs,
-        "setup_seconds": time.perf_counter() - begin,
+        "setup_seconds": time.process_time() - begin,
         "resident_bytes": (resident_bytes() - before) / graph.n_links,
     }
     found["seconds"], found["our_seconds"] = in_turn(theirs, ours(graph, noise), seconds)
@@ -61,13 +61,13 @@ def in_turn(theirs: Timed, ours: Timed, seconds: float) -> tuple[list[float], li
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(ROUNDS + 1):
         for times, arm in zip(found, (theirs, ours), strict=True):
-            begin, links = time.perf_counter(), 0
-            while links == 0 or time.perf_counter() - begin < seconds / ROUNDS:
+            begin, links = time.process_time(), 0
+            while links == 0 or time.process_time() - begin < seconds / ROUNDS:
                 links += arm()
                 if number == 0:
                     break
             if number:
-                times.append((time.perf_counter() - begin) / links)
+                times.append((time.process_time() - begin) / links)
     return found
 
 
