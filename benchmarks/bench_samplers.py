@@ -7,9 +7,10 @@ Each size has a process of its own, so that its peak memory is its own. Results 
 of 512 links, 10 negatives of each, strata of 4, drawn and assembled as for training, without a device.
 
 Times are processor seconds: a sampler is one thread, so that on an idle machine they are those of a clock, and other
-processes disturb them less. A batch's seconds include its share of the order of the links, which is made once an epoch. Targets, for each size and
-sampler: graph and sampler in at most 24 bytes a link, and a distinct item in at most 4 times the smallest graph's seconds.
-Peers are timed on their own draws of 10 items for each link, with our Negative Sampling beside them in the same process.
+processes disturb them less. A batch's seconds include its share of the order of the links, which is made once an epoch.
+Targets, for each size and sampler: graph and sampler in at most 24 bytes a link, and a distinct item in at most 4 times the
+smallest graph's seconds. Peers are timed on their own draws of 10 items for each link, with our Negative Sampling beside them
+in the same process.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/peer_samplers.py torch_geometric|torch_geometric-pairs|recbole|recbole-popularity LINKS SECONDS
 
-Prints JSON, of processor seconds; where the library is not installed, that. Neither library needs its other dependencies for this:
-pip install --no-deps --target DIR torch_geometric xxhash recbole, then PYTHONPATH=DIR.
+Prints JSON, of processor seconds; where the library is not installed, that. Neither library needs its other dependencies for
+this: pip install --no-deps --target DIR torch_geometric xxhash recbole, then PYTHONPATH=DIR.
 
 Ours is Negative Sampling under the same noise: it draws, but also finds the batch's distinct items, masks linked pairs and
 writes the weights, and makes the positive links itself. The peers are given theirs.
