@@ -58,3 +58,32 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
         assert done.returncode == 2, done.stderr
         assert "Error: " in done.stderr
     assert not (tmp_path / "result.json").exists()
+
+
+def test_the_start_of_a_run(data_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "start.json"
+    small = [word for text in ("batch_size=128", "dimension=8", "filters=8") for word in ("--set", text)]
+    words = [
+        "--dataset",
+        "tiny",
+        "--data-dir",
+        str(data_dir),
+        "--samplers",
+        "ns",
+        "--rounds",
+        "1",
+        "--iterations",
+        "6",
+        *small,
+    ]
+    command = [sys.executable, str(FOLDER / "bench_start.py"), *words, "--json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(file.read_text())["samplers"]["ns"]
+    for kind in ("cold", "warm"):
+        (row,) = found[kind]
+        assert row["processor_seconds"] > 0
+        assert 0.5 < row["start_seconds"] < 150
+        assert 0.05 < row["peak_gib"] < 4
+    assert "N.S." in done.stdout
+    assert "cold s" in done.stdout
