@@ -133,7 +133,10 @@ class Locations:
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: ``NCFBENCH_CACHE_DIR``, or the user's cache folder (XDG on Linux)."""
+    """Where downloads, measured peaks and compiled programs are kept.
+
+    ``NCFBENCH_CACHE_DIR``, or the user's cache folder (XDG on Linux).
+    """
     if CACHE_DIR_VARIABLE in os.environ:
         return Path(os.environ[CACHE_DIR_VARIABLE])
     import pooch

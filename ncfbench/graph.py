@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,58 @@ Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 MAX_LINKS = np.iinfo(np.int32).max
+CHUNK = 2**20
+"""Links worked on at a time where a whole column of temporaries would cost memory."""
+MANY_IDS = 16
+"""Ids there are for each id of a list, above which sorting finds the distinct ones sooner than a scan of a table."""
+FILTER_BITS = 8
+"""Bits of the link filter for each link, at least; for a power of two up to twice as many. One unlinked pair in 8 to 16
+passes."""
+
+
+class Places:
+    """Where ids stand in short lists of distinct ids, through tables that are kept between questions.
+
+    5 bytes for each id there is; a question costs the lengths of its two lists. Not to be shared between threads.
+
+    Args:
+        size: ids are below it.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._present = np.zeros(size, bool)
+        self._place = np.zeros(size, np.int32)
+
+    def distinct(self, values: Int32) -> tuple[Int32, Int32]:
+        """Ascending distinct ids, and for each of ``values`` its place among them, both int32.
+
+        Through the table, or where that is much longer than ``values``, by sorting: 512 of 10^6 ids in 3 instead of 120 us.
+        """
+        if len(self._present) > MANY_IDS * len(values):
+            ranked = np.sort(values)
+            ids = ranked[np.concatenate([[True], ranked[1:] != ranked[:-1]])]
+        else:
+            self._present[values] = True
+            ids = np.flatnonzero(self._present).astype(np.int32)
+            self._present[ids] = False
+        self._place[ids] = np.arange(len(ids), dtype=np.int32)
+        return ids, self._place[values]
+
+    def hits(self, values: Int32, ids: Int32) -> tuple[Int64, Int32]:
+        """Which of ``values`` are among some distinct ids, ascending, and for each of these its place in ``ids``."""
+        self._present[ids] = True
+        # This mode spares a pass that checks what is in range anyway: 60 instead of 90 us for 36,000 values.
+        hit = np.flatnonzero(self._present.take(values, mode="clip"))
+        self._present[ids] = False
+        self._place[ids] = np.arange(len(ids), dtype=np.int32)
+        return hit, self._place[values[hit]]
+
+
+class Scratch:
+    """Tables of a graph's users and of its items, for one thread."""
+
+    def __init__(self, graph: BipartiteGraph) -> None:
+        self.users, self.items = Places(graph.n_users), Places(graph.n_items)
 
 
 @dataclass(frozen=True)
@@ -54,20 +107,28 @@ class BipartiteGraph:
                 raise DataError(
                     f"A link names {kind} {ids.max() if ids.max() >= size else ids.min()}, outside 0..{size - 1}."
                 )
-        by_user = np.lexsort((items, users))
-        link_user, link_item = users[by_user].astype(np.int32), items[by_user].astype(np.int32)
-        repeated = (link_user[1:] == link_user[:-1]) & (link_item[1:] == link_item[:-1])
+        n = len(users)
+        packed = users.astype(np.uint64)
+        packed <<= np.uint64(32)
+        np.bitwise_or(packed, items, out=packed, dtype=np.uint64, casting="unsafe")
+        packed.sort()
+        link_user, link_item = np.empty(n, np.int32), np.empty(n, np.int32)
+        np.right_shift(packed, np.uint64(32), out=link_user, casting="unsafe")
+        np.bitwise_and(packed, np.uint64(2**32 - 1), out=link_item, casting="unsafe")
+        repeated = packed[1:] == packed[:-1]
         if repeated.any():
             first = int(np.argmax(repeated))
             raise DataError(f"Link (user {link_user[first]}, item {link_item[first]}) is given twice.")
-        by_item = np.argsort(link_item, kind="stable")
+        del packed, repeated
+        item_users = link_user.copy()
+        sort_stably(item_users, lambda part: link_item[part])
         return cls(
             n_users=n_users,
             n_items=n_items,
             link_user=link_user,
             link_item=link_item,
             user_offsets=_offsets(link_user, n_users),
-            item_users=link_user[by_item],
+            item_users=item_users,
             item_offsets=_offsets(link_item, n_items),
         )
 
@@ -79,7 +140,9 @@ class BipartiteGraph:
     @cached_property
     def links_by_item(self) -> Int32:
         """int32[N]: link ids ordered by (item, user), as ``item_users`` is."""
-        return np.argsort(self.link_item, kind="stable").astype(np.int32)
+        links = np.arange(self.n_links, dtype=np.int32)
+        sort_stably(links, lambda part: self.link_item[part])
+        return links
 
     @cached_property
     def user_degrees(self) -> Int64:
@@ -106,21 +169,55 @@ class BipartiteGraph:
     def linked(self, users: Int32, items: Int32) -> Bool:
         """Whether each pair is a training link; the two arrays broadcast.
 
-        A binary search inside the users' rows, all pairs at once: log2(largest degree) passes over the pairs.
+        Pairs that the link filter lets pass, a few in a hundred, are searched for: see :meth:`searched`.
         """
         users, items = np.broadcast_arrays(users, items)
-        low, high = self.user_offsets[users], self.user_offsets[users + 1]
-        end = high
-        last = self.n_links - 1
-        for _ in range(int((high - low).max(initial=0)).bit_length()):
-            middle = (low + high) >> 1
-            open_ = low < high
-            below = (self.link_item[np.minimum(middle, last)] < items) & open_
-            low, high = np.where(below, middle + 1, low), np.where(below | ~open_, high, middle)
-        found: Bool = (low < end) & (self.link_item[np.minimum(low, last)] == items)
-        return found
+        shape, users, items = users.shape, users.reshape(-1), items.reshape(-1)
+        place, bit = self._hashed(users, items)
+        found: Bool = ((self._link_filter.take(place, mode="clip") >> bit) & np.uint8(1)).view(np.bool_)
+        maybe = np.flatnonzero(found)
+        found[maybe] = self.searched(users[maybe], items[maybe])
+        return found.reshape(shape)
 
-    def linked_block(self, users: Int32, items: Int32) -> tuple[Int64, Int64]:
+    def searched(self, users: Int32, items: Int32) -> Bool:
+        """Like :meth:`linked`, of arrays of one shape: a binary search in the users' rows, all pairs at once.
+
+        log2(largest degree) passes over the pairs.
+        """
+        base = self.user_offsets[users]
+        size = self.user_offsets[users + 1] - base
+        is_linked: Bool = size > 0
+        for _ in range((int(size.max(initial=1)) - 1).bit_length()):
+            # Where the item is in the row at all, it stays within base .. base + size - 1.
+            half = size >> 1
+            base += half * (self.link_item[base + half - 1] < items)
+            size -= half
+        is_linked &= self.link_item[np.minimum(base, self.n_links - 1)] == items
+        return is_linked
+
+    @cached_property
+    def _link_filter(self) -> NDArray[np.uint8]:
+        """A bit for each value of a hash of pairs, set where a link has that value: one or two bytes a link."""
+        size = 1 << ((FILTER_BITS * self.n_links - 1).bit_length() - 3)
+        bits = np.zeros(size, np.uint8)
+        for start in range(0, self.n_links, CHUNK):
+            part = slice(start, start + CHUNK)
+            place, bit = self._hashed(self.link_user[part], self.link_item[part])
+            for number in range(8):
+                # Links of one byte and one bit write the same, so that repeats do no harm.
+                bits[place[bit == number]] |= np.uint8(1 << number)
+        return bits
+
+    def _hashed(self, users: Int32, items: Int32) -> tuple[Int64, NDArray[np.uint8]]:
+        """Byte and bit of each pair in the link filter: the upper bits of its number times 2^64 over the golden ratio."""
+        key = users.astype(np.uint64)
+        key *= np.uint64(self.n_items)
+        key += items.astype(np.uint64)
+        key *= np.uint64(0x9E3779B97F4A7C15)
+        key >>= np.uint64(64 - (FILTER_BITS * self.n_links - 1).bit_length())
+        return (key >> np.uint64(3)).astype(np.int64), (key & np.uint64(7)).astype(np.uint8)
+
+    def linked_block(self, users: Int32, items: Int32, scratch: Scratch | None = None) -> tuple[Int64, Int64]:
         """The linked pairs of a whole block: (row, column) such that (users[row], items[column]) is a training link.
 
         Scans the lists of whichever side has fewer links, never the block's len(users) x len(items) cells.
@@ -128,38 +225,70 @@ class BipartiteGraph:
         Args:
             users: int32[b], repeats allowed.
             items: int32[V], ascending, distinct.
+            scratch: tables kept between calls; else one is made for this call, or ids are searched for.
         """
-        row_links = int(self.user_degrees[users].sum())
-        column_links = int(self.item_degrees[items].sum())
-        if row_links <= column_links:
-            links, row = _ragged(self.user_offsets, users)
-            column = _places(self.link_item[links], items, self.n_items)
-            hit = column >= 0
-            return row[hit], column[hit]
-        links, column = _ragged(self.item_offsets, items)
+        user_counts = self.user_offsets[users + 1] - self.user_offsets[users]
+        item_counts = self.item_offsets[items + 1] - self.item_offsets[items]
+        if user_counts.sum() <= item_counts.sum():
+            row = np.repeat(np.arange(len(users)), user_counts)
+            values = self.link_item.take(_expand(self.user_offsets[users], user_counts), mode="clip")
+            hit, column = scratch.items.hits(values, items) if scratch else _hits(values, items, self.n_items)
+            return row[hit], column.astype(np.int64)
         order = np.argsort(users, kind="stable")
-        distinct, first, count = np.unique(users[order], return_index=True, return_counts=True)
-        which = _places(self.item_users[links], distinct, self.n_users)
-        hit = which >= 0
-        which, column = which[hit], column[hit]
+        ranked = users[order]
+        first = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
+        count = np.diff(first, append=len(users))
+        values = self.item_users.take(_expand(self.item_offsets[items], item_counts), mode="clip")
+        distinct = ranked[first]
+        hit, which = scratch.users.hits(values, distinct) if scratch else _hits(values, distinct, self.n_users)
+        # The columns' links stand one after another, so that a hit's place tells its column.
+        column = np.searchsorted(np.cumsum(item_counts), hit, side="right")
         return order[_expand(first[which], count[which])], np.repeat(column, count[which])
 
 
-def _offsets(sorted_ids: Int32, size: int) -> Int64:
-    return np.concatenate([[0], np.cumsum(np.bincount(sorted_ids, minlength=size), dtype=np.int64)])
+def sort_stably(values: Int32, keys: Callable[[slice], Int32]) -> None:
+    """Rearrange ``values`` in place: ascending by key, and where keys are equal in the order they had.
 
+    The plain form is ``values[:] = values[np.argsort(keys, kind="stable")]``. Here key and position are sorted as one
+    64-bit number: faster, and 8 bytes of scratch a value instead of 12 and more.
 
-def _places(values: Int32, ids: Int32, size: int) -> Int64:
-    """For each value, where it stands in the ascending ``ids`` (all below ``size``), or -1.
-
-    Through a table where that is shorter than the work of searching, else by binary search.
+    Args:
+        values: int32[n].
+        keys: the keys, 0 or above, of a slice of ``values``.
     """
-    if size <= 16 * len(values):
-        table = np.full(size, -1, np.int64)
-        table[ids] = np.arange(len(ids))
-        return table[values]
+    n = len(values)
+    packed = np.empty(n, np.uint64)
+    for start in range(0, n, CHUNK):
+        part = slice(start, min(start + CHUNK, n))
+        packed[part] = keys(part)
+        packed[part] <<= np.uint64(32)
+        packed[part] |= np.arange(part.start, part.stop, dtype=np.uint64)
+    packed.sort()
+    # Written over what has been read already: 4 bytes behind 8.
+    result = packed.view(np.int32)[:n]
+    for start in range(0, n, CHUNK):
+        part = slice(start, min(start + CHUNK, n))
+        result[part] = values[(packed[part] & np.uint64(2**32 - 1)).astype(np.int64)]
+    values[:] = result
+
+
+def _offsets(ids: Int32, size: int) -> Int64:
+    """int64[size + 1]: how many of ``ids`` are below 0, 1, ... size."""
+    counts = np.zeros(size + 1, np.int64)
+    # NumPy counts 64-bit copies.
+    step = max(CHUNK, size)
+    for start in range(0, len(ids), step):
+        counts[1:] += np.bincount(ids[start : start + step], minlength=size)
+    return np.cumsum(counts, out=counts)
+
+
+def _hits(values: Int32, ids: Int32, size: int) -> tuple[Int64, NDArray[np.integer]]:
+    """:meth:`Places.hits` without tables to begin with: by binary search, or through new ones where that is shorter."""
+    if size <= MANY_IDS * len(values):
+        return Places(size).hits(values, ids)
     place = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
-    return np.where(ids[place] == values, place, -1)
+    hit = np.flatnonzero(ids[place] == values)
+    return hit, place[hit]
 
 
 def _expand(starts: Int64, counts: Int64) -> Int64:
@@ -167,9 +296,3 @@ def _expand(starts: Int64, counts: Int64) -> Int64:
     total = int(counts.sum())
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(total)
-
-
-def _ragged(offsets: Int64, rows: Int32) -> tuple[Int64, Int64]:
-    """Indices of all entries of the given rows, and for each the row's place in ``rows``."""
-    counts = offsets[rows + 1] - offsets[rows]
-    return _expand(offsets[rows], counts), np.repeat(np.arange(len(rows)), counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -17,6 +18,14 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing goes into the user's cache, from processes that tests start neither."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Many tests compile the same small programs; keep them for the session."""
     jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
@@ -26,7 +35,7 @@ def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NCFBENCH_DATA_DIR", "NCFBENCH_RUNS_DIR", "NCFBENCH_CACHE_DIR"):
+    for name in ("NCFBENCH_DATA_DIR", "NCFBENCH_RUNS_DIR"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_pooling import texts_of
 
+from ncfbench.encoders import cudnn
 from ncfbench.encoders.protocol import Texts
-from ncfbench.encoders.recurrence import Recur, fastest_recur, grouped_recur, plain_recur
+from ncfbench.encoders.recurrence import Recur, cudnn_recur, fastest_recur, grouped_recur, plain_recur
 
 
 def both(recur: Recur, arrays: list[jax.Array], texts: Texts, weights: jax.Array) -> list[np.ndarray]:
@@ -63,5 +64,8 @@ def test_what_stands_behind_a_text_does_not_matter(recur: Recur) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
-def test_the_way_is_chosen_by_the_device() -> None:
+def test_the_way_is_chosen_by_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fastest_recur("cpu") is grouped_recur
+    for there, expected in ((True, cudnn_recur), (False, plain_recur)):
+        monkeypatch.setattr(cudnn, "available", lambda there=there: there)
+        assert fastest_recur("gpu") is expected

@@ -17,7 +17,8 @@ from ncfbench.datasets.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.graph import BipartiteGraph
 from ncfbench.registry import SAMPLERS
-from ncfbench.samplers import Draw, batches, make_sampler, plan_capacity
+from ncfbench.samplers import Draw, batches, make_sampler, plan_capacity, protocol
+from ncfbench.samplers.positives import PositiveStream
 from ncfbench.streams import Streams
 
 NAMES = tuple(SAMPLERS)
@@ -231,6 +232,33 @@ def test_strata_are_segments_of_the_item_ordered_links(tiny: Dataset) -> None:
     assert all(len(found) <= degrees[item] // s + 2 for item, found in where.items())
     first = [row[0] for row in segments.tolist()]
     assert first != sorted(first), "segments are shuffled"
+
+
+@pytest.mark.parametrize("strata", ["item", "user"])
+@pytest.mark.parametrize("stratum_size", [3, 4])
+def test_an_epochs_order_is_that_of_its_plain_form(tiny: Dataset, strata: str, stratum_size: int) -> None:
+    """NumPy's own permutations and stable sort, epoch by epoch, where strata reach over the border of epochs."""
+    graph, n, s = tiny.graph, tiny.graph.n_links, stratum_size
+    made = PositiveStream(graph, Streams(4), s, strata=strata)
+    node = graph.link_item if strata == "item" else graph.link_user
+    for epoch in range(4):
+        rng = Streams(4).generator("positives", epoch)
+        links = rng.permutation(n)
+        rank = rng.permutation(graph.n_items if strata == "item" else graph.n_users)
+        links = links[np.argsort(rank[node[links]], kind="stable")]
+        head = -epoch * n % s
+        body = (n - head) // s * s
+        segments = rng.permutation(links[head : head + body].reshape(-1, s), axis=0)
+        expected = np.concatenate([links[:head], segments.reshape(-1), links[head + body :]])
+        assert np.array_equal(made.take(epoch * n, n), expected)
+
+
+def test_a_late_start_draws_what_it_skips_in_pieces(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = make_sampler(tiny.graph, configure("iid"), Streams(5)).draw(0, 21)[20]
+    monkeypatch.setattr(protocol, "CHUNK_DRAWS", 77)
+    found = make_sampler(tiny.graph, configure("iid"), Streams(5)).draw(20, 1)[0]
+    for left, right in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 def test_different_seeds_differ_and_named_streams_are_independent() -> None:

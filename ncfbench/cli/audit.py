@@ -64,6 +64,7 @@ def audit(
     settings, places = merge(flags, set_ or (), config)
     noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in options.names(noise)))
     from ncfbench import audit as audits
+    from ncfbench.compilation import keep_compiled
     from ncfbench.datasets import open_dataset
     from ncfbench.report.audit import view, write
 
@@ -72,6 +73,7 @@ def audit(
     )
     audits.configurations(settings, choices)
     progress = progress_bar(quiet=quiet)
+    keep_compiled(progress.say)
     data = open_dataset(places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say)
     record = audits.run(data, settings, choices, progress)
     if json_:

@@ -62,11 +62,13 @@ def profile(
     }  # fmt: skip
     settings, places = merge(flags, set_ or (), config)
     from ncfbench import profiling
+    from ncfbench.compilation import keep_compiled
     from ncfbench.datasets import open_dataset
     from ncfbench.report.costs import view, write
 
     configs = profiling.configurations(settings, options.names(samplers, PAPER))
     progress = progress_bar(quiet=quiet)
+    keep_compiled(progress.say)
     left_out = [name for name in options.names(samplers, PAPER) if name not in configs]
     if left_out:
         progress.say(f"Left out, as the loss refuses them: {', '.join(left_out)}.")

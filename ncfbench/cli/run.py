@@ -85,10 +85,13 @@ def run(
     }  # fmt: skip
     settings, places = resolve(flags, set_ or (), config)
     from ncfbench import training
+    from ncfbench.compilation import keep_compiled
     from ncfbench.report.console import ledger_table, run_table
 
+    progress = progress_bar(quiet=quiet)
+    keep_compiled(progress.say)
     try:
-        record = training.run(settings, places, resume=resume, progress=progress_bar(quiet=quiet), trace=trace)
+        record = training.run(settings, places, resume=resume, progress=progress, trace=trace)
     except KeyboardInterrupt:
         say("To go on with this run: repeat the command with --resume.")
         raise

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from ncfbench.encoders import cudnn
 from ncfbench.encoders.protocol import Texts
 
 Recur: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, jax.Array, Texts], jax.Array]
@@ -64,9 +65,19 @@ def grouped_recur(
     return jnp.zeros_like(sorted_VxH).at[order].set(sorted_VxH, unique_indices=True)
 
 
+def cudnn_recur(
+    table: jax.Array, input_kernel: jax.Array, bias: jax.Array, recurrent_kernel: jax.Array, texts: Texts
+) -> jax.Array:
+    """The same by cuDNN, on an NVIDIA GPU; see :data:`Recur`."""
+    words_VxLxE = table[texts.tokens] * texts.present[..., None]
+    return cudnn.last_output(words_VxLxE, texts.lengths, input_kernel, bias, recurrent_kernel)
+
+
 def fastest_recur(backend: str) -> Recur:
-    """The faster of the two on a kind of device: "cpu", "gpu", ..."""
-    return grouped_recur if backend == "cpu" else plain_recur
+    """The fastest on a kind of device: "cpu", "gpu", ..."""
+    if backend == "cpu":
+        return grouped_recur
+    return cudnn_recur if cudnn.available() else plain_recur
 
 
 def _inputs(table: jax.Array, kernel: jax.Array, bias: jax.Array, tokens: jax.Array, present: jax.Array) -> jax.Array:

@@ -79,7 +79,7 @@ class Noise:
         probability: Float64 = weight / weight.sum()
         return probability
 
-    @cached_property
+    @property
     def data(self) -> Float64:
         """float64[I]: P_d of each item, its share of the training links."""
         return self.graph.item_degrees / self.graph.n_links
@@ -91,5 +91,5 @@ class Noise:
     def draw(self, rng: np.random.Generator, size: int) -> Int32:
         """int32[size]: independent items from P_n. Unigram draws are the items of random links."""
         if self.alpha == 1:
-            return self.graph.link_item[rng.integers(self.graph.n_links, size=size)]
+            return self.graph.link_item.take(rng.integers(self.graph.n_links, size=size), mode="clip")
         return self._table.draw(rng, size)

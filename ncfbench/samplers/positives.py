@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.graph import BipartiteGraph
+from ncfbench.graph import BipartiteGraph, sort_stably
 from ncfbench.streams import Streams
 
 Int32 = NDArray[np.int32]
@@ -42,8 +42,12 @@ class PositiveStream:
 
     def take(self, start: int, count: int) -> Int32:
         """int32[count]: the links at positions ``start`` .. ``start + count - 1``."""
-        parts = [self._epoch_order(epoch)[low:high] for epoch, low, high in self.spans(start, count)]
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+        spans = self.spans(start, count)
+        if len(spans) == 1:
+            ((epoch, low, high),) = spans
+            return self._epoch_order(epoch)[low:high]
+        # Copies, for a view would keep the order of the epoch before in memory while the next is made.
+        return np.concatenate([self._epoch_order(epoch)[low:high].copy() for epoch, low, high in spans])
 
     def spans(self, start: int, count: int) -> list[tuple[int, int, int]]:
         """The positions by epoch: (epoch, first place in it, one past the last)."""
@@ -64,11 +68,14 @@ class PositiveStream:
                 (True, False): self._drawn_links,
                 (True, True): self._drawn_strata,
             }[self.replacement, self.stratum_size > 1]
+            self._order, self._epoch = np.zeros(0, np.int32), -1
             self._order, self._epoch = make(rng, epoch), epoch
         return self._order
 
     def _shuffled_links(self, rng: np.random.Generator, epoch: int) -> Int32:
-        return rng.permutation(np.arange(self.graph.n_links, dtype=np.int32))
+        links = np.arange(self.graph.n_links, dtype=np.int32)
+        rng.shuffle(links)
+        return links
 
     def _drawn_links(self, rng: np.random.Generator, epoch: int) -> Int32:
         return rng.integers(self.graph.n_links, size=self.epoch_length, dtype=np.int32)
@@ -80,15 +87,20 @@ class PositiveStream:
         the stratum that the epoch before left open, and its last ones open one for the next.
         """
         n, s = self.graph.n_links, self.stratum_size
-        links = rng.permutation(np.arange(n, dtype=np.int32))
+        links = self._shuffled_links(rng, epoch)
         by_user = self.strata == "user"
-        rank = rng.permutation(self.graph.n_users if by_user else self.graph.n_items)
+        rank = rng.permutation(self.graph.n_users if by_user else self.graph.n_items).astype(np.int32)
         node = self.graph.link_user if by_user else self.graph.link_item
-        links = links[np.argsort(rank[node[links]], kind="stable")]
+        sort_stably(links, lambda part: rank[node[links[part]]])
         head = min(-epoch * n % s, n)
-        body = (n - head) // s * s
-        segments = rng.permutation(links[head : head + body].reshape(-1, s), axis=0)
-        return np.concatenate([links[:head], segments.reshape(-1), links[head + body :]])
+        body = slice(head, head + (n - head) // s * s)
+        segment = np.arange((n - head) // s, dtype=np.int32)
+        rng.shuffle(segment)
+        result = np.empty_like(links)
+        result[:head], result[body.stop :] = links[:head], links[body.stop :]
+        # In any other mode NumPy would fill a copy of the result.
+        np.take(links[body].reshape(-1, s), segment, axis=0, out=result[body].reshape(-1, s), mode="clip")
+        return result
 
     def _drawn_strata(self, rng: np.random.Generator, epoch: int) -> Int32:
         """The node of a random link, then s of its links."""

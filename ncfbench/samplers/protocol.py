@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig
-from ncfbench.graph import BipartiteGraph
+from ncfbench.graph import BipartiteGraph, Scratch
 from ncfbench.samplers.noise import Noise
 from ncfbench.samplers.positives import PositiveStream
 from ncfbench.streams import Streams
@@ -76,8 +76,7 @@ class Sampler(ABC):
         self.stratum_size = config.stratum_size if self.stratified else 1
         self.positives = PositiveStream(graph, streams, self.stratum_size, strata=config.strata, replacement=replacement)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
-        self._present = np.zeros(graph.n_items, dtype=bool)
-        self._slot_of_item = np.zeros(graph.n_items, dtype=np.int32)
+        self.scratch = Scratch(graph)
 
     def draw(self, start: int, count: int) -> list[Draw]:
         """The random parts of batches ``start`` .. ``start + count - 1``; the same for any way of cutting them up."""
@@ -145,7 +144,8 @@ class Sampler(ABC):
             at_epoch, at_place, rng = self._negatives.get(role, (-1, 0, None))
             if rng is None or (at_epoch, at_place) != (epoch, low):
                 rng = self.streams.generator(role, epoch)
-                self._draw_nodes(role, rng, low * k)
+                for skipped in range(0, low * k, CHUNK_DRAWS):
+                    self._draw_nodes(role, rng, min(CHUNK_DRAWS, low * k - skipped))
             parts.append(self._draw_nodes(role, rng, (high - low) * k))
             self._negatives[role] = (epoch, high, rng)
         return np.concatenate(parts)
@@ -153,12 +153,8 @@ class Sampler(ABC):
     def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
         if role == "negative-items":
             return self.noise.draw(rng, size)
-        return self.graph.link_user[rng.integers(self.graph.n_links, size=size)]
+        return self.graph.link_user.take(rng.integers(self.graph.n_links, size=size), mode="clip")
 
     def _distinct(self, items: Int32) -> tuple[Int32, Int32]:
-        """Ascending distinct ids, and for each of ``items`` its slot among them; linear, through a table."""
-        self._present[items] = True
-        distinct = np.flatnonzero(self._present).astype(np.int32)
-        self._present[distinct] = False
-        self._slot_of_item[distinct] = np.arange(len(distinct), dtype=np.int32)
-        return distinct, self._slot_of_item[items]
+        """Ascending distinct ids, and for each of ``items`` its slot among them."""
+        return self.scratch.items.distinct(items)

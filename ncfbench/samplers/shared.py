@@ -40,22 +40,27 @@ class SharingSampler(Sampler):
         pos_slot, n_items = slot[:b], len(items)
         size = max(capacity, n_items)
 
-        weight = np.zeros((b, size), dtype=self.weight_dtype)
+        count = np.bincount(slot, minlength=n_items)
+        of_item = importance[items].astype(self.weight_dtype)
+        weight = np.empty((b, size), dtype=self.weight_dtype)
+        weight[:, n_items:] = 0
         real = weight[:, :n_items]
-        real[:] = np.bincount(slot, minlength=n_items)
+        real[:] = count.astype(self.weight_dtype) * of_item
+        # Within its own stratum a link meets an item only as often as other strata brought it. Counts are whole numbers
+        # until they meet the importance, so that an item of one stratum only gets exactly zero.
+        slot_TxS = pos_slot.reshape(-1, s)
+        own_TxS = (slot_TxS[:, :, None] == slot_TxS[:, None, :]).sum(axis=2)
+        left_TxS = (count[slot_TxS] - own_TxS).astype(self.weight_dtype) * of_item[slot_TxS]
         rows = np.arange(b)
-        # Counts stay small whole numbers until the end, so that an item of one stratum only cancels exactly.
-        for place in range(s):
-            real[rows, np.repeat(pos_slot.reshape(-1, s)[:, place], s)] -= 1
+        real[rows.reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
         if self.config.mask:
-            row, column = graph.linked_block(pos_user, distinct)
+            row, column = graph.linked_block(pos_user, distinct, self.scratch)
             if merge:
                 real[row, column] = 0
             else:
                 linked = np.zeros((b, len(distinct)), dtype=bool)
                 linked[row, column] = True
                 real[linked[:, slots]] = 0
-        real *= importance[items].astype(self.weight_dtype)
         return Batch(
             users=pos_user,
             items=padded(items, size),

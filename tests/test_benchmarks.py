@@ -1,0 +1,89 @@
+"""The benchmarks that need no device: what they print and keep, on sizes of a second."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+
+
+def bench_samplers(*words: str | Path, modules: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The benchmark; ``modules`` holds modules that hide installed ones."""
+    command = [sys.executable, str(FOLDER / "bench_samplers.py"), *map(str, words)]
+    path = os.pathsep.join([*([str(modules)] if modules else []), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+
+
+def test_samplers_at_scale(tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    words: list[str | Path] = ["--seconds", "0.05", "--json", file]
+    done = bench_samplers("--links", "1e4", *words)
+    assert done.returncode == 0, done.stderr
+    first = json.loads(file.read_text())["sizes"]
+    assert list(first) == ["10000"]
+
+    # A peer that is not there is said; what was measured stays as it was.
+    (tmp_path / "torch_geometric.py").write_text("raise ImportError('gone')")
+    more: list[str | Path] = ["--links", "1e4,3e4", "--peers", "torch_geometric", "--resume"]
+    done = bench_samplers(*more, *words, modules=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(file.read_text())
+    assert found["sizes"]["10000"] == first["10000"]
+    for size, cell in found["sizes"].items():
+        assert 0.97 * int(size) < cell["links"] <= int(size)
+        assert list(cell["samplers"]) == ["iid", "neg", "strat", "ns", "strat-ns"]
+        for row in cell["samplers"].values():
+            assert row["array_bytes"] <= 24
+            assert row["item_seconds"] > 0
+            assert row["links_per_second"] > 0
+    assert {row["item_ratio"] for row in found["sizes"]["10000"]["samplers"].values()} == {1.0}
+    for word in ("Strat. w. N.S.", "IID", "30,000", "us an item", "torch_geometric", "not installed (gone)"):
+        assert word in done.stdout, word
+
+    # Another kind of measurement does not go into the same file.
+    done = bench_samplers("--links", "1e4", "--seconds", "0.01", "--json", file, "--resume")
+    assert done.returncode == 2
+    assert "use another file" in done.stderr
+    assert json.loads(file.read_text()) == found
+
+
+def test_unknown_names_are_refused(tmp_path: Path) -> None:
+    for words in (["--samplers", "nss"], ["--peers", "recbol"], ["--links", "many"]):
+        done = bench_samplers(*words, "--json", tmp_path / "result.json")
+        assert done.returncode == 2, done.stderr
+        assert "Error: " in done.stderr
+    assert not (tmp_path / "result.json").exists()
+
+
+def test_the_start_of_a_run(data_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "start.json"
+    small = [word for text in ("batch_size=128", "dimension=8", "filters=8") for word in ("--set", text)]
+    words = [
+        "--dataset",
+        "tiny",
+        "--data-dir",
+        str(data_dir),
+        "--samplers",
+        "ns",
+        "--rounds",
+        "1",
+        "--iterations",
+        "6",
+        *small,
+    ]
+    command = [sys.executable, str(FOLDER / "bench_start.py"), *words, "--json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(file.read_text())["samplers"]["ns"]
+    for kind in ("cold", "warm"):
+        (row,) = found[kind]
+        assert row["processor_seconds"] > 0
+        assert 0.5 < row["start_seconds"] < 150
+        assert 0.05 < row["peak_gib"] < 4
+    assert "N.S." in done.stdout
+    assert "cold s" in done.stdout
