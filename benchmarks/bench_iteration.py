@@ -18,7 +18,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ncfbench import environment
+from ncfbench import allocator, environment
 from ncfbench.batch import Listed
 from ncfbench.config import RunConfig, resolve
 from ncfbench.datasets import open_dataset
@@ -193,4 +193,5 @@ def show(result: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    allocator.settle()
     main()

@@ -35,7 +35,7 @@ import numpy as np
 import peer_table
 from peer_model import Peer, Tensors, set_precision, torch
 
-from ncfbench import environment, tables
+from ncfbench import allocator, environment, tables
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig, resolve
 from ncfbench.datasets import Dataset, open_dataset
@@ -334,4 +334,5 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    allocator.settle()
     main()
