@@ -189,10 +189,10 @@ def compare(
                 }
                 for arm, call in calls.items():
                     # Whole dispatches of ours, as a long block has.
-                    count = -(-counts.get((name, arm), 3) // loop.trainer.per_dispatch) * loop.trainer.per_dispatch
+                    count = -(-counts.get((name, arm), 1) // loop.trainer.per_dispatch) * loop.trainer.per_dispatch
                     seconds = {key: value / count for key, value in call(count).items()}
                     if number == 0:  # the first round only says how many iterations fill a block
-                        counts[name, arm] = int(np.clip(BLOCK_SECONDS / seconds[arm], 3, 2000))
+                        counts[name, arm] = int(np.clip(BLOCK_SECONDS / seconds[arm], 2, 2000))
                     else:
                         for key, value in seconds.items():
                             found[name].setdefault(key, []).append(value)
