@@ -36,7 +36,7 @@ check: $(VENV)/.installed
 
 # The five samplers on DATASET, interleaved in one process.
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/bench_iteration.py --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
+	$(BIN)/ncfbench profile --dataset $(DATASET) --encoder $(ENCODER) $(BENCH_FLAGS)
 
 # The same work in PyTorch, interleaved with ours. Needs the extra: pip install '.[bench]'
 bench-peer: $(VENV)/.installed

@@ -1,0 +1,166 @@
+"""The encoders' fast ways on CPU beside their plain references: milliseconds forward, and forward and backward.
+
+    python benchmarks/bench_encoders.py --json FILE
+
+Texts like CiteULike's: 11,563 words by Zipf's law, lengths around two thirds of the longest, half of the words removed by
+dropout. All ways of one size are measured in turn, round after round. The last column sets the operations of a plain forward
+convolution (2 J E F for each place of the padded texts), over the seconds that the fast way needs for the same result, beside
+this machine's rate of large matrix products.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.table import Table
+
+from ncfbench import allocator, environment
+from ncfbench.encoders.pooling import plain_pool, projected_pool
+from ncfbench.encoders.protocol import Texts
+from ncfbench.encoders.recurrence import grouped_recur, plain_recur
+from ncfbench.report.console import make_console
+
+WORDS, SIZE = 11_563, 50
+"""Of the vocabulary; of words, filters, units."""
+WIDTH = 3
+BLOCK_SECONDS = 0.3
+WAYS: dict[str, tuple[Callable[..., jax.Array], Callable[..., jax.Array]]] = {
+    "cnn": (plain_pool, projected_pool),
+    "lstm": (plain_recur, grouped_recur),
+}
+"""Plain and fast."""
+SIZES = {"cnn": ((184, 40), (512, 40), (1000, 40), (4272, 40), (184, 300), (512, 300), (4272, 300)),
+         "lstm": ((184, 40), (512, 40), (2336, 40), (184, 300), (512, 300))}  # fmt: skip
+PRODUCT = 2048
+"""Rows and columns of the matrices whose product is this machine's rate."""
+
+
+def texts_of(items: int, length: int) -> Texts:
+    """Random texts."""
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.normal(0.65 * length, 0.24 * length, items), 1, length).astype(np.int32)
+    ranks = np.minimum(rng.zipf(1.2, (items, length)), WORDS)
+    tokens = np.where(np.arange(length) < lengths[:, None], (rng.permutation(WORDS) + 1)[ranks - 1], 0).astype(np.int32)
+    present = (tokens > 0) & (rng.random(tokens.shape) < 0.5)
+    return Texts(*map(jnp.asarray, (np.arange(items, dtype=np.int32), tokens, present, lengths)))
+
+
+def parameters(encoder: str) -> list[jax.Array]:
+    """Random ones, in the order that the encoder's ways take them."""
+    rng = np.random.default_rng(1)
+    gates = 4 * SIZE
+    shapes: tuple[tuple[int, ...], ...] = ((WORDS + 1, SIZE), (WIDTH, SIZE, SIZE), (SIZE,))
+    if encoder == "lstm":
+        shapes = ((WORDS + 1, SIZE), (SIZE, gates), (gates,), (SIZE, gates))
+    return [jnp.asarray(rng.normal(0, 0.1, shape).astype(np.float32)) for shape in shapes]
+
+
+def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], Any]]:
+    """Each way forward, and forward and backward, compiled and called once."""
+    texts, arrays = texts_of(items, length), parameters(encoder)
+    weights = jnp.asarray(np.random.default_rng(2).normal(size=(items, SIZE)).astype(np.float32))
+    found: dict[str, Callable[[], Any]] = {}
+    for name, way in zip(("plain", "fast"), WAYS[encoder], strict=True):
+        forward = jax.jit(way)
+
+        def total(*arrays: jax.Array, way: Callable[..., jax.Array] = way) -> jax.Array:
+            return jnp.sum(way(*arrays, texts) * weights)
+
+        gradient = jax.jit(jax.value_and_grad(total, argnums=tuple(range(len(arrays)))))
+        found[f"{name} forward"] = lambda forward=forward: forward(*arrays, texts)
+        found[name] = lambda gradient=gradient: gradient(*arrays)
+    for call in found.values():
+        jax.block_until_ready(call())
+    return found
+
+
+def measure(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of a call, round by round."""
+    counts, seconds = dict.fromkeys(calls, 1), {name: [] for name in calls}  # type: dict[str, int], dict[str, list[float]]
+    for number in range(rounds + 1):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            for _ in range(counts[name]):
+                jax.block_until_ready(call())
+            each = (time.perf_counter() - begin) / counts[name]
+            if number == 0:  # the first round only says how many calls fill a block
+                counts[name] = int(np.clip(BLOCK_SECONDS / each, 1, 1000))
+            else:
+                seconds[name].append(each)
+    return seconds
+
+
+def main() -> None:
+    """Measure, print, and keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep raw seconds and environment")
+    arguments = parser.parse_args()
+    matrix = jnp.asarray(np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT)).astype(np.float32))
+    product = jax.jit(lambda matrix: matrix @ matrix)
+    cells: list[dict[str, Any]] = []
+    for encoder, sizes in SIZES.items():
+        for items, length in sizes:
+            calls = programs(encoder, items, length) | {"product": lambda: product(matrix)}
+            cells.append({"encoder": encoder, "items": items, "length": length, "seconds": measure(calls, arguments.rounds)})
+    result = {"environment": environment.describe(), "words": WORDS, "size": SIZE, "rounds": arguments.rounds, "cells": cells}
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    show(result)
+
+
+def show(result: dict[str, Any]) -> None:
+    """One table."""
+    table = Table(title="Milliseconds, plain and fast; ratios of medians", title_justify="left")
+    for heading in (
+        "encoder",
+        "items",
+        "words",
+        "plain forward",
+        "fast",
+        "ratio",
+        "plain, both ways",
+        "fast",
+        "ratio",
+        "rate",
+    ):
+        table.add_column(heading, justify="left" if heading == "encoder" else "right")
+    for cell in result["cells"]:
+        ms = {name: 1e3 * float(np.median(seconds)) for name, seconds in cell["seconds"].items()}
+        operations = 2 * WIDTH * SIZE * SIZE * cell["items"] * cell["length"]
+        share = (operations / ms["fast forward"]) / (2 * PRODUCT**3 / ms["product"])
+        table.add_row(
+            cell["encoder"],
+            f"{cell['items']:,}",
+            str(cell["length"]),
+            f"{ms['plain forward']:.2f}",
+            f"{ms['fast forward']:.2f}",
+            f"{ms['plain forward'] / ms['fast forward']:.2f}",
+            f"{ms['plain']:.2f}",
+            f"{ms['fast']:.2f}",
+            f"{ms['plain'] / ms['fast']:.2f}",
+            f"{100 * share:.0f} %" if cell["encoder"] == "cnn" else "",
+        )
+    console, where = make_console(), result["environment"]
+    console.print(table)
+    product = np.median([np.median(cell["seconds"]["product"]) for cell in result["cells"]])
+    console.print(
+        f"rate: operations of the plain forward convolution over the fast way's seconds, as a share of "
+        f"{2 * PRODUCT**3 / product / 1e9:.0f} GFLOP/s, the rate of products of {PRODUCT} x {PRODUCT}. "
+        f"{where['cpu']}, {where['cores']} cores, jax {where['packages']['jax']}, {where['time']}",
+        highlight=False,
+    )
+
+
+if __name__ == "__main__":
+    allocator.settle()
+    main()
