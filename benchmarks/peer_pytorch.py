@@ -5,10 +5,10 @@
     python benchmarks/peer_pytorch.py --dataset citeulike --encoder cnn,lstm --words 40,300 --json FILE --resume
 
 PyTorch, eager and compiled (torch.compile, for the batches' fixed shapes): distinct items embedded once, fused Adam, packed
-sequences for the LSTM, all threads, its own dropout. Before any timing each program gets our parameters and one of our
-batches, without dropout, and must agree with our loss and gradients to 1e-4 of the gradient's norm, both in full float32.
-Then rounds: in each, every arm repeats steps on the same batches, which are ready on the device (our *step* account), and
-our *full* account runs beside them, with its sampler at work.
+sequences for the LSTM, all threads, its own dropout, in a process of its own. Before any timing each program gets our
+parameters and one of our batches, without dropout, and must agree with our loss and gradients to 1e-4 of the gradient's
+norm, both in full float32. Then rounds: in each, every arm repeats steps on the same batches, which are ready on the device
+(our *step* account), and our *full* account runs beside them, with its sampler at work.
 
 On a GPU there are two compiled arms, for which of them is better depends on the work: reduce-overhead, which replays CUDA
 graphs and so spares the host's share of small kernels, and max-autotune-no-cudagraphs, which tries kernels for each product.
@@ -22,18 +22,20 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import multiprocessing
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import cycle, islice
+from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import peer_loop
 import peer_table
-from peer_model import Peer, Tensors, set_precision, torch
+from peer_model import torch
 
 from ncfbench import allocator, environment, tables
 from ncfbench.batch import Batch
@@ -50,58 +52,28 @@ TOLERANCE = 1e-4
 BLOCK_SECONDS = 1.0
 BATCHES = 16
 """Batches that every arm repeats."""
-WARM_UP = 3
-"""Iterations before any block, for each shape: a CUDA graph is compiled, then recorded, then replayed."""
 MODES = {
     "cpu": {"eager": None, "compiled": "default"},
     "cuda": {"eager": None, "reduce-overhead": "reduce-overhead", "max-autotune": "max-autotune-no-cudagraphs"},
 }
 """For each device PyTorch's arms, and torch.compile's mode for each."""
-PROGRAMS = 64
-"""Programs that torch.compile may make of one function; by its own limit of 8 it would go on without compiling."""
-
 Found = dict[str, dict[str, Any]]
 """By sampler: seconds per iteration of each arm, round by round, and ``sampling``, ``item_slots``, ``failed``."""
 
 
-class PeerLoop:
-    """A training loop of the peer over some batches.
+def in_this_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What asks PyTorch where nothing is timed."""
+    return function(*arguments)
+
+
+def check(
+    trainer: Trainer, parameters: Parameters, dataset: Dataset, batch: Batch, device: str = "cpu",
+    ask: Callable[..., Any] = in_this_process,
+) -> None:  # fmt: skip
+    """Loss and gradients of the peer against ours, at some parameters of ours, without dropout, both in full float32.
 
     Args:
-        peer: on the device.
-        mode: of torch.compile; None for eager.
-    """
-
-    def __init__(self, peer: Peer, batches: Sequence[Tensors], mode: str | None) -> None:
-        self.peer, self.batches = peer.train(), batches
-        trained = [parameter for parameter in peer.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.Adam(trained, lr=peer.config.learning_rate, fused=True)
-        compiled: Any = peer if mode is None else torch.compile(peer, mode=mode, dynamic=False)
-        self.objective: Callable[[Tensors], torch.Tensor] = compiled
-        self.on_gpu = batches[0].users.device.type == "cuda"
-        self.replays = mode == "reduce-overhead"
-
-    def run(self, iterations: int) -> float:
-        """Seconds of some iterations, from an idle device to an idle device (on a CPU operations end when they return)."""
-        self._wait()
-        begin = time.perf_counter()
-        for batch in islice(cycle(self.batches), iterations):
-            if self.replays:
-                torch.compiler.cudagraph_mark_step_begin()
-            self.optimizer.zero_grad(set_to_none=True)
-            loss = self.objective(batch)
-            loss.backward()
-            self.optimizer.step()
-        self._wait()
-        return time.perf_counter() - begin
-
-    def _wait(self) -> None:
-        if self.on_gpu:
-            torch.cuda.synchronize()
-
-
-def check(trainer: Trainer, parameters: Parameters, dataset: Dataset, batch: Batch, device: str = "cpu") -> None:
-    """Loss and gradients of the peer against ours, at some parameters of ours, without dropout, both in full float32.
+        ask: calls a function of :mod:`peer_loop` where PyTorch is.
 
     Raises:
         CheckFailedError: they differ.
@@ -109,14 +81,9 @@ def check(trainer: Trainer, parameters: Parameters, dataset: Dataset, batch: Bat
     config = dataclasses.replace(trainer.config, precision="float32")
     exact = dataclasses.replace(trainer, config=config)
     value, gradient = exact.gradient(parameters, batch, Content.of(dataset), None)
-    set_precision("float32")
-    peer = Peer(config, dataset).to(device).eval()
-    peer.load(parameters)
-    found = peer(Tensors.of(batch, dataset, device))
-    found.backward()
-    if not np.isclose(float(found.detach()), float(value), rtol=TOLERANCE):
-        raise CheckFailedError(f"{config.sampler}: PyTorch's loss is {float(found.detach())}, ours {float(value)}.")
-    theirs = peer.gradient()
+    loss, theirs = ask(peer_loop.gradient, config, dataset, on_host(parameters), batch, device)
+    if not np.isclose(loss, float(value), rtol=TOLERANCE):
+        raise CheckFailedError(f"{config.sampler}: PyTorch's loss is {loss}, ours {float(value)}.")
     ours: dict[str, np.ndarray] = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
         names = [str(getattr(entry, "key", getattr(entry, "name", entry))) for entry in path]
@@ -149,40 +116,27 @@ def compare(
     A compiled arm that PyTorch cannot run is left out, with its message under ``failed``.
     """
     content = Content.of(dataset)
-    if any(modes.values()):
-        torch.compiler.reset()
-        torch._dynamo.config.recompile_limit = PROGRAMS
-        torch._dynamo.config.accumulated_recompile_limit = 4 * PROGRAMS
-    with timed_loops(dataset, content, configs) as loops:
-        arms: dict[str, dict[str, PeerLoop]] = {}
+    process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+    def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+        return process.submit(function, *arguments).result()
+
+    with process, timed_loops(dataset, content, configs) as loops:
         found: Found = {name: {"failed": {}, "sampling": []} for name in loops}
+        arms: dict[str, list[str]] = {}
         for name, loop in loops.items():
             batches = list(islice(loop.sampler.batches(0, loop.item_slots), BATCHES))
-            check(loop.trainer, loop.state.parameters, dataset, batches[0], device)
-            tensors = [Tensors.of(batch, dataset, device) for batch in batches]
-            set_precision(configs[name].precision)
-            arms[name] = {}
-            one_shape = len({len(batch.items) for batch in tensors}) == 1
-            for arm, mode in modes.items():
-                peer = Peer(configs[name], dataset).to(device)
-                peer.load(loop.state.parameters)
-                made = PeerLoop(peer, tensors, mode)
-                try:
-                    made.run(WARM_UP if one_shape else WARM_UP * BATCHES)
-                except RuntimeError as error:
-                    if mode is None:
-                        raise
-                    found[name]["failed"][arm] = str(error).strip().splitlines()[0][:200]
-                    print(f"{name}: PyTorch {arm} fails: {found[name]['failed'][arm]}", file=sys.stderr)
-                    continue
-                arms[name][arm] = made
+            parameters = on_host(loop.state.parameters)
+            check(loop.trainer, loop.state.parameters, dataset, batches[0], device, ask)
+            found[name]["failed"] = ask(peer_loop.prepare, configs[name], dataset, parameters, batches, modes, device)
+            arms[name] = [arm for arm in modes if arm not in found[name]["failed"]]
             loop.full_block(BATCHES)
             loop.step_block()
         counts: dict[tuple[str, str], int] = {}
         for number in range(rounds + 1):
             for name, loop in loops.items():
                 calls: dict[str, Callable[[int], Mapping[str, float]]] = {
-                    arm: lambda n, arm=arm, peer=peer: {arm: peer.run(n)} for arm, peer in arms[name].items()
+                    arm: lambda n, name=name, arm=arm: {arm: ask(peer_loop.run, name, arm, n)} for arm in arms[name]
                 }
                 calls |= {
                     account: lambda n, loop=loop, account=account: ours(loop, n, account) for account in ("full", "step")
@@ -201,6 +155,17 @@ def compare(
             found[name]["item_slots"] = loop.item_slots
             found[name]["iterations_per_dispatch"] = loop.trainer.per_dispatch
     return found
+
+
+def on_host(parameters: Parameters) -> dict[str, Any]:
+    """Our parameters as NumPy arrays in plain dictionaries, which another process can read."""
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, Mapping):
+            return {key: plain(value) for key, value in node.items()}
+        return np.array(node[...])
+
+    return plain(parameters)
 
 
 def ours(loop: TimedLoop, iterations: int, account: str) -> Mapping[str, float]:

@@ -39,7 +39,7 @@ def peer() -> Iterator[Any]:
     yield peer_pytorch
     patch.undo()
     torch.set_num_threads(threads)
-    for name in ("peer_pytorch", "peer_model", "peer_table"):
+    for name in ("peer_pytorch", "peer_loop", "peer_model", "peer_table"):
         del sys.modules[name]
 
 
@@ -73,14 +73,14 @@ def test_a_changed_weight_is_found(
     tiny: Dataset, peer: Any, sampler: str, loss: str, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer, parameters, batch = made(tiny, complete(SMALL | {"sampler": sampler, "loss": loss, "encoder": encoder}))
-    right = peer.Tensors.of.__func__
+    right = peer.peer_loop.Tensors.of.__func__
 
     def wrong(cls: Any, batch: Any, *arguments: Any) -> Any:
         weight = batch.negatives.weight.copy()
         weight[0, weight[0].argmax()] *= 1.1
         return right(cls, batch._replace(negatives=batch.negatives._replace(weight=weight)), *arguments)
 
-    monkeypatch.setattr(peer.Tensors, "of", classmethod(wrong))
+    monkeypatch.setattr(peer.peer_loop.Tensors, "of", classmethod(wrong))
     with pytest.raises(CheckFailedError):
         peer.check(trainer, parameters, tiny, batch)
 
@@ -89,14 +89,14 @@ def test_a_changed_parameter_is_found_by_the_gradient_or_the_loss(
     tiny: Dataset, peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer, parameters, batch = made(tiny, complete(SMALL | {"sampler": "ns", "encoder": "lstm"}))
-    load = peer.Peer.load
+    load = peer.peer_loop.Peer.load
 
     def wrong(self: Any, parameters: Any) -> None:
         load(self, parameters)
         with torch.no_grad():
             self.lstm.bias_hh_l0.zero_()  # a forget gate that starts closed
 
-    monkeypatch.setattr(peer.Peer, "load", wrong)
+    monkeypatch.setattr(peer.peer_loop.Peer, "load", wrong)
     with pytest.raises(CheckFailedError):
         peer.check(trainer, parameters, tiny, batch)
 
@@ -107,9 +107,9 @@ def test_bfloat16_is_near_and_its_parameters_stay_float32(tiny: Dataset, peer: A
         for precision in ("float32", "bfloat16"):
             config = complete(SMALL | {"sampler": "ns", "encoder": encoder, "precision": precision})
             _, parameters, batch = made(tiny, config)
-            model = peer.Peer(config, tiny).eval()
+            model = peer.peer_loop.Peer(config, tiny).eval()
             model.load(parameters)
-            loss = model(peer.Tensors.of(batch, tiny))
+            loss = model(peer.peer_loop.Tensors.of(batch, tiny))
             loss.backward()
             assert loss.dtype == torch.float32
             assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
