@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,8 @@ def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], An
             return jnp.sum(way(*arrays, texts) * weights)
 
         gradient = jax.jit(jax.value_and_grad(total, argnums=tuple(range(len(arrays)))))
-        found[f"{name} forward"] = lambda forward=forward: forward(*arrays, texts)
-        found[name] = lambda gradient=gradient: gradient(*arrays)
+        found[f"{name} forward"] = partial(forward, *arrays, texts)
+        found[name] = partial(gradient, *arrays)
     for call in found.values():
         jax.block_until_ready(call())
     return found

@@ -25,7 +25,8 @@ import dataclasses
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -45,7 +46,9 @@ from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchErr
 from ncfbench.exact import flat
 from ncfbench.model import Content
 from ncfbench.registry import find_loss, find_sampler
+from ncfbench.samplers import make_sampler
 from ncfbench.step import Parameters, Trainer
+from ncfbench.streams import Streams
 from ncfbench.timing import TimedLoop, timed_loops
 
 TOLERANCE = 1e-4
@@ -122,13 +125,17 @@ def compare(
         return process.submit(function, *arguments).result()
 
     with process, timed_loops(dataset, content, configs) as loops:
-        found: Found = {name: {"failed": {}, "sampling": []} for name in loops}
+        found: Found = {name: {"failed": {}} for name in loops}
         arms: dict[str, list[str]] = {}
+        streams: dict[str, Iterator[Batch]] = {}
         for name, loop in loops.items():
             batches = list(islice(loop.sampler.batches(0, loop.item_slots), BATCHES))
             parameters = on_host(loop.state.parameters)
             check(loop.trainer, loop.state.parameters, dataset, batches[0], device, ask)
             found[name]["failed"] = ask(peer_loop.prepare, configs[name], dataset, parameters, batches, modes, device)
+            streams[name] = make_sampler(dataset.graph, configs[name], Streams(configs[name].seed)).batches(
+                0, loop.item_slots
+            )
             arms[name] = [arm for arm in modes if arm not in found[name]["failed"]]
             loop.full_block(BATCHES)
             loop.step_block()
@@ -141,6 +148,7 @@ def compare(
                 calls |= {
                     account: lambda n, loop=loop, account=account: ours(loop, n, account) for account in ("full", "step")
                 }
+                calls["sampling"] = lambda n, stream=streams[name]: built(stream, n)
                 for arm, call in calls.items():
                     # Whole dispatches of ours, as a long block has.
                     count = -(-counts.get((name, arm), 1) // loop.trainer.per_dispatch) * loop.trainer.per_dispatch
@@ -169,14 +177,22 @@ def on_host(parameters: Parameters) -> dict[str, Any]:
 
 
 def ours(loop: TimedLoop, iterations: int, account: str) -> Mapping[str, float]:
-    """Seconds of a block of ours; for the full account also the sampling thread's own."""
+    """Seconds of a block of ours."""
     loop.samples.clear()
     if account == "full":
         loop.full_block(iterations)
     else:
         loop.step_block(iterations)
     sample = next(sample for sample in loop.samples if sample.kind == account)
-    return {account: sample.seconds} | ({} if sample.sampling_seconds is None else {"sampling": sample.sampling_seconds})
+    return {account: sample.seconds}
+
+
+def built(stream: Iterator[Batch], count: int) -> Mapping[str, float]:
+    """Seconds of building some batches, with nothing beside it."""
+    begin = time.perf_counter()
+    for _ in islice(stream, count):
+        pass
+    return {"sampling": time.perf_counter() - begin}
 
 
 def require_device(device: str) -> None:

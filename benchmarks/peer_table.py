@@ -46,8 +46,9 @@ def show(result: Mapping[str, Any]) -> None:
     console.print(
         Text(
             "PyTorch / ours: PyTorch's quickest arm over our step, both on batches that are ready; / full: over our "
-            "iterations with the sampler at work, which PyTorch is spared; sampling: the sampling thread's seconds over "
-            f"those of full. {result['device_name']} ({result['device']}), {where['cores']} cores, {result['precision']}, "
+            "iterations with the sampler at work, which PyTorch is spared; sampling: the seconds "
+            "of building a batch, with nothing beside it, over those of full. "
+            f"{result['device_name']} ({result['device']}), {where['cores']} cores, {result['precision']}, "
             f"jax {where['packages']['jax']}, torch {result['torch']}, {result['torch_threads']} threads, {where['time']}"
         )
     )
@@ -88,7 +89,7 @@ def overhead(row: Mapping[str, Any]) -> float:
 
 
 def sampling_share(row: Mapping[str, Any]) -> float:
-    """The sampling thread's seconds over those of a full iteration, in the median round."""
+    """The seconds of building a batch, by itself, over those of a full iteration, in the median round."""
     return float(np.median(np.divide(row["sampling"], row["full"])))
 
 

@@ -21,6 +21,7 @@ from ncfbench.batch import Batch
 from ncfbench.config import RunConfig, cache_dir, complete
 from ncfbench.costmodel import Costs, Counts, UnitCost, predict_full, residuals, responsible
 from ncfbench.datasets import Dataset
+from ncfbench.device import transferred
 from ncfbench.errors import UsageError
 from ncfbench.model import Content
 from ncfbench.parts import Call, Parts, listed_batch, products, shared_batch
@@ -246,7 +247,7 @@ def _sampling(sampler: Sampler, slots: int, start: int, count: int) -> dict[str,
     times.append(time.perf_counter())
     batches = [sampler.assemble(draw, slots) for draw in draws]
     times.append(time.perf_counter())
-    jax.block_until_ready([jax.device_put(batch) for batch in batches])
+    [transferred(batch) for batch in batches]
     times.append(time.perf_counter())
     return dict(zip(("draw", "assemble", "transfer"), np.diff(times).tolist(), strict=True))
 

@@ -74,7 +74,8 @@ class Trainer:
             UsageError: the device cannot compute at the precision.
         """
         precision.require(config.precision)
-        graph, parameters = nnx.split(make_towers(config, dataset))
+        graph, variables = nnx.split(make_towers(config, dataset))
+        parameters = nnx.as_pure(variables)
         optimizer = optax.adam(config.learning_rate)
         state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
         return cls(config, graph, optimizer), state

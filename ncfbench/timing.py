@@ -23,6 +23,7 @@ from ncfbench import analysis
 from ncfbench.batch import Batch, capacity
 from ncfbench.config import RunConfig
 from ncfbench.datasets import Dataset
+from ncfbench.device import transferred
 from ncfbench.errors import CheckFailedError
 from ncfbench.ledger import Ledger
 from ncfbench.model import Content
@@ -119,7 +120,7 @@ class TimedLoop:
         self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
         self._held: deque[Batch] = deque()
         """Batches that were taken from the prefetcher and not used yet."""
-        self._prefetcher = Prefetcher(self.sampler.batches(self.start, self.item_slots), _transfer, depth=max(DEPTH, 2 * n))
+        self._prefetcher = Prefetcher(self.sampler.batches(self.start, self.item_slots), transferred, depth=max(DEPTH, 2 * n))
 
     def __enter__(self) -> Self:
         self._prefetcher.__enter__()
@@ -194,10 +195,11 @@ class TimedLoop:
         count = iterations or len(self._recent)
         with self.ledger.line("step account"):
             state, watch = copy_state(self.state), Stopwatch()
-            jax.block_until_ready(state)
+            batches = jax.device_put(list(self._recent))
+            jax.block_until_ready((state, batches))
             watch.start()
             in_flight = self._in_flight()
-            for part in self._dispatches(islice(cycle(self._recent), count)):
+            for part in self._dispatches(islice(cycle(batches), count)):
                 state, loss = self._run(state, part)
                 in_flight.add(loss)
             jax.block_until_ready(state)
@@ -274,12 +276,6 @@ class TimedLoop:
             watch.stop()
         self._compiled.add(capacity(batch))
         self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))
-
-
-def _transfer(batch: Batch) -> Batch:
-    """Move a batch to the device, and wait until it is there: in the sampling thread that costs the loop nothing."""
-    moved: Batch = jax.block_until_ready(jax.device_put(batch))
-    return moved
 
 
 @contextmanager

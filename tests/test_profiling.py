@@ -20,6 +20,7 @@ from ncfbench.config import complete
 from ncfbench.costmodel import PARTS, Counts
 from ncfbench.datasets.store import Dataset
 from ncfbench.dropout import Dropout
+from ncfbench.encoders.pooling import plain_pool
 from ncfbench.errors import DataError, UsageError
 from ncfbench.exact import flat
 from ncfbench.model import Content
@@ -209,8 +210,9 @@ def test_no_sampler_is_a_usage_error(tiny: Dataset) -> None:
         profiling.run(tiny, {})
 
 
-def test_demand_is_what_the_arithmetic_says(tiny: Dataset) -> None:
-    """The convolution of the CNN, forward and both ways backward, with its products and little else."""
+def test_demand_is_what_the_arithmetic_says(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain convolution of the CNN, forward and both ways backward, with its products and little else."""
+    monkeypatch.setattr("ncfbench.encoders.cnn.fastest_pool", lambda backend: plain_pool)
     config = complete({"sampler": "ns", "encoder": "cnn", "batch_size": 64})
     batch = next(batches(tiny.graph, config, Streams(0)))
     found = limits.demand(config, tiny, Content.of(tiny), batch)

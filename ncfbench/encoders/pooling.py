@@ -116,9 +116,10 @@ def _backward(kept: Any, gradient_VxF: jax.Array) -> tuple[jax.Array, jax.Array,
         updates = (gradient_VxF[:, None, :, None] * jnp.swapaxes(kernel, 1, 2)[None]).reshape(-1, word_dimension)
         rows = jnp.where(word_VxJxF > 0, word_VxJxF, n_rows).reshape(-1)
         of_table = jnp.zeros_like(table).at[rows].add(updates, mode="drop")
-        words = jnp.where((word_VxJxF > 0)[..., None], table[word_VxJxF], 0)
-        of_kernel = jnp.einsum("vf,vjfe->jef", gradient_VxF, words)
-        return of_table, of_kernel, of_bias, None
+        # As a sum, which is fused with the gather; as a product it would be stored and transposed first, for twice the time.
+        weight_VxJxF = jnp.where(word_VxJxF > 0, gradient_VxF[:, None, :], 0)
+        of_kernel = jnp.sum(table[word_VxJxF] * weight_VxJxF[..., None], axis=0)
+        return of_table, jnp.swapaxes(of_kernel, 1, 2), of_bias, None
     tap = jnp.arange(width, dtype=jnp.int32)[None, :, None]
     cell = (word_VxJxF * width + tap) * filters + jnp.arange(filters, dtype=jnp.int32)[None, None, :]
     cell = jnp.where(word_VxJxF > 0, cell, n_rows * width * filters)
