@@ -23,6 +23,8 @@ Pool: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, Texts], jax.Array]
 """``pool(table_WxE, kernel_JxExF, bias_F, texts)``: float32[V, F], the maximum over a text's places of the activity after
 ReLU; zero for a text without words."""
 
+BLOCK_ACTIVITIES = 2**22
+"""Activities computed at a time, 16 MB."""
 ROWS_PER_WORD = 4
 """Winners (of all filters and taps) per word of the vocabulary up to which the gradient is added to the words' rows one by
 one; above, it is gathered by word and filter first, which costs three passes over the vocabulary and little for a winner."""
@@ -35,14 +37,18 @@ def plain_pool(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Text
         words_VxLxE, kernel, window_strides=(1,), padding="SAME", dimension_numbers=("NWC", "WIO", "NWC")
     )
     # ReLU's floor is 0, so a zero is never above what a word of the text gives.
-    return jnp.max(jax.nn.relu(activity_VxLxF + bias[None, None, :]) * _in_text(texts)[..., None], axis=1)
+    in_text_VxL = _in_text(texts.lengths, texts.tokens.shape[1])
+    return jnp.max(jax.nn.relu(activity_VxLxF + bias[None, None, :]) * in_text_VxL[..., None], axis=1)
 
 
 @jax.custom_vjp
 def projected_pool(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Texts) -> jax.Array:
     """The same value and gradient by projected words; see :data:`Pool`. No forward-mode derivative."""
     rows, places = _project(table, kernel, _under_taps(texts, kernel))
-    return jnp.maximum(jnp.max(_activity(rows, places, kernel, texts), axis=1) + bias[None, :], 0)
+    best_VxF = jnp.concatenate(
+        [jnp.max(_activity(rows, places[block], kernel, texts.lengths[block]), axis=1) for block in _blocks(places, kernel)]
+    )
+    return jnp.maximum(best_VxF + bias[None, :], 0)
 
 
 def fastest_pool(backend: str) -> Pool:
@@ -50,9 +56,9 @@ def fastest_pool(backend: str) -> Pool:
     return projected_pool if backend == "cpu" else plain_pool
 
 
-def _in_text(texts: Texts) -> jax.Array:
+def _in_text(lengths: jax.Array, length: int) -> jax.Array:
     """bool[V, L]: the places of a text, those of removed words included."""
-    return jnp.arange(texts.tokens.shape[1])[None, :] < texts.lengths[:, None]
+    return jnp.arange(length)[None, :] < lengths[:, None]
 
 
 def _under_taps(texts: Texts, kernel: jax.Array) -> jax.Array:
@@ -79,27 +85,41 @@ def _project(table: jax.Array, kernel: jax.Array, seen: jax.Array) -> tuple[jax.
     return (table @ _by_word(kernel)).at[0].set(0), seen
 
 
-def _activity(rows: jax.Array, places: jax.Array, kernel: jax.Array, texts: Texts) -> jax.Array:
+def _blocks(places: jax.Array, kernel: jax.Array) -> list[slice]:
+    """Texts to work on at a time, so that their activities stay small: fewer, larger arrays are given back to the system."""
+    n_texts, columns = places.shape
+    size = max(1, BLOCK_ACTIVITIES // (columns * kernel.shape[2]))
+    return [slice(first, first + size) for first in range(0, n_texts, size)]
+
+
+def _activity(rows: jax.Array, places: jax.Array, kernel: jax.Array, lengths: jax.Array) -> jax.Array:
     """float32[V, L, F] before bias and ReLU, -inf behind a text."""
     width, _, filters = kernel.shape
-    length = texts.tokens.shape[1]
+    length = places.shape[1] - width + 1
     seen_VxCxJF = rows[places]
     taps = (seen_VxCxJF[:, j : j + length, j * filters : (j + 1) * filters] for j in range(width))
-    return jnp.where(_in_text(texts)[..., None], sum(taps), -jnp.inf)
+    return jnp.where(_in_text(lengths, length)[..., None], sum(taps), -jnp.inf)
+
+
+def _winners(rows: jax.Array, places: jax.Array, kernel: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The largest activity of each text and filter, float32[V, F], and its place, int32[V, F]: the last of no words."""
+    # The barriers make the compiler compute the activity twice and forget it each time; to keep it for the second use took
+    # three to fifteen times as long (4,272 texts of up to 40 words: 51 ms and 17 ms; 160 of up to 300: 14.6 and 0.9).
+    best_VxF = jax.lax.optimization_barrier(jnp.max(_activity(rows, places, kernel, lengths), axis=1))
+    rows, places = jax.lax.optimization_barrier((rows, places))
+    wins = _activity(rows, places, kernel, lengths) == best_VxF[:, None]
+    length = wins.shape[1]
+    place = jnp.arange(length, dtype=jnp.int32)[None, :, None]
+    # The first of equals: equal sums come from equal words, whose gradients are added up in any case.
+    winner_VxF = jnp.min(jnp.where(wins & _in_text(lengths, length)[..., None], place, length - 1), axis=1)
+    return best_VxF, winner_VxF
 
 
 def _forward(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Texts) -> tuple[jax.Array, Any]:
     seen = _under_taps(texts, kernel)
     rows, places = _project(table, kernel, seen)
-    # The barriers make the compiler compute the activity twice and forget it each time; to keep it for the second use took
-    # three to fifteen times as long (4,272 texts of up to 40 words: 51 ms and 17 ms; 160 of up to 300: 14.6 and 0.9).
-    best_VxF = jax.lax.optimization_barrier(jnp.max(_activity(rows, places, kernel, texts), axis=1))
-    rows, places = jax.lax.optimization_barrier((rows, places))
-    wins = _activity(rows, places, kernel, texts) == best_VxF[:, None]
-    last = max(texts.tokens.shape[1] - 1, 0)
-    place = jnp.arange(texts.tokens.shape[1], dtype=jnp.int32)[None, :, None]
-    # The first of equals: equal sums come from equal words, whose gradients are added up in any case.
-    winner_VxF = jnp.min(jnp.where(wins & _in_text(texts)[..., None], place, last), axis=1)
+    found = [_winners(rows, places[block], kernel, texts.lengths[block]) for block in _blocks(places, kernel)]
+    best_VxF, winner_VxF = (jnp.concatenate(parts) for parts in zip(*found, strict=True))
     activity_VxF = best_VxF + bias[None, :]
     return jnp.maximum(activity_VxF, 0), (table, kernel, seen, winner_VxF, activity_VxF > 0)
 
