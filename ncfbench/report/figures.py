@@ -44,13 +44,26 @@ def convergence(comparison: Comparison, folder: Path) -> list[Path]:
             for variant, runs in sorted(comparison.arms.items(), key=lambda arm: _place(arm[0].sampler)):
                 _draw(axis, variant, next(iter(runs.values())), x, y, config.encoder)
             axis.set(xlabel=x_label, ylabel=y_label)
-            axis.set_xscale("log" if x == "train_seconds" else "linear")
-            axis.set_yscale("log" if y == "probe_loss" else "linear")
+            if x == "train_seconds":
+                axis.set_xscale("log")
+                _label_few(axis.xaxis)
+            if y == "probe_loss":
+                axis.set_yscale("log")
+                _label_few(axis.yaxis)
             _finish(axis)
     axes[0, 0].legend(frameon=False)
     figure.suptitle(f"{config.dataset}, {find_encoder(config.encoder).title}, {find_loss(config.loss).title}")
     name = f"convergence-{config.dataset}-{config.encoder}-{config.loss}-{comparison.data_fingerprint[:6]}"
     return _save(figure, folder, name)
+
+
+def _label_few(axis: Any) -> None:
+    """Plain labels at 1, 2 and 5 of each decade of a logarithmic axis: of less than two decades every tick is named else."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def epoch_time(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
