@@ -40,7 +40,7 @@ def made() -> tuple[Any, Any, Any]:
     places = np.arange(WORDS)[None, :]
     tokens = np.where(places < LENGTHS[:, None], rng.integers(1, 21, (len(LENGTHS), WORDS)), 0).astype(np.int32)
     present = (tokens > 0) & (rng.random(tokens.shape) < 0.7)  # some words dropped inside the texts
-    texts = Texts(np.arange(len(LENGTHS)), tokens, present, LENGTHS)
+    texts = Texts(*map(jnp.asarray, (np.arange(len(LENGTHS)), tokens, present, LENGTHS)))
     return encoder, texts, rng.normal(size=(len(LENGTHS), WORDS, WIDTH)).astype(np.float32)
 
 

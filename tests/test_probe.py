@@ -71,7 +71,7 @@ def test_sampled_probe_is_unbiased(tiny: Dataset, monkeypatch: pytest.MonkeyPatc
     trainer, state = Trainer.create(config, tiny)
     # Larger vectors, so that the links' losses differ and a wrong weight would show.
     parameters = state.parameters
-    parameters["users"]["embedding"][...] = 30 * parameters["users"]["embedding"][...]
+    parameters["users"]["embedding"] = 30 * parameters["users"]["embedding"]
     embedder = Embedder(trainer.towers, Content.of(tiny))
     exactly = Probe(tiny.graph, config, embedder)(parameters)
     monkeypatch.setattr("ncfbench.probe.EXACT_TERMS", 0)
