@@ -163,6 +163,19 @@ class EmptyShuffled(Right):
         return batch
 
 
+class OneArray(Right):
+    """Writes every batch's weights into the same array, over those of batches that still wait in a queue."""
+
+    kept: Any = None
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        batch = super().assemble(draw, capacity)
+        if self.kept is None:
+            self.kept = np.empty_like(batch.negatives.weight)
+        self.kept[:] = batch.negatives.weight
+        return batch._replace(negatives=batch.negatives._replace(weight=self.kept))
+
+
 class RaisesInDraw(Right):
     """Cannot draw."""
 

@@ -68,6 +68,12 @@ def test_the_stream_used_in_training_is_looked_at(tiny: Dataset) -> None:
     assert "in the stream used in training, the mean of" in outcomes[-1].detail
 
 
+def test_batches_that_share_an_array_are_found(tiny: Dataset) -> None:
+    """A batch waits in a queue: its arrays must be its own."""
+    outcomes = conformance(tiny.graph, complete({"sampler": "planted:OneArray", "batch_size": 64}), batches=60, sums=60)
+    assert "streams" in [outcome.name for outcome in outcomes if outcome.result == "fail"]
+
+
 @pytest.mark.parametrize("noise", ["unigram", "uniform", "0.75"])
 @pytest.mark.parametrize("loss", ["sg", "log"])
 @pytest.mark.parametrize(("plugin", "mask"), [("DistinctOnce", True), ("UnmaskedPairs", True), ("DiagonalKept", False)])

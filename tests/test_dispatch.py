@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from test_training import StopAt
 
 from ncfbench import device, runs, training
 from ncfbench.config import Locations, complete, resolve
@@ -147,17 +146,6 @@ def test_a_stop_is_soon_and_loses_no_batch(tiny: Dataset) -> None:
         assert loop.full_block(1, stop=lambda: True) == expected[16:17], "one iteration at least"
         assert loop.full_block(100, stop=lambda: True) == expected[17:18]
         assert loop.full_block(12) == expected[18:30]
-
-
-class StopAt(Progress):
-    """Sends this process an interrupt after some iteration."""
-
-    def __init__(self, iteration: int) -> None:
-        self.iteration = iteration
-
-    def advance(self, iteration: int, item_slots: float) -> None:
-        if iteration == self.iteration:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 def train(

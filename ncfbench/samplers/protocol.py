@@ -120,7 +120,10 @@ class Sampler(ABC):
 
     @abstractmethod
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        """The batch of a draw, with at least ``capacity`` item slots (more where it has more items)."""
+        """The batch of a draw, with at least ``capacity`` item slots (more where it has more items).
+
+        Its arrays are its own: a batch waits in a queue, and on a CPU a step reads them where they are.
+        """
 
     def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... without end.
