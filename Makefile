@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo test test-real check bench bench-peer bench-gpu clean
+.PHONY: demo test test-real test-long check bench bench-peer bench-gpu clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -28,6 +28,10 @@ test: $(VENV)/.installed
 # Minutes on the real data that NCFBENCH_SHARED_DATA names.
 test-real: $(VENV)/.installed
 	$(BIN)/python -m pytest -m real
+
+# What `make test` does a few times, many times.
+test-long: $(VENV)/.installed
+	$(BIN)/python -m pytest -m long
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

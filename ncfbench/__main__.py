@@ -6,7 +6,7 @@ import sys
 
 from ncfbench import allocator
 
-TRAINING = {"run", "audit", "profile"}
+TRAINING = {"run", "sweep", "audit", "profile"}
 """Commands that compute for long enough to be worth a start with other memory settings."""
 
 

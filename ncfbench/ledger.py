@@ -80,6 +80,19 @@ class Ledger:
         finally:
             _ledgers.remove(self)
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Count what happens inside, compilations noticed, and nothing of what has happened since the turn before.
+
+        For several ledgers that take turns: the lines of each then add up to the time of its own turns.
+        """
+        self._last = self._clock()
+        try:
+            with self.noticing_compilation():
+                yield
+        finally:
+            self._charge()
+
     def _charge(self) -> None:
         now = self._clock()
         self._seconds[self._open[-1]] += now - self._last

@@ -4,7 +4,7 @@
 
     runs/synthetic-cnn-sg-ns-seed0-1a2b3c/
         config.json         settings, the data's fingerprint
-        environment.json    hardware, versions, commit
+        environment.json    hardware, versions, commit; the sessions in which it took turns with other runs
         curve.parquet       a row for each probe
         timing.parquet      raw samples
         ledger.parquet      where the time went, line by line
@@ -72,7 +72,7 @@ def find(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path | Non
     matches = []
     for path in runs_dir.glob("*/config.json"):
         try:
-            found, fingerprint = _read_config(path)
+            found, fingerprint = read_config(path)
         except (DataError, UsageError):
             continue
         if (found.effective(), fingerprint) == (config.effective(), data_fingerprint):
@@ -87,7 +87,7 @@ def read(folder: Path) -> RunRecord:
         DataError: a file is missing or damaged; the message names it.
     """
     try:
-        config, fingerprint = _read_config(folder / "config.json")
+        config, fingerprint = read_config(folder / "config.json")
     except UsageError as error:
         raise DataError(f"{folder / 'config.json'} cannot be used: {error}") from error
     summary = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
@@ -115,6 +115,16 @@ def read(folder: Path) -> RunRecord:
     )
 
 
+def interleaved(one: RunRecord, other: RunRecord) -> bool:
+    """Whether two runs took turns, epoch by epoch, whenever either of them was trained.
+
+    ``environment.json`` lists the sessions of a run: an id that it shares with the runs that it took turns with, or null
+    where it was trained by itself.
+    """
+    sessions = one.environment.get("interleaved")
+    return bool(sessions and all(sessions) and sessions == other.environment.get("interleaved"))
+
+
 def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
     """Every readable run below ``runs_dir``, by name, and a message for each one that is not."""
     records, problems = [], []
@@ -128,7 +138,13 @@ def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
     return records, problems
 
 
-def _read_config(path: Path) -> tuple[RunConfig, str]:
+def read_config(path: Path) -> tuple[RunConfig, str]:
+    """Settings and the data's fingerprint, from a ``config.json``.
+
+    Raises:
+        DataError: it is missing or damaged.
+        UsageError: its settings are none of this program's.
+    """
     document = tables.read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("config"), dict):
         raise DataError(f"{path} is damaged: it holds no settings.")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self, TypeAlias
 
 import jax
 import numpy as np
 
-from ncfbench import analysis, environment, interrupts, runs, schemas, tables
+from ncfbench import environment, interrupts, runs, schemas, tables
 from ncfbench.checkpoint import Checkpoints
 from ncfbench.config import Locations, RunConfig
 from ncfbench.datasets import Dataset, open_dataset
@@ -26,6 +26,7 @@ from ncfbench.model import Content
 from ncfbench.precision import require
 from ncfbench.probe import Probe
 from ncfbench.progress import Progress
+from ncfbench.records import Records
 from ncfbench.registry import find_encoder
 from ncfbench.samplers import make_sampler, plan_capacity
 from ncfbench.schedule import Schedule
@@ -34,10 +35,6 @@ from ncfbench.step import Trainer, TrainState
 from ncfbench.streams import Streams
 from ncfbench.timing import Sample, Stopwatch, TimedLoop
 
-TABLES_SECONDS = 1.0
-"""Between writes of the tables: four synced files for each probe would take longer than a small run's training."""
-TRAINING = ("full", "traced")
-"""Kinds of samples whose iterations changed the parameters."""
 TRACE_ITERATIONS = 10
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last checkpoint."
 CHECKPOINT_SECONDS = 30.0
@@ -95,6 +92,39 @@ def run(
         return runs.read(folder)
 
 
+@contextmanager
+def opened(
+    config: RunConfig,
+    dataset: Dataset,
+    folder: Path,
+    progress: Progress,
+    interrupted: Callable[[], bool],
+    ledger: Ledger,
+    *,
+    content: Content,
+    session: str,
+) -> Iterator[OpenRun]:
+    """A run that takes its turn with others: the caller advances it epoch by epoch, and finishes it.
+
+    Args:
+        folder: of :func:`runs.create`, or of an unfinished run, which goes on from its last checkpoint. It is held for this
+            process meanwhile.
+        interrupted: asked after each iteration; when true, the run is saved and raises KeyboardInterrupt.
+        ledger: charged with what happens here; the caller sees to it that it counts this run's turns only.
+        content: the data set's texts on the device, which all runs share.
+        session: names the runs that take turns with each other; see :func:`runs.interleaved`.
+
+    Raises:
+        DataError: the folder's records are damaged, or cannot be written.
+        UsageError: another process holds the folder, or the settings do not fit the data or the device.
+    """
+    with tables.lock(folder, "writing"):
+        with ledger.line("initialising"):
+            begun = _Run(config, dataset, folder, progress, interrupted, ledger, content=content, session=session)
+        with begun:
+            yield begun
+
+
 class _Run:
     """The state of one run while it runs."""
 
@@ -107,31 +137,30 @@ class _Run:
         interrupted: Callable[[], bool],
         ledger: Ledger,
         trace: Path | None = None,
+        content: Content | None = None,
+        session: str | None = None,
     ) -> None:
         self.config, self.dataset, self.folder = config, dataset, folder
         self.progress, self.interrupted = progress, interrupted
         self.ledger, self.trace = ledger, trace
         self.schedule = Schedule(dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every)
-        self.curve: list[dict[str, Any]] = []
-        self.timing: list[dict[str, Any]] = []
         self.pending: list[float] = []
         """Losses of the batches since the last row of the curve."""
-        self.earlier_ledger: list[dict[str, Any]] = []
-        """Rows of the sessions before this one."""
-        self.sampler_seconds = {"sampling": 0.0, "transfer": 0.0}
-        """Of the sampling thread, which works beside the main one."""
-        self.message = ""
+        self.is_saved = False
+        """Whether a checkpoint holds everything that was trained."""
 
-        with ledger.line("transfer"):
-            content = jax.block_until_ready(Content.of(dataset))
+        if content is None:
+            with ledger.line("transfer"):
+                content = jax.block_until_ready(Content.of(dataset))
         self.trainer, fresh = Trainer.create(config, dataset)
         self.environment = environment.describe() | {"iterations_per_dispatch": self.trainer.per_dispatch}
+        self.environment |= {"interleaved": [session]}
+        self.records = Records(folder, config, dataset.fingerprint, self.schedule, ledger, self.environment)
         embedder = Embedder(self.trainer.towers, content)
         self.probe = Probe(dataset.graph, config, embedder)
-        self.evaluators, self.recall_reason = self._evaluators(embedder)
+        self.evaluators, self.records.recall_reason = self._evaluators(embedder)
         self.checkpoints = Checkpoints(folder / "checkpoints", progress.say)
         self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
-        self.tables_due = time.perf_counter()
         with ledger.line("checkpoint"):
             iteration, slots, state = self._restore(fresh)
         self.resumed_inside_block = bool(self.pending)
@@ -148,34 +177,75 @@ class _Run:
 
     def go(self) -> None:
         """Train to the end, recording on the way."""
+        with self:
+            while not self.done:
+                self.advance_epoch()
+            self.finish()
+
+    def __enter__(self) -> Self:
         tables.write_json(self.folder / "environment.json", self.environment)
         title = f"{self.config.dataset} {self.config.encoder} {self.config.loss} {self.config.sampler}"
         self.progress.begin(title, self.schedule.last, self.loop.iteration)
+        self.began = self.loop.iteration
+        self.loop.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            with self.loop:
-                if not self.curve:
-                    self._record()
-                began = self.loop.iteration
-                while self.loop.iteration < self.schedule.last:
-                    # After the first block: what is compiled is compiled by then, and the queue of batches is full.
-                    if self.trace is not None and self.loop.iteration > began and self._trace_block(self.trace):
-                        self.trace = None
-                    self._train_block()
-                if self.trace is not None:
-                    self.progress.say(
-                        "No trace was written: too few iterations between two probes, or after the first. Train for more "
-                        "epochs, or with a larger --probe-every."
-                    )
-                self._write("running")  # a checkpoint never knows of samples that the tables lack
-                self._save_checkpoint()
-                self._write("finished")
+            self.loop.__exit__(kind, error, trace)
         finally:
             self.progress.end()
             at_end = {"load_average_at_end": environment.load_average()}
             tables.write_json(self.folder / "environment.json", self.environment | at_end)
 
+    @property
+    def epoch(self) -> int:
+        """Passes over the links that are behind it, whole ones."""
+        return int(self.schedule.epoch_of(self.loop.iteration))
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.loop.iteration >= self.schedule.last
+
+    def advance_epoch(self) -> None:
+        """Train to the end of the epoch, recording on the way.
+
+        Raises:
+            DivergedError: the loss stopped being finite.
+            KeyboardInterrupt: interrupted; ``is_saved`` says whether the state was saved.
+        """
+        if not self.records.curve:
+            self._record()
+        while not self.done:
+            # After the first block: what is compiled is compiled by then, and the queue of batches is full.
+            if self.trace is not None and self.loop.iteration > self.began and self._trace_block(self.trace):
+                self.trace = None
+            self._train_block()
+            if self.schedule.ends_epoch(self.loop.iteration):
+                break
+
+    def finish(self) -> None:
+        """Save the state and write the records of a run that is done."""
+        if self.trace is not None:
+            self.progress.say(
+                "No trace was written: too few iterations between two probes, or after the first. Train for more "
+                "epochs, or with a larger --probe-every."
+            )
+        self._write("running")  # a checkpoint never knows of samples that the tables lack
+        self._save_checkpoint()
+        self._write("finished")
+
+    def save(self) -> None:
+        """Save the state of a run that is to go on later."""
+        self._write("running")
+        self._save_checkpoint()
+        self._write("interrupted")
+        self.is_saved = True
+
     def _train_block(self) -> None:
         """Train to the next probe; there, record and save. Stops where it was interrupted."""
+        self.is_saved = False
         stop = self.schedule.next_stop(self.loop.iteration)
         slots = float(self.loop.item_slots)
 
@@ -197,9 +267,7 @@ class _Run:
                 self.loop.step_block()
             self._record()
         if self.interrupted() and self.loop.iteration < self.schedule.last:
-            self._write("running")
-            self._save_checkpoint()
-            self._write("interrupted")
+            self.save()
             raise KeyboardInterrupt
         if self.schedule.ends_epoch(stop) and time.perf_counter() >= self.checkpoint_due:
             self._write("running")
@@ -233,7 +301,7 @@ class _Run:
         row |= {
             "iteration": iteration,
             "epoch": self.schedule.epoch_of(iteration),
-            "train_seconds": self._train_seconds(),
+            "train_seconds": self.records.train_seconds,
             "probe_loss": probe_loss,
             "batch_loss": float(np.mean(self.pending)) if self.pending else None,
         }
@@ -244,19 +312,19 @@ class _Run:
                     row |= {f"{split}_recall_at_{m}": values[m] for m in CUTOFFS}
         self._collect_samples(resumed=False)
         self.pending = []
-        self.curve.append(row)
+        self.records.curve.append(row)
         self.progress.record(row)
-        if time.perf_counter() >= self.tables_due:
+        if self.records.are_due:
             self._write("running")
 
     def _diverged(self, iteration: int, what: str) -> None:
-        self.message = (
+        self.records.message = (
             f"{what.capitalize()} is not finite at iteration {iteration}. Use a smaller --learning-rate "
             f"(now {self.config.learning_rate:g})."
         )
         self._collect_samples(resumed=False)
         self._write("diverged")
-        raise DivergedError(f"{self.message} What was recorded before is kept in {self.folder}.")
+        raise DivergedError(f"{self.records.message} What was recorded before is kept in {self.folder}.")
 
     @contextmanager
     def _timed(self, kind: str) -> Iterator[None]:
@@ -268,15 +336,8 @@ class _Run:
         self.loop.samples.append(Sample(kind, self.loop.iteration, 1, watch.seconds))
 
     def _collect_samples(self, *, resumed: bool) -> None:
-        for sample in self.loop.samples:
-            self.sampler_seconds["sampling"] += sample.sampling_seconds or 0.0
-            self.sampler_seconds["transfer"] += sample.transfer_seconds or 0.0
-            more = {"resumed": resumed and sample.kind == "full", "environment_key": self.environment["key"]}
-            self.timing.append(dataclasses.asdict(sample) | more)
+        self.records.take(map(dataclasses.asdict, self.loop.samples), resumed=resumed)
         self.loop.samples.clear()
-
-    def _train_seconds(self) -> float:
-        return math.fsum(row["seconds"] for row in self.timing if row["kind"] in TRAINING)
 
     def _evaluators(self, embedder: Embedder) -> tuple[dict[str, RecallEvaluator], str | None]:
         if not find_encoder(self.config.encoder).scores_cold_items:
@@ -295,72 +356,26 @@ class _Run:
         state, extra = found
         iteration = int(state.iteration)
         record = runs.read(self.folder)
-        self.curve = [row for row in record.curve if row["iteration"] <= iteration]
-        self.timing = [
-            row
-            for row in record.timing
-            if row["first_iteration"] + (row["kind"] in TRAINING) * row["iterations"] <= iteration
-        ]
+        self.records.go_on_from(record, iteration)
         self.pending = [float(loss) for loss in extra["pending_losses"]]
-        self.earlier_ledger = record.ledger
-        if any(row["environment_key"] != self.environment["key"] for row in self.timing):
+        self.environment["interleaved"] = [*extra.get("interleaved", [None]), *self.environment["interleaved"]]
+        if not self.records.is_of_one_environment:
             self.progress.say("The environment has changed since this run began: its times will be those from here on.")
         return iteration, int(extra["item_slots"]), state
 
     def _save_checkpoint(self) -> None:
         with self._timed("checkpoint"):
-            extra = {"item_slots": self.loop.item_slots, "pending_losses": self.pending}
+            extra = {
+                "item_slots": self.loop.item_slots,
+                "pending_losses": self.pending,
+                "interleaved": self.environment["interleaved"],
+            }
             self.checkpoints.save(self.loop.iteration, self.loop.state, extra)
         self._collect_samples(resumed=False)
 
     def _write(self, status: str) -> None:
-        """Write the three tables; the summary last, so that it never speaks of rows that are not there."""
-        with self.ledger.line("tables"):
-            ledger = self._ledger_rows()
-            tables.write_rows(self.folder / "curve.parquet", self.curve, schemas.CURVE)
-            tables.write_rows(self.folder / "timing.parquet", self.timing, schemas.TIMING)
-            tables.write_rows(self.folder / "ledger.parquet", ledger, schemas.LEDGER)
-            tables.write_rows(self.folder / "summary.parquet", [self._summary(status, ledger)], schemas.SUMMARY)
-            self.tables_due = time.perf_counter() + TABLES_SECONDS
+        self.records.write(status, self.loop.iteration)
 
-    def _ledger_rows(self) -> list[dict[str, Any]]:
-        session = max((row["session"] for row in self.earlier_ledger), default=0) + 1
-        threads = {"main": self.ledger.seconds(), "sampler": self.sampler_seconds}
-        return [
-            *self.earlier_ledger,
-            *(
-                {"session": session, "thread": thread, "line": line, "seconds": seconds}
-                for thread, lines in threads.items()
-                for line, seconds in lines.items()
-            ),
-        ]
 
-    def _summary(self, status: str, ledger: list[dict[str, Any]]) -> dict[str, Any]:
-        reported = analysis.reported_row(self.curve, self.config.patience) or {}
-        # Times of another environment are kept, but not mixed with this one's.
-        timing = [row for row in self.timing if row["environment_key"] == self.environment["key"]]
-        recalls = {name: reported.get(name) for name in schemas.SUMMARY.names if "_recall_at_" in name}
-        full = [row for row in timing if row["kind"] == "full"]
-        sampled = math.fsum(row["sampling_seconds"] for row in full)
-        return {
-            "run": self.folder.name,
-            "status": status,
-            **{name: getattr(self.config, name) for name in ("dataset", "sampler", "encoder", "loss", "seed")},
-            "config": json.dumps(self.config.to_dict(), sort_keys=True),
-            "data_fingerprint": self.dataset.fingerprint,
-            "environment_key": self.environment["key"],
-            "iterations": self.loop.iteration,
-            "planned_iterations": self.schedule.last,
-            "epochs": self.schedule.epoch_of(self.loop.iteration),
-            "smallest_probe_loss": min((row["probe_loss"] for row in self.curve), default=None),
-            "full_iteration_seconds": analysis.seconds_per_iteration(timing, "full"),
-            "step_iteration_seconds": analysis.seconds_per_iteration(timing, "step"),
-            "sampling_iteration_seconds": sampled / sum(row["iterations"] for row in full) if full else None,
-            "train_seconds": self._train_seconds(),
-            "wall_seconds": math.fsum(row["seconds"] for row in ledger if row["thread"] == "main"),
-            "item_slots": analysis.weighted_mean(self.timing, "item_slots"),
-            "reported_epoch": reported.get("epoch"),
-            **recalls,
-            "recall_reason": self.recall_reason,
-            "message": self.message,
-        }
+OpenRun: TypeAlias = _Run
+"""What :func:`opened` gives."""

@@ -10,7 +10,7 @@ from typing import Any
 from ncfbench import analysis
 from ncfbench.config import FIELDS, RunConfig, complete
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
-from ncfbench.runs import RunRecord
+from ncfbench.runs import RunRecord, interleaved
 from ncfbench.schemas import CUTOFFS
 
 ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items")
@@ -121,9 +121,17 @@ def speedup_rows(comparison: Comparison, *, allow_mixed: bool, places: Mapping[s
     rows = []
     for variant in _ordered(comparison):
         row = _speedup_row(comparison, variant, allow_mixed=allow_mixed, places=places)
-        row["interleaved"] = False
+        row["interleaved"] = _took_turns(comparison, variant)
         rows.append(_identity(comparison, variant) | row)
     return rows
+
+
+def _took_turns(comparison: Comparison, variant: Variant) -> bool:
+    """Whether all runs of a variant took turns with the baseline's runs of their seeds."""
+    base = comparison.baseline(variant)
+    baselines = comparison.arms[base] if base else {}
+    pairs = [(run, baselines[seed]) for seed, run in comparison.arms.get(variant, {}).items() if seed in baselines]
+    return bool(pairs) and all(interleaved(run, baseline) for run, baseline in pairs)
 
 
 def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool, places: Mapping[str, str]) -> dict[str, Any]:

@@ -172,11 +172,18 @@ def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
         )
         note = f"Reference loss (smallest probe of the baseline): {'; '.join(references) or 'none: no baseline has run'}."
         mixed = any(row.get("same_environment") is False for _, member in members for row in member)
-        notes = [note, "Times are of separate runs, not interleaved."] + (
-            ["Some times are of different machines."] if mixed else []
-        )
+        turns = _turns_note([row for _, member in members for row in member])
+        notes = [note, turns] + (["Some times are of different machines."] if mixed else [])
         parts += [table, *details, *(Text(text, style="dim") for text in notes), Text("")]
     return Group(*parts)
+
+
+def _turns_note(rows: Sequence[Row]) -> str:
+    """Whether the times that were divided are of runs that took turns."""
+    turns = [row["interleaved"] for row in rows if row.get("per_iteration_speedup") is not None]
+    if turns and all(turns):
+        return "Times are of interleaved runs."
+    return f"{'Some times' if any(turns) else 'Times'} are of separate runs, not interleaved."
 
 
 def recall_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> RenderableType:
