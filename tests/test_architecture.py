@@ -16,7 +16,7 @@ ORDER = (
     "datasets.synthetic", "datasets", "batch", "samplers.noise", "samplers.positives", "samplers.protocol", "samplers.listed",
     "samplers.shared", "samplers", "xray", "expectation", "conformance", "environment", "compilation", "doctor", "runs", "schedule", "analysis", "seeds", "paper", "paper.printed", "bias", "costmodel", "ledger", "interrupts", "prefetch", "progress", "report", "report.comparison",
     "report.targets", "report.verdicts", "report.console", "report.audit", "report.costs",
-    "report.catalogue", "report.figures", "dropout", "device", "precision", "encoders", "encoders.protocol", "encoders.cudnn", "encoders.mf", "encoders.pooling", "encoders.cnn", "encoders.recurrence", "encoders.lstm", "model",
+    "report.catalogue", "report.figures", "report.verification", "report.regression", "report.checks", "dropout", "device", "precision", "encoders", "encoders.protocol", "encoders.cudnn", "encoders.mf", "encoders.pooling", "encoders.cnn", "encoders.recurrence", "encoders.lstm", "model",
     "losses", "objective", "step", "embedding", "probe", "exact", "gradients", "evaluation", "timing", "parts", "limits", "profiling", "points", "audit", "checkpoint",
     "training", "cli.options", "cli.output", "cli.prepare", "cli.run", "cli.audit", "cli.profile", "cli.doctor", "cli.catalogue", "cli.report", "cli", "__main__",
 )  # fmt: skip
