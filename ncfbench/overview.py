@@ -96,11 +96,11 @@ class LiveOverview(PlainOverview):
         from rich.live import Live
 
         super().__init__(console)
-        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=2, transient=True)
         self._rows: dict[RunConfig, str] = {}
         self._iterations: dict[RunConfig, int] = {}
         self._working: RunConfig | None = None
         self._began = time.perf_counter()
+        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=2, transient=True)
 
     def begin(self, states: Mapping[RunConfig, State]) -> None:
         """Start the table."""

@@ -76,42 +76,52 @@ SUMMARY = pa.schema(
 )
 """One row: what became of a run. Times are medians over its blocks; ``recall_reason`` says why recall is null."""
 
+_CELL = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fingerprint")
+RATIOS = ("per_iteration", "iterations", "total", "step_per_iteration")
+"""Of a baseline over an arm; the total is the product of the first two within a seed."""
+
 SPEEDUP = pa.schema(
     [
-        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "sampler", "variant", "baseline", "status")),
+        *((name, pa.string()) for name in (*_CELL, "baseline", "status")),
         ("seeds", pa.int64()),
+        ("seeds_reached", pa.int64()),
         ("reference_loss", pa.float64()),
         ("iterations_to_reference", pa.float64()),
         ("seconds_to_reference", pa.float64()),
         ("full_iteration_seconds", pa.float64()),
         ("step_iteration_seconds", pa.float64()),
         ("item_slots", pa.float64()),
-        ("per_iteration_speedup", pa.float64()),
-        ("iterations_speedup", pa.float64()),
-        ("total_speedup", pa.float64()),
-        ("step_per_iteration_speedup", pa.float64()),
+        *((f"{name}_speedup{end}", pa.float64()) for name in RATIOS for end in ("", "_lower", "_upper")),
+        ("iterations_speedup_at_most", pa.float64()),
+        ("total_speedup_at_most", pa.float64()),
         ("interleaved", pa.bool_()),
         ("same_environment", pa.bool_()),
         ("runs", pa.list_(pa.string())),
+        ("baseline_runs", pa.list_(pa.string())),
         ("command", pa.string()),
     ],
     metadata={"table": "speedup"},
 )
-"""The paper's speedup table. ``status``: baseline, reached, not reached, missing, no baseline, ..."""
+"""The paper's speedup table. ``status``: baseline, reached, not reached, missing, no baseline, ...
+
+Ratios are geometric means over the seeds that arm and baseline share, ``_lower`` and ``_upper`` their 95 % intervals, null
+with one seed (:mod:`ncfbench.seeds`). ``_at_most``: where ``seeds_reached`` of the ``seeds`` reached the reference loss and
+the others did not, what the ratio stays below.
+"""
 
 RECALL = pa.schema(
     [
-        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "sampler", "variant", "status")),
+        *((name, pa.string()) for name in (*_CELL, "status")),
         ("seeds", pa.int64()),
         ("reported_epoch", pa.float64()),
-        *((f"test_recall_at_{m}", pa.float64()) for m in CUTOFFS),
+        *((f"test_recall_at_{m}{end}", pa.float64()) for m in CUTOFFS for end in ("", "_lower", "_upper")),
         ("reason", pa.string()),
         ("runs", pa.list_(pa.string())),
         ("command", pa.string()),
     ],
     metadata={"table": "recall"},
 )
-"""The paper's recall table, averaged over seeds."""
+"""The paper's recall table: means over seeds, ``_lower`` and ``_upper`` their 95 % intervals, null with one seed."""
 
 
 AUDIT = pa.schema(

@@ -75,7 +75,8 @@ def test_figures_are_drawn(finished: Path, tmp_path: Path) -> None:
     result = invoke("report", "--runs-dir", finished, "--figures", tmp_path / "f", "--json")
     assert result.exit_code == 0
     drawn = [Path(name) for name in json.loads(result.stdout)["figures"]]
-    assert sorted(path.suffix for path in drawn) == [".png", ".svg"]
+    assert sorted(path.suffix for path in drawn) == [".png", ".png", ".svg", ".svg"]
+    assert {path.name.partition("-")[0] for path in drawn} == {"convergence", "targets"}
     svg = next(path for path in drawn if path.suffix == ".svg").read_text()
     assert "</svg>" in svg
     assert all(path.stat().st_size > 10_000 for path in drawn)

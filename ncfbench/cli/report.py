@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
-from ncfbench.config import resolve
-from ncfbench.errors import NothingToReportError
+from ncfbench.config import Locations, resolve
+from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError
+from ncfbench.registry import nearest
+
+if TYPE_CHECKING:
+    from ncfbench.report.results import Results
+
+FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 
 
 @reporting
 def report(
+    runs: Annotated[
+        Path | None, typer.Argument(help="Run folders, as --runs-dir.", show_default=False, metavar="[RUNS]")
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help=f"{', '.join(FORMATS)}.", show_default="table", metavar="FORMAT"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write to this file. html is written to report.html in the runs folder by itself.",
+            show_default=False,
+            dir_okay=False,
+        ),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Recompute the written tables from raw samples and curves; 6 if one is wrong.")
+    ] = False,
+    against: Annotated[
+        Path | None, typer.Option(help="Other run folders, to set side by side with these.", show_default=False)
+    ] = None,
+    regression: Annotated[
+        str,
+        typer.Option(help="With --against: how much worse than the other folder a cell may be before the exit code is 6."),
+    ] = "10%",
     allow_mixed: Annotated[
         bool, typer.Option("--allow-mixed", help="Divide times of different environments too, and mark the cells.")
     ] = False,
@@ -27,57 +60,167 @@ def report(
 ) -> None:
     """Print the paper's speedup and recall tables from all finished runs, and write them as Parquet.
 
-    What `profile` and `audit` left in the same folder is printed below them.
+    Each cell stands beside the paper's with a verdict. What `profile` and `audit` left in the same folder is printed below
+    the tables, by --format table and json.
 
     The baseline is IID for pointwise losses and Negative Sampling for pairwise ones. For each missing cell the command that
     fills it is named.
-    """
-    from ncfbench import runs, schemas, tables
-    from ncfbench.report import audit as audit_tables
-    from ncfbench.report import comparison, console, costs
 
+    Example: ncfbench report runs/new --against runs/old --regression 5%
+    """
+    if runs is not None and runs_dir is not None:
+        raise UsageError("Name the run folders once: as RUNS or by --runs-dir.")
+    if json_ and format_ not in (None, "json"):
+        raise UsageError(f"--json is --format json; it does not go with --format {format_}.")
+    if verify and against is not None:
+        raise UsageError("--verify and --against are two checks: ask for one at a time.")
+    runs_dir = runs if runs_dir is None else runs_dir
+    kind = "json" if json_ else format_ or "table"
+    if kind not in FORMATS:
+        raise UsageError(f"Unknown format {kind!r}{nearest(kind, FORMATS)} Valid: {', '.join(FORMATS)}.")
     _, where = resolve({"data_dir": data_dir, "runs_dir": runs_dir})
-    records, problems = runs.read_all(where.runs_dir)
-    for problem in problems:
+    if verify or against is not None:
+        if kind not in ("table", "json") or figures is not None or output is not None:
+            raise UsageError("--verify and --against print a table or JSON: leave --format, --figures and --output out.")
+        if against is None:
+            _verify(where, kind)
+        else:
+            _against(where, against, regression, kind, allow_mixed=allow_mixed)
+        return
+    if output is not None and kind in ("table", "json"):
+        raise UsageError(f"--format {kind} is printed: send it to a file with > FILE.")
+    places = {flag: str(path) for flag, path in (("--data-dir", data_dir), ("--runs-dir", runs_dir)) if path is not None}
+    _report(where, kind, places, output, figures, allow_mixed=allow_mixed)
+
+
+def _report(
+    where: Locations, kind: str, places: dict[str, str], output: Path | None, figures: Path | None, *, allow_mixed: bool
+) -> None:
+    from ncfbench.report.results import collect
+
+    results = collect(where.runs_dir, where.data_dir, allow_mixed=allow_mixed, places=places)
+    for problem in results.problems:
         say(f"Warning: {problem}")
-    unfinished = [record for record in records if record.summary["status"] != "finished"]
-    for record in unfinished:
-        say(f"Note: {record.name} is {record.summary['status']} at iteration {record.summary['iterations']:,}; left out.")
-    comparisons = comparison.group(records)
-    beside: dict[str, Any] = {}
-    for wanted in (schemas.AUDIT_TABLES, schemas.PROFILE_TABLES):
-        found, unreadable = tables.read_present(where.runs_dir, wanted)
-        beside |= found
-        problems += unreadable
-        for problem in unreadable:
-            say(f"Warning: {problem}")
-    if not comparisons and not beside:
+    for line in results.unfinished:
+        say(f"Note: {line}")
+    if not results.comparisons and not results.beside:
         raise NothingToReportError(
             f"No finished run in {where.runs_dir}. Begin with: ncfbench run --dataset synthetic --epochs 3"
         )
-    places = {flag: str(path) for flag, path in (("--data-dir", data_dir), ("--runs-dir", runs_dir)) if path is not None}
-    speedups = [comparison.speedup_rows(each, allow_mixed=allow_mixed, places=places) for each in comparisons]
-    recalls = [comparison.recall_rows(each, places=places) for each in comparisons]
-    flat = [[row for rows in group for row in rows] for group in (speedups, recalls)]
     drawn: list[Path] = []
     if figures is not None:
         from ncfbench.report.figures import draw_all
 
-        drawn = draw_all(comparisons, beside, figures)
+        drawn = draw_all(results.comparisons, results.beside, figures, allow_mixed=allow_mixed)
     # Printed first: a folder that cannot be written must not hide the result.
-    if json_:
-        print_json({"speedup": flat[0], "recall": flat[1], "figures": drawn, "problems": problems} | beside)
+    written: list[Path] = []
+    if kind == "json":
+        _print_json(results, drawn)
+    elif kind == "table":
+        _print_tables(results)
     else:
-        if comparisons:
-            print_views(console.speedup_view(comparisons, speedups), console.recall_view(comparisons, recalls))
-        else:
-            print_views(f"No finished run in {where.runs_dir} yet.")
-        if "costmodel" in beside:
-            print_views(costs.view(beside))
-        print_views(audit_tables.view({name: beside[name] for name in schemas.AUDIT_TABLES if name in beside}))
-        print_views(*console.missing_lines([*flat[0], *flat[1]]))
-    written = [where.runs_dir / "speedup.parquet", where.runs_dir / "recall.parquet"] if comparisons else []
-    for path, rows, schema in zip(written, flat, (schemas.SPEEDUP, schemas.RECALL), strict=False):
-        tables.write_rows(path, rows, schema)
-    if not json_ and (written or drawn):
-        print_views("Written: " + ", ".join(map(str, (*written, *drawn))))
+        written = _deliver(results, kind, places, output)
+    written += [*results.write(), *drawn]
+    if kind == "table" and written:
+        print_views("Written: " + ", ".join(map(str, written)))
+    elif kind == "html" or output is not None:
+        say("Written: " + ", ".join(map(str, written)))
+
+
+def _print_tables(results: Results) -> None:
+    from ncfbench import schemas
+    from ncfbench.report import audit, console, costs, sheets, verdicts
+
+    if results.comparisons:
+        print_views(
+            console.speedup_view(results.comparisons, results.speedups),
+            console.recall_view(results.comparisons, results.recalls),
+        )
+        if any(one.verdict != verdicts.MISSING for one in results.verdicts):
+            beside = sheets.verdict_sheets(results.comparisons, results.speedups, results.recalls, results.verdicts)
+            print_views(console.sheets_view(beside), *verdicts.summary_lines(results.verdicts), "")
+    else:
+        print_views(f"No finished run in {results.runs_dir} yet.")
+    if "costmodel" in results.beside:
+        print_views(costs.view(results.beside))
+    print_views(audit.view({name: results.beside[name] for name in schemas.AUDIT_TABLES if name in results.beside}))
+    print_views(*console.missing_lines([*results.speedup, *results.recall]))
+
+
+def _print_json(results: Results, drawn: list[Path]) -> None:
+    from ncfbench.report.verdicts import as_rows
+
+    document = {
+        "speedup": results.speedup,
+        "recall": results.recall,
+        "verdicts": as_rows(results.verdicts),
+        "sensitivity": results.sensitivity(),
+        "figures": drawn,
+        "problems": results.problems,
+    }
+    print_json(document | dict(results.beside))
+
+
+def _deliver(results: Results, kind: str, places: dict[str, str], output: Path | None) -> list[Path]:
+    """Print or write one document; the path that was written, if any."""
+    from ncfbench import tables
+    from ncfbench.report import longform, markup, sheets
+
+    if kind == "html":
+        from ncfbench.report.page import page
+
+        text, output = page(results, places), output or results.runs_dir / "report.html"
+    elif kind == "csv":
+        text = longform.long_form(results.speedup, results.recall, results.verdicts)
+    else:
+        shown = [
+            *sheets.speedup_sheets(results.comparisons, results.speedups),
+            *sheets.recall_sheets(results.comparisons, results.recalls),
+            *sheets.verdict_sheets(results.comparisons, results.speedups, results.recalls, results.verdicts),
+        ]
+        text = markup.markdown(shown) if kind == "markdown" else markup.latex(shown)
+    if output is None:
+        typer.echo(text, nl=False)
+        return []
+    with tables.atomic_path(output) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return [output]
+
+
+def _verify(where: Locations, kind: str) -> None:
+    import dataclasses
+
+    from ncfbench.report.checks import verification_view
+    from ncfbench.report.verification import verify
+
+    found = verify(where.runs_dir)
+    if kind == "json":
+        print_json(dataclasses.asdict(found))
+    else:
+        print_views(verification_view(found))
+    if found.mismatches:
+        raise CheckFailedError(f"{len(found.mismatches):,} entries of the tables in {where.runs_dir} do not match.")
+
+
+def _against(where: Locations, other: Path, regression: str, kind: str, *, allow_mixed: bool) -> None:
+    import dataclasses
+
+    from ncfbench.report.checks import changes_view
+    from ncfbench.report.regression import changes, parse_limit
+    from ncfbench.report.results import collect
+
+    limit = parse_limit(regression)
+    both = [collect(path, where.data_dir, allow_mixed=allow_mixed, places={}) for path in (where.runs_dir, other)]
+    for results in both:
+        for problem in results.problems:
+            say(f"Warning: {problem}")
+        if not results.comparisons:
+            raise NothingToReportError(f"No finished run in {results.runs_dir}.")
+    found = changes(both[0].comparisons, both[1].comparisons, limit=limit, allow_mixed=allow_mixed)
+    if kind == "json":
+        print_json({"limit": limit, "changes": [dataclasses.asdict(one) for one in found]})
+    else:
+        print_views(changes_view(found, str(where.runs_dir), str(other), limit))
+    regressed = sum(one.regressed for one in found)
+    if regressed:
+        raise CheckFailedError(f"{regressed} measures are worse than in {other} by more than {100 * limit:g} %.")

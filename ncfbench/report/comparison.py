@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncfbench import analysis
+from ncfbench import analysis, seeds
 from ncfbench.config import FIELDS, RunConfig, complete
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.runs import RunRecord, interleaved
@@ -87,6 +87,13 @@ class Comparison:
                     return arm
         return found[0] if len(found) == 1 else None
 
+    def pairs(self, variant: Variant) -> list[tuple[RunRecord, RunRecord]]:
+        """The variant's runs with their baselines of the same seeds, by seed."""
+        base = self.baseline(variant)
+        runs: Mapping[int, RunRecord] = self.arms.get(variant, {})
+        baselines: Mapping[int, RunRecord] = self.arms.get(base, {}) if base else {}
+        return [(runs[seed], baselines[seed]) for seed in sorted(runs) if seed in baselines]
+
     def title(self) -> str:
         """The settings that differ from the defaults, dataset, encoder and loss left out."""
         rest = {key: value for key, value in _differences(self.config).items() if key not in ("dataset", "encoder", "loss")}
@@ -146,37 +153,40 @@ def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool,
     if base is None:
         wanted = Variant(comparison.baseline_sampler, None, find_encoder(comparison.config.encoder).negatives)
         return row | {"status": "no baseline", "command": command(comparison.config, wanted, places, min(runs))}
-    pairs = [(run, comparison.arms[base][seed]) for seed, run in runs.items() if seed in comparison.arms[base]]
+    pairs = comparison.pairs(variant)
     if not pairs:
         return row | {"status": "no baseline of this seed", "command": command(comparison.config, base, places, min(runs))}
     row |= {"seeds": len(pairs)} | _means([run for run, _ in pairs])
+    row |= {"runs": [run.name for run, _ in pairs], "baseline_runs": [baseline.name for _, baseline in pairs]}
     if any(baseline.summary["full_iteration_seconds"] is None for _, baseline in pairs):
         return row | {"status": "no times"}
     row["same_environment"] = all(a.environment["key"] == b.environment["key"] for a, b in pairs)
-    results = [analysis.compare(_arm(run), _arm(baseline)) for run, baseline in pairs]
-    row["reference_loss"] = _mean([result.reference_loss for result in results])
-    iterations = [result.iterations_to_reference for result in results]
-    if all(value is not None for value in iterations):
-        row["iterations_to_reference"] = _mean(iterations)
+    result = seeds.over_seeds([(arm_of(run), arm_of(baseline)) for run, baseline in pairs])
+    reached = result.at_reference
+    row |= {"reference_loss": _mean(result.reference_losses), "seeds_reached": reached.reached}
+    if reached.reached == len(pairs):
+        row["iterations_to_reference"] = _mean(result.iterations_to_reference)
         row["seconds_to_reference"] = _mean(
             [
                 value * run.summary["full_iteration_seconds"]
-                for value, (run, _) in zip(iterations, pairs, strict=True)
+                for value, (run, _) in zip(result.iterations_to_reference, pairs, strict=True)
                 if value is not None
             ]
         )
-        row["iterations_speedup"] = _ratio([result.iterations for result in results])
+    row |= _interval("iterations_speedup", reached.iterations) | {"iterations_speedup_at_most": reached.iterations_at_most}
     if variant == base:
         row["status"] = "baseline"
     elif row["same_environment"] or allow_mixed:
-        row["status"] = "reached" if "iterations_to_reference" in row else "not reached"
+        row["status"] = "reached" if reached.reached == len(pairs) else "not reached"
     else:
         return row | {"status": "different environment"}
-    return row | {
-        "per_iteration_speedup": _ratio([result.per_iteration for result in results]),
-        "step_per_iteration_speedup": _ratio([result.step_per_iteration for result in results]),
-        "total_speedup": _ratio([result.total for result in results]),
-    }
+    return (
+        row
+        | _interval("per_iteration_speedup", result.per_iteration)
+        | _interval("step_per_iteration_speedup", result.step_per_iteration)
+        | _interval("total_speedup", reached.total)
+        | {"total_speedup_at_most": reached.total_at_most}
+    )
 
 
 def recall_rows(comparison: Comparison, *, places: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -189,7 +199,10 @@ def recall_rows(comparison: Comparison, *, places: Mapping[str, str]) -> list[di
             missing = command(comparison.config, variant, places, comparison.seed)
             rows.append(row | {"status": "missing", "command": missing})
             continue
-        recalls = {f"test_recall_at_{m}": _mean([run.summary[f"test_recall_at_{m}"] for run in runs]) for m in CUTOFFS}
+        recalls: dict[str, Any] = {}
+        for name in (f"test_recall_at_{m}" for m in CUTOFFS):
+            known = [run.summary[name] for run in runs if run.summary[name] is not None]
+            recalls |= _interval(name, seeds.mean(known) if known and len(known) == len(runs) else None)
         reason = runs[-1].summary["recall_reason"]
         row |= {"seeds": len(runs), "status": "no recall" if reason else "measured", "reason": reason}
         rows.append(row | recalls | {"reported_epoch": _mean([run.summary["reported_epoch"] for run in runs])})
@@ -261,10 +274,13 @@ def _identity(comparison: Comparison, variant: Variant) -> dict[str, Any]:
         "loss": config.loss,
         "sampler": variant.sampler,
         "variant": variant.note(config.encoder),
+        "settings": comparison.title(),
+        "data_fingerprint": comparison.data_fingerprint,
     }
 
 
-def _arm(run: RunRecord) -> analysis.Arm:
+def arm_of(run: RunRecord) -> analysis.Arm:
+    """A run's probes and seconds per iteration."""
     return analysis.Arm(
         iterations=[row["iteration"] for row in run.curve],
         losses=[row["probe_loss"] for row in run.curve],
@@ -283,6 +299,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def _ratio(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return analysis.geometric_mean(known) if known and len(known) == len(values) else None
+def _interval(name: str, estimate: seeds.Estimate | None) -> dict[str, float | None]:
+    """The three columns of an estimate."""
+    if estimate is None:
+        return {name: None, f"{name}_lower": None, f"{name}_upper": None}
+    return {name: estimate.value, f"{name}_lower": estimate.lower, f"{name}_upper": estimate.upper}

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
-from ncfbench.report.comparison import Comparison
+if TYPE_CHECKING:  # every message of every command comes through this module
+    from ncfbench.report.comparison import Comparison
+    from ncfbench.report.sheets import Sheet
 
 Row = Mapping[str, Any]
-Member = tuple[Comparison, Sequence[Row]]
-Cell = Callable[[Row, bool], Text]
-
-STATUS_MARKS = {
-    "missing": "-",
-    "not reached": "not reached",
-    "no baseline": "no baseline",
-    "no baseline of this seed": "no baseline",
-    "no times": "no times",
-    "different environment": "other machine",
-}
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -131,74 +120,37 @@ def ledger_table(rows: Sequence[Row]) -> RenderableType:
 
 
 def speedup_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> RenderableType:
-    """The speedup tables: one for each loss and choice of settings, encoder x sampler by data set."""
-    parts: list[RenderableType] = []
-    for (loss, settings), members in _by_table(comparisons, rows).items():
-        baseline = find_sampler(members[0][0].baseline_sampler).title
-        table = Table(title=Text(f"Speedup over {baseline}, {find_loss(loss).title} loss" + settings), title_justify="left")
-        _fill(
-            table,
-            members,
-            {
-                "per it.": (loss, partial(_speedup, "per_iteration_speedup")),
-                "# of it.": (loss, partial(_speedup, "iterations_speedup")),
-                "total": (loss, partial(_speedup, "total_speedup")),
-            },
-        )
-        details = []
-        for data in dict.fromkeys((c.config.dataset, c.data_fingerprint) for c, _ in members):
-            detail = Table(title="What the ratios are made of (full account; step beside it)", title_justify="left")
-            own = [(c, member) for c, member in members if (c.config.dataset, c.data_fingerprint) == data]
-            _fill(
-                detail,
-                own,
-                {
-                    "items": (loss, _detail("item_slots", 0)),
-                    "full ms": (loss, _detail("full_iteration_seconds", 2, 1e3)),
-                    "step ms": (loss, _detail("step_iteration_seconds", 2, 1e3)),
-                    "step x": (loss, _detail("step_per_iteration_speedup", 2)),
-                    "it. to ref.": (loss, _detail("iterations_to_reference", 0)),
-                    "s to ref.": (loss, _detail("seconds_to_reference", 1)),
-                },
-            )
-            details.append(detail)
-        references = sorted(
-            {
-                f"{row['dataset']} {row['encoder']}: {row['reference_loss']:.4f}"
-                for _, member in members
-                for row in member
-                if row["status"] == "baseline"
-            }
-        )
-        note = f"Reference loss (smallest probe of the baseline): {'; '.join(references) or 'none: no baseline has run'}."
-        mixed = any(row.get("same_environment") is False for _, member in members for row in member)
-        turns = _turns_note([row for _, member in members for row in member])
-        notes = [note, turns] + (["Some times are of different machines."] if mixed else [])
-        parts += [table, *details, *(Text(text, style="dim") for text in notes), Text("")]
-    return Group(*parts)
+    """The speedup tables, and what the ratios are made of."""
+    from ncfbench.report import sheets
 
-
-def _turns_note(rows: Sequence[Row]) -> str:
-    """Whether the times that were divided are of runs that took turns."""
-    turns = [row["interleaved"] for row in rows if row.get("per_iteration_speedup") is not None]
-    if turns and all(turns):
-        return "Times are of interleaved runs."
-    return f"{'Some times' if any(turns) else 'Times'} are of separate runs, not interleaved."
+    return sheets_view(sheets.speedup_sheets(comparisons, rows))
 
 
 def recall_view(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> RenderableType:
-    """The paper's recall table: encoder x sampler by data set and loss; one for each choice of other settings."""
+    """The paper's recall table."""
+    from ncfbench.report import sheets
+
+    return sheets_view(sheets.recall_sheets(comparisons, rows))
+
+
+def sheets_view(shown: Sequence[Sheet]) -> RenderableType:
+    """Sheets, one below the other, each with its notes."""
     parts: list[RenderableType] = []
-    by_settings: dict[str, list[Member]] = {}
-    for (_, settings), members in _by_table(comparisons, rows).items():
-        by_settings.setdefault(settings, []).extend(members)
-    for settings, members in by_settings.items():
-        table = Table(title=Text("Recall@50 on cold test items" + settings), title_justify="left")
-        present = {comparison.config.loss for comparison, _ in members}
-        losses = sorted(present, key=lambda name: (list(LOSSES).index(name) if name in LOSSES else len(LOSSES), name))
-        _fill(table, members, {find_loss(name).title: (name, partial(_recall, "test_recall_at_50")) for name in losses})
-        reasons = sorted({str(row["reason"]) for _, member in members for row in member if row.get("reason")})
-        parts += [table, *(Text(f"No recall: {reason}.", style="dim") for reason in reasons), Text("")]
+    for sheet in shown:
+        table = Table(title=Text(sheet.title), title_justify="left")
+        for heading in ("encoder", "sampler"):
+            table.add_column(heading, no_wrap=True)
+        for group in sheet.groups:
+            for place, heading in enumerate(sheet.columns):
+                title = f"{group}\n{heading}" if place == 0 else f"\n{heading}"
+                table.add_column(Text(title), justify="right", no_wrap=True)
+        for place, line in enumerate(sheet.lines):
+            if place and line.encoder:
+                table.add_section()
+            styles = ["bold" if cell.best else "dim" if cell.muted else "" for cell in line.cells]
+            texts = [Text(cell.text, style=style) for cell, style in zip(line.cells, styles, strict=True)]
+            table.add_row(line.encoder, line.sampler, *texts)
+        parts += [table, *(Text(note, style="dim") for note in sheet.notes), Text("")]
     return Group(*parts)
 
 
@@ -206,82 +158,6 @@ def missing_lines(rows: Sequence[Row]) -> list[str]:
     """The commands that would fill missing cells; never folded, so that they can be pasted."""
     commands = sorted({str(row["command"]) for row in rows if row.get("command")})
     return ["To fill the missing cells:", *(f"  {command}" for command in commands)] if commands else []
-
-
-def _by_table(
-    comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]
-) -> dict[tuple[str, str], list[tuple[Comparison, Sequence[Row]]]]:
-    """Comparisons that share a table: of one loss and the same unusual settings."""
-    tables: dict[tuple[str, str], list[tuple[Comparison, Sequence[Row]]]] = {}
-    for comparison, member in zip(comparisons, rows, strict=True):
-        title = comparison.title()
-        key = (comparison.config.loss, f" ({title})" if title else "")
-        tables.setdefault(key, []).append((comparison, member))
-    return tables
-
-
-def _fill(table: Table, members: Sequence[Member], columns: Mapping[str, tuple[str, Cell]]) -> None:
-    """Rows: encoder x sampler x variant. Columns: for each data set the given headings, each with its loss and its cell."""
-    data = list(dict.fromkeys((c.config.dataset, c.data_fingerprint) for c, _ in members))
-    names = [name for name, _ in data]
-    for heading in ("encoder", "sampler"):
-        table.add_column(heading, no_wrap=True)
-    for name, fingerprint in data:
-        shown = name if names.count(name) == 1 else f"{name} {fingerprint[:6]}"
-        for place, heading in enumerate(columns):
-            table.add_column(f"{shown}\n{heading}" if place == 0 else f"\n{heading}", justify="right", no_wrap=True)
-    cells: dict[tuple[str, str, str], dict[tuple[str, str, str], Row]] = {}
-    for comparison, member in members:
-        for row in member:
-            place_of = (comparison.config.dataset, comparison.data_fingerprint, comparison.config.loss)
-            cells.setdefault((row["encoder"], row["sampler"], row["variant"]), {})[place_of] = row
-    order = {name: place for place, name in enumerate([*ENCODERS, *SAMPLERS])}
-    last = ""
-    # Plug-ins stand behind what is built in.
-    for key in sorted(cells, key=lambda key: (order.get(key[0], 99), key[0], order.get(key[1], 99), key)):
-        encoder, sampler, variant = key
-        if last and encoder != last:
-            table.add_section()
-        label = find_sampler(sampler).title + (f" ({variant})" if variant else "")
-        texts = []
-        for name, fingerprint in data:
-            for loss, render in columns.values():
-                here = (name, fingerprint, loss)
-                rivals = [own[here] for (other, _, _), own in cells.items() if other == encoder and here in own]
-                found = cells[key].get(here)
-                texts.append(Text("-", style="dim") if found is None else render(found, _is_best(found, rivals)))
-        table.add_row(find_encoder(encoder).title if encoder != last else "", label, *texts)
-        last = encoder
-
-
-def _is_best(row: Row, rivals: Sequence[Row]) -> bool:
-    """Whether a row has the largest total speedup, or recall@50, of its encoder, data and loss."""
-    measure = "total_speedup" if "baseline" in row else "test_recall_at_50"
-    known = [other[measure] for other in rivals if other.get(measure) is not None]
-    return bool(known) and row.get(measure) == max(known)
-
-
-def _speedup(column: str, row: Row, best: bool) -> Text:
-    value = row.get(column)
-    if value is None:
-        return Text(STATUS_MARKS.get(row["status"], "-"), style="dim")
-    mark = "" if row.get("same_environment", True) else " mixed"
-    return Text(f"{value:.2f}{mark}", style="bold" if best else "")
-
-
-def _recall(column: str, row: Row, best: bool) -> Text:
-    value = row.get(column)
-    return Text("-", style="dim") if value is None else Text(f"{value:.4f}", style="bold" if best else "")
-
-
-def _detail(column: str, digits: int, scale: float = 1) -> Cell:
-    """A cell that shows a column as a number."""
-
-    def render(row: Row, best: bool) -> Text:
-        value = row.get(column)
-        return Text(_number(None if value is None else value * scale, digits))
-
-    return render
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ncfbench import seeds
 from ncfbench.errors import UsageError
 from ncfbench.registry import ENCODERS, find_encoder, find_loss, find_sampler
 from ncfbench.report.comparison import Comparison, Variant
+from ncfbench.report.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs import RunRecord
 from ncfbench.tables import storage_errors
 
@@ -22,9 +25,10 @@ STYLES = {
 PLUGIN_STYLE = ("#56b4e9", "-.", "X")
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")
 """Of bars, so that they are told apart without colour."""
+KINDS = ("svg", "png")
 
 
-def convergence(comparison: Comparison, folder: Path) -> list[Path]:
+def convergence(comparison: Comparison, folder: Path, kinds: Sequence[str] = KINDS) -> list[Path]:
     """Probe loss and test recall@50 against epoch and against training time, as SVG and PNG.
 
     The paper's convergence curves, training loss and test performance (KDD 2017, section 5.3). One seed of each sampler.
@@ -52,9 +56,8 @@ def convergence(comparison: Comparison, folder: Path) -> list[Path]:
                 _label_few(axis.yaxis)
             _finish(axis)
     axes[0, 0].legend(frameon=False)
-    figure.suptitle(f"{config.dataset}, {find_encoder(config.encoder).title}, {find_loss(config.loss).title}")
-    name = f"convergence-{config.dataset}-{config.encoder}-{config.loss}-{comparison.data_fingerprint[:6]}"
-    return _save(figure, folder, name)
+    figure.suptitle(_what(comparison))
+    return _save(figure, folder, f"convergence-{_name(comparison)}", kinds)
 
 
 def _label_few(axis: Any) -> None:
@@ -66,7 +69,71 @@ def _label_few(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def epoch_time(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
+def targets(comparison: Comparison, folder: Path, kinds: Sequence[str] = KINDS, *, allow_mixed: bool = False) -> list[Path]:
+    """Total speedup and speedup in iterations at every loss level and every recall level; nothing where none has a ratio.
+
+    The band is the 95 % interval over seeds. Where some seed did not reach a level there is no point; what bounds the ratio
+    there is in the JSON report.
+    """
+    found = {measure: sensitivity(comparison, measure, allow_mixed=allow_mixed) for measure in TARGET_MEASURES}
+    if not any(target.speedup.total for own in found.values() for target in own):
+        return []
+    config = comparison.config
+    figure = _figure(9.5, 6.2)
+    axes = figure.subplots(2, 2)
+    for row, kind in enumerate(("total", "iterations")):
+        for column, (measure, own) in enumerate(found.items()):
+            axis = axes[row, column]
+            for variant in sorted({target.variant for target in own}, key=_variant_place):
+                _draw_targets(axis, [target for target in own if target.variant == variant], kind, config.encoder)
+            title = find_loss(config.loss).title
+            label = f"target: probe loss ({title}, log scale)" if measure == "probe_loss" else "target: test recall@50"
+            axis.set(xlabel=label, ylabel={"total": "speedup, total", "iterations": "speedup, # of iterations"}[kind])
+            if measure == "probe_loss":
+                axis.set_xscale("log" if all(target.level > 0 for target in own) else "linear")
+                axis.invert_xaxis()
+            axis.set_yscale("log")
+            axis.axhline(1, color="#7a7a7a", linewidth=0.8, linestyle="--")
+            _finish(axis)
+    handles = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(list(handles.values()), list(handles), frameon=False, loc="outside lower center", ncols=4)
+    baseline = find_sampler(comparison.baseline_sampler).title
+    figure.suptitle(f"Speedup over {baseline} at every target: {_what(comparison)}")
+    return _save(figure, folder, f"targets-{_name(comparison)}", kinds)
+
+
+def by_setting(comparison: Comparison, setting: str, folder: Path, kinds: Sequence[str] = KINDS) -> list[Path]:
+    """Smallest probe loss and test recall@50 against s or k: the paper's figures of stratum size and of negatives.
+
+    Nothing where no sampler ran with two values. Points are means over seeds, bars 95 % intervals.
+
+    Args:
+        setting: ``stratum_size`` or ``negatives``.
+    """
+    lines: dict[str, list[tuple[int, Sequence[RunRecord]]]] = {}
+    for variant, runs in comparison.arms.items():
+        if getattr(variant, setting) is not None and variant.strata is None and variant.uniform_items is None:
+            lines.setdefault(variant.sampler, []).append((getattr(variant, setting), list(runs.values())))
+    lines = {sampler: points for sampler, points in lines.items() if len({value for value, _ in points}) > 1}
+    if not lines:
+        return []
+    figure = _figure(9.5, 3.6)
+    labels = {"smallest_probe_loss": "smallest probe loss", "test_recall_at_50": "test recall@50"}
+    for axis, (measure, label) in zip(figure.subplots(1, 2), labels.items(), strict=True):
+        for sampler in sorted(lines, key=_place):
+            _draw_setting(axis, sampler, lines[sampler], measure)
+        values = sorted({value for points in lines.values() for value, _ in points})
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(values, [str(value) for value in values])
+        axis.set_xticks([], minor=True)
+        axis.set(xlabel={"stratum_size": "links in a stratum, s", "negatives": "negatives, k"}[setting], ylabel=label)
+        _finish(axis)
+    figure.axes[0].legend(frameon=False)
+    figure.suptitle(_what(comparison))
+    return _save(figure, folder, f"{setting.replace('_', '-')}-{_name(comparison)}", kinds)
+
+
+def epoch_time(rows: Sequence[Mapping[str, Any]], folder: Path, kinds: Sequence[str] = KINDS) -> list[Path]:
     """Seconds of an epoch by encoder and sampler, on a logarithmic scale (KDD 2017, figure of epoch times by item function).
 
     Args:
@@ -102,10 +169,11 @@ def epoch_time(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
         figure,
         folder,
         f"epoch-time-{first['dataset']}-{first['loss']}-b{first['batch_size']}-{first['data_fingerprint'][:6]}-{first['environment_key'][:6]}",
+        kinds,
     )
 
 
-def product_ratio(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
+def product_ratio(rows: Sequence[Mapping[str, Any]], folder: Path, kinds: Sequence[str] = KINDS) -> list[Path]:
     """Time of all n x n scores by vector products over that by one matrix product, against n (KDD 2017, the other figure).
 
     Args:
@@ -123,24 +191,34 @@ def product_ratio(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]
     axis.set(xlabel="n", ylabel="time of n x n scores,\nvector products / matrix product")
     axis.set_xticks(matrix["sizes"], [str(size) for size in matrix["sizes"]])
     _finish(axis)
-    return _save(figure, folder, f"product-ratio-{matrix['environment_key'][:6]}")
+    return _save(figure, folder, f"product-ratio-{matrix['environment_key'][:6]}", kinds)
 
 
 def draw_all(
-    comparisons: Sequence[Comparison], profile: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path
+    comparisons: Sequence[Comparison],
+    profile: Mapping[str, Sequence[Mapping[str, Any]]],
+    folder: Path,
+    kinds: Sequence[str] = KINDS,
+    *,
+    allow_mixed: bool = False,
 ) -> list[Path]:
     """Every figure that the runs and the profile's tables allow."""
-    paths = [path for comparison in comparisons for path in convergence(comparison, folder)]
+    paths: list[Path] = []
+    for comparison in comparisons:
+        paths += convergence(comparison, folder, kinds)
+        paths += targets(comparison, folder, kinds, allow_mixed=allow_mixed)
+        for setting in ("stratum_size", "negatives"):
+            paths += by_setting(comparison, setting, folder, kinds)
     by_data: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in profile.get("costmodel", ()):
         key = tuple(row[name] for name in ("dataset", "loss", "batch_size", "data_fingerprint", "environment_key"))
         by_data.setdefault(key, []).append(row)
-    paths += [path for rows in by_data.values() for path in epoch_time(rows, folder)]
+    paths += [path for rows in by_data.values() for path in epoch_time(rows, folder, kinds)]
     pairs: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in profile.get("unitcost", ()):
         if row["part"].endswith("product"):
             pairs.setdefault((row["environment_key"],), []).append(row)
-    return paths + [path for rows in pairs.values() for path in product_ratio(rows, folder)]
+    return paths + [path for rows in pairs.values() for path in product_ratio(rows, folder, kinds)]
 
 
 def _figure(width: float, height: float) -> Any:
@@ -157,13 +235,25 @@ def _finish(axis: Any) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _save(figure: Any, folder: Path, name: str) -> list[Path]:
-    paths = [folder / f"{name}.{kind}" for kind in ("svg", "png")]
+def _save(figure: Any, folder: Path, name: str, kinds: Sequence[str]) -> list[Path]:
+    paths = [folder / f"{name}.{kind}" for kind in kinds]
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for path in paths:
             figure.savefig(path, dpi=130)
     return paths
+
+
+def _what(comparison: Comparison) -> str:
+    config = comparison.config
+    return f"{config.dataset}, {find_encoder(config.encoder).title}, {find_loss(config.loss).title}"
+
+
+def _name(comparison: Comparison) -> str:
+    """Of a file. A plug-in's name has a colon, which some file systems refuse; unusual settings have their digest."""
+    config, title = comparison.config, comparison.title()
+    name = f"{config.dataset}-{config.encoder}-{config.loss}-{comparison.data_fingerprint[:6]}".replace(":", ".")
+    return name + (f"-{hashlib.sha256(title.encode()).hexdigest()[:6]}" if title else "")
 
 
 def _place(sampler: str) -> int:
@@ -173,11 +263,49 @@ def _place(sampler: str) -> int:
 def _draw(axis: Any, variant: Variant, run: RunRecord, x: str, y: str, encoder: str) -> None:
     """One sampler's line, without the point before training: far above the others, and none on a logarithmic time axis."""
     color, line, mark = STYLES.get(variant.sampler, PLUGIN_STYLE)
+    label = _label(variant, encoder)
     rows = [row for row in run.curve if row[y] is not None and row["iteration"] > 0]
-    note = variant.note(encoder)
-    label = find_sampler(variant.sampler).title + (f" ({note})" if note else "")
     every = max(1, len(rows) // 8)
     axis.plot(
         [row[x] for row in rows], [row[y] for row in rows], color=color, linestyle=line, marker=mark, markevery=every,
         markersize=4, linewidth=1.5, label=label,
     )  # fmt: skip
+
+
+def _draw_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str) -> None:
+    """One sampler's speedup at each target that all its seeds reached."""
+    variant = targets[0].variant
+    color, line, mark = STYLES.get(variant.sampler, PLUGIN_STYLE)
+    points = [(target.level, getattr(target.speedup, kind)) for target in targets]
+    known = [(level, estimate) for level, estimate in points if estimate is not None]
+    axis.plot(
+        [level for level, _ in known], [estimate.value for _, estimate in known], color=color, linestyle=line, marker=mark,
+        markevery=max(1, len(known) // 8), markersize=4, linewidth=1.5, label=_label(variant, encoder),
+    )  # fmt: skip
+    bands = [(level, estimate.lower, estimate.upper) for level, estimate in known if estimate.lower is not None]
+    if len(bands) > 1:
+        axis.fill_between(*zip(*bands, strict=True), color=color, alpha=0.15, linewidth=0)
+
+
+def _draw_setting(axis: Any, sampler: str, points: Sequence[tuple[int, Sequence[RunRecord]]], measure: str) -> None:
+    """One sampler's means over seeds by s or k."""
+    color, line, mark = STYLES.get(sampler, PLUGIN_STYLE)
+    known = []
+    for value, runs in sorted(points, key=lambda point: point[0]):
+        values = [run.summary[measure] for run in runs if run.summary.get(measure) is not None]
+        if values:
+            known.append((value, seeds.mean(values)))
+    halves = [0.0 if estimate.upper is None else estimate.upper - estimate.value for _, estimate in known]
+    axis.errorbar(
+        [value for value, _ in known], [estimate.value for _, estimate in known], yerr=halves if any(halves) else None,
+        color=color, linestyle=line, marker=mark, markersize=4, linewidth=1.5, capsize=3, label=find_sampler(sampler).title,
+    )  # fmt: skip
+
+
+def _label(variant: Variant, encoder: str) -> str:
+    note = variant.note(encoder)
+    return find_sampler(variant.sampler).title + (f" ({note})" if note else "")
+
+
+def _variant_place(variant: Variant) -> tuple[int, int, int]:
+    return _place(variant.sampler), variant.stratum_size or 0, variant.negatives or 0

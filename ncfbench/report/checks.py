@@ -1,0 +1,62 @@
+"""What verification and the comparison of two folders found, for the terminal (Rich)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ncfbench.report.regression import Change
+from ncfbench.report.verification import Verification
+
+
+def verification_view(found: Verification) -> RenderableType:
+    """How many numbers came out again, and each that did not."""
+    parts: list[RenderableType] = [Text(f"Warning: {problem}") for problem in found.problems]
+    wrong = len(found.mismatches)
+    parts.append(Text(f"{found.numbers:,} numbers recomputed from raw samples and curves; {wrong:,} do not match."))
+    if found.mismatches:
+        table = Table(title="What does not match", title_justify="left")
+        for heading in ("table", "cell", "column"):
+            table.add_column(heading)
+        for heading in ("written", "recomputed"):
+            table.add_column(heading, justify="right")
+        for one in found.mismatches:
+            cells = (one.note, "", "") if one.note else (one.column, _number(one.written), _number(one.recomputed))
+            table.add_row(*(Text(text) for text in (one.table, one.cell, *cells)))
+        parts.append(table)
+    return Group(*parts)
+
+
+def changes_view(found: Sequence[Change], own: str, other: str, limit: float) -> RenderableType:
+    """Both folders side by side, and what has regressed."""
+    table = Table(title=Text(f"{own} against {other}"), title_justify="left")
+    for heading in ("data set", "encoder", "loss", "sampler", "settings", "measure"):
+        table.add_column(heading)
+    for heading in ("first", "second", "gain", "n"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    last: tuple[str, ...] = ()
+    for one in found:
+        cell = (one.dataset, one.encoder, one.loss, " ".join(filter(None, (one.sampler, one.variant))), one.settings)
+        if last and cell != last:
+            table.add_section()
+        gain = "-" if one.gain is None else f"{one.gain:.3f}"
+        if one.lower is not None and one.upper is not None:
+            gain += f" [{one.lower:.3f}, {one.upper:.3f}]"
+        mark = Text("REGRESSED", style="bold red") if one.regressed else Text(one.note, style="dim")
+        names = cell if cell != last else ("",) * len(cell)
+        texts = (*names, one.measure, _number(one.own), _number(one.other), gain, str(one.seeds or "-"))
+        table.add_row(*(Text(text) for text in texts), mark)
+        last = cell
+    note = (
+        f"Gain above 1: the first folder is better. Regressed: the second is better by more than {100 * limit:g} %, and the "
+        "95 % interval over common seeds, where there is one, lies below 1."
+    )
+    return Group(table, Text(note, style="dim"))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"

@@ -1,0 +1,198 @@
+"""The report as one self-contained HTML page: no network, no script; light and dark; readable on a phone."""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ncfbench import __version__
+from ncfbench.report import sheets, verdicts
+from ncfbench.report.comparison import Variant, command
+from ncfbench.report.markup import html_table
+from ncfbench.report.results import Results
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --soft: #5c5c5c; --line: #d4d4d4; --band: #f4f4f2;
+  --good: #0b6b3a; --bad: #a32116; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e6; --paper: #161618; --soft: #a6a6a4; --line: #3c3c40;
+  --band: #222226; --good: #6fd39b; --bad: #ff9a8f; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem; max-width: 72rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
+nav a { margin-right: 1rem; } a { color: inherit; }
+figure { margin: 0 0 1rem; } figcaption, .note { color: var(--soft); font-size: .875rem; } figcaption p { margin: .25rem 0; }
+.scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 4px; }
+table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; width: 100%; }
+th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap; }
+th { font-weight: 600; } tbody th { font-weight: 400; } th[scope=row], td:first-child, th.left, td.left { text-align: left; }
+thead tr:last-child th { border-bottom: 1px solid var(--line); } tr.first > * { border-top: 1px solid var(--line); }
+tbody tr:nth-child(even) { background: var(--band); } td.muted { color: var(--soft); }
+td.wrap { white-space: normal; min-width: 16rem; }
+td.reproduced, td.better { color: var(--good); } td.worse { color: var(--bad); }
+.drawing { background: #fff; color: #000; border: 1px solid var(--line); border-radius: 4px; padding: .25rem; }
+.drawing svg { display: block; width: 100%; height: auto; }
+pre { overflow-x: auto; background: var(--band); border: 1px solid var(--line); border-radius: 4px; padding: .75rem;
+  font-size: .8125rem; overflow-wrap: normal; }
+@media print { .scroll, pre { overflow: visible; } }
+"""
+UNSTABLE = ("key", "load_average", "memory_available_bytes", "time", "interleaved")
+"""What an environment's runs differ in."""
+LEFT = ' class="left"'
+NO_PLOTS = "No figures: Matplotlib is not installed. Get them with: pip install 'ncfbench[plots]'"
+
+
+def page(results: Results, places: Mapping[str, str]) -> str:
+    """The whole document.
+
+    Args:
+        places: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+    """
+    names = sorted({comparison.config.dataset for comparison in results.comparisons})
+    sections = {
+        "verdicts": ("Verdicts", _verdicts(results)),
+        "tables": ("Tables", _tables(results)),
+        "figures": ("Figures", _figures(results)),
+        "environment": ("Environment", _environments(results)),
+        "repeat": ("How to repeat it", _repeat(results, places)),
+    }
+    links = "".join(f'<a href="#{name}">{html.escape(title)}</a>' for name, (title, _) in sections.items())
+    body = "\n".join(
+        f'<section id="{name}"><h2>{html.escape(title)}</h2>\n{content}</section>'
+        for name, (title, content) in sections.items()
+    )
+    finished = sum(len(runs) for comparison in results.comparisons for runs in comparison.arms.values())
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
+        f"<title>ncfbench: {html.escape(', '.join(names))}</title><style>{STYLE}</style></head>\n<body>"
+        f"<header><h1>Mini-batches for content-based recommenders: {html.escape(', '.join(names))}</h1>"
+        f"<p>{finished} finished runs, ncfbench {html.escape(__version__)}. A speedup is the baseline's time over the "
+        f"sampler's: above 1 is faster.</p><nav>{links}</nav></header>\n<main>{body}</main></body></html>\n"
+    )
+
+
+def inline_svg(text: str, name: str) -> str:
+    """The ``<svg>`` element of a file, with ids that no other figure of a page has, and nothing that points outside."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # Width and height in points would not let the page scale it; the view box stays.
+    text = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
+    return re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text).strip()
+
+
+def _verdicts(results: Results) -> str:
+    lines = "".join(f"<li>{html.escape(line)}</li>" for line in verdicts.summary_lines(results.verdicts))
+    present = [one for one in results.verdicts if one.verdict != verdicts.MISSING]
+    rows = []
+    for one in present:
+        interval = "" if one.lower is None or one.upper is None else f" [{one.lower:.4g}, {one.upper:.4g}]"
+        value = "-" if one.value is None else f"{one.value:.4g}{interval}"
+        word = one.verdict + (f" ({one.figures_alone})" if one.figures_alone and one.figures_alone != one.verdict else "")
+        cells = [one.dataset, one.encoder, one.loss, one.sampler, one.measure]
+        left = "".join(f'<td class="left">{html.escape(cell)}</td>' for cell in cells)
+        kind = one.verdict if one.verdict in (verdicts.REPRODUCED, verdicts.BETTER, verdicts.WORSE) else "muted"
+        rows.append(
+            f"<tr>{left}<td>{html.escape(value)}</td><td>{one.printed:g}</td><td>{one.seeds}</td>"
+            f'<td class="left {kind}">{html.escape(word)}</td><td class="left wrap">{html.escape(one.reason)}</td></tr>'
+        )
+    headings = ("data set", "encoder", "loss", "sampler", "measure", "ours", "printed", "seeds", "verdict", "why")
+    texts = ("data set", "encoder", "loss", "sampler", "measure", "verdict", "why")
+    head = "".join(f'<th scope="col"{LEFT if name in texts else ""}>{name}</th>' for name in headings)
+    table = (
+        '<div class="scroll" tabindex="0" role="region" aria-label="Verdicts"><table><thead><tr>'
+        f"{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+    note = (
+        "Reproduced: the printed value lies in our 95 % interval over seeds, or, with one seed, within "
+        f"{100 * verdicts.RATIO_TOLERANCE:.0f} % (ratios) or {100 * verdicts.RECALL_TOLERANCE:.0f} % (recall). "
+        "Not comparable: text, data, settings or hardware differ; in brackets what the two figures alone would say."
+    )
+    return f"<ul>{lines}</ul><p class='note'>{html.escape(note)}</p>{table if rows else ''}"
+
+
+def _tables(results: Results) -> str:
+    shown = [
+        *sheets.speedup_sheets(results.comparisons, results.speedups),
+        *sheets.recall_sheets(results.comparisons, results.recalls),
+        *sheets.verdict_sheets(results.comparisons, results.speedups, results.recalls, results.verdicts),
+    ]
+    return "\n".join(html_table(sheet) for sheet in shown)
+
+
+def _figures(results: Results) -> str:
+    if importlib.util.find_spec("matplotlib") is None:
+        return f"<p>{html.escape(NO_PLOTS)}</p>"
+    from ncfbench.report.figures import draw_all
+
+    parts = []
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = draw_all(results.comparisons, results.beside, Path(folder), ["svg"], allow_mixed=results.allow_mixed)
+        for number, path in enumerate(drawn):
+            svg = inline_svg(path.read_text(encoding="utf-8"), f"f{number}")
+            name = html.escape(path.stem.replace("-", " "))
+            drawing = f'<div class="drawing" role="img" aria-label="{name}">{svg}</div>'
+            parts.append(f"<figure>{drawing}<figcaption>{name}</figcaption></figure>")
+    return "\n".join(parts) or "<p>No run has anything to draw.</p>"
+
+
+def _environments(results: Results) -> str:
+    finished = [run for comparison in results.comparisons for runs in comparison.arms.values() for run in runs.values()]
+    counts = Counter(str(run.environment["key"]) for run in finished)
+    parts = []
+    for key, count in counts.items():
+        environment = next(run.environment for run in finished if run.environment["key"] == key)
+        rows = "".join(
+            f'<tr><th scope="row">{html.escape(name)}</th><td class="left wrap">{html.escape(value)}</td></tr>'
+            for name, value in _facts(environment)
+        )
+        title = f"{count} runs, environment {key}"
+        parts.append(
+            f'<h3>{html.escape(title)}</h3><div class="scroll" tabindex="0" role="region" aria-label="{html.escape(title)}">'
+            f"<table><tbody>{rows}</tbody></table></div>"
+        )
+    data = sorted({(c.config.dataset, c.data_fingerprint) for c in results.comparisons})
+    lines = "".join(f"<li>{html.escape(name)}: <code>{html.escape(fingerprint)}</code></li>" for name, fingerprint in data)
+    return "\n".join(parts) + f"<h3>Data fingerprints</h3><ul>{lines}</ul>"
+
+
+def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What an environment says of itself, whatever it holds, in plain words."""
+    facts = []
+    for name, value in environment.items():
+        if name in UNSTABLE or value in (None, [], {}):
+            continue
+        if isinstance(value, Mapping):
+            text = ", ".join(f"{key} {item}" for key, item in value.items())
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            text = ", ".join(" ".join(map(str, item.values())) if isinstance(item, Mapping) else str(item) for item in value)
+        else:
+            text = str(value)
+        facts.append((name.replace("_", " "), text))
+    return facts
+
+
+def _repeat(results: Results, places: Mapping[str, str]) -> str:
+    commands = [
+        command(run.config, Variant.of(run.config), places, seed)
+        for comparison in results.comparisons
+        for runs in comparison.arms.values()
+        for seed, run in sorted(runs.items())
+    ]
+    last = " ".join(["ncfbench report --format html", *(f"{flag} {place}" for flag, place in places.items())])
+    missing = sorted({str(row["command"]) for row in [*results.speedup, *results.recall] if row.get("command")})
+    parts = ["<p>The runs of this page, then the page:</p>", f"<pre>{html.escape(chr(10).join([*commands, last]))}</pre>"]
+    if missing:
+        parts += ["<p>What would fill its missing cells:</p>", f"<pre>{html.escape(chr(10).join(missing))}</pre>"]
+    return "".join(parts)

@@ -1,0 +1,97 @@
+"""Everything a folder of runs has to report: comparisons, the rows of the tables, verdicts, what profile and audit left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ncfbench import runs, schemas, tables
+from ncfbench.report import comparison, targets
+from ncfbench.report.comparison import Comparison
+from ncfbench.report.verdicts import Verdict, judge_all
+from ncfbench.runs import RunRecord
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was found in a folder; rows are by comparison."""
+
+    runs_dir: Path
+    records: Sequence[RunRecord]
+    comparisons: Sequence[Comparison]
+    speedups: Sequence[Rows]
+    recalls: Sequence[Rows]
+    verdicts: Sequence[Verdict]
+    beside: Mapping[str, Rows]
+    """Tables of profile and audit, by name."""
+    problems: Sequence[str]
+    """What could not be read, and was left out."""
+    unfinished: Sequence[str]
+    allow_mixed: bool
+
+    @property
+    def speedup(self) -> Rows:
+        """The rows of ``speedup.parquet``."""
+        return [row for rows in self.speedups for row in rows]
+
+    @property
+    def recall(self) -> Rows:
+        """The rows of ``recall.parquet``."""
+        return [row for rows in self.recalls for row in rows]
+
+    def sensitivity(self) -> Rows:
+        """Speedups at every target."""
+        return [row for each in self.comparisons for row in targets.sensitivity_rows(each, allow_mixed=self.allow_mixed)]
+
+    def write(self) -> list[Path]:
+        """Write the two tables; the paths that were written.
+
+        Raises:
+            DataError: the folder cannot be written.
+        """
+        if not self.comparisons:
+            return []
+        written = {"speedup": (self.speedup, schemas.SPEEDUP), "recall": (self.recall, schemas.RECALL)}
+        for name, (rows, schema) in written.items():
+            tables.write_rows(self.runs_dir / f"{name}.parquet", rows, schema)
+        return [self.runs_dir / f"{name}.parquet" for name in written]
+
+
+def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mapping[str, str]) -> Results:
+    """Read a folder of runs and compare what belongs together.
+
+    Args:
+        data_dir: prepared data sets, which say whether their text is the paper's.
+        allow_mixed: divide times of different environments too.
+        places: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+    """
+    records, problems = runs.read_all(runs_dir)
+    unfinished = [
+        f"{record.name} is {record.summary['status']} at iteration {record.summary['iterations']:,}; left out."
+        for record in records
+        if record.summary["status"] != "finished"
+    ]
+    comparisons = comparison.group(records)
+    beside: dict[str, Rows] = {}
+    for wanted in (schemas.AUDIT_TABLES, schemas.PROFILE_TABLES):
+        found, unreadable = tables.read_present(runs_dir, wanted)
+        beside |= found
+        problems += unreadable
+    speedups = [comparison.speedup_rows(each, allow_mixed=allow_mixed, places=places) for each in comparisons]
+    recalls = [comparison.recall_rows(each, places=places) for each in comparisons]
+    return Results(
+        runs_dir=runs_dir,
+        records=records,
+        comparisons=comparisons,
+        speedups=speedups,
+        recalls=recalls,
+        verdicts=judge_all(comparisons, speedups, recalls, data_dir),
+        beside=beside,
+        problems=problems,
+        unfinished=unfinished,
+        allow_mixed=allow_mixed,
+    )

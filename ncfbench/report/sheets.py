@@ -1,0 +1,272 @@
+"""The paper's tables in the paper's shape, as plain text in cells: what the terminal, Markdown, LaTeX and HTML show alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
+from ncfbench.report.comparison import Comparison
+from ncfbench.report.verdicts import KEY, MISSING, NOT_COMPARABLE, Verdict, key_of
+
+Row = Mapping[str, Any]
+Member = tuple[Comparison, Sequence[Row]]
+
+STATUS_MARKS = {
+    "missing": "-",
+    "not reached": "not reached",
+    "no baseline": "no baseline",
+    "no baseline of this seed": "no baseline",
+    "no times": "no times",
+    "different environment": "other machine",
+}
+INTERVAL_NOTE = (
+    "[..]: 95 % interval over seeds, arm and baseline paired by seed; n: seeds. With one seed there is no interval."
+)
+CENSORED_NOTE = (
+    "not reached: some seed never came down to the reference loss; < the most that the ratio can be; (seeds that did)."
+)
+RECALL_NOTE = "±: half of the 95 % interval over the seeds in brackets. With one seed there is no interval."
+VERDICT_NOTE = (
+    "In brackets the printed value and the verdict; n/c: not comparable, then what the two figures alone would say. "
+    "Every per-iteration and total ratio depends on hardware, which is not the paper's."
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in a cell, and whether it is the best of its kind or says only why there is no value."""
+
+    text: str
+    best: bool = False
+    muted: bool = False
+
+
+Render = Callable[[Row, bool], Cell]
+NOTHING = Cell("-", muted=True)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a sheet."""
+
+    encoder: str
+    sampler: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table: rows encoder x sampler, columns by data set, as the paper has them."""
+
+    title: str
+    groups: tuple[str, ...]
+    """Data sets; each has all the columns."""
+    columns: tuple[str, ...]
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...] = ()
+
+
+def speedup_sheets(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> list[Sheet]:
+    """The speedup tables: one for each loss and choice of settings; behind each what its ratios are made of, by data set."""
+    sheets = []
+    for (loss, settings), members in _by_table(comparisons, rows).items():
+        baseline = find_sampler(members[0][0].baseline_sampler).title
+        flat = [row for _, member in members for row in member]
+        references = sorted(
+            {f"{row['dataset']} {row['encoder']}: {row['reference_loss']:.4f}" for row in flat if row["status"] == "baseline"}
+        )
+        notes = [
+            f"Reference loss (smallest probe of the baseline, mean over seeds): "
+            f"{'; '.join(references) or 'none: no baseline has run'}.",
+            INTERVAL_NOTE,
+        ]
+        if any(row["status"] == "not reached" for row in flat):
+            notes.append(CENSORED_NOTE)
+        notes.append(_turns_note(flat))
+        if any(row.get("same_environment") is False for row in flat):
+            notes.append("Some times are of different machines.")
+        columns: dict[str, tuple[str, Render]] = {
+            "per it.": (loss, partial(_speedup, "per_iteration_speedup")),
+            "# of it.": (loss, partial(_speedup, "iterations_speedup")),
+            "total": (loss, partial(_speedup, "total_speedup")),
+            "n": (loss, _seeds),
+        }
+        sheets.append(_sheet(f"Speedup over {baseline}, {find_loss(loss).title} loss{settings}", members, columns, notes))
+        for data in dict.fromkeys(_data(comparison) for comparison, _ in members):
+            own = [(comparison, member) for comparison, member in members if _data(comparison) == data]
+            details: dict[str, tuple[str, Render]] = {
+                "items": (loss, _detail("item_slots", 0)),
+                "full ms": (loss, _detail("full_iteration_seconds", 2, 1e3)),
+                "step ms": (loss, _detail("step_iteration_seconds", 2, 1e3)),
+                "step x": (loss, _detail("step_per_iteration_speedup", 2)),
+                "it. to ref.": (loss, _detail("iterations_to_reference", 0)),
+                "s to ref.": (loss, _detail("seconds_to_reference", 1)),
+            }
+            sheets.append(_sheet("What the ratios are made of (full account; step beside it)", own, details, ()))
+    return sheets
+
+
+def recall_sheets(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> list[Sheet]:
+    """The recall table: encoder x sampler by data set and loss; one for each choice of other settings."""
+    by_settings: dict[str, list[Member]] = {}
+    for (_, settings), members in _by_table(comparisons, rows).items():
+        by_settings.setdefault(settings, []).extend(members)
+    sheets = []
+    for settings, members in by_settings.items():
+        columns: dict[str, tuple[str, Render]] = {find_loss(name).title: (name, _recall) for name in _losses(members)}
+        reasons = sorted({str(row["reason"]) for _, member in members for row in member if row.get("reason")})
+        notes = [RECALL_NOTE, *(f"No recall: {reason}." for reason in reasons)]
+        sheets.append(_sheet(f"Recall@50 on cold test items{settings}", members, columns, notes))
+    return sheets
+
+
+def verdict_sheets(
+    comparisons: Sequence[Comparison],
+    speedups: Sequence[Sequence[Row]],
+    recalls: Sequence[Sequence[Row]],
+    verdicts: Sequence[Verdict],
+) -> list[Sheet]:
+    """Both tables once more, each cell beside the printed one; only what the paper printed something for."""
+    by_key = {key_of(verdict): verdict for verdict in verdicts}
+
+    def printed(rows: Sequence[Sequence[Row]]) -> tuple[list[Comparison], list[list[Row]]]:
+        """Comparisons of which the paper printed a cell, and their rows without variants."""
+        found = [
+            (comparison, [row for row in member if not row["variant"]])
+            for comparison, member in zip(comparisons, rows, strict=True)
+            if any(key[:4] == (*_data(comparison), comparison.config.encoder, comparison.config.loss) for key in by_key)
+        ]
+        return [comparison for comparison, _ in found], [member for _, member in found]
+
+    sheets = []
+    for (loss, settings), members in _by_table(*printed(speedups)).items():
+        columns: dict[str, tuple[str, Render]] = {
+            heading: (loss, partial(_beside, by_key, f"{name}_speedup", 2))
+            for heading, name in (("per it.", "per_iteration"), ("# of it.", "iterations"), ("total", "total"))
+        }
+        if any(verdict.measure == "iterations_speedup" and verdict.loss == loss for verdict in verdicts):
+            title = f"Speedup beside the paper's, {find_loss(loss).title} loss{settings}"
+            sheets.append(_sheet(title, members, columns, [VERDICT_NOTE]))
+    by_settings: dict[str, list[Member]] = {}
+    for (_, settings), members in _by_table(*printed(recalls)).items():
+        by_settings.setdefault(settings, []).extend(members)
+    for settings, members in by_settings.items():
+        columns = {
+            find_loss(name).title: (name, partial(_beside, by_key, "test_recall_at_50", 4)) for name in _losses(members)
+        }
+        sheets.append(
+            _sheet(f"Recall@50 beside the paper's{settings}", members, columns, [VERDICT_NOTE.split(". ")[0] + "."])
+        )
+    return sheets
+
+
+def _turns_note(rows: Sequence[Row]) -> str:
+    """Whether the times that were divided are of runs that took turns."""
+    turns = [row["interleaved"] for row in rows if row.get("per_iteration_speedup") is not None]
+    if turns and all(turns):
+        return "Times are of interleaved runs."
+    return f"{'Some times' if any(turns) else 'Times'} are of separate runs, not interleaved."
+
+
+def _data(comparison: Comparison) -> tuple[str, str]:
+    return comparison.config.dataset, comparison.data_fingerprint
+
+
+def _losses(members: Sequence[Member]) -> list[str]:
+    """The losses of some comparisons in the registry's order; plug-ins behind."""
+    present = {comparison.config.loss for comparison, _ in members}
+    return sorted(present, key=lambda name: (list(LOSSES).index(name) if name in LOSSES else len(LOSSES), name))
+
+
+def _by_table(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> dict[tuple[str, str], list[Member]]:
+    """Comparisons that share a table: of one loss and the same unusual settings."""
+    tables: dict[tuple[str, str], list[Member]] = {}
+    for comparison, member in zip(comparisons, rows, strict=True):
+        title = comparison.title()
+        tables.setdefault((comparison.config.loss, f" ({title})" if title else ""), []).append((comparison, member))
+    return tables
+
+
+def _sheet(title: str, members: Sequence[Member], columns: Mapping[str, tuple[str, Render]], notes: Sequence[str]) -> Sheet:
+    """Rows: encoder x sampler x variant. Columns: for each data set the given headings, each with its loss and its cell."""
+    data = list(dict.fromkeys(_data(comparison) for comparison, _ in members))
+    names = [name for name, _ in data]
+    groups = [name if names.count(name) == 1 else f"{name} {fingerprint[:6]}" for name, fingerprint in data]
+    cells: dict[tuple[str, str, str], dict[tuple[str, str, str], Row]] = {}
+    for comparison, member in members:
+        for row in member:
+            place_of = (*_data(comparison), comparison.config.loss)
+            cells.setdefault((row["encoder"], row["sampler"], row["variant"]), {})[place_of] = row
+    order = {name: place for place, name in enumerate([*ENCODERS, *SAMPLERS])}
+    lines, last = [], ""
+    # Plug-ins stand behind what is built in.
+    for key in sorted(cells, key=lambda key: (order.get(key[0], 99), key[0], order.get(key[1], 99), key)):
+        encoder, sampler, variant = key
+        shown = []
+        for name, fingerprint in data:
+            for loss, render in columns.values():
+                here = (name, fingerprint, loss)
+                rivals = [own[here] for (other, _, _), own in cells.items() if other == encoder and here in own]
+                found = cells[key].get(here)
+                shown.append(NOTHING if found is None else render(found, _is_best(found, rivals)))
+        label = find_sampler(sampler).title + (f" ({variant})" if variant else "")
+        lines.append(Line(find_encoder(encoder).title if encoder != last else "", label, tuple(shown)))
+        last = encoder
+    return Sheet(title, tuple(groups), tuple(columns), tuple(lines), tuple(notes))
+
+
+def _is_best(row: Row, rivals: Sequence[Row]) -> bool:
+    """Whether a row has the largest total speedup, or recall@50, of its encoder, data and loss."""
+    measure = "total_speedup" if "baseline" in row else "test_recall_at_50"
+    known = [other[measure] for other in rivals if other.get(measure) is not None]
+    return bool(known) and row.get(measure) == max(known)
+
+
+def _speedup(column: str, row: Row, best: bool) -> Cell:
+    value, at_most = row.get(column), row.get(f"{column}_at_most")
+    if value is None:
+        mark = STATUS_MARKS.get(row["status"], "-")
+        if at_most is not None:
+            mark = f"{STATUS_MARKS['not reached']} < {at_most:.2f} ({row['seeds_reached']}/{row['seeds']})"
+        return Cell(mark, muted=True)
+    text, lower, upper = f"{value:.2f}", row.get(f"{column}_lower"), row.get(f"{column}_upper")
+    if lower is not None and upper is not None and row["status"] != "baseline":
+        text += f" [{lower:.2f}, {upper:.2f}]"
+    return Cell(text + ("" if row.get("same_environment", True) else " mixed"), best)
+
+
+def _seeds(row: Row, best: bool) -> Cell:
+    return Cell(str(row["seeds"])) if row.get("seeds") else NOTHING
+
+
+def _recall(row: Row, best: bool) -> Cell:
+    value, upper = row.get("test_recall_at_50"), row.get("test_recall_at_50_upper")
+    if value is None:
+        return NOTHING
+    return Cell(f"{value:.4f}" + ("" if upper is None else f" ± {upper - value:.4f} ({row['seeds']})"), best)
+
+
+def _detail(column: str, digits: int, scale: float = 1) -> Render:
+    """A cell that shows a column as a number."""
+
+    def render(row: Row, best: bool) -> Cell:
+        value = row.get(column)
+        return Cell("-" if value is None else f"{value * scale:,.{digits}f}")
+
+    return render
+
+
+def _beside(by_key: Mapping[tuple[str, ...], Verdict], measure: str, digits: int, row: Row, best: bool) -> Cell:
+    """Our value, the printed one, the verdict."""
+    verdict = by_key.get((*(row[name] for name in KEY), measure))
+    value = row.get(measure)
+    if verdict is None:
+        return NOTHING if value is None else Cell(f"{value:.{digits}f}", best)
+    word = verdict.verdict
+    if word == NOT_COMPARABLE:
+        word = "n/c" + (f": {verdict.figures_alone}" if verdict.figures_alone else "")
+    text = f"{'-' if value is None else f'{value:.{digits}f}'} ({verdict.printed:.{digits}f}, {word})"
+    return Cell(text, best, muted=verdict.verdict == MISSING)

@@ -1,0 +1,230 @@
+"""Our figures beside the paper's: a verdict for each cell that the paper printed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ncfbench.datasets.store import read_manifest
+from ncfbench.paper import printed
+from ncfbench.paper.printed import MEASURES, Measure
+from ncfbench.report.comparison import Comparison
+
+Row = Mapping[str, Any]
+
+REPRODUCED, BETTER, WORSE, NOT_COMPARABLE, MISSING = "reproduced", "better", "worse", "not comparable", "missing"
+VERDICTS = (REPRODUCED, BETTER, WORSE, NOT_COMPARABLE, MISSING)
+RATIO_TOLERANCE = 0.25
+"""Of a ratio of one seed: a choice, stated wherever it decides."""
+RECALL_TOLERANCE = 0.02
+"""Of a recall of one seed: a choice, stated wherever it decides. Between IID and the best sampler the paper prints 3 %."""
+NEUTRAL = (
+    "probe_every", "probe_links", "probe_negatives", "iterations_per_dispatch", "patience", "precision", "item_dropout",
+    "user_l2",
+)  # fmt: skip
+"""Settings whose values the paper does not give, or that change no result."""
+PAPER_TEXT, PAPER_WORDS = ["title", "abstract"], 300
+"""CiteULike's text in the paper, and the longest it kept."""
+
+
+KEY = ("dataset", "data_fingerprint", "encoder", "loss", "sampler", "settings")
+"""Columns of our tables."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One printed cell, ours beside it."""
+
+    dataset: str
+    data_fingerprint: str
+    encoder: str
+    loss: str
+    sampler: str
+    measure: Measure
+    settings: str
+    printed: float
+    value: float | None
+    lower: float | None
+    upper: float | None
+    seeds: int
+    verdict: str
+    figures_alone: str | None
+    """What the two figures would say if nothing else differed."""
+    reason: str
+
+
+def judge(row: Row | None, measure: Measure, printed_value: float, differences: Sequence[str]) -> tuple[str, str | None, str]:
+    """The verdict on a cell, what the figures alone say, and the reason.
+
+    The rule, in this order:
+
+    *missing*: there is no run for the cell, or none with this figure.
+
+    *by the figures alone*: ``reproduced`` where the printed value lies within our 95 % interval; with one seed, which has
+    none, where ours is within :data:`RATIO_TOLERANCE` (ratios) or :data:`RECALL_TOLERANCE` (recall) of the printed value,
+    and the reason says so. Else ``better`` or ``worse`` by the side on which ours lies: more recall, more speedup is better.
+    A target that some seed never reached gives only an upper bound: ``worse`` where that is below the printed value, else
+    nothing.
+
+    *not comparable*: the experiments differ in what the figure depends on: other text or data than the paper's, settings
+    other than the paper's, or other hardware, which every per-iteration and total ratio depends on. What the figures alone
+    say is then kept beside the verdict, and is no reproduction.
+
+    Otherwise the verdict is what the figures alone say.
+
+    Args:
+        row: of the speedup or the recall table.
+        differences: between the experiments, in words; none if they are comparable.
+    """
+    value = None if row is None else row.get(measure)
+    if row is None or row["status"] == "missing":
+        return MISSING, None, "no run"
+    if value is None:
+        bound = row.get(f"{measure}_at_most")
+        if bound is None:
+            return MISSING, None, str(row.get("reason") or row["status"])
+        alone = WORSE if bound < printed_value else None
+        reason = f"not reached by {row['seeds'] - row['seeds_reached']} of {row['seeds']} seeds: at most {bound:.2f}"
+    else:
+        alone, reason = _by_figures(value, row.get(f"{measure}_lower"), row.get(f"{measure}_upper"), measure, printed_value)
+    if differences or alone is None:
+        return NOT_COMPARABLE, alone, "; ".join([*differences, reason])
+    return alone, alone, reason
+
+
+def _by_figures(
+    value: float, lower: float | None, upper: float | None, measure: Measure, printed_value: float
+) -> tuple[str, str]:
+    if lower is None or upper is None:
+        tolerance = RECALL_TOLERANCE if measure == "test_recall_at_50" else RATIO_TOLERANCE
+        near = abs(value / printed_value - 1) <= tolerance
+        reason = f"one seed, {'within' if near else 'not within'} {100 * tolerance:.0f} %"
+    else:
+        near = lower <= printed_value <= upper
+        reason = f"printed value {'in' if near else 'outside'} our 95 % interval"
+    return (REPRODUCED if near else BETTER if value > printed_value else WORSE), reason
+
+
+def data_differences(comparison: Comparison, manifest: Mapping[str, Any] | None) -> list[str]:
+    """How a comparison's data differ from the paper's, as far as the prepared data set can tell.
+
+    Args:
+        manifest: of the data set of this name, where it is prepared here.
+    """
+    if manifest is None:
+        return ["text not known: the data set is not prepared here"]
+    if manifest["fingerprint"] != comparison.data_fingerprint:
+        return ["other data fingerprint than what is prepared here"]
+    options, found = manifest["options"], []
+    text = options.get("text")
+    if text != PAPER_TEXT:
+        found.append(f"other text ({','.join(text) if text else 'none'})")
+    elif options.get("max_length", 0) < PAPER_WORDS:
+        found.append(f"other text (cut at {options.get('max_length')} words)")
+    unpublished = [name for name, file in manifest.get("files", {}).items() if not file.get("verified")]
+    if unpublished:
+        found.append(f"other data (not as published: {', '.join(sorted(unpublished))})")
+    if options.get("test_fraction") != 0.2:
+        found.append("other share of test items")
+    return found
+
+
+def setting_differences(comparison: Comparison) -> list[str]:
+    """The comparison's settings that are not the paper's."""
+    parts = [part for part in comparison.title().split(", ") if part and part.partition("=")[0] not in NEUTRAL]
+    return [f"other settings ({', '.join(parts)})"] if parts else []
+
+
+def judge_all(
+    comparisons: Sequence[Comparison],
+    speedups: Sequence[Sequence[Row]],
+    recalls: Sequence[Sequence[Row]],
+    data_dir: Path,
+) -> list[Verdict]:
+    """A verdict for each printed cell of each comparison, then one for each printed cell that no comparison has.
+
+    Args:
+        data_dir: where the prepared data sets say what their text is.
+    """
+    found: list[Verdict] = []
+    covered: set[printed.Place] = set()
+    for comparison, speedup, recall in zip(comparisons, speedups, recalls, strict=True):
+        config = comparison.config
+        manifest = read_manifest(data_dir, config.dataset)
+        known = manifest is not None and manifest["fingerprint"] == comparison.data_fingerprint
+        source = str(manifest.get("source")) if manifest and known else config.dataset
+        differences = data_differences(comparison, manifest) + setting_differences(comparison)
+        for place, value in printed.values().items():
+            if (place.dataset, place.encoder, place.loss) != (source, config.encoder, config.loss):
+                continue
+            covered.add(place)
+            rows = recall if place.measure == "test_recall_at_50" else speedup
+            row = next((row for row in rows if row["sampler"] == place.sampler and not row["variant"]), None)
+            hardware = ["other hardware"] if place.measure in ("per_iteration_speedup", "total_speedup") else []
+            word, alone, reason = judge(row, place.measure, value, [*differences, *hardware])
+            found.append(
+                Verdict(
+                    dataset=config.dataset, data_fingerprint=comparison.data_fingerprint, encoder=config.encoder,
+                    loss=config.loss, sampler=place.sampler, measure=place.measure, settings=comparison.title(),
+                    printed=value,
+                    value=row.get(place.measure) if row else None, lower=row.get(f"{place.measure}_lower") if row else None,
+                    upper=row.get(f"{place.measure}_upper") if row else None, seeds=int(row.get("seeds") or 0) if row else 0,
+                    verdict=word, figures_alone=alone, reason=reason,
+                )
+            )  # fmt: skip
+    for place, value in printed.values().items():
+        if place not in covered:
+            found.append(
+                Verdict(
+                    dataset=place.dataset, data_fingerprint="", encoder=place.encoder, loss=place.loss, sampler=place.sampler,
+                    measure=place.measure, settings="", printed=value, value=None, lower=None, upper=None, seeds=0,
+                    verdict=MISSING, figures_alone=None, reason="no run",
+                )
+            )  # fmt: skip
+    return found
+
+
+def as_rows(found: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Verdicts as plain rows."""
+    return [asdict(verdict) for verdict in found]
+
+
+def summary_lines(found: Sequence[Verdict]) -> list[str]:
+    """How many cells of each table have which verdict; and among those that cannot be compared, what the figures say."""
+    lines = []
+    titles = {
+        "per_iteration_speedup": "Speedup per iteration",
+        "iterations_speedup": "Speedup in number of iterations",
+        "total_speedup": "Speedup in total",
+        "test_recall_at_50": "Recall@50",
+    }
+    for measure in MEASURES:
+        own = [verdict for verdict in found if verdict.measure == measure]
+        counts = Counter(verdict.verdict for verdict in own)
+        parts = []
+        for word in VERDICTS:
+            if counts[word]:
+                part = f"{counts[word]} {word}"
+                alone = Counter(verdict.figures_alone for verdict in own if verdict.verdict == word)
+                says = [f"{alone[what]} {what}" for what in (REPRODUCED, BETTER, WORSE) if alone[what]]
+                if word == NOT_COMPARABLE and says:
+                    part += f" (by the figures alone {', '.join(says)})"
+                parts.append(part)
+        lines.append(f"{titles[measure]}, {len(own)} printed cells: {', '.join(parts)}.")
+    return lines
+
+
+def key_of(verdict: Verdict) -> tuple[str, ...]:
+    """What a cell of our tables is found by: :data:`KEY` and the measure."""
+    return (
+        verdict.dataset,
+        verdict.data_fingerprint,
+        verdict.encoder,
+        verdict.loss,
+        verdict.sampler,
+        verdict.settings,
+        verdict.measure,
+    )

@@ -1,0 +1,68 @@
+"""Run folders written from literals: no training, no clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ncfbench import analysis, runs, schemas, tables
+from ncfbench.config import complete
+
+ENVIRONMENT = {"key": "one", "time": "2026-01-01", "cpu": "a <fast> & small one", "cores": 2, "packages": {"jax": "0.10.2"}}
+BLOCKS = (0.9, 1.0, 1.1, 1.3, 0.95)
+"""Seconds of the raw blocks, by the median of which an iteration is called."""
+
+
+def write_run(
+    runs_dir: Path, sampler: str, losses: Sequence[float], ms: float, recalls: Sequence[float] = (), **more: Any
+) -> Path:
+    """A finished run: a probe every 100 iterations, an epoch at each; ``ms`` the median of an iteration."""
+    environment = ENVIRONMENT | {key: more.pop(key) for key in ("key", "time") if key in more}
+    fingerprint = more.pop("fingerprint", "f" * 64)
+    config = complete({"sampler": sampler, "dataset": "citeulike"} | more)
+    folder = runs.create(runs_dir, config, fingerprint)
+    curve = []
+    for place, loss in enumerate(losses):
+        recall = recalls[place] if place < len(recalls) else None
+        row: dict[str, Any] = {"iteration": 100 * place, "epoch": float(place), "train_seconds": 0.1 * place * ms}
+        row |= {f"test_recall_at_{m}": None if recall is None else recall * m / 50 for m in schemas.CUTOFFS}
+        curve.append(row | {"probe_loss": float(loss), "batch_loss": float(loss), "validation_recall_at_50": None})
+    timing: list[dict[str, Any]] = []
+    for kind, share in (("full", 1.0), ("step", 0.5)):
+        for place, factor in enumerate(BLOCKS):
+            timing.append(
+                {
+                    "kind": kind, "first_iteration": 10 * place, "iterations": 10, "seconds": 10 * factor * share * ms / 1e3,
+                    "sampling_seconds": 0.0, "transfer_seconds": 0.0, "waiting_seconds": 0.0, "resumed": False,
+                    "item_slots": 100.0 + place if kind == "full" else None, "environment_key": environment["key"],
+                }
+            )  # fmt: skip
+    reported = analysis.reported_row(curve, config.patience) or {}
+    summary = {
+        "run": folder.name, "status": "finished", "seed": config.seed, "config": json.dumps(config.to_dict()),
+        **{name: getattr(config, name) for name in ("dataset", "sampler", "encoder", "loss")},
+        "data_fingerprint": fingerprint, "environment_key": environment["key"], "iterations": 100 * (len(losses) - 1),
+        "epochs": float(len(losses) - 1), "smallest_probe_loss": float(min(losses)), "wall_seconds": 1.0,
+        "full_iteration_seconds": analysis.seconds_per_iteration(timing, "full"),
+        "step_iteration_seconds": analysis.seconds_per_iteration(timing, "step"),
+        "item_slots": analysis.weighted_mean(timing, "item_slots"), "reported_epoch": reported.get("epoch"),
+        **{f"test_recall_at_{m}": reported.get(f"test_recall_at_{m}") for m in schemas.CUTOFFS},
+    }  # fmt: skip
+    tables.write_json(folder / "environment.json", environment)
+    tables.write_rows(folder / "curve.parquet", curve, schemas.CURVE)
+    tables.write_rows(folder / "timing.parquet", timing, schemas.TIMING)
+    tables.write_rows(folder / "ledger.parquet", [], schemas.LEDGER)
+    tables.write_rows(folder / "summary.parquet", [summary], schemas.SUMMARY)
+    return folder
+
+
+def write_folder(runs_dir: Path, *, slower: float = 1.0) -> Path:
+    """IID and three other samplers with three seeds each, one of which does not always reach the reference loss."""
+    for seed in range(3):
+        write_run(runs_dir, "iid", [9, 5, 3 + 0.1 * seed], 200 + 10 * seed, [0.1, 0.3, 0.40 + 0.01 * seed], seed=seed)
+        write_run(runs_dir, "ns", [9, 4 + 0.1 * seed, 2], slower * (20 + seed), [0.1, 0.35, 0.42 + 0.01 * seed], seed=seed)
+        write_run(runs_dir, "strat-ns", [9, 6, 2.9 + 0.05 * seed], 10, [0.1, 0.3, 0.45], seed=seed)
+        write_run(runs_dir, "strat", [9, 8, 2.95 + 0.1 * seed**2], 12 + seed, [0.1, 0.2, 0.3], seed=seed)
+    return runs_dir

@@ -1,0 +1,121 @@
+"""The printed figures, and the rule by which ours are judged beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from folders import write_folder
+
+from ncfbench.costmodel import SYMBOLIC
+from ncfbench.paper import printed
+from ncfbench.registry import find_encoder, find_loss, find_sampler
+from ncfbench.report import verdicts
+from ncfbench.report.comparison import group, recall_rows, speedup_rows
+from ncfbench.report.verdicts import data_differences, judge, setting_differences
+from ncfbench.runs import read_all
+
+
+def test_printed_figures_are_found_by_name() -> None:
+    assert printed.value("citeulike", "cnn", "strat-ns", "sg", "total_speedup") == 29.12
+    assert printed.value("news", "lstm", "ns", "sg", "iterations_speedup") == 4.14
+    assert printed.value("citeulike", "lstm", "strat-ns", "mse", "test_recall_at_50") == 0.4877
+    assert printed.value("citeulike", "cnn", "iid", "hinge", "test_recall_at_50") is None
+    assert printed.value("citeulike", "cnn", "ns", "log", "total_speedup") is None
+    assert len(printed.values()) == 2 * 2 * 4 * 3 + 2 * 2 * (2 * 5 + 2 * 3)
+
+
+def test_printed_names_are_the_registrys() -> None:
+    for place in printed.values():
+        assert find_encoder(place.encoder).title
+        assert find_loss(place.loss).family in find_sampler(place.sampler).families
+
+
+def test_the_total_is_about_the_product_of_its_factors() -> None:
+    """A slip in copying one of the three would show; the paper rounds each."""
+    for row in printed.table("speedup"):
+        product = float(row["per_iteration"]) * float(row["iterations"])
+        assert float(row["total"]) == pytest.approx(product, rel=0.02)
+
+
+def test_the_printed_cost_table_is_the_cost_models() -> None:
+    for row in printed.table("cost"):
+        negatives, users, items, interactions, kind = SYMBOLIC[row["sampler"], "item"]
+        ours = {"user_nodes": users, "item_nodes": items, "interactions": interactions}
+        assert {name: row[name].replace("*", "").replace("bb", "b^2") for name in ours} == ours
+        assert kind.startswith({"vector": "vec", "matrix": "mat"}[row["interaction_kind"]])
+        if row["sampler"] != "strat-ns":  # where ours leaves out a link's own stratum
+            assert row["negative_links"].replace("*", "") == negatives
+
+
+RATIO, RECALL = "iterations_speedup", "test_recall_at_50"
+
+
+def row(measure: str, value: float | None, lower: float | None = None, upper: float | None = None, **more: Any) -> Any:
+    return {"status": "reached", "seeds": 3, measure: value, f"{measure}_lower": lower, f"{measure}_upper": upper} | more
+
+
+@pytest.mark.parametrize(
+    ("found", "measure", "printed_value", "verdict"),
+    [
+        (None, RATIO, 2.0, "missing"),
+        (row(RATIO, None, status="missing"), RATIO, 2.0, "missing"),
+        (row(RATIO, None, status="no baseline"), RATIO, 2.0, "missing"),
+        (row(RATIO, 2.2, 1.9, 2.5), RATIO, 2.0, "reproduced"),
+        (row(RATIO, 2.2, 2.1, 2.3), RATIO, 2.0, "better"),
+        (row(RATIO, 1.8, 1.7, 1.9), RATIO, 2.0, "worse"),
+        (row(RATIO, 2.4, seeds=1), RATIO, 2.0, "reproduced"),
+        (row(RATIO, 2.6, seeds=1), RATIO, 2.0, "better"),
+        (row(RATIO, 1.4, seeds=1), RATIO, 2.0, "worse"),
+        (row(RECALL, 0.476, seeds=1), RECALL, 0.47, "reproduced"),
+        (row(RECALL, 0.49, seeds=1), RECALL, 0.47, "better"),
+        (row(RECALL, 0.46, 0.45, 0.465), RECALL, 0.47, "worse"),
+        (row(RATIO, None, iterations_speedup_at_most=1.5, seeds_reached=1), RATIO, 2.0, "worse"),
+        (row(RATIO, None, iterations_speedup_at_most=2.5, seeds_reached=1), RATIO, 2.0, "not comparable"),
+    ],
+)
+def test_the_rule(found: Any, measure: Any, printed_value: float, verdict: str) -> None:
+    word, alone, reason = judge(found, measure, printed_value, [])
+    assert word == verdict
+    assert alone == (word if word in ("reproduced", "better", "worse") else None)
+    assert ("one seed" in reason) == (found is not None and found["seeds"] == 1)
+
+
+def test_what_differs_makes_a_cell_incomparable_and_keeps_what_the_figures_say() -> None:
+    word, alone, reason = judge(row(RATIO, 2.2, 1.9, 2.5), RATIO, 2.0, ["other text (title,tags)"])
+    assert (word, alone) == ("not comparable", "reproduced")
+    assert reason == "other text (title,tags); printed value in our 95 % interval"
+    assert judge(None, RATIO, 2.0, ["other text"])[0] == "missing", "what has not run has nothing to compare"
+
+
+def test_data_and_settings_that_are_not_the_papers(tmp_path: Any) -> None:
+    (comparison,) = group(read_all(write_folder(tmp_path))[0])
+    options = {"text": ["title", "abstract"], "max_length": 300, "test_fraction": 0.2}
+    manifest = {"fingerprint": "f" * 64, "options": options, "files": {"users.dat": {"verified": True}}}
+    assert data_differences(comparison, manifest) == []
+    assert data_differences(comparison, None) == ["text not known: the data set is not prepared here"]
+    assert data_differences(comparison, manifest | {"fingerprint": "e" * 64})[0].startswith("other data fingerprint")
+    tags = manifest | {"options": options | {"text": ["title", "tags"]}}
+    assert data_differences(comparison, tags) == ["other text (title,tags)"]
+    short = manifest | {"options": options | {"max_length": 40}}
+    assert data_differences(comparison, short) == ["other text (cut at 40 words)"]
+    edited = manifest | {"files": {"raw-data.csv": {"verified": False}}}
+    assert data_differences(comparison, edited) == ["other data (not as published: raw-data.csv)"]
+    assert setting_differences(comparison) == []
+
+
+def test_every_printed_cell_has_a_verdict(tmp_path: Any) -> None:
+    comparisons = group(read_all(write_folder(tmp_path))[0])
+    speedups = [speedup_rows(each, allow_mixed=False, places={}) for each in comparisons]
+    recalls = [recall_rows(each, places={}) for each in comparisons]
+    found = verdicts.judge_all(comparisons, speedups, recalls, tmp_path)
+    assert len(found) == len(printed.values())
+    by_place = {(one.dataset, one.encoder, one.loss, one.sampler, one.measure): one for one in found}
+    ns = by_place["citeulike", "cnn", "sg", "ns", "total_speedup"]
+    assert (ns.printed, ns.seeds, ns.verdict) == (19.50, 3, "not comparable")
+    assert "other hardware" in ns.reason
+    assert "other hardware" not in by_place["citeulike", "cnn", "sg", "ns", "test_recall_at_50"].reason
+    assert by_place["news", "cnn", "sg", "ns", "total_speedup"].verdict == "missing"
+    lines = verdicts.summary_lines(found)
+    assert lines[2].startswith("Speedup in total, 16 printed cells: 3 not comparable (by the figures alone")
+    assert lines[2].endswith("13 missing.")
