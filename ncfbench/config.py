@@ -28,6 +28,8 @@ CACHE_DIR_VARIABLE = "NCFBENCH_CACHE_DIR"
 MAX_SEED = 2**32 - 1
 PRECISIONS = ("float32", "tf32", "bfloat16")
 """Of the training step's products; see :mod:`ncfbench.precision`."""
+TUNABLE = ("learning_rate", "word_dropout", "item_dropout")
+"""Settings that leave the objective as it is: tuned for each arm by itself, their probe losses are still comparable."""
 
 
 def _setting(default: Any, text: str) -> Any:
@@ -69,6 +71,7 @@ class RunConfig:
     probe_negatives: int = _setting(64, "draws from P_n for each link of the probe")
     precision: str = _setting("float32", "of the training step's products: float32, tf32 or bfloat16")
     iterations_per_dispatch: int = _setting(0, "iterations in one call of the compiled step; 0 = by backend")
+    tuned: str = _setting("", "what `sweep --tune` chose, and its trials and their epochs: learning_rate:8x10; set by it")
 
     def __post_init__(self) -> None:
         _check(self)
@@ -87,6 +90,11 @@ class RunConfig:
     def normalize(self) -> bool:
         """Whether embeddings are scaled to unit length: for all but pointwise losses (the authors' program does)."""
         return self.family != "pointwise"
+
+    @property
+    def tuned_settings(self) -> tuple[str, ...]:
+        """The settings that a sweep chose for this arm on the validation items."""
+        return tuple(self.tuned.partition(":")[0].split("+")) if self.tuned else ()
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as they are written to ``config.json``: ``lambda`` without its underscore."""
@@ -317,6 +325,10 @@ def _check(config: RunConfig) -> None:
     if config.iterations_per_dispatch < 0:
         raise UsageError(
             f"iterations_per_dispatch = {config.iterations_per_dispatch}: it must be 0 (the backend's choice) or above."
+        )
+    if config.tuned and not (re.fullmatch(r"[^:]+:\d+x\d+", config.tuned) and set(config.tuned_settings) <= set(TUNABLE)):
+        raise UsageError(
+            f"tuned = {config.tuned!r} is not of the form learning_rate:8x10. It is set by ncfbench sweep --tune."
         )
     if not 0 <= config.seed <= MAX_SEED:
         raise UsageError(f"seed = {config.seed}: it must be between 0 and {MAX_SEED}.")

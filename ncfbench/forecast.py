@@ -1,4 +1,4 @@
-"""How long the cells of a sweep will take: iterations by a profile that is there or a short pilot, and what is off the clock.
+"""How long the cells of a sweep will take and how much memory: by a profile that is there or a short pilot.
 
 The pilot compiles each distinct arm and trains it for a few iterations, with parameters that are thrown away; cells that
 differ only in their seed, their length or numbers that cost nothing share one.
@@ -22,12 +22,16 @@ from ncfbench.datasets import Dataset
 from ncfbench.embedding import Embedder
 from ncfbench.errors import DataError
 from ncfbench.evaluation import RecallEvaluator
+from ncfbench.limits import compiled_step
 from ncfbench.model import Content
 from ncfbench.probe import Probe
 from ncfbench.profiling import settings_digest
 from ncfbench.registry import find_encoder
+from ncfbench.samplers import make_sampler, plan_capacity
 from ncfbench.schedule import Schedule
+from ncfbench.streams import Streams
 from ncfbench.survey import State
+from ncfbench.sweeps import groups
 from ncfbench.timing import STEP_BATCHES, timed_loops
 
 PILOT_SECONDS = 1.0
@@ -35,20 +39,36 @@ PILOT_SECONDS = 1.0
 PILOT_ITERATIONS = (4, 40)
 FREE = (
     "seed", "epochs", "patience", "probe_every", "learning_rate", "gamma", "lambda", "word_dropout", "item_dropout",
-    "user_l2",
+    "user_l2", "tuned",
 )  # fmt: skip
 """Settings that change no second of an iteration to speak of."""
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """What a cell still needs.
+
+    ``source`` is where its seconds are from: ``profile``, ``pilot``, or nothing where it is over. ``state_bytes`` are held as
+    long as it is open, ``step_bytes`` while it is at work; both are on the device, without what all cells share.
+    """
+
+    seconds: float = 0.0
+    source: str = ""
+    state_bytes: int = 0
+    step_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Forecast:
-    """Seconds of the parts of a cell; ``source`` is where those of an iteration are from, ``profile`` or ``pilot``."""
+    """Seconds of the parts of a cell, and bytes; ``source`` is where those of an iteration are from."""
 
     start_seconds: float
     iteration_seconds: float
     probe_seconds: float
     evaluation_seconds: float
     source: str
+    state_bytes: int
+    step_bytes: int
 
     def seconds(self, schedule: Schedule, epochs_done: float) -> float:
         """What a cell still needs, evaluations and the *step* account included."""
@@ -65,15 +85,15 @@ class Forecast:
 
 def predict(
     states: Mapping[RunConfig, State], datasets: Mapping[str, Dataset], runs_dir: Path, say: Callable[[str], None]
-) -> dict[RunConfig, tuple[float, str]]:
-    """Seconds that each cell still needs, and where they are from; cells that are over need none."""
+) -> dict[RunConfig, Prediction]:
+    """What each cell still needs; cells that are over need nothing."""
     profiled = _profiled(runs_dir)
     key = str(environment.describe()["key"])
     found: dict[str, Forecast] = {}
     predicted = {}
     for config, state in states.items():
         if state.is_over:
-            predicted[config] = (0.0, "")
+            predicted[config] = Prediction()
             continue
         dataset = datasets[config.dataset]
         arm = _arm(config)
@@ -83,8 +103,25 @@ def predict(
                 say(f"Pilot: {config.dataset} {config.encoder} {config.loss} {config.sampler}.")
             found[arm] = _measure(config, dataset, row)
         schedule = Schedule(dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every)
-        predicted[config] = (found[arm].seconds(schedule, state.epochs), found[arm].source)
+        own = found[arm]
+        seconds = own.seconds(schedule, state.epochs)
+        predicted[config] = Prediction(seconds, own.source, own.state_bytes, own.step_bytes)
     return predicted
+
+
+def memory(predicted: Mapping[RunConfig, Prediction]) -> int:
+    """Bytes on the device at the worst moment: all cells of a group open, the greediest of them at work.
+
+    Left out: texts and the program itself, which all cells share.
+    """
+    return max(
+        (
+            sum(predicted[config].state_bytes for config in group.cells)
+            + max(predicted[config].step_bytes for config in group.cells)
+            for group in groups(list(predicted))
+        ),
+        default=0,
+    )
 
 
 def _arm(config: RunConfig) -> str:
@@ -138,4 +175,21 @@ def _measure(config: RunConfig, dataset: Dataset, row: Mapping[str, Any] | None)
             iteration, source = sample.seconds / sample.iterations, "pilot"
         else:
             iteration, source = float(row["measured_full_iteration_seconds"]), "profile"
-    return Forecast(started, iteration, seconds["probe"], seconds["evaluation"], source)
+        state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(loop.state))
+    return Forecast(
+        started,
+        iteration,
+        seconds["probe"],
+        seconds["evaluation"],
+        source,
+        state_bytes,
+        _step_bytes(config, dataset, content),
+    )
+
+
+def _step_bytes(config: RunConfig, dataset: Dataset, content: Content) -> int:
+    """What XLA says that the compiled step needs beside its arguments; 0 where the backend does not say."""
+    sampler = make_sampler(dataset.graph, config, Streams(config.seed))
+    batch = next(sampler.batches(0, plan_capacity(dataset.graph, config)))
+    found = compiled_step(config, dataset, content, batch).memory_analysis()
+    return 0 if found is None else int(found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes)

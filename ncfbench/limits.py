@@ -60,14 +60,19 @@ class Demand:
 
 def demand(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Demand | None:
     """Operations and bytes of one step on a batch's shapes; None where the backend does not count them."""
-    # A trainer of its own: the one that is timed must not be compiled again.
-    trainer, state = Trainer.create(config, dataset)
-    step: Any = trainer.step
-    found = step.lower(state, jax.device_put(batch), content).compile().cost_analysis()
+    found = compiled_step(config, dataset, content, batch).cost_analysis()
     counts = found[0] if isinstance(found, list) and found else found
     if not counts or "flops" not in counts or "bytes accessed" not in counts:
         return None
     return Demand(float(counts["flops"]), float(counts["bytes accessed"]))
+
+
+def compiled_step(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Any:
+    """The training step as XLA compiled it for a batch's shapes, to be asked, not run."""
+    # A trainer of its own: the one that is timed must not be compiled again.
+    trainer, state = Trainer.create(config, dataset)
+    step: Any = trainer.step
+    return step.lower(state, jax.device_put(batch), content).compile()
 
 
 def peaks(cache: Path, environment_key: str, precision: str = "float32") -> Peaks:

@@ -25,7 +25,7 @@ from typing import Any
 from ncfbench.config import FIELDS, MAX_SEED, RunConfig, complete, merge
 from ncfbench.errors import UsageError
 from ncfbench.registry import find_encoder, find_loss, find_sampler, nearest
-from ncfbench.report.comparison import ARM_SETTINGS, Variant
+from ncfbench.report.comparison import ARM_SETTINGS, Variant, shared_settings
 
 FOLDER = Path(__file__).parent / "presets"
 """TOML files of the sweeps that come with the program; each says what of the paper it repeats."""
@@ -152,8 +152,8 @@ def groups(cells: Sequence[RunConfig]) -> tuple[Group, ...]:
     """The cells in groups whose times are compared, in the order of their first cells."""
     found: dict[str, list[RunConfig]] = {}
     for config in cells:
-        shared = {name: value for name, value in config.to_dict().items() if name not in ARM_SETTINGS or name == "seed"}
-        found.setdefault(json.dumps(shared, sort_keys=True), []).append(config)
+        shared = json.dumps(shared_settings(config) | {"seed": config.seed}, sort_keys=True)
+        found.setdefault(shared, []).append(config)
     return tuple(Group(tuple(members)) for members in found.values())
 
 

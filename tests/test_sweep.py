@@ -636,7 +636,9 @@ def test_ctrl_c_from_the_command_line(data_dir: Path, tmp_path: Path) -> None:
 
 def test_the_live_overview_shows_what_it_should() -> None:
     out = io.StringIO()
-    screen = Console(file=out, force_terminal=True, width=150, markup=False, highlight=False, _environ={"TERM": "xterm-256color"})
+    screen = Console(
+        file=out, force_terminal=True, width=150, markup=False, highlight=False, _environ={"TERM": "xterm-256color"}
+    )
     for made in (LiveOverview(screen), PlainOverview(Console(file=out, width=400))):
         out.seek(0)
         out.truncate()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,10 @@ from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from ncfbench.config import RunConfig
     from ncfbench.overview import Overview
+    from ncfbench.stages import Stage, Tuning
+    from ncfbench.tuning import Budget
 
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
@@ -30,8 +33,16 @@ def sweep(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE[,VALUE]", help="Any setting; values make a grid.", show_default=False),
     ] = None,
+    tune: Annotated[
+        int | None,
+        typer.Option(help="Trials for each arm; the best on validation items is trained.", show_default="no tuning"),
+    ] = None,
+    tune_epochs: Annotated[int | None, typer.Option(help="Epochs of a trial.", show_default="a third of the sweep's")] = None,
+    tune_over: Annotated[
+        str, typer.Option(help="Settings to tune: learning_rate, word_dropout, item_dropout, or several.")
+    ] = "learning_rate",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the cells, how far they are, and the seconds they still need.")
+        bool, typer.Option("--dry-run", help="List the cells, how far they are, and what time and memory they still need.")
     ] = False,
     budget: Annotated[
         str | None,
@@ -50,72 +61,107 @@ def sweep(
     Cells whose times are compared are trained in turn, one epoch each. The same command again goes on: finished cells are not
     repeated, the others resume from their last checkpoints. `ncfbench report` then compares them.
 
+    With --tune N every arm first has N trials with a seed of their own; their runs are kept in `tuning` below the runs.
+
     Example: ncfbench sweep smoke
     """
     from ncfbench import sweeps
-    from ncfbench.config import RunConfig, merge
+    from ncfbench.config import merge
 
     allowed = None if budget is None else _seconds(budget)
     flags = {"dataset": dataset, "epochs": epochs}
     wanted = sweeps.read(source, flags=flags, assignments=set_ or (), seeds=seeds)
     grid = sweeps.expand(wanted.axes)
+    spent = _tuning_budget(grid.cells, tune, tune_epochs, tune_over)
     _, places = merge({"data_dir": data_dir, "runs_dir": runs_dir})
-    from ncfbench import sweeping
     from ncfbench.compilation import keep_compiled
     from ncfbench.datasets import open_dataset
     from ncfbench.overview import Overview
-    from ncfbench.report.sweep import duration, rows, view
-    from ncfbench.survey import survey
+    from ncfbench.report.sweep import rows
+    from ncfbench.stages import Stage, Tuning
 
     tell: Callable[[str], None] = (lambda text: None) if quiet else say
     for each in grid.left_out:
         tell(f"Left out ({each.combinations}): {each.reason}")
     keep_compiled(tell)
     datasets = {name: open_dataset(places.data_dir, name, tell) for name in dict.fromkeys(c.dataset for c in grid.cells)}
-    fingerprints = {name: each.fingerprint for name, each in datasets.items()}
-    cells = grid.cells
+    stage = Stage(grid.cells, datasets, places, tell, Overview if quiet else _overview)
+    tuning = None if spent is None else Tuning(stage, spent)
     dropped: tuple[int, ...] = ()
-    found = survey(places.runs_dir, cells, fingerprints)
-    predicted = None
     if dry_run or allowed is not None:
-        from ncfbench import forecast
-
-        predicted = forecast.predict(found.states, datasets, places.runs_dir, tell)
-    if predicted is not None and allowed is not None:
-        cells, dropped = sweeps.within(cells, {config: seconds for config, (seconds, _) in predicted.items()}, allowed)
+        if tuning is not None:
+            tuning.choose(stage, final=False)
+            tuning.stage.predict()
+        stage.predict()
+    if allowed is not None:
+        dropped = stage.fit(allowed - (0.0 if tuning is None else tuning.stage.seconds))
         if dropped:
-            say(f"Dropped to fit {budget}: seed {', '.join(map(str, dropped))} ({len(grid.cells) - len(cells)} cells).")
-        found = survey(places.runs_dir, cells, fingerprints)
-    failed: dict[RunConfig, str] = {}
-    code = 0
+            say(f"Dropped to fit {budget}: seed {', '.join(map(str, dropped))} ({len(grid.cells) - len(stage.cells)} cells).")
+    problems = stage.survey().problems
     if dry_run:
-        for problem in found.problems:
+        for problem in problems:
             say(f"Warning: {problem}")
     else:
-        predicted = None
         try:
-            outcome = sweeping.run(cells, datasets, places, Overview() if quiet else _overview())
+            if tuning is not None:
+                tell(f"Tuning: {len(tuning.stage.cells)} trials, {spent.label if spent else ''}.")
+                tuning.stage.train()
+                tuning.choose(stage, final=True)
+            stage.train()
         except KeyboardInterrupt:
             say("To go on with this sweep: repeat the command.")
             raise
-        failed, code = outcome.failed, outcome.exit_code
-        found = survey(places.runs_dir, cells, fingerprints)
-    table = rows(found, predicted=predicted, failed=failed)
+    table = rows(stage.survey(), predicted=stage.predicted if dry_run else None, failed=stage.failed)
+    tuned = [] if tuning is None else rows(tuning.stage.survey(), predicted=tuning.stage.predicted if dry_run else None)
     if json_:
-        head = {"sweep": wanted.name, "title": wanted.title, "dropped_seeds": dropped, "problems": found.problems}
+        head = {"sweep": wanted.name, "title": wanted.title, "dropped_seeds": dropped, "problems": problems}
         left_out = [{"reason": each.reason, "combinations": each.combinations} for each in grid.left_out]
-        print_json(head | {"left_out": left_out, "cells": table})
+        print_json(head | {"left_out": left_out, "cells": table, "trials": tuned, "memory_bytes": stage.memory_bytes})
     else:
-        print_views(view(wanted.title, table))
-        if predicted is not None:
-            print_views(f"Predicted for all: {duration(sum(predicted[config][0] for config in cells))}")
-        elif not code:
-            print_views(f"Records: {places.runs_dir}. To compare them: ncfbench report --runs-dir {places.runs_dir}")
+        _print(wanted.title, table, tuned, stage, tuning, dry_run=dry_run)
     for row in table:
         if row["status"] in ("failed", "diverged"):
             say(f"{row['status'].capitalize()}: {row['cell']}: {row['message']}")
-    if code:
-        raise typer.Exit(code)
+    if stage.exit_code:
+        raise typer.Exit(stage.exit_code)
+
+
+def _tuning_budget(cells: Sequence[RunConfig], trials: int | None, epochs: int | None, over: str) -> Budget | None:
+    if trials is None:
+        if epochs is not None:
+            raise UsageError("--tune-epochs belongs to --tune N: say how many trials.")
+        return None
+    from ncfbench.tuning import Budget
+
+    epochs = max(1, round(min(config.epochs for config in cells) / 3)) if epochs is None else epochs
+    names = [name.strip().replace("-", "_") for name in over.split(",") if name.strip()]
+    return Budget(trials, epochs, tuple(dict.fromkeys(names)))
+
+
+def _print(
+    title: str,
+    table: Sequence[Mapping[str, Any]],
+    trials: Sequence[Mapping[str, Any]],
+    stage: Stage,
+    tuning: Tuning | None,
+    *,
+    dry_run: bool,
+) -> None:
+    from ncfbench.report.sweep import duration, size, view
+
+    if tuning is not None:
+        print_views(view(f"Tuning ({tuning.budget.label})", trials), *tuning.lines)
+    print_views(view(title, table))
+    if dry_run:
+        seconds = stage.seconds + (0.0 if tuning is None else tuning.stage.seconds)
+        most = max(stage.memory_bytes or 0, 0 if tuning is None else tuning.stage.memory_bytes or 0)
+        print_views(
+            f"Predicted for all: {duration(seconds)}, and {size(most)} at once beside the data and the program: "
+            "cells that take turns are open together."
+        )
+    elif not stage.exit_code:
+        runs_dir = stage.places.runs_dir
+        print_views(f"Records: {runs_dir}. To compare them: ncfbench report --runs-dir {runs_dir}")
 
 
 def _seconds(text: str) -> float:

@@ -96,8 +96,22 @@ class Comparison:
 
     def title(self) -> str:
         """The settings that differ from the defaults, dataset, encoder and loss left out."""
-        rest = {key: value for key, value in _differences(self.config).items() if key not in ("dataset", "encoder", "loss")}
-        return ", ".join(f"{key}={value}" for key, value in rest.items() if key not in ARM_SETTINGS)
+        unnamed = ("dataset", "encoder", "loss", *ARM_SETTINGS, *self.config.tuned_settings)
+        return ", ".join(f"{key}={value}" for key, value in _differences(self.config).items() if key not in unnamed)
+
+    def tuned(self, variant: Variant) -> str:
+        """What a sweep chose for a variant: ``learning_rate=0.02``; nothing where nothing was tuned."""
+        runs = self.arms.get(variant, {})
+        chosen = [{name: getattr(run.config, name) for name in run.config.tuned_settings} for run in runs.values()]
+        return " or ".join(
+            dict.fromkeys(" ".join(f"{name}={value:g}" for name, value in one.items()) for one in chosen if one)
+        )
+
+
+def shared_settings(config: RunConfig) -> dict[str, Any]:
+    """The settings that all runs of a comparison share: all but :data:`ARM_SETTINGS` and what was tuned for each arm."""
+    own = (*ARM_SETTINGS, *config.tuned_settings)
+    return {name: value for name, value in config.to_dict().items() if name not in own}
 
 
 def group(records: Sequence[RunRecord]) -> list[Comparison]:
@@ -107,11 +121,11 @@ def group(records: Sequence[RunRecord]) -> list[Comparison]:
     for record in sorted(records, key=lambda record: (str(record.environment.get("time")), record.name)):
         if record.summary["status"] != "finished":
             continue
-        settings = record.config.to_dict()
+        settings = shared_settings(record.config)
         key = (
             *(settings[name] for name in ("dataset", "encoder", "loss")),
             record.data_fingerprint,
-            tuple(sorted((name, str(value)) for name, value in settings.items() if name not in ARM_SETTINGS)),
+            tuple(sorted((name, str(value)) for name, value in settings.items())),
         )
         configs.setdefault(key, record.config)
         groups.setdefault(key, {}).setdefault(Variant.of(record.config), {})[record.config.seed] = record
@@ -146,16 +160,16 @@ def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool,
     base = comparison.baseline(variant)
     row: dict[str, Any] = {"baseline": comparison.baseline_sampler, "runs": [], "same_environment": None}
     if not runs:
-        return row | {"status": "missing", "command": command(comparison.config, variant, places, comparison.seed)}
+        return row | {"status": "missing", "command": _filling(comparison, variant, places, comparison.seed)}
     row |= {"runs": [run.name for run in runs.values()], "seeds": len(runs)} | _means(list(runs.values()))
     if any(run.summary["full_iteration_seconds"] is None for run in runs.values()):
         return row | {"status": "no times"}
     if base is None:
         wanted = Variant(comparison.baseline_sampler, None, find_encoder(comparison.config.encoder).negatives)
-        return row | {"status": "no baseline", "command": command(comparison.config, wanted, places, min(runs))}
+        return row | {"status": "no baseline", "command": _filling(comparison, wanted, places, min(runs))}
     pairs = comparison.pairs(variant)
     if not pairs:
-        return row | {"status": "no baseline of this seed", "command": command(comparison.config, base, places, min(runs))}
+        return row | {"status": "no baseline of this seed", "command": _filling(comparison, base, places, min(runs))}
     row |= {"seeds": len(pairs)} | _means([run for run, _ in pairs])
     row |= {"runs": [run.name for run, _ in pairs], "baseline_runs": [baseline.name for _, baseline in pairs]}
     if any(baseline.summary["full_iteration_seconds"] is None for _, baseline in pairs):
@@ -196,7 +210,7 @@ def recall_rows(comparison: Comparison, *, places: Mapping[str, str]) -> list[di
         runs = list(comparison.arms.get(variant, {}).values())
         row = _identity(comparison, variant) | {"runs": [run.name for run in runs]}
         if not runs:
-            missing = command(comparison.config, variant, places, comparison.seed)
+            missing = _filling(comparison, variant, places, comparison.seed)
             rows.append(row | {"status": "missing", "command": missing})
             continue
         recalls: dict[str, Any] = {}
@@ -235,6 +249,11 @@ def command(config: RunConfig, variant: Variant, places: Mapping[str, str], seed
     for flag, place in places.items():
         words += [flag, place]
     return shlex.join(words)
+
+
+def _filling(comparison: Comparison, variant: Variant, places: Mapping[str, str], seed: int) -> str | None:
+    """The command that fills a cell; none among tuned arms, whose settings only a sweep can choose."""
+    return None if comparison.config.tuned else command(comparison.config, variant, places, seed)
 
 
 def _flag_order(key: str) -> int:

@@ -86,6 +86,7 @@ def speedup_sheets(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
         if any(row["status"] == "not reached" for row in flat):
             notes.append(CENSORED_NOTE)
         notes.append(_turns_note(flat))
+        notes += [_tuned_note(comparison) for comparison, _ in members if comparison.config.tuned]
         if any(row.get("same_environment") is False for row in flat):
             notes.append("Some times are of different machines.")
         columns: dict[str, tuple[str, Render]] = {
@@ -119,6 +120,7 @@ def recall_sheets(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
         columns: dict[str, tuple[str, Render]] = {find_loss(name).title: (name, _recall) for name in _losses(members)}
         reasons = sorted({str(row["reason"]) for _, member in members for row in member if row.get("reason")})
         notes = [RECALL_NOTE, *(f"No recall: {reason}." for reason in reasons)]
+        notes += [_tuned_note(comparison) for comparison, _ in members if comparison.config.tuned]
         sheets.append(_sheet(f"Recall@50 on cold test items{settings}", members, columns, notes))
     return sheets
 
@@ -169,6 +171,20 @@ def _turns_note(rows: Sequence[Row]) -> str:
     if turns and all(turns):
         return "Times are of interleaved runs."
     return f"{'Some times' if any(turns) else 'Times'} are of separate runs, not interleaved."
+
+
+def _tuned_note(comparison: Comparison) -> str:
+    """What a sweep chose for each arm, and the budget that each had."""
+    config = comparison.config
+    names, _, spent = config.tuned.partition(":")
+    count, _, epochs = spent.partition("x")
+    values = "; ".join(
+        f"{find_sampler(variant.sampler).title}{f' ({note})' if (note := variant.note(config.encoder)) else ''} {chosen}"
+        for variant in comparison.arms
+        if (chosen := comparison.tuned(variant))
+    )
+    what = f"{find_encoder(config.encoder).title}: {names.replace('+', ' and ')} tuned on validation recall"
+    return f"{what}, {count} trials of {epochs} epochs: {values}."
 
 
 def _data(comparison: Comparison) -> tuple[str, str]:
