@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo test test-real test-long check bench bench-peer bench-gpu clean
+.PHONY: demo test test-real test-long test-browser check bench bench-peer bench-gpu clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -32,6 +32,11 @@ test-real: $(VENV)/.installed
 # What `make test` does a few times, many times.
 test-long: $(VENV)/.installed
 	$(BIN)/python -m pytest -m long
+
+# The HTML report in Chromium, which must be installed (the package chromium, or `playwright install chromium`).
+test-browser: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,browser]'
+	$(BIN)/python -m pytest -m browser
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from typing import Any
 from ncfbench import schemas, tables
 from ncfbench.config import FIELDS, RunConfig, complete
 from ncfbench.errors import DataError, UsageError
+
+RECORDS = ("config.json", "environment.json", "curve.parquet", "timing.parquet", "ledger.parquet", "summary.parquet")
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,18 @@ def read(folder: Path) -> RunRecord:
         ledger=tables.read_rows(folder / "ledger.parquet", schemas.LEDGER),
         summary=summary[0],
     )
+
+
+def copy_records(record: RunRecord, folder: Path) -> None:
+    """Copy a run's records, all but its checkpoints, into another folder.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    with tables.storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in RECORDS:
+            shutil.copyfile(record.folder / name, folder / name)
 
 
 def interleaved(one: RunRecord, other: RunRecord) -> bool:

@@ -54,6 +54,10 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Also draw all figures into this folder (SVG and PNG).", show_default=False)
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Also copy tables and records, without checkpoints, into this folder.", show_default=False),
+    ] = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     json_: options.Json = False,
@@ -80,8 +84,8 @@ def report(
         raise UsageError(f"Unknown format {kind!r}{nearest(kind, FORMATS)} Valid: {', '.join(FORMATS)}.")
     _, where = resolve({"data_dir": data_dir, "runs_dir": runs_dir})
     if verify or against is not None:
-        if kind not in ("table", "json") or figures is not None or output is not None:
-            raise UsageError("--verify and --against print a table or JSON: leave --format, --figures and --output out.")
+        if kind not in ("table", "json") or any(path is not None for path in (figures, export, output)):
+            raise UsageError("--verify and --against print a table or JSON: leave out what else would be written.")
         if against is None:
             _verify(where, kind)
         else:
@@ -90,11 +94,18 @@ def report(
     if output is not None and kind in ("table", "json"):
         raise UsageError(f"--format {kind} is printed: send it to a file with > FILE.")
     places = {flag: str(path) for flag, path in (("--data-dir", data_dir), ("--runs-dir", runs_dir)) if path is not None}
-    _report(where, kind, places, output, figures, allow_mixed=allow_mixed)
+    _report(where, kind, places, output, figures, export, allow_mixed=allow_mixed)
 
 
 def _report(
-    where: Locations, kind: str, places: dict[str, str], output: Path | None, figures: Path | None, *, allow_mixed: bool
+    where: Locations,
+    kind: str,
+    places: dict[str, str],
+    output: Path | None,
+    figures: Path | None,
+    export: Path | None,
+    *,
+    allow_mixed: bool,
 ) -> None:
     from ncfbench.report.results import collect
 
@@ -121,6 +132,9 @@ def _report(
     else:
         written = _deliver(results, kind, places, output)
     written += [*results.write(), *drawn]
+    if export is not None:
+        exported = results.export(export)
+        say(f"Exported to {export}: {exported} runs and their tables.")
     if kind == "table" and written:
         print_views("Written: " + ", ".join(map(str, written)))
     elif kind == "html" or output is not None:

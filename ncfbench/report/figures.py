@@ -31,7 +31,8 @@ KINDS = ("svg", "png")
 def convergence(comparison: Comparison, folder: Path, kinds: Sequence[str] = KINDS) -> list[Path]:
     """Probe loss and test recall@50 against epoch and against training time, as SVG and PNG.
 
-    The paper's convergence curves, training loss and test performance (KDD 2017, section 5.3). One seed of each sampler.
+    The paper's convergence curves, training loss and test performance (KDD 2017, section 5.3): means over seeds, with the
+    range from the least to the largest.
 
     Raises:
         UsageError: Matplotlib is not installed.
@@ -46,7 +47,7 @@ def convergence(comparison: Comparison, folder: Path, kinds: Sequence[str] = KIN
         for column, (x, x_label) in enumerate(xs):
             axis = axes[row, column]
             for variant, runs in sorted(comparison.arms.items(), key=lambda arm: _place(arm[0].sampler)):
-                _draw(axis, variant, next(iter(runs.values())), x, y, config.encoder)
+                _draw(axis, variant, list(runs.values()), x, y, config.encoder)
             axis.set(xlabel=x_label, ylabel=y_label)
             if x == "train_seconds":
                 axis.set_xscale("log")
@@ -260,16 +261,24 @@ def _place(sampler: str) -> int:
     return list(STYLES).index(sampler) if sampler in STYLES else len(STYLES)
 
 
-def _draw(axis: Any, variant: Variant, run: RunRecord, x: str, y: str, encoder: str) -> None:
-    """One sampler's line, without the point before training: far above the others, and none on a logarithmic time axis."""
+def _draw(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y: str, encoder: str) -> None:
+    """One sampler's line: means over seeds at the iterations that all have, and the range as a band.
+
+    The point before training is left out: far above the others, and none on a logarithmic time axis.
+    """
     color, line, mark = STYLES.get(variant.sampler, PLUGIN_STYLE)
-    label = _label(variant, encoder)
-    rows = [row for row in run.curve if row[y] is not None and row["iteration"] > 0]
-    every = max(1, len(rows) // 8)
+    curves = [{row["iteration"]: row for row in run.curve if row[y] is not None and row["iteration"] > 0} for run in runs]
+    common = sorted(set.intersection(*(set(curve) for curve in curves)))
+    rows = [[curve[iteration] for curve in curves] for iteration in common]
+    xs = [math.fsum(row[x] for row in each) / len(each) for each in rows]
+    ys = [math.fsum(row[y] for row in each) / len(each) for each in rows]
     axis.plot(
-        [row[x] for row in rows], [row[y] for row in rows], color=color, linestyle=line, marker=mark, markevery=every,
-        markersize=4, linewidth=1.5, label=label,
+        xs, ys, color=color, linestyle=line, marker=mark, markevery=max(1, len(rows) // 8), markersize=4, linewidth=1.5,
+        label=_label(variant, encoder),
     )  # fmt: skip
+    if len(runs) > 1:
+        lowest, highest = ([bound(row[y] for row in each) for each in rows] for bound in (min, max))
+        axis.fill_between(xs, lowest, highest, color=color, alpha=0.15, linewidth=0)
 
 
 def _draw_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str) -> None:

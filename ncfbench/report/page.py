@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench import __version__
-from ncfbench.report import sheets, verdicts
+from ncfbench.report import described, sheets, verdicts
 from ncfbench.report.comparison import Variant, command
 from ncfbench.report.markup import html_table
 from ncfbench.report.results import Results
@@ -153,18 +153,31 @@ def _environments(results: Results) -> str:
     parts = []
     for key, count in counts.items():
         environment = next(run.environment for run in finished if run.environment["key"] == key)
-        rows = "".join(
-            f'<tr><th scope="row">{html.escape(name)}</th><td class="left wrap">{html.escape(value)}</td></tr>'
-            for name, value in _facts(environment)
-        )
-        title = f"{count} runs, environment {key}"
-        parts.append(
-            f'<h3>{html.escape(title)}</h3><div class="scroll" tabindex="0" role="region" aria-label="{html.escape(title)}">'
-            f"<table><tbody>{rows}</tbody></table></div>"
-        )
-    data = sorted({(c.config.dataset, c.data_fingerprint) for c in results.comparisons})
-    lines = "".join(f"<li>{html.escape(name)}: <code>{html.escape(fingerprint)}</code></li>" for name, fingerprint in data)
-    return "\n".join(parts) + f"<h3>Data fingerprints</h3><ul>{lines}</ul>"
+        parts.append(_fact_table(f"{count} runs, environment {key}", _facts(environment)))
+    for name, fingerprint in _data(results):
+        manifest = results.manifests.get(fingerprint)
+        facts = [("fingerprint", fingerprint)]
+        if manifest is not None:
+            facts += [(key.replace("_", " "), f"{value:g}") for key, value in manifest["statistics"].items()]
+            facts += _facts(manifest["options"])
+        parts.append(_fact_table(f"Data set {name}", facts))
+    return "\n".join(parts)
+
+
+def _data(results: Results) -> list[tuple[str, str]]:
+    """Names and fingerprints of the data sets."""
+    return sorted({(each.config.dataset, each.data_fingerprint) for each in results.comparisons})
+
+
+def _fact_table(title: str, facts: Sequence[tuple[str, str]]) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{html.escape(name)}</th><td class="left wrap">{html.escape(value)}</td></tr>'
+        for name, value in facts
+    )
+    return (
+        f'<h3>{html.escape(title)}</h3><div class="scroll" tabindex="0" role="region" aria-label="{html.escape(title)}">'
+        f"<table><tbody>{rows}</tbody></table></div>"
+    )
 
 
 def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -185,6 +198,11 @@ def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _repeat(results: Results, places: Mapping[str, str]) -> str:
     commands = [
+        described.preparation(name, results.manifests[fingerprint])
+        for name, fingerprint in _data(results)
+        if fingerprint in results.manifests
+    ]
+    commands += [
         command(run.config, Variant.of(run.config), places, seed)
         for comparison in results.comparisons
         for runs in comparison.arms.values()

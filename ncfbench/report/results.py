@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench import runs, schemas, tables
-from ncfbench.report import comparison, targets
+from ncfbench.report import comparison, described, targets
 from ncfbench.report.comparison import Comparison
 from ncfbench.report.verdicts import Verdict, judge_all
 from ncfbench.runs import RunRecord
@@ -26,6 +26,8 @@ class Results:
     speedups: Sequence[Rows]
     recalls: Sequence[Rows]
     verdicts: Sequence[Verdict]
+    manifests: Mapping[str, described.Manifest]
+    """Of the comparisons' data sets, by fingerprint, as far as they are known."""
     beside: Mapping[str, Rows]
     """Tables of profile and audit, by name."""
     problems: Sequence[str]
@@ -47,18 +49,42 @@ class Results:
         """Speedups at every target."""
         return [row for each in self.comparisons for row in targets.sensitivity_rows(each, allow_mixed=self.allow_mixed)]
 
-    def write(self) -> list[Path]:
-        """Write the two tables; the paths that were written.
+    def write(self, folder: Path | None = None) -> list[Path]:
+        """Write the two tables and what the data sets are; the paths that were written.
+
+        Args:
+            folder: that of the runs, where none is given.
 
         Raises:
             DataError: the folder cannot be written.
         """
         if not self.comparisons:
             return []
+        folder = folder or self.runs_dir
         written = {"speedup": (self.speedup, schemas.SPEEDUP), "recall": (self.recall, schemas.RECALL)}
         for name, (rows, schema) in written.items():
-            tables.write_rows(self.runs_dir / f"{name}.parquet", rows, schema)
-        return [self.runs_dir / f"{name}.parquet" for name in written]
+            tables.write_rows(folder / f"{name}.parquet", rows, schema)
+        paths = [folder / f"{name}.parquet" for name in written]
+        kept = described.write(folder, self.manifests)
+        return paths if kept is None else [*paths, kept]
+
+    def export(self, folder: Path) -> int:
+        """Copy the records of all compared runs, without checkpoints, and the tables: small enough to publish.
+
+        Returns:
+            How many runs were copied.
+
+        Raises:
+            DataError: the folder cannot be written.
+        """
+        compared = [run for each in self.comparisons for seeds in each.arms.values() for run in seeds.values()]
+        for run in compared:
+            runs.copy_records(run, folder / run.name)
+        for name, rows in self.beside.items():
+            schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
+            tables.write_rows(folder / f"{name}.parquet", rows, schema)
+        self.write(folder)
+        return len(compared)
 
 
 def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mapping[str, str]) -> Results:
@@ -76,6 +102,8 @@ def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mappin
         if record.summary["status"] != "finished"
     ]
     comparisons = comparison.group(records)
+    manifests, unknown = described.manifests(comparisons, runs_dir, data_dir)
+    problems += unknown
     beside: dict[str, Rows] = {}
     for wanted in (schemas.AUDIT_TABLES, schemas.PROFILE_TABLES):
         found, unreadable = tables.read_present(runs_dir, wanted)
@@ -89,7 +117,8 @@ def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mappin
         comparisons=comparisons,
         speedups=speedups,
         recalls=recalls,
-        verdicts=judge_all(comparisons, speedups, recalls, data_dir),
+        verdicts=judge_all(comparisons, speedups, recalls, manifests),
+        manifests=manifests,
         beside=beside,
         problems=problems,
         unfinished=unfinished,

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from ncfbench.datasets.store import read_manifest
 from ncfbench.paper import printed
 from ncfbench.paper.printed import MEASURES, Measure
 from ncfbench.report.comparison import Comparison
@@ -112,12 +110,10 @@ def data_differences(comparison: Comparison, manifest: Mapping[str, Any] | None)
     """How a comparison's data differ from the paper's, as far as the prepared data set can tell.
 
     Args:
-        manifest: of the data set of this name, where it is prepared here.
+        manifest: of the comparison's data set, where it is known.
     """
-    if manifest is None:
+    if manifest is None or manifest["fingerprint"] != comparison.data_fingerprint:
         return ["text not known: the data set is not prepared here"]
-    if manifest["fingerprint"] != comparison.data_fingerprint:
-        return ["other data fingerprint than what is prepared here"]
     options, found = manifest["options"], []
     text = options.get("text")
     if text != PAPER_TEXT:
@@ -142,20 +138,19 @@ def judge_all(
     comparisons: Sequence[Comparison],
     speedups: Sequence[Sequence[Row]],
     recalls: Sequence[Sequence[Row]],
-    data_dir: Path,
+    manifests: Mapping[str, Mapping[str, Any]],
 ) -> list[Verdict]:
     """A verdict for each printed cell of each comparison, then one for each printed cell that no comparison has.
 
     Args:
-        data_dir: where the prepared data sets say what their text is.
+        manifests: of data sets, by fingerprint: what their text is.
     """
     found: list[Verdict] = []
     covered: set[printed.Place] = set()
     for comparison, speedup, recall in zip(comparisons, speedups, recalls, strict=True):
         config = comparison.config
-        manifest = read_manifest(data_dir, config.dataset)
-        known = manifest is not None and manifest["fingerprint"] == comparison.data_fingerprint
-        source = str(manifest.get("source")) if manifest and known else config.dataset
+        manifest = manifests.get(comparison.data_fingerprint)
+        source = str(manifest.get("source")) if manifest else config.dataset
         differences = data_differences(comparison, manifest) + setting_differences(comparison)
         for place, value in printed.values().items():
             if (place.dataset, place.encoder, place.loss) != (source, config.encoder, config.loss):

@@ -1,0 +1,69 @@
+"""What the runs' data sets are: the manifests of those that are prepared here, or as an earlier report kept them.
+
+A report keeps them beside its tables, so that a folder of results still says what text it is of where the data are not.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ncfbench import tables
+from ncfbench.datasets.store import read_manifest
+from ncfbench.errors import DataError
+from ncfbench.report.comparison import Comparison
+
+FILE = "datasets.json"
+Manifest: TypeAlias = Mapping[str, Any]
+
+
+def manifests(comparisons: Sequence[Comparison], runs_dir: Path, data_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
+    """The manifests of the comparisons' data sets by fingerprint, as far as they are known; and what cannot be read."""
+    found: dict[str, Manifest] = {}
+    problems = []
+    path = runs_dir / FILE
+    try:
+        kept = tables.read_json(path) if path.exists() else {}
+        if not isinstance(kept, dict) or not all(_is_manifest(one) for one in kept.values()):
+            raise DataError(f"{path} is damaged: it does not describe data sets.")
+    except DataError as error:
+        kept = {}
+        problems.append(f"Skipped {FILE}: {error}")
+    for comparison in comparisons:
+        fingerprint = comparison.data_fingerprint
+        prepared = read_manifest(data_dir, comparison.config.dataset)
+        if prepared is not None and prepared["fingerprint"] == fingerprint:
+            found[fingerprint] = prepared
+        elif fingerprint in kept:
+            found[fingerprint] = kept[fingerprint]
+    return found, problems
+
+
+def write(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | None:
+    """Keep the manifests beside the tables; nothing where none is known.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    if not found:
+        return None
+    tables.write_json(runs_dir / FILE, dict(found))
+    return runs_dir / FILE
+
+
+def preparation(name: str, manifest: Manifest) -> str:
+    """The command line that prepares such a data set again; FOLDER stands for files that are not the published ones."""
+    source = str(manifest.get("source", name))
+    words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
+    for key, value in manifest["options"].items():
+        if value is not None:
+            words += [f"--{key.replace('_', '-')}", ",".join(value) if isinstance(value, list) else str(value)]
+    if any(not file.get("verified") for file in manifest.get("files", {}).values()):
+        words += ["--from", "FOLDER", "--allow-unverified"]
+    return shlex.join(words)
+
+
+def _is_manifest(value: object) -> bool:
+    return isinstance(value, dict) and {"options", "statistics", "fingerprint"} <= value.keys()
