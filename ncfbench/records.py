@@ -50,10 +50,11 @@ class Records:
         self._due = time.perf_counter()
 
     def go_on_from(self, record: RunRecord, iteration: int) -> None:
-        """Take over the records of earlier sessions, cut back to an iteration."""
+        """Take over the records of earlier sessions, cut back to an iteration; times of an epoch that it cuts are marked."""
+        begun = self.schedule.epoch_begin(iteration)
         self.curve = [row for row in record.curve if row["iteration"] <= iteration]
         self.timing = [
-            row
+            row | {"resumed": row["resumed"] or (row["kind"] == "full" and begun <= row["first_iteration"] < iteration)}
             for row in record.timing
             if row["first_iteration"] + (row["kind"] in TRAINING) * row["iterations"] <= iteration
         ]
@@ -75,7 +76,7 @@ class Records:
         return time.perf_counter() >= self._due
 
     def take(self, samples: Iterable[Mapping[str, Any]], *, resumed: bool) -> None:
-        """Take over raw samples; ``resumed`` marks blocks of iterations that an interruption cut."""
+        """Take over raw samples; ``resumed`` marks blocks of an epoch that an interruption cut."""
         for sample in samples:
             self._sampler_seconds["sampling"] += sample["sampling_seconds"] or 0.0
             self._sampler_seconds["transfer"] += sample["transfer_seconds"] or 0.0

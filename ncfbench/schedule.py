@@ -23,6 +23,10 @@ class Schedule:
         """The iteration that completes the first ``epoch`` passes over the links."""
         return -(-epoch * self.n_links // self.batch_size)
 
+    def epoch_begin(self, iteration: int) -> int:
+        """The iteration after which the epoch began that ``iteration`` is inside of; itself where it ends one."""
+        return self.epoch_end(iteration * self.batch_size // self.n_links)
+
     def epoch_of(self, iteration: int) -> float:
         """Passes over the links after ``iteration``, whole at an epoch's end."""
         epoch = iteration * self.batch_size // self.n_links

@@ -39,8 +39,8 @@ TIMING = pa.schema(
 )
 """Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation, checkpoint.
 
-``item_slots`` is the mean number of real item slots of the block's batches; ``resumed`` marks a block that an
-interruption cut, which no summary uses while there are others. A run that was resumed elsewhere has samples of two
+``item_slots`` is the mean number of real item slots of the block's batches; ``resumed`` marks a block of an epoch
+that an interruption cut, which no summary uses while there are others. A run that was resumed elsewhere has samples of two
 environments; its summary uses those of the last.
 """
 

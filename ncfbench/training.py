@@ -163,7 +163,8 @@ class _Run:
         self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
         with ledger.line("checkpoint"):
             iteration, slots, state = self._restore(fresh)
-        self.resumed_inside_block = bool(self.pending)
+        self.is_broken = iteration > 0 and not self.schedule.ends_epoch(iteration)
+        """Whether an interruption cut the epoch at work: none of its times count."""
         self.loop = TimedLoop(
             trainer=self.trainer,
             state=state,
@@ -256,8 +257,9 @@ class _Run:
         first = self.loop.iteration
         losses = self.loop.full_block(stop - first, stop=after_iteration)
         cut = self.loop.iteration < stop
-        self._collect_samples(resumed=self.resumed_inside_block or cut)
-        self.resumed_inside_block = False
+        self._collect_samples(resumed=self.is_broken or cut)
+        if self.schedule.ends_epoch(stop):
+            self.is_broken = False
         self.pending += losses
         bad = np.flatnonzero(~np.isfinite(losses))
         if len(bad):
