@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench import seeds
+from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
 from ncfbench.registry import ENCODERS, find_encoder, find_loss, find_sampler
 from ncfbench.report.comparison import Comparison, Variant
@@ -32,7 +33,7 @@ def convergence(comparison: Comparison, folder: Path, kinds: Sequence[str] = KIN
     """Probe loss and test recall@50 against epoch and against training time, as SVG and PNG.
 
     The paper's convergence curves, training loss and test performance (KDD 2017, section 5.3): means over seeds, with the
-    range from the least to the largest.
+    range from the least to the largest. Where a sampler ran with several s or k, the paper's.
 
     Raises:
         UsageError: Matplotlib is not installed.
@@ -46,8 +47,8 @@ def convergence(comparison: Comparison, folder: Path, kinds: Sequence[str] = KIN
     for row, (y, y_label) in enumerate(ys):
         for column, (x, x_label) in enumerate(xs):
             axis = axes[row, column]
-            for variant, runs in sorted(comparison.arms.items(), key=lambda arm: _place(arm[0].sampler)):
-                _draw(axis, variant, list(runs.values()), x, y, config.encoder)
+            for variant in _main_variants(comparison):
+                _draw(axis, variant, list(comparison.arms[variant].values()), x, y, config.encoder)
             axis.set(xlabel=x_label, ylabel=y_label)
             if x == "train_seconds":
                 axis.set_xscale("log")
@@ -85,7 +86,7 @@ def targets(comparison: Comparison, folder: Path, kinds: Sequence[str] = KINDS, 
     for row, kind in enumerate(("total", "iterations")):
         for column, (measure, own) in enumerate(found.items()):
             axis = axes[row, column]
-            for variant in sorted({target.variant for target in own}, key=_variant_place):
+            for variant in (one for one in _main_variants(comparison) if any(target.variant == one for target in own)):
                 _draw_targets(axis, [target for target in own if target.variant == variant], kind, config.encoder)
             title = find_loss(config.loss).title
             label = f"target: probe loss ({title}, log scale)" if measure == "probe_loss" else "target: test recall@50"
@@ -106,31 +107,45 @@ def targets(comparison: Comparison, folder: Path, kinds: Sequence[str] = KINDS, 
 def by_setting(comparison: Comparison, setting: str, folder: Path, kinds: Sequence[str] = KINDS) -> list[Path]:
     """Smallest probe loss and test recall@50 against s or k: the paper's figures of stratum size and of negatives.
 
-    Nothing where no sampler ran with two values. Points are means over seeds, bars 95 % intervals.
+    Nothing where no sampler ran with two values. Points are means over the seeds that all of them have, bars 95 % intervals.
+    Samplers that share the batch's negatives have no k: they are levels beside the others.
 
     Args:
         setting: ``stratum_size`` or ``negatives``.
     """
-    lines: dict[str, list[tuple[int, Sequence[RunRecord]]]] = {}
+    usual = {"stratum_size": RunConfig.stratum_size, "negatives": find_encoder(comparison.config.encoder).negatives}
+    lines: dict[str, dict[int, Mapping[int, RunRecord]]] = {}
+    beside: dict[str, Mapping[int, RunRecord]] = {}
     for variant, runs in comparison.arms.items():
-        if getattr(variant, setting) is not None and variant.strata is None and variant.uniform_items is None:
-            lines.setdefault(variant.sampler, []).append((getattr(variant, setting), list(runs.values())))
-    lines = {sampler: points for sampler, points in lines.items() if len({value for value, _ in points}) > 1}
-    if not lines:
+        others = [getattr(variant, name) in (None, value) for name, value in usual.items() if name != setting]
+        if not all(others) or variant.strata is not None or variant.uniform_items is not None:
+            continue
+        value = getattr(variant, setting)
+        if value is not None:
+            lines.setdefault(variant.sampler, {})[value] = runs
+        elif setting == "negatives":
+            beside[variant.sampler] = runs
+    lines = {sampler: points for sampler, points in lines.items() if len(points) > 1}
+    common = set.intersection(*(set(runs) for points in lines.values() for runs in points.values())) if lines else set()
+    if not common:
         return []
     figure = _figure(9.5, 3.6)
     labels = {"smallest_probe_loss": "smallest probe loss", "test_recall_at_50": "test recall@50"}
     for axis, (measure, label) in zip(figure.subplots(1, 2), labels.items(), strict=True):
         for sampler in sorted(lines, key=_place):
-            _draw_setting(axis, sampler, lines[sampler], measure)
-        values = sorted({value for points in lines.values() for value, _ in points})
+            points = {value: [runs[seed] for seed in sorted(common)] for value, runs in lines[sampler].items()}
+            _draw_setting(axis, sampler, points, measure)
+        for sampler in sorted(beside, key=_place):
+            _draw_level(axis, sampler, [run for seed, run in beside[sampler].items() if seed in common], measure)
+        values = sorted({value for points in lines.values() for value in points})
         axis.set_xscale("log", base=2)
         axis.set_xticks(values, [str(value) for value in values])
         axis.set_xticks([], minor=True)
         axis.set(xlabel={"stratum_size": "links in a stratum, s", "negatives": "negatives, k"}[setting], ylabel=label)
         _finish(axis)
     figure.axes[0].legend(frameon=False)
-    figure.suptitle(_what(comparison))
+    seeds_text = f"{len(common)} seed{'' if len(common) == 1 else 's'}"
+    figure.suptitle(f"{_what(comparison)}, {seeds_text}")
     return _save(figure, folder, f"{setting.replace('_', '-')}-{_name(comparison)}", kinds)
 
 
@@ -296,19 +311,42 @@ def _draw_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str)
         axis.fill_between(*zip(*bands, strict=True), color=color, alpha=0.15, linewidth=0)
 
 
-def _draw_setting(axis: Any, sampler: str, points: Sequence[tuple[int, Sequence[RunRecord]]], measure: str) -> None:
+def _draw_setting(axis: Any, sampler: str, points: Mapping[int, Sequence[RunRecord]], measure: str) -> None:
     """One sampler's means over seeds by s or k."""
     color, line, mark = STYLES.get(sampler, PLUGIN_STYLE)
-    known = []
-    for value, runs in sorted(points, key=lambda point: point[0]):
-        values = [run.summary[measure] for run in runs if run.summary.get(measure) is not None]
-        if values:
-            known.append((value, seeds.mean(values)))
+    known = [(value, estimate) for value, runs in sorted(points.items()) if (estimate := _mean(runs, measure)) is not None]
     halves = [0.0 if estimate.upper is None else estimate.upper - estimate.value for _, estimate in known]
     axis.errorbar(
         [value for value, _ in known], [estimate.value for _, estimate in known], yerr=halves if any(halves) else None,
         color=color, linestyle=line, marker=mark, markersize=4, linewidth=1.5, capsize=3, label=find_sampler(sampler).title,
     )  # fmt: skip
+
+
+def _draw_level(axis: Any, sampler: str, runs: Sequence[RunRecord], measure: str) -> None:
+    """The mean of a sampler without the setting, across the whole axis."""
+    estimate = _mean(runs, measure)
+    if estimate is not None:
+        color, line, _ = STYLES.get(sampler, PLUGIN_STYLE)
+        label = f"{find_sampler(sampler).title} (the batch's)"
+        axis.axhline(estimate.value, color=color, linestyle=line, linewidth=1.5, label=label)
+
+
+def _mean(runs: Sequence[RunRecord], measure: str) -> seeds.Estimate | None:
+    values = [run.summary[measure] for run in runs if run.summary.get(measure) is not None]
+    return seeds.mean(values) if values else None
+
+
+def _main_variants(comparison: Comparison) -> list[Variant]:
+    """The paper's s and k of each sampler where it ran with them, else all that it ran with."""
+    usual = (RunConfig.stratum_size, find_encoder(comparison.config.encoder).negatives)
+    by_sampler: dict[tuple[Any, ...], list[Variant]] = {}
+    for variant in comparison.arms:
+        by_sampler.setdefault((variant.sampler, variant.strata, variant.uniform_items), []).append(variant)
+    found = []
+    for own in by_sampler.values():
+        paper = [one for one in own if one.stratum_size in (None, usual[0]) and one.negatives in (None, usual[1])]
+        found += paper or own
+    return sorted(found, key=_variant_place)
 
 
 def _label(variant: Variant, encoder: str) -> str:
