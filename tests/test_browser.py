@@ -69,13 +69,13 @@ def test_the_page_fits_draws_everything_and_asks_for_nothing(browser: Any, repor
             && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
         assert shown.evaluate(wide) == []
         drawn = shown.evaluate(
-            """[...document.querySelectorAll('figure svg')].map(svg => {
+            """[...document.querySelectorAll('.drawing svg')].map(svg => {
                 const box = svg.getBoundingClientRect();
                 const lines = [...svg.querySelectorAll('path')].filter(path => path.getTotalLength() > 0).length;
                 return [box.width, box.height, lines];
             })"""
         )
-        assert len(drawn) == shown.locator("figure").count() >= 2
+        assert len(drawn) == shown.locator(".drawing").count() >= 2
         assert all(w > 0.8 * min(width, 1100) - 60 and h > 100 and lines > 10 for w, h, lines in drawn)
         assert (
             shown.evaluate("(ids => ids.length - new Set(ids).size)([...document.querySelectorAll('[id]')].map(e => e.id))")

@@ -12,9 +12,9 @@ import pytest
 from folders import write_folder, write_run
 from typer.testing import CliRunner, Result
 
-from ncfbench import schemas, tables
+from ncfbench import runs, schemas, tables
 from ncfbench.cli import app
-from ncfbench.report import verification
+from ncfbench.report import described, verification
 from ncfbench.report.regression import parse_limit
 
 
@@ -221,3 +221,32 @@ def test_other_machines_and_other_seeds_are_not_divided(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "limit"), [("10%", 0.1), ("0.05", 0.05), ("0", 0.0), ("12.5%", 0.125)])
 def test_limits(text: str, limit: float) -> None:
     assert parse_limit(text) == pytest.approx(limit)
+
+
+def test_an_export_stands_by_itself(tmp_path: Path) -> None:
+    data, folder, target = tmp_path / "data", write_folder(tmp_path / "runs"), tmp_path / "kept"
+    options = {"text": ["title", "tags"], "max_length": 40, "test_fraction": 0.2, "vocabulary_size": None}
+    manifest = {"source": "citeulike", "fingerprint": "f" * 64, "options": options, "statistics": {"users": 9}, "files": {}}
+    (next(folder.glob("*/config.json")).parent / "checkpoints").mkdir()
+    kept = json.dumps({"f" * 64: manifest})
+    (folder / described.FILE).write_text(kept)
+    words = ("--data-dir", data, "--format", "csv", "--runs-dir")
+    result = invoke(*words, folder, "--export", target)
+    assert result.exit_code == 0, result.output
+    assert f"Exported to {target}: 12 runs" in result.stderr
+    assert {path.name for path in target.rglob("*") if path.is_file()} == {
+        *runs.RECORDS, "speedup.parquet", "recall.parquet", "datasets.json",
+    }  # fmt: skip
+    assert len(list(target.glob("*/summary.parquet"))) == 12
+    assert not list(target.rglob("checkpoints"))
+    assert verification.verify(target).mismatches == []
+    again = invoke(*words, target)
+    assert again.stdout == result.stdout
+    assert "other text (title,tags)" in again.stdout
+    assert described.preparation("citeulike", manifest) == (
+        "ncfbench prepare citeulike --text title,tags --max-length 40 --test-fraction 0.2"
+    )
+    (folder / described.FILE).write_text("[1]")
+    damaged = invoke(*words, folder)
+    assert (damaged.exit_code, "Warning: Skipped datasets.json" in damaged.stderr) == (0, True)
+    assert "text not known" in damaged.stdout

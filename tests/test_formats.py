@@ -9,16 +9,19 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders import write_folder, write_run
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
-from ncfbench.report import page
+from ncfbench.report import figures, page
+from ncfbench.report.comparison import group
 from ncfbench.report.longform import columns
 from ncfbench.report.markup import escape_latex, escape_markdown, html_table, latex, markdown
 from ncfbench.report.sheets import Cell, Line, Sheet
+from ncfbench.runs import read_all
 
 
 def invoke(*words: str | Path) -> Result:
@@ -262,3 +265,28 @@ def test_s_and_k_have_their_figures(tmp_path: Path) -> None:
     assert invoke(tmp_path / "r", "--figures", tmp_path / "f", "--json").exit_code == 0
     kinds = {path.stem.partition("-citeulike")[0] for path in (tmp_path / "f").iterdir()}
     assert kinds == {"convergence", "stratum-size", "negatives"}
+
+
+def test_points_of_s_and_k_are_of_the_same_seeds_and_otherwise_the_papers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    for seed in (0, 1):
+        write_run(tmp_path, "strat", [9, 4], 20, seed=seed)
+    write_run(tmp_path, "strat", [9, 3], 20, stratum_size=8)
+    write_run(tmp_path, "strat", [9, 2], 20, negatives=1)
+    write_run(tmp_path, "ns", [9, 1], 20)
+    drawn: list[tuple[str, Any]] = []
+    keep = {"_draw_setting": lambda axis, sampler, points, measure: drawn.append((sampler, points)),
+            "_draw_level": lambda axis, sampler, runs, measure: drawn.append((sampler, {0: runs}))}  # fmt: skip
+    for name, action in keep.items():
+        monkeypatch.setattr(figures, name, action)
+    (comparison,) = group(read_all(tmp_path)[0])
+    for setting, expected in (("stratum_size", {4: [4], 8: [3]}), ("negatives", {1: [2], 10: [4]})):
+        drawn.clear()
+        figures.by_setting(comparison, setting, tmp_path / "f")
+        found = [(sampler, {value: [run.curve[-1]["probe_loss"] for run in runs] for value, runs in points.items()})
+                 for sampler, points in drawn]  # fmt: skip
+        level = [("ns", {0: [1]})] if setting == "negatives" else []
+        assert found == [("strat", expected), *level] * 2
+    assert [figures._label(one, "cnn") for one in figures._main_variants(comparison)] == ["Stratified", "N.S."]
