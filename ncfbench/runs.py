@@ -146,6 +146,9 @@ def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
     for folder in sorted(path for path in runs_dir.glob("*") if path.is_dir() and not path.name.startswith(".")):
         if not (folder / "config.json").exists() and not (folder / "summary.parquet").exists():
             continue
+        if not (folder / "summary.parquet").exists():
+            problems.append(f"Skipped {folder.name}: it was begun, and has no summary.parquet yet.")
+            continue
         try:
             records.append(read(folder))
         except DataError as error:

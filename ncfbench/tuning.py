@@ -28,6 +28,7 @@ RATE_FACTOR = 10.0
 """Learning rates of the trials reach from the arm's own divided by this to its own times this, evenly in the logarithm."""
 MOST_DROPOUT = 0.8
 """Shares of dropout reach from 0 to this."""
+MOST_TRIALS = 200
 MEASURE = "validation_recall_at_50"
 
 
@@ -42,6 +43,8 @@ class Budget:
     def __post_init__(self) -> None:
         if self.trials < 2:
             raise UsageError(f"--tune {self.trials}: there is nothing to choose from. Use 2 or more trials.")
+        if self.trials > MOST_TRIALS:
+            raise UsageError(f"--tune {self.trials}: at most {MOST_TRIALS} trials.")
         if self.epochs < 1:
             raise UsageError(f"--tune-epochs {self.epochs}: a trial needs one epoch or more.")
         for name in self.settings:
@@ -141,13 +144,13 @@ def _trials(config: RunConfig, budget: Budget) -> tuple[RunConfig, ...]:
 
     first = dataclasses.replace(config, seed=SEED, epochs=budget.epochs)
     sequence = qmc.Halton(len(budget.settings), scramble=False)
-    sequence.fast_forward(1)  # its first point is the corner
-    points = sequence.random(budget.trials - 1)
-    others = []
-    for point in points.tolist():
-        values: dict[str, Any] = {name: _value(first, name, u) for name, u in zip(budget.settings, point, strict=True)}
-        others.append(dataclasses.replace(first, **values))
-    return tuple(dict.fromkeys([first, *others]))
+    sequence.fast_forward(2)  # the corner, and the middle, which is the arm's own learning rate
+    made = {first: None}
+    while len(made) < budget.trials:
+        for point in sequence.random(budget.trials).tolist():
+            values: dict[str, Any] = {name: _value(first, name, u) for name, u in zip(budget.settings, point, strict=True)}
+            made.setdefault(dataclasses.replace(first, **values))  # of two that round to the same, one
+    return tuple(made)[: budget.trials]
 
 
 def _value(config: RunConfig, name: str, u: float) -> float:

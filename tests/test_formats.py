@@ -277,8 +277,11 @@ def test_points_of_s_and_k_are_of_the_same_seeds_and_otherwise_the_papers(
     write_run(tmp_path, "strat", [9, 2], 20, negatives=1)
     write_run(tmp_path, "ns", [9, 1], 20)
     drawn: list[tuple[str, Any]] = []
-    keep = {"_draw_setting": lambda axis, sampler, points, measure: drawn.append((sampler, points)),
-            "_draw_level": lambda axis, sampler, runs, measure: drawn.append((sampler, {0: runs}))}  # fmt: skip
+    setting_line, level_line = figures._draw_setting, figures._draw_level
+    keep = {
+        "_draw_setting": lambda *given: (drawn.append(given[1:3]), setting_line(*given)),
+        "_draw_level": lambda *given: (drawn.append((given[1], {0: given[2]})), level_line(*given)),
+    }
     for name, action in keep.items():
         monkeypatch.setattr(figures, name, action)
     (comparison,) = group(read_all(tmp_path)[0])

@@ -587,7 +587,9 @@ def test_help_names_every_preset() -> None:
 
 
 def test_a_budget_says_what_it_drops(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecast, "predict", lambda states, *_: dict.fromkeys(states, (600.0, "pilot")))
+    monkeypatch.setattr(
+        forecast, "predict", lambda states, *_: dict.fromkeys(states, forecast.Prediction(600.0, "pilot", 2**20, 2**20))
+    )
     result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "1h")
     assert "Dropped" not in result.stderr
     result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "0.5h10m")

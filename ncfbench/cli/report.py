@@ -85,7 +85,9 @@ def report(
     _, where = resolve({"data_dir": data_dir, "runs_dir": runs_dir})
     if verify or against is not None:
         if kind not in ("table", "json") or any(path is not None for path in (figures, export, output)):
-            raise UsageError("--verify and --against print a table or JSON: leave out what else would be written.")
+            raise UsageError(
+                "--verify and --against print a table or JSON: leave --format, --figures, --output and --export out."
+            )
         if against is None:
             _verify(where, kind)
         else:

@@ -284,5 +284,7 @@ def _beside(by_key: Mapping[tuple[str, ...], Verdict], measure: str, digits: int
     word = verdict.verdict
     if word == NOT_COMPARABLE:
         word = "n/c" + (f": {verdict.figures_alone}" if verdict.figures_alone else "")
-    text = f"{'-' if value is None else f'{value:.{digits}f}'} ({verdict.printed:.{digits}f}, {word})"
+    bound = row.get(f"{measure}_at_most")
+    ours = f"{value:.{digits}f}" if value is not None else "-" if bound is None else f"< {bound:.{digits}f}"
+    text = f"{ours} ({verdict.printed:.{digits}f}, {word})"
     return Cell(text, best, muted=verdict.verdict == MISSING)
