@@ -170,7 +170,7 @@ class _Line(Progress):
 
 
 def _figures(row: Mapping[str, Any]) -> str:
-    recalls = (row[f"{split}_recall_at_50"] for split in ("validation", "test"))
-    recall = next((value for value in recalls if value is not None), None)
-    parts = [f"probe loss {row['probe_loss']:.4f}", *([] if recall is None else [f"recall@50 {recall:.4f}"])]
+    recalls = ((split, row[f"{split}_recall_at_50"]) for split in ("validation", "test"))
+    recall = next((f"{split} recall@50 {value:.4f}" for split, value in recalls if value is not None), None)
+    parts = [f"probe loss {row['probe_loss']:.4f}", *([] if recall is None else [recall])]
     return ", ".join([*parts, f"{row['train_seconds']:.1f} s"])

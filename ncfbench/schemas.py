@@ -102,7 +102,7 @@ SPEEDUP = pa.schema(
     ],
     metadata={"table": "speedup"},
 )
-"""The paper's speedup table. ``status``: baseline, reached, not reached, missing, no baseline, ...
+"""The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing, no baseline, ...
 
 Ratios are geometric means over the seeds that arm and baseline share, ``_lower`` and ``_upper`` their 95 % intervals, null
 with one seed (:mod:`ncfbench.seeds`). ``_at_most``: where ``seeds_reached`` of the ``seeds`` reached the reference loss and

@@ -47,8 +47,8 @@ class Stage:
         """Find out what the cells still need."""
         self.predicted = forecast.predict(self.survey().states, self.datasets, self.places.runs_dir, self.tell)
 
-    def fit(self, seconds: float) -> tuple[int, ...]:
-        """Drop the last seeds until the prediction fits; the seeds that were dropped."""
+    def fit(self, seconds: float) -> tuple[str, ...]:
+        """Drop seeds and cells until the prediction fits; what was dropped, in words."""
         predicted = self.predicted or {}
         self.cells, dropped = sweeps.within(self.cells, {config: each.seconds for config, each in predicted.items()}, seconds)
         self.predicted = {config: predicted[config] for config in self.cells}

@@ -69,6 +69,8 @@ def survey(runs_dir: Path, cells: Sequence[RunConfig], fingerprints: Mapping[str
 
 def _state(folder: Path) -> State:
     if not (folder / "summary.parquet").exists():
+        if any((folder / "checkpoints").glob("[0-9]*")):  # the tables are written before the first of them
+            raise DataError(f"{folder / 'summary.parquet'} is missing.")
         return State("left", folder)
     summary = runs.read(folder).summary
     statuses: Mapping[str, Status] = {"finished": "done", "diverged": "diverged"}

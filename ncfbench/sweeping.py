@@ -142,6 +142,9 @@ class _Turns:
                 cell = _Cell(config)
                 self.cells.append(cell)
                 self._attempt(cell, partial(self._open, cell, state, content))
+            furthest = max((cell.run.epoch for cell in self.cells), default=0)
+            for cell in self.cells:
+                cell.run.alone_until = furthest
             while self.cells:
                 # Those that are behind, after an interruption, catch up first.
                 epoch = min(cell.run.epoch for cell in self.cells)

@@ -57,11 +57,6 @@ class Grid:
     cells: tuple[RunConfig, ...]
     left_out: tuple[LeftOut, ...]
 
-    @property
-    def labels(self) -> dict[RunConfig, str]:
-        """A short name for each cell: what it trains, and whatever else tells it from the others."""
-        return labels(self.cells)
-
 
 @dataclass(frozen=True)
 class Group:
@@ -181,30 +176,42 @@ def labels(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
 
 def within(
     cells: Sequence[RunConfig], seconds: Mapping[RunConfig, float], budget: float
-) -> tuple[tuple[RunConfig, ...], tuple[int, ...]]:
-    """The cells of as many seeds as fit a budget, from the first on; and the seeds that were dropped.
+) -> tuple[tuple[RunConfig, ...], tuple[str, ...]]:
+    """The cells that fit a budget, and what was dropped: the last seeds; if one alone is too much, its last groups.
+
+    Groups stay whole, for without its baseline an arm has no speedup.
 
     Args:
         seconds: predicted for what each cell still needs.
         budget: seconds.
 
     Raises:
-        UsageError: one seed alone does not fit.
+        UsageError: not even the first group fits.
     """
+
+    def whole(parts: Sequence[Sequence[RunConfig]]) -> int:
+        """How many parts fit together, from the first on."""
+        sums = itertools.accumulate(sum(seconds[config] for config in part) for part in parts)
+        return sum(total <= budget for total in sums)
+
     seeds = list(dict.fromkeys(config.seed for config in cells))
-    kept: list[int] = []
-    total = 0.0
-    for seed in seeds:
-        total += sum(seconds[config] for config in cells if config.seed == seed)
-        if total > budget:
-            break
-        kept.append(seed)
+    by_seed = [[config for config in cells if config.seed == seed] for seed in seeds]
+    kept = whole(by_seed)
+    dropped = [f"seed {seed}" for seed in seeds[max(kept, 1) :]]
+    if kept:
+        return tuple(config for part in by_seed[:kept] for config in part), tuple(dropped)
+    by_group = [group.cells for group in groups(by_seed[0])]
+    kept = whole(by_group)
     if not kept:
+        needed = sum(seconds[config] for config in by_group[0])
         raise UsageError(
-            f"One seed alone is predicted to take {total:,.0f} s, more than the budget of {budget:,.0f} s. Use fewer epochs "
-            f"(--epochs), or fewer cells (for example --set sampler=ns,strat-ns)."
+            f"The first cells that belong together are predicted to take {needed:,.0f} s, more than the budget of "
+            f"{budget:,.0f} s. Use fewer epochs (--epochs), or fewer cells (for example --set sampler=ns,strat-ns)."
         )
-    return tuple(config for config in cells if config.seed in kept), tuple(seed for seed in seeds if seed not in kept)
+    for group in by_group[kept:]:
+        first = group[0]
+        dropped.append(f"{first.dataset} {first.encoder} {first.loss}")
+    return tuple(config for part in by_group[:kept] for config in part), tuple(dropped)
 
 
 def _find(source: str) -> Path:
@@ -256,4 +263,4 @@ def _axis(where: str, key: str, value: Any) -> tuple[str, tuple[Any, ...]]:
 def _default(config: RunConfig) -> dict[str, Any]:
     """The settings that come by themselves with a cell's loss and encoder."""
     given = {name: getattr(config, name) for name in ("encoder", "loss", "batch_size")}
-    return complete(given | {"sampler": "ns"}).to_dict()
+    return complete(given | {"sampler": "ns"}).to_dict() | {"batch_size": RunConfig.batch_size}

@@ -93,7 +93,9 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         table = pq.read_table(path, partitioning=None, page_checksum_verification=True)
         table.validate(full=True)
     except (OSError, pa.ArrowException, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        # Arrow says no more of a missing file than its path.
+        missing = "there is no such file" if isinstance(error, FileNotFoundError) else ""
+        reason = getattr(error, "strerror", None) or missing or str(error).splitlines()[0]
         raise DataError(f"Cannot read {path}: {reason}.") from error
     version = (table.schema.metadata or {}).get(b"schema_version", b"none").decode()
     if version != str(SCHEMA_VERSION):

@@ -165,6 +165,8 @@ class _Run:
             iteration, slots, state = self._restore(fresh)
         self.is_broken = iteration > 0 and not self.schedule.ends_epoch(iteration)
         """Whether an interruption cut the epoch at work: none of its times count."""
+        self.alone_until = 0
+        """Epochs that it catches up by itself, while runs that it takes turns with wait: their times do not count either."""
         self.loop = TimedLoop(
             trainer=self.trainer,
             state=state,
@@ -257,7 +259,7 @@ class _Run:
         first = self.loop.iteration
         losses = self.loop.full_block(stop - first, stop=after_iteration)
         cut = self.loop.iteration < stop
-        self._collect_samples(resumed=self.is_broken or cut)
+        self._collect_samples(resumed=self.is_broken or cut or self.schedule.epoch_of(first) < self.alone_until)
         if self.schedule.ends_epoch(stop):
             self.is_broken = False
         self.pending += losses

@@ -20,7 +20,7 @@ def write_run(
 ) -> Path:
     """A finished run: a probe every 100 iterations, an epoch at each; ``ms`` the median of an iteration."""
     environment = ENVIRONMENT | {key: more.pop(key) for key in ("key", "time") if key in more}
-    fingerprint = more.pop("fingerprint", "f" * 64)
+    fingerprint, status = more.pop("fingerprint", "f" * 64), more.pop("status", "finished")
     config = complete({"sampler": sampler, "dataset": "citeulike"} | more)
     folder = runs.create(runs_dir, config, fingerprint)
     curve = []
@@ -41,7 +41,7 @@ def write_run(
             )  # fmt: skip
     reported = analysis.reported_row(curve, config.patience) or {}
     summary = {
-        "run": folder.name, "status": "finished", "seed": config.seed, "config": json.dumps(config.to_dict()),
+        "run": folder.name, "status": status, "seed": config.seed, "config": json.dumps(config.to_dict()),
         **{name: getattr(config, name) for name in ("dataset", "sampler", "encoder", "loss")},
         "data_fingerprint": fingerprint, "environment_key": environment["key"], "iterations": 100 * (len(losses) - 1),
         "epochs": float(len(losses) - 1), "smallest_probe_loss": float(min(losses)), "wall_seconds": 1.0,

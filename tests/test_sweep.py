@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from folders import write_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -129,7 +130,7 @@ def test_a_grid_has_every_possible_combination_once(
     assert sum(each.combinations for each in grid.left_out) == refused
     order = [seeds.index(seed) for *_, seed in found]
     assert order == sorted(order), "the first seed comes first"
-    assert len(set(grid.labels.values())) == len(grid.cells)
+    assert len(set(sweeps.labels(grid.cells).values())) == len(grid.cells)
 
 
 def test_groups_are_the_cells_of_one_comparison_and_one_seed() -> None:
@@ -181,8 +182,8 @@ def test_a_file_with_overrides(tmp_path: Path) -> None:
     assert (wanted.name, wanted.title) == ("mine", "Mine")
     grid = sweeps.expand(wanted.axes)
     assert len(grid.cells) == 2 * 2 * 2 * 2, "noise 1.0 and unigram are one"
-    assert "noise=0.75" in " ".join(grid.labels.values())
-    assert "lambda" not in " ".join(grid.labels.values())
+    assert "noise=0.75" in " ".join(sweeps.labels(grid.cells).values())
+    assert "lambda" not in " ".join(sweeps.labels(grid.cells).values())
 
 
 @pytest.mark.parametrize(
@@ -227,15 +228,34 @@ def test_bad_requests_are_refused(words: dict[str, Any], message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_a_budget_drops_the_last_seeds() -> None:
-    cells = sweeps.expand({"sampler": ["ns", "strat-ns"], "seed": [4, 0, 9]}).cells
+def test_a_budget_drops_the_last_seeds_then_the_last_groups() -> None:
+    cells = sweeps.expand({"sampler": ["ns", "strat-ns"], "loss": ["sg", "mse"], "seed": [4, 0, 9]}).cells
     seconds = dict.fromkeys(cells, 10.0)
-    assert sweeps.within(cells, seconds, 60) == (cells, ())
-    kept, dropped = sweeps.within(cells, seconds, 59.9)
-    assert (kept, dropped) == (cells[:4], (9,))
-    assert sweeps.within(cells, seconds, 20)[1] == (0, 9)
-    with pytest.raises(UsageError, match="One seed alone is predicted to take 20 s"):
+    assert sweeps.within(cells, seconds, 120) == (cells, ())
+    assert sweeps.within(cells, seconds, 119.9) == (cells[:8], ("seed 9",))
+    assert sweeps.within(cells, seconds, 40)[1] == ("seed 0", "seed 9")
+    kept, dropped = sweeps.within(cells, seconds, 39.9)
+    assert [(config.sampler, config.seed) for config in kept] == [("ns", 4), ("strat-ns", 4)]
+    assert len({config.loss for config in kept}) == 1, "a group stays whole"
+    assert dropped == ("seed 0", "seed 9", f"citeulike cnn {({'sg', 'mse'} - {kept[0].loss}).pop()}")
+    with pytest.raises(UsageError, match="that belong together are predicted to take 20 s"):
         sweeps.within(cells, seconds, 19)
+
+
+@given(
+    axes=st.fixed_dictionaries(
+        {"sampler": st.just(["iid", "ns", "strat-ns"]), "loss": st.just(["sg", "hinge"]), "encoder": st.just(["cnn", "mf"])},
+        optional={
+            "batch_size": st.just([256, 512]), "learning_rate": st.just([0.01, 0.1]), "stratum_size": st.just([2, 4]),
+            "negatives": st.just([1, 10]), "noise": st.just(["unigram", "uniform"]), "epochs": st.just([1, 30]),
+            "mask": st.just([True, False]), "seed": st.just([0, 3]),
+        },
+    )
+)  # fmt: skip
+@settings(deadline=None, max_examples=30)
+def test_no_two_cells_have_one_label(axes: dict[str, list[Any]]) -> None:
+    grid = sweeps.expand(axes)
+    assert len(set(sweeps.labels(grid.cells).values())) == len(grid.cells)
 
 
 # Training in turn
@@ -345,6 +365,19 @@ def test_only_runs_that_took_turns_throughout_are_marked(tiny: Dataset, data_dir
     assert [apart[sampler]["interleaved"] for sampler in ("iid", "ns", "strat-ns")] == [True, False, True]
 
 
+def test_epochs_that_a_cell_catches_up_alone_count_for_no_time(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
+    places = Locations(data_dir, tmp_path)
+    second_end = -(-2 * tiny.graph.n_links // 64)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(cells_of(["ns"]), tiny, places, Noted("ns", second_end, interrupt))
+    sweep(cells_of(["ns", "strat-ns"]), tiny, places)
+    marked = {
+        sampler: [row["resumed"] for row in record.timing if row["kind"] == "full"]
+        for (sampler, _), record in records(tmp_path).items()
+    }
+    assert marked == {"ns": [False] * 12, "strat-ns": [True] * 8 + [False] * 4}
+
+
 # Interruptions and failures
 
 
@@ -390,6 +423,40 @@ def test_a_diverged_cell_is_kept_and_the_others_go_on(tiny: Dataset, data_dir: P
     noted = Noted()
     again = sweep(cells, tiny, places, noted)
     assert (again.exit_code, noted.began_at) == (5, {}), "it would diverge again"
+    (group,) = [each for each in comparison.group(runs.read_all(tmp_path)[0]) if each.config.learning_rate == 1e30]
+    rows = {row["sampler"]: row for row in comparison.recall_rows(group, places={})}
+    assert (rows["ns"]["status"], rows["ns"]["reason"]) == ("diverged", "1 of 1 seeds diverged")
+    assert "test_recall_at_50" not in rows["ns"]
+
+
+def test_one_diverged_seed_takes_an_arms_figures_away(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3], seed=seed)
+        write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.3, 0.4], seed=seed)
+        write_run(tmp_path, "strat-ns", [9, 4, 2], 10, [0.1, 0.3, 0.4], seed=seed, status="finished" if seed else "diverged")
+    (group,) = comparison.group(runs.read_all(tmp_path)[0])
+    found = {row["sampler"]: row for row in comparison.speedup_rows(group, allow_mixed=False, places={})}
+    assert {name: found[name]["status"] for name in ("iid", "ns", "strat-ns")} == {
+        "iid": "baseline", "ns": "reached", "strat-ns": "diverged",
+    }  # fmt: skip
+    assert found["strat-ns"]["per_iteration_speedup"] == pytest.approx(20)
+    assert found["strat-ns"].get("total_speedup") is found["strat-ns"].get("iterations_speedup") is None
+    recalls = {row["sampler"]: row for row in comparison.recall_rows(group, places={})}
+    assert recalls["strat-ns"].get("test_recall_at_50") is None
+    assert recalls["strat-ns"]["reason"] == "1 of 2 seeds diverged"
+    assert recalls["ns"]["test_recall_at_50"] == pytest.approx(0.4)
+
+
+def test_a_cell_whose_summary_is_gone_is_trained_again(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
+    places = Locations(data_dir, tmp_path)
+    sweep(cells_of(["ns"]), tiny, places)
+    broken = records(tmp_path)["ns", 0].folder
+    (broken / "summary.parquet").unlink()
+    noted = Noted()
+    assert sweep(cells_of(["ns"]), tiny, places, noted).exit_code == 0
+    assert (noted.began_at, f"Skipped {broken.name}" in " ".join(noted.texts)) == ({"ns": 0}, True)
+    found = survey(tmp_path, cells_of(["ns"]), {"tiny": tiny.fingerprint})
+    assert [state.status for state in found.states.values()] == ["done"]
 
 
 @pytest.mark.parametrize(
@@ -484,6 +551,16 @@ sys.exit(sweeping.run(cells, {{"tiny": load(data_dir, "tiny")}}, Locations(data_
 """
 
 
+def tables_of(folder: Path) -> list[dict[str, Any]]:
+    """What the tables say of a folder's runs, all but times and the folders' own names."""
+    timed = ("seconds", "per_iteration", "total_speedup", "runs", "command", "interleaved")
+    found = []
+    for each in comparison.group(list(records(folder).values())):
+        rows = comparison.speedup_rows(each, allow_mixed=False, places={}) + comparison.recall_rows(each, places={})
+        found += [{key: value for key, value in row.items() if not any(word in key for word in timed)} for row in rows]
+    return found
+
+
 def killed_sweep(tiny: Dataset, data_dir: Path, tmp_path: Path, kills: int) -> None:
     """SIGKILL at random moments after the beginning; then what is left is trained, and equals what was never killed."""
     script = SCRIPT.format(settings=SMALL | {"epochs": KILLED_EPOCHS}, arms=ARMS)
@@ -521,11 +598,12 @@ def killed_sweep(tiny: Dataset, data_dir: Path, tmp_path: Path, kills: int) -> N
             kills -= 1
         assert end(begin(folder)) == 0
         assert_same(records(folder), expected, tiny)
+        assert tables_of(folder) == tables_of(tmp_path / "whole")
         assert not list(folder.glob("*/checkpoints/.*"))
 
 
 def test_a_killed_sweep_ends_with_the_same_tables(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
-    killed_sweep(tiny, data_dir, tmp_path, 3)
+    killed_sweep(tiny, data_dir, tmp_path, 2)
 
 
 @pytest.mark.long
@@ -591,12 +669,14 @@ def test_a_budget_says_what_it_drops(data_dir: Path, tmp_path: Path, monkeypatch
         forecast, "predict", lambda states, *_: dict.fromkeys(states, forecast.Prediction(600.0, "pilot", 2**20, 2**20))
     )
     result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "1h")
-    assert "Dropped" not in result.stderr
+    assert (result.exit_code, "Dropped" in result.stderr) == (0, False)
     result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "0.5h10m")
     assert "Dropped to fit 0.5h10m: seed 2 (2 cells)." in result.stderr
     assert "Predicted for all: 40 min" in result.stdout
     result = invoke(data_dir, tmp_path, "--budget", "10m")
-    assert (result.exit_code, "One seed alone" in result.stderr) == (2, True)
+    assert (result.exit_code, "that belong together" in result.stderr) == (2, True)
+    result = invoke(data_dir, tmp_path, "--dry-run", "--budget", "1 h 30 m")
+    assert (result.exit_code, "Predicted for all: 20 min" in result.stdout) == (0, True)
     result = invoke(data_dir, tmp_path, "--budget", "soon")
     assert (result.exit_code, "not a time" in result.stderr) == (2, True)
 

@@ -39,14 +39,17 @@ def sweep(
     ] = None,
     tune_epochs: Annotated[int | None, typer.Option(help="Epochs of a trial.", show_default="a third of the sweep's")] = None,
     tune_over: Annotated[
-        str, typer.Option(help="Settings to tune: learning_rate, word_dropout, item_dropout, or several.")
-    ] = "learning_rate",
+        str | None,
+        typer.Option(
+            help="Settings to tune: any of learning_rate, word_dropout, item_dropout.", show_default="learning_rate"
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the cells, how far they are, and what time and memory they still need.")
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option(help="Drop seeds until the prediction fits, for example 2h or 1h30m.", show_default=False),
+        typer.Option(help="Leave out seeds, then cells, until the rest fits: 2h, 1h30m.", show_default=False),
     ] = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
@@ -87,16 +90,21 @@ def sweep(
     datasets = {name: open_dataset(places.data_dir, name, tell) for name in dict.fromkeys(c.dataset for c in grid.cells)}
     stage = Stage(grid.cells, datasets, places, tell, Overview if quiet else _overview)
     tuning = None if spent is None else Tuning(stage, spent)
-    dropped: tuple[int, ...] = ()
+    dropped: tuple[str, ...] = ()
     if dry_run or allowed is not None:
         if tuning is not None:
             tuning.choose(stage, final=False)
             tuning.stage.predict()
         stage.predict()
     if allowed is not None:
-        dropped = stage.fit(allowed - (0.0 if tuning is None else tuning.stage.seconds))
+        trials = 0.0 if tuning is None else tuning.stage.seconds
+        if trials >= allowed:
+            raise UsageError(
+                f"The trials of --tune alone are predicted to take {trials:,.0f} s. Use fewer, or a larger --budget."
+            )
+        dropped = stage.fit(allowed - trials)
         if dropped:
-            say(f"Dropped to fit {budget}: seed {', '.join(map(str, dropped))} ({len(grid.cells) - len(stage.cells)} cells).")
+            say(f"Dropped to fit {budget}: {', '.join(dropped)} ({len(grid.cells) - len(stage.cells)} cells).")
     problems = stage.survey().problems
     if dry_run:
         for problem in problems:
@@ -114,7 +122,7 @@ def sweep(
     table = rows(stage.survey(), predicted=stage.predicted if dry_run else None, failed=stage.failed)
     tuned = [] if tuning is None else rows(tuning.stage.survey(), predicted=tuning.stage.predicted if dry_run else None)
     if json_:
-        head = {"sweep": wanted.name, "title": wanted.title, "dropped_seeds": dropped, "problems": problems}
+        head = {"sweep": wanted.name, "title": wanted.title, "dropped": dropped, "problems": problems}
         left_out = [{"reason": each.reason, "combinations": each.combinations} for each in grid.left_out]
         print_json(head | {"left_out": left_out, "cells": table, "trials": tuned, "memory_bytes": stage.memory_bytes})
     else:
@@ -126,14 +134,16 @@ def sweep(
         raise typer.Exit(stage.exit_code)
 
 
-def _tuning_budget(cells: Sequence[RunConfig], trials: int | None, epochs: int | None, over: str) -> Budget | None:
+def _tuning_budget(cells: Sequence[RunConfig], trials: int | None, epochs: int | None, over: str | None) -> Budget | None:
     if trials is None:
-        if epochs is not None:
-            raise UsageError("--tune-epochs belongs to --tune N: say how many trials.")
+        for flag, value in (("--tune-epochs", epochs), ("--tune-over", over)):
+            if value is not None:
+                raise UsageError(f"{flag} belongs to --tune N: say how many trials.")
         return None
     from ncfbench.tuning import Budget
 
     epochs = max(1, round(min(config.epochs for config in cells) / 3)) if epochs is None else epochs
+    over = "learning_rate" if over is None else over
     names = [name.strip().replace("-", "_") for name in over.split(",") if name.strip()]
     return Budget(trials, epochs, tuple(dict.fromkeys(names)))
 
@@ -166,9 +176,10 @@ def _print(
 
 def _seconds(text: str) -> float:
     """``2h``, ``90m`` or ``1h30m`` as seconds."""
-    if not re.fullmatch(r"(\d+(\.\d+)?[hms])+", text.replace(" ", "")):
+    bare = text.replace(" ", "")
+    if not re.fullmatch(r"(\d+(\.\d+)?[hms])+", bare):
         raise UsageError(f"--budget {text!r} is not a time. Use for example 2h, 90m or 1h30m.")
-    return sum(float(number) * UNITS[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)([hms])", text))
+    return sum(float(number) * UNITS[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)([hms])", bare))
 
 
 def _overview() -> Overview:

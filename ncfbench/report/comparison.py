@@ -115,11 +115,11 @@ def shared_settings(config: RunConfig) -> dict[str, Any]:
 
 
 def group(records: Sequence[RunRecord]) -> list[Comparison]:
-    """Finished runs by comparison, in a stable order."""
+    """Finished runs by comparison, in a stable order; and those that diverged, for to leave them out would flatter an arm."""
     groups: dict[tuple[Any, ...], dict[Variant, dict[int, RunRecord]]] = {}
     configs: dict[tuple[Any, ...], RunConfig] = {}
     for record in sorted(records, key=lambda record: (str(record.environment.get("time")), record.name)):
-        if record.summary["status"] != "finished":
+        if record.summary["status"] not in ("finished", "diverged"):
             continue
         settings = shared_settings(record.config)
         key = (
@@ -163,7 +163,7 @@ def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool,
         return row | {"status": "missing", "command": _filling(comparison, variant, places, comparison.seed)}
     row |= {"runs": [run.name for run in runs.values()], "seeds": len(runs)} | _means(list(runs.values()))
     if any(run.summary["full_iteration_seconds"] is None for run in runs.values()):
-        return row | {"status": "no times"}
+        return row | {"status": "diverged" if any(map(diverges, runs.values())) else "no times"}
     if base is None:
         wanted = Variant(comparison.baseline_sampler, None, find_encoder(comparison.config.encoder).negatives)
         return row | {"status": "no baseline", "command": _filling(comparison, wanted, places, min(runs))}
@@ -172,10 +172,15 @@ def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool,
         return row | {"status": "no baseline of this seed", "command": _filling(comparison, base, places, min(runs))}
     row |= {"seeds": len(pairs)} | _means([run for run, _ in pairs])
     row |= {"runs": [run.name for run, _ in pairs], "baseline_runs": [baseline.name for _, baseline in pairs]}
+    diverged = any(diverges(run) for pair in pairs for run in pair)
     if any(baseline.summary["full_iteration_seconds"] is None for _, baseline in pairs):
-        return row | {"status": "no times"}
+        return row | {"status": "diverged" if diverged else "no times"}
     row["same_environment"] = all(a.environment["key"] == b.environment["key"] for a, b in pairs)
+    may_divide = row["same_environment"] or allow_mixed
     result = seeds.over_seeds([(arm_of(run), arm_of(baseline)) for run, baseline in pairs])
+    if diverged:
+        # An iteration still took its time; how soon a loss is reached is nothing to ask of an arm that may not get there.
+        return row | {"status": "diverged"} | (_per_iteration(result) if may_divide else {})
     reached = result.at_reference
     row |= {"reference_loss": _mean(result.reference_losses), "seeds_reached": reached.reached}
     if reached.reached == len(pairs):
@@ -190,14 +195,13 @@ def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool,
     row |= _interval("iterations_speedup", reached.iterations) | {"iterations_speedup_at_most": reached.iterations_at_most}
     if variant == base:
         row["status"] = "baseline"
-    elif row["same_environment"] or allow_mixed:
+    elif may_divide:
         row["status"] = "reached" if reached.reached == len(pairs) else "not reached"
     else:
         return row | {"status": "different environment"}
     return (
         row
-        | _interval("per_iteration_speedup", result.per_iteration)
-        | _interval("step_per_iteration_speedup", result.step_per_iteration)
+        | _per_iteration(result)
         | _interval("total_speedup", reached.total)
         | {"total_speedup_at_most": reached.total_at_most}
     )
@@ -212,6 +216,10 @@ def recall_rows(comparison: Comparison, *, places: Mapping[str, str]) -> list[di
         if not runs:
             missing = _filling(comparison, variant, places, comparison.seed)
             rows.append(row | {"status": "missing", "command": missing})
+            continue
+        if lost := sum(map(diverges, runs)):
+            reason = f"{lost} of {len(runs)} seeds diverged"
+            rows.append(row | {"seeds": len(runs), "status": "diverged", "reason": reason})
             continue
         recalls: dict[str, Any] = {}
         for name in (f"test_recall_at_{m}" for m in CUTOFFS):
@@ -316,6 +324,17 @@ def _means(runs: Sequence[RunRecord]) -> dict[str, float | None]:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def diverges(run: RunRecord) -> bool:
+    """Whether a run's loss stopped being finite."""
+    return bool(run.summary["status"] == "diverged")
+
+
+def _per_iteration(result: seeds.SeedSpeedup) -> dict[str, float | None]:
+    return _interval("per_iteration_speedup", result.per_iteration) | _interval(
+        "step_per_iteration_speedup", result.step_per_iteration
+    )
 
 
 def _interval(name: str, estimate: seeds.Estimate | None) -> dict[str, float | None]:

@@ -99,7 +99,7 @@ def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mappin
     unfinished = [
         f"{record.name} is {record.summary['status']} at iteration {record.summary['iterations']:,}; left out."
         for record in records
-        if record.summary["status"] != "finished"
+        if record.summary["status"] not in ("finished", "diverged")
     ]
     comparisons = comparison.group(records)
     manifests, unknown = described.manifests(comparisons, runs_dir, data_dir)
