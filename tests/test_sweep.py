@@ -739,7 +739,7 @@ def test_the_live_overview_shows_what_it_should() -> None:
         made.end()
         text = out.getvalue()
         for word in (
-            "4 cells: 1 done, 3 left.", "tiny cnn sg neg seed 0", "probe loss 0.5000, recall@50 0.2500, 2.0 s",
+            "4 cells: 1 done, 3 left.", "tiny cnn sg neg seed 0", "probe loss 0.5000, validation recall@50 0.2500, 2.0 s",
             "neg seed 0: something", "neg seed 0: failed: no memory",
         ):  # fmt: skip
             assert word in text
