@@ -158,7 +158,7 @@ def test_wrong_estimators_are_biased_and_right_ones_are_not(few_nodes: Path) -> 
 @pytest.mark.parametrize(
     ("plugin", "mask", "losses", "batch_size"),
     [
-        ("DiagonalKept", False, ("log", "hinge"), 32),
+        pytest.param("DiagonalKept", False, ("log", "hinge"), 32, marks=pytest.mark.long),
         ("DiagonalKept", False, ("sg",), 16),
         ("UnmaskedPairs", True, ("sg",), 16),
     ],
@@ -174,7 +174,9 @@ def test_wrong_estimators_by_loss(few_nodes: Path, plugin: str, mask: bool, loss
     assert all(0 < row["detectable_bias"] < 0.25 for row in record.audit)
 
 
-@pytest.mark.parametrize("plugin", ["DistinctOnce", "UnmaskedPairs", "ExpectationFault"])
+@pytest.mark.parametrize(
+    "plugin", [pytest.param("DistinctOnce", marks=pytest.mark.long), "UnmaskedPairs", "ExpectationFault"]
+)
 def test_wrong_weights_are_biased_at_the_defaults(few_nodes: Path, plugin: str) -> None:
     """For every loss, softmax too, and where their bias is too small for the gradients of a few batches."""
     dataset, wrong = load(few_nodes, "few"), f"planted:{plugin}"

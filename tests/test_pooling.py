@@ -56,7 +56,7 @@ def test_both_agree(words: int, width: int, length: int) -> None:
     assert_agree(parameters(rng, words, width), texts_of(rng, 23, length, words, 0.4), rng)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 12), st.sampled_from([1, 5, 300]), st.sampled_from([0.0, 0.5, 1.0]))
 def test_both_agree_on_any_texts(seed: int, items: int, words: int, removed: float) -> None:
     rng = np.random.default_rng(seed)

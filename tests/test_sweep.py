@@ -21,6 +21,7 @@ import pytest
 from folders import write_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import compiled_once
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -564,12 +565,10 @@ def tables_of(folder: Path) -> list[dict[str, Any]]:
 def killed_sweep(tiny: Dataset, data_dir: Path, tmp_path: Path, kills: int) -> None:
     """SIGKILL at random moments after the beginning; then what is left is trained, and equals what was never killed."""
     script = SCRIPT.format(settings=SMALL | {"epochs": KILLED_EPOCHS}, arms=ARMS)
-    compiled = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"])}
-    compiled |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0"}
 
     def begin(folder: Path) -> subprocess.Popen[str]:
         words = [sys.executable, "-c", script, str(data_dir), str(folder)]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ | compiled)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ | compiled_once())
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         return process
