@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+BUSY_SPREAD = 0.2
+"""From this :func:`spread` on a machine was busy with something else. CiteULike's CNN on two cores: 0.03 to 0.13 with nothing
+beside it, 0.24 to 0.55 with other programs at work (2026-11-21)."""
+
 
 def iterations_to(reference: float, iterations: Sequence[float], losses: Sequence[float]) -> float | None:
     """The iteration at which a curve first comes down to ``reference``, linear between probes; None if it never does."""
@@ -26,14 +30,30 @@ def iterations_to(reference: float, iterations: Sequence[float], losses: Sequenc
 def seconds_per_iteration(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
     """Median over the raw blocks of a kind of seconds / iterations.
 
-    Left out are blocks that an interruption cut, unless there are no others, and those of less than half the iterations of
-    the longest, whose synchronisation weighs more.
+    Left out are blocks of an epoch that an interruption cut, unless there are no others, and those of less than half the
+    iterations of the longest, whose synchronisation weighs more.
     """
+    values = _of_blocks(samples, kind)
+    return float(np.median(values)) if values else None
+
+
+def spread(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
+    """The interquartile range of what :func:`seconds_per_iteration` is the median of, as a share of that median.
+
+    A few hundredths on a quiet machine; see :data:`BUSY_SPREAD`.
+    """
+    values = _of_blocks(samples, kind)
+    if not values:
+        return None
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    return float((high - low) / middle)
+
+
+def _of_blocks(samples: Sequence[Mapping[str, Any]], kind: str) -> list[float]:
     blocks = [row for row in samples if row["kind"] == kind]
     whole = [row for row in blocks if not row["resumed"]] or blocks
     longest = max((row["iterations"] for row in whole), default=0)
-    values = [row["seconds"] / row["iterations"] for row in whole if 2 * row["iterations"] >= longest]
-    return float(np.median(values)) if values else None
+    return [row["seconds"] / row["iterations"] for row in whole if 2 * row["iterations"] >= longest]
 
 
 def centre(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float, float]:

@@ -90,6 +90,7 @@ SPEEDUP = pa.schema(
         ("seconds_to_reference", pa.float64()),
         ("full_iteration_seconds", pa.float64()),
         ("step_iteration_seconds", pa.float64()),
+        ("full_iteration_spread", pa.float64()),
         ("item_slots", pa.float64()),
         *((f"{name}_speedup{end}", pa.float64()) for name in RATIOS for end in ("", "_lower", "_upper")),
         ("iterations_speedup_at_most", pa.float64()),
@@ -106,7 +107,8 @@ SPEEDUP = pa.schema(
 
 Ratios are geometric means over the seeds that arm and baseline share, ``_lower`` and ``_upper`` their 95 % intervals, null
 with one seed (:mod:`ncfbench.seeds`). ``_at_most``: where ``seeds_reached`` of the ``seeds`` reached the reference loss and
-the others did not, what the ratio stays below.
+the others did not, what the ratio stays below. ``full_iteration_spread``: the largest of arm's and baseline's runs; see
+:func:`ncfbench.analysis.spread`.
 """
 
 RECALL = pa.schema(

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 import pytest
 
-from ncfbench.analysis import Arm, compare, geometric_mean, iterations_to, reported_row, seconds_per_iteration, weighted_mean
+from ncfbench.analysis import (
+    Arm,
+    compare,
+    geometric_mean,
+    iterations_to,
+    reported_row,
+    seconds_per_iteration,
+    spread,
+    weighted_mean,
+)
 
 
 @pytest.mark.parametrize(
@@ -80,3 +90,13 @@ def test_without_validation_items_the_last_epoch_is_reported() -> None:
 
 def test_geometric_mean() -> None:
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4)
+
+
+def test_the_spread_of_block_times_is_their_interquartile_range_over_the_median() -> None:
+    seconds = [1.0, 1.1, 1.3, 0.9, 1.2, 9.0]
+    rows = [sample("full", value * 10, 10) for value in seconds]
+    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    left_out = [sample("full", 99.0, 10, resumed=True), sample("full", 99.0, 4), sample("step", 99.0, 10)]
+    assert spread([*rows, *left_out], "full") == pytest.approx((high - low) / middle)
+    assert spread(rows[:1], "full") == 0
+    assert spread(rows, "step") is None

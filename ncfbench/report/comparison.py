@@ -176,6 +176,7 @@ def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool,
     if any(baseline.summary["full_iteration_seconds"] is None for _, baseline in pairs):
         return row | {"status": "diverged" if diverged else "no times"}
     row["same_environment"] = all(a.environment["key"] == b.environment["key"] for a, b in pairs)
+    row["full_iteration_spread"] = max(times_spread(run) for pair in pairs for run in pair)
     may_divide = row["same_environment"] or allow_mixed
     result = seeds.over_seeds([(arm_of(run), arm_of(baseline)) for run, baseline in pairs])
     if diverged:
@@ -324,6 +325,12 @@ def _means(runs: Sequence[RunRecord]) -> dict[str, float | None]:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def times_spread(run: RunRecord) -> float:
+    """Of the times that a run's ``full_iteration_seconds`` is the median of."""
+    own = [row for row in run.timing if row["environment_key"] == run.environment["key"]]
+    return analysis.spread(own, "full") or 0.0
 
 
 def diverges(run: RunRecord) -> bool:
