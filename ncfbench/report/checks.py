@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ncfbench.report.recomputed import Value
 from ncfbench.report.regression import Change
 from ncfbench.report.verification import Verification
 
@@ -16,7 +17,7 @@ def verification_view(found: Verification) -> RenderableType:
     """How many numbers came out again, and each that did not."""
     parts: list[RenderableType] = [Text(f"Warning: {problem}") for problem in found.problems]
     wrong = len(found.mismatches)
-    parts.append(Text(f"{found.numbers:,} numbers recomputed from raw samples and curves; {wrong:,} do not match."))
+    parts.append(Text(f"{found.numbers:,} values recomputed from settings, raw samples and curves; {wrong:,} do not match."))
     if found.mismatches:
         table = Table(title="What does not match", title_justify="left")
         for heading in ("table", "cell", "column"):
@@ -24,7 +25,7 @@ def verification_view(found: Verification) -> RenderableType:
         for heading in ("written", "recomputed"):
             table.add_column(heading, justify="right")
         for one in found.mismatches:
-            cells = (one.note, "", "") if one.note else (one.column, _number(one.written), _number(one.recomputed))
+            cells = (one.note, "", "") if one.note else (one.column, _text(one.written), _text(one.recomputed))
             table.add_row(*(Text(text) for text in (one.table, one.cell, *cells)))
         parts.append(table)
     return Group(*parts)
@@ -48,7 +49,7 @@ def changes_view(found: Sequence[Change], own: str, other: str, limit: float) ->
             gain += f" [{one.lower:.3f}, {one.upper:.3f}]"
         mark = Text("REGRESSED", style="bold red") if one.regressed else Text(one.note, style="dim")
         names = cell if cell != last else ("",) * len(cell)
-        texts = (*names, one.measure, _number(one.own), _number(one.other), gain, str(one.seeds or "-"))
+        texts = (*names, one.measure, _text(one.own), _text(one.other), gain, str(one.seeds or "-"))
         table.add_row(*(Text(text) for text in texts), mark)
         last = cell
     note = (
@@ -58,5 +59,7 @@ def changes_view(found: Sequence[Change], own: str, other: str, limit: float) ->
     return Group(table, Text(note, style="dim"))
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.6g}"
+def _text(value: Value) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, str | bool) else f"{value:.6g}"
