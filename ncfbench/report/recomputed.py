@@ -161,30 +161,28 @@ def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool
     """
     own = [again[run.name] for run in cell.runs.values()]
     pairs = [(again[run.name], again[base.name]) for run, base in cell.pairs]
-    same = cell.is_of_one_environment
-    timed = same or divides_mixed
+    has_diverged = any(expected.diverged(run) for pair in cell.pairs for run in pair)
+    same_environment: bool | None = None
     numbers: list[Number] = []
-    if not own:
-        status = "missing"
-    elif any(one.full is None for one in own):
-        status, pairs = "no times", []
-    elif cell.baselines is None:
-        status = "no baseline"
+    if any(one.full is None for one in own):
+        pairs = []
+        status = "diverged" if any(map(expected.diverged, cell.runs.values())) else "no times"
     elif not pairs:
-        status = "no baseline of this seed"
+        status = "missing" if not own else "no baseline" if cell.baselines is None else "no baseline of this seed"
     elif any(base.full is None for _, base in pairs):
-        status = "no times"
-    elif any(expected.diverged(run) for pair in cell.pairs for run in pair):
-        # Its iterations took the time they took; where its loss would have come to is not known.
-        status = "diverged"
-        numbers += _time_numbers(pairs) if timed else ()
+        status = "diverged" if has_diverged else "no times"
     else:
-        complete = all(_crossing(one.points, min(base.losses)) is not None for one, base in pairs)
-        reached = "reached" if complete else "not reached"
-        status = "baseline" if cell.is_baseline else reached if timed else "different environment"
-        numbers += _reference_numbers(pairs, timed)
+        same_environment = cell.is_of_one_environment
+        timed = same_environment or divides_mixed
         numbers += _time_numbers(pairs) if timed else ()
-    has_pairs = bool(pairs) and cell.baselines is not None
+        if has_diverged:
+            # Its iterations took the time they took; how soon the others came to the reference would flatter it.
+            status = "diverged"
+        else:
+            complete = all(_crossing(one.points, min(base.losses)) is not None for one, base in pairs)
+            reached = "reached" if complete else "not reached"
+            status = "baseline" if cell.is_baseline else reached if timed else "different environment"
+            numbers += _reference_numbers(pairs, timed)
     counted = [one for one, _ in pairs] or own
     values = _nulls(schemas.SPEEDUP) | dict(numbers)
     if counted:
@@ -199,7 +197,7 @@ def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool
         "baseline": (cell.baseline, 0),
         "status": (status, 0),
         "interleaved": (cell.is_interleaved, 0),
-        "same_environment": (same if has_pairs and status != "no times" else None, 0),
+        "same_environment": (same_environment, 0),
     }
     return ExpectedRow([one.name for one in counted], [base.name for _, base in pairs], values)
 
