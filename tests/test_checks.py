@@ -292,10 +292,24 @@ def test_every_kind_of_row_comes_out_again(tmp_path: Path) -> None:
     write_run(tmp_path, "ns", [9, 4, 2], 30, fingerprint="e" * 64)
     for sampler, rate in (("iid", 0.02), ("ns", 0.03)):
         write_run(tmp_path, sampler, [9, 4, 2], 30, tuned="learning_rate:4x2", learning_rate=rate)
+    for place, status in enumerate(("finished", "diverged")):
+        write_run(tmp_path, "iid", [9, 4, 2], 30, epochs=8 + place, status=status)
+        untimed = write_run(tmp_path, "ns", [9, 4, 2], 30, epochs=8 + place, status=status)
+        change(untimed / "timing.parquet", schemas.TIMING, delete_all)
+        nothing = dict.fromkeys(("full_iteration_seconds", "step_iteration_seconds", "item_slots"))
+        change(untimed / "summary.parquet", schemas.SUMMARY, lambda rows, gone=nothing: rows[0].update(gone))
     assert invoke(tmp_path).exit_code == 0
     assert verification.verify(tmp_path).mismatches == []
     rows = tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
-    assert {row["status"] for row in rows} >= {"baseline", "reached", "missing", "no baseline", "no baseline of this seed"}
+    assert {row["status"] for row in rows} >= {
+        "no times",
+        "diverged",
+        "baseline",
+        "reached",
+        "missing",
+        "no baseline",
+        "no baseline of this seed",
+    }
     assert sum(row["settings"] == "tuned=learning_rate:4x2" and row["status"] != "missing" for row in rows) == 2
 
 
