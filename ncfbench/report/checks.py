@@ -47,14 +47,18 @@ def changes_view(found: Sequence[Change], own: str, other: str, limit: float) ->
         gain = "-" if one.gain is None else f"{one.gain:.3f}"
         if one.lower is not None and one.upper is not None:
             gain += f" [{one.lower:.3f}, {one.upper:.3f}]"
-        mark = Text("REGRESSED", style="bold red") if one.regressed else Text(one.note, style="dim")
+        if one.gain_at_most is not None:
+            gain = f"at most {one.gain_at_most:.3f}"
+        mark = Text(one.note, style="dim")
+        if one.regressed:
+            mark = Text.assemble(("REGRESSED", "bold red"), *([(f" {one.note}", "dim")] if one.note else []))
         names = cell if cell != last else ("",) * len(cell)
         texts = (*names, one.measure, _text(one.own), _text(one.other), gain, str(one.seeds or "-"))
         table.add_row(*(Text(text) for text in texts), mark)
         last = cell
     note = (
-        f"Gain above 1: the first folder is better. Regressed: the second is better by more than {100 * limit:g} %, and the "
-        "95 % interval over common seeds, where there is one, lies below 1."
+        "Gain above 1: the first folder is better; in brackets its 95 % interval over common seeds, where there are several. "
+        f"Regressed: the second is better by more than {100 * limit:g} %, whatever the interval, or has what the first lost."
     )
     return Group(table, Text(note, style="dim"))
 
