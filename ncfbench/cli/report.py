@@ -39,14 +39,20 @@ def report(
         ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Recompute the written tables from raw samples and curves; 6 if one is wrong.")
+        bool,
+        typer.Option(
+            "--verify", help="Work out rows and numbers of the written tables again, from the runs; 6 if one is wrong."
+        ),
     ] = False,
     against: Annotated[
         Path | None, typer.Option(help="Other run folders, to set side by side with these.", show_default=False)
     ] = None,
     regression: Annotated[
         str,
-        typer.Option(help="With --against: how much worse than the other folder a cell may be before the exit code is 6."),
+        typer.Option(
+            help="With --against: how much worse than the other folder a measure may be before the exit code is 6, as it is "
+            "for one that was lost."
+        ),
     ] = "10%",
     allow_mixed: Annotated[
         bool, typer.Option("--allow-mixed", help="Divide times of different environments too, and mark the cells.")
@@ -239,4 +245,4 @@ def _against(where: Locations, other: Path, regression: str, kind: str, *, allow
         print_views(changes_view(found, str(where.runs_dir), str(other), limit))
     regressed = sum(one.regressed for one in found)
     if regressed:
-        raise CheckFailedError(f"{regressed} measures are worse than in {other} by more than {100 * limit:g} %.")
+        raise CheckFailedError(f"{regressed} measures are worse than in {other} by more than {100 * limit:g} %, or lost.")
