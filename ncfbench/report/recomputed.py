@@ -36,6 +36,8 @@ class RunFigures:
     name: str
     full: float | None
     step: float | None
+    spread: float
+    """Interquartile range of the full blocks' times over their median."""
     item_slots: float | None
     points: Sequence[tuple[float, float]]
     """Iteration and loss of each probe."""
@@ -57,21 +59,31 @@ def figures_of(record: RunRecord) -> RunFigures:
         name=record.name,
         full=_block_median(here, "full"),
         step=_block_median(here, "step"),
+        spread=_spread(_block_times(here, "full")),
         item_slots=slots / iterations if iterations else None,
         points=[(row["iteration"], row["probe_loss"]) for row in record.curve],
         reported=_reported(record),
     )
 
 
-def _block_median(samples: Sequence[Row], kind: str) -> float | None:
+def _block_times(samples: Sequence[Row], kind: str) -> list[float]:
     own = [row for row in samples if row["kind"] == kind]
     if any(not row["resumed"] for row in own):
         own = [row for row in own if not row["resumed"]]
-    if not own:
-        return None
-    half = max(row["iterations"] for row in own) / 2
-    each: list[float] = [row["seconds"] / row["iterations"] for row in own if row["iterations"] >= half]
-    return statistics.median(each)
+    half = max((row["iterations"] for row in own), default=0) / 2
+    return [row["seconds"] / row["iterations"] for row in own if row["iterations"] >= half]
+
+
+def _block_median(samples: Sequence[Row], kind: str) -> float | None:
+    times = _block_times(samples, kind)
+    return statistics.median(times) if times else None
+
+
+def _spread(times: Sequence[float]) -> float:
+    if len(times) < 2:
+        return 0.0
+    low, middle, high = statistics.quantiles(times, n=4, method="inclusive")
+    return (high - low) / middle
 
 
 def _reported(record: RunRecord) -> Mapping[str, float | None]:
@@ -172,6 +184,7 @@ def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool
     elif any(base.full is None for _, base in pairs):
         status = "diverged" if has_diverged else "no times"
     else:
+        numbers.append(("full_iteration_spread", (max(one.spread for pair in pairs for one in pair), TOLERANCE)))
         same_environment = cell.is_of_one_environment
         timed = same_environment or divides_mixed
         numbers += _time_numbers(pairs) if timed else ()
