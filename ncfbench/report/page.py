@@ -19,9 +19,9 @@ from ncfbench.report.results import Results
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --soft: #5c5c5c; --line: #d4d4d4; --band: #f4f4f2;
-  --good: #0b6b3a; --bad: #a32116; }
+  --good: #0b6b3a; --bad: #a32116; --open: #7a5200; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8e6; --paper: #161618; --soft: #a6a6a4; --line: #3c3c40;
-  --band: #222226; --good: #6fd39b; --bad: #ff9a8f; } }
+  --band: #222226; --good: #6fd39b; --bad: #ff9a8f; --open: #e6b45c; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1rem; max-width: 72rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
@@ -37,6 +37,7 @@ thead tr:last-child th { border-bottom: 1px solid var(--line); } tr.first > * { 
 tbody tr:nth-child(even) { background: var(--band); } td.muted { color: var(--soft); }
 td.wrap { white-space: normal; min-width: 16rem; }
 td.reproduced, td.better { color: var(--good); } td.worse { color: var(--bad); }
+td.undecided { color: var(--open); }
 .drawing { background: #fff; color: #000; border: 1px solid var(--line); border-radius: 4px; padding: .25rem; }
 .drawing svg { display: block; width: 100%; height: auto; }
 pre { overflow-x: auto; background: var(--band); border: 1px solid var(--line); border-radius: 4px; padding: .75rem;
@@ -102,7 +103,7 @@ def _verdicts(results: Results) -> str:
         word = one.verdict + (f" ({one.figures_alone})" if one.figures_alone and one.figures_alone != one.verdict else "")
         cells = [one.dataset, one.encoder, one.loss, one.sampler, one.measure]
         left = "".join(f'<td class="left">{html.escape(cell)}</td>' for cell in cells)
-        kind = one.verdict if one.verdict in (verdicts.REPRODUCED, verdicts.BETTER, verdicts.WORSE) else "muted"
+        kind = one.verdict if one.verdict in verdicts.BY_FIGURES else "muted"
         rows.append(
             f"<tr>{left}<td>{html.escape(value)}</td><td>{one.printed:g}</td><td>{one.seeds}</td>"
             f'<td class="left {kind}">{html.escape(word)}</td><td class="left wrap">{html.escape(one.reason)}</td></tr>'
@@ -115,9 +116,10 @@ def _verdicts(results: Results) -> str:
         f"{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
     note = (
-        "Reproduced: the printed value lies in our 95 % interval over seeds, or, with one seed, within "
-        f"{100 * verdicts.RATIO_TOLERANCE:.0f} % (ratios) or {100 * verdicts.RECALL_TOLERANCE:.0f} % (recall). "
-        "Not comparable: text, data, settings or hardware differ; in brackets what the two figures alone would say."
+        f"Reproduced: ours is within {100 * verdicts.RATIO_TOLERANCE:.0f} % (ratios) or "
+        f"{100 * verdicts.RECALL_TOLERANCE:.0f} % (recall) of the printed value and, with several seeds, that lies in our "
+        "95 % interval. Undecided: it lies in the interval, and ours is not that near (too wide to tell), or a bound leaves "
+        "it open. Not comparable: text, data, settings or hardware differ; in brackets what the two figures alone would say."
     )
     return f"<ul>{lines}</ul><p class='note'>{html.escape(note)}</p>{table if rows else ''}"
 

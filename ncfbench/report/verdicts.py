@@ -13,12 +13,15 @@ from ncfbench.report.comparison import Comparison
 
 Row = Mapping[str, Any]
 
-REPRODUCED, BETTER, WORSE, NOT_COMPARABLE, MISSING = "reproduced", "better", "worse", "not comparable", "missing"
-VERDICTS = (REPRODUCED, BETTER, WORSE, NOT_COMPARABLE, MISSING)
+REPRODUCED, BETTER, WORSE, UNDECIDED = "reproduced", "better", "worse", "undecided"
+NOT_COMPARABLE, MISSING = "not comparable", "missing"
+BY_FIGURES = (REPRODUCED, BETTER, WORSE, UNDECIDED)
+"""What two figures can say by themselves."""
+VERDICTS = (*BY_FIGURES, NOT_COMPARABLE, MISSING)
 RATIO_TOLERANCE = 0.25
-"""Of a ratio of one seed: a choice, stated wherever it decides."""
+"""How far a ratio may be from the printed one, as a share of it: a choice, stated wherever it decides."""
 RECALL_TOLERANCE = 0.02
-"""Of a recall of one seed: a choice, stated wherever it decides. Between IID and the best sampler the paper prints 3 %."""
+"""The same of a recall. Between IID and the best sampler the paper prints 3 %."""
 NEUTRAL = (
     "probe_every", "probe_links", "probe_negatives", "iterations_per_dispatch", "patience", "precision", "item_dropout",
     "user_l2",
@@ -61,11 +64,12 @@ def judge(row: Row | None, measure: Measure, printed_value: float, differences: 
 
     *missing*: there is no run for the cell, or none with this figure.
 
-    *by the figures alone*: ``reproduced`` where the printed value lies within our 95 % interval; with one seed, which has
-    none, where ours is within :data:`RATIO_TOLERANCE` (ratios) or :data:`RECALL_TOLERANCE` (recall) of the printed value,
-    and the reason says so. Else ``better`` or ``worse`` by the side on which ours lies: more recall, more speedup is better.
-    A target that some seed never reached gives only an upper bound: ``worse`` where that is below the printed value, else
-    nothing.
+    *by the figures alone*: ``reproduced`` where ours is within :data:`RATIO_TOLERANCE` (ratios) or :data:`RECALL_TOLERANCE`
+    (recall) of the printed value and, with several seeds, that lies within our 95 % interval. ``undecided`` where it lies in
+    the interval and ours is not near: then the interval is too wide to tell, and a wide one must not make it easier to
+    reproduce. Else ``better`` or ``worse`` by the side on which ours lies: more recall, more speedup is better. A target
+    that some seed never reached gives only an upper bound: ``worse`` where that is below the printed value, else
+    ``undecided``.
 
     *not comparable*: the experiments differ in what the figure depends on: other text or data than the paper's, settings
     other than the paper's, or other hardware, which every per-iteration and total ratio depends on. What the figures alone
@@ -84,11 +88,11 @@ def judge(row: Row | None, measure: Measure, printed_value: float, differences: 
         bound = row.get(f"{measure}_at_most")
         if bound is None:
             return MISSING, None, str(row.get("reason") or row["status"])
-        alone = WORSE if bound < printed_value else None
+        alone = WORSE if bound < printed_value else UNDECIDED
         reason = f"not reached by {row['seeds'] - row['seeds_reached']} of {row['seeds']} seeds: at most {bound:.2f}"
     else:
         alone, reason = _by_figures(value, row.get(f"{measure}_lower"), row.get(f"{measure}_upper"), measure, printed_value)
-    if differences or alone is None:
+    if differences:
         return NOT_COMPARABLE, alone, "; ".join([*differences, reason])
     return alone, alone, reason
 
@@ -96,14 +100,17 @@ def judge(row: Row | None, measure: Measure, printed_value: float, differences: 
 def _by_figures(
     value: float, lower: float | None, upper: float | None, measure: Measure, printed_value: float
 ) -> tuple[str, str]:
+    tolerance = RECALL_TOLERANCE if measure == "test_recall_at_50" else RATIO_TOLERANCE
+    near = abs(value / printed_value - 1) <= tolerance
+    side = BETTER if value > printed_value else WORSE
+    distance = f"{'within' if near else 'not within'} {100 * tolerance:.0f} %"
     if lower is None or upper is None:
-        tolerance = RECALL_TOLERANCE if measure == "test_recall_at_50" else RATIO_TOLERANCE
-        near = abs(value / printed_value - 1) <= tolerance
-        reason = f"one seed, {'within' if near else 'not within'} {100 * tolerance:.0f} %"
-    else:
-        near = lower <= printed_value <= upper
-        reason = f"printed value {'in' if near else 'outside'} our 95 % interval"
-    return (REPRODUCED if near else BETTER if value > printed_value else WORSE), reason
+        return REPRODUCED if near else side, f"one seed, {distance} of the printed value"
+    if not lower <= printed_value <= upper:
+        return side, "printed value outside our 95 % interval"
+    if not near:
+        return UNDECIDED, f"printed value in our 95 % interval, too wide to tell: ours is {distance}"
+    return REPRODUCED, f"printed value in our 95 % interval, ours {distance}"
 
 
 def data_differences(comparison: Comparison, manifest: Mapping[str, Any] | None) -> list[str]:
@@ -204,7 +211,7 @@ def summary_lines(found: Sequence[Verdict]) -> list[str]:
             if counts[word]:
                 part = f"{counts[word]} {word}"
                 alone = Counter(verdict.figures_alone for verdict in own if verdict.verdict == word)
-                says = [f"{alone[what]} {what}" for what in (REPRODUCED, BETTER, WORSE) if alone[what]]
+                says = [f"{alone[what]} {what}" for what in BY_FIGURES if alone[what]]
                 if word == NOT_COMPARABLE and says:
                     part += f" (by the figures alone {', '.join(says)})"
                 parts.append(part)
