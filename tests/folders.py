@@ -18,14 +18,17 @@ BLOCKS = (0.9, 1.0, 1.1, 1.3, 0.95)
 def write_run(
     runs_dir: Path, sampler: str, losses: Sequence[float], ms: float, recalls: Sequence[float] = (), **more: Any
 ) -> Path:
-    """A finished run: a probe every 100 iterations, an epoch at each; ``ms`` the median of an iteration."""
+    """A finished run: a probe every 100 iterations, an epoch at each; ``ms`` the median of an iteration.
+
+    ``recalls`` stand beside the losses; the first is not written, for no run is evaluated before it was trained.
+    """
     environment = ENVIRONMENT | {key: more.pop(key) for key in ("key", "time") if key in more}
     fingerprint = more.pop("fingerprint", "f" * 64)
     config = complete({"sampler": sampler, "dataset": "citeulike"} | more)
     folder = runs.create(runs_dir, config, fingerprint)
     curve = []
     for place, loss in enumerate(losses):
-        recall = recalls[place] if place < len(recalls) else None
+        recall = recalls[place] if 0 < place < len(recalls) else None
         row: dict[str, Any] = {"iteration": 100 * place, "epoch": float(place), "train_seconds": 0.1 * place * ms}
         row |= {f"test_recall_at_{m}": None if recall is None else recall * m / 50 for m in schemas.CUTOFFS}
         curve.append(row | {"probe_loss": float(loss), "batch_loss": float(loss), "validation_recall_at_50": None})

@@ -112,6 +112,19 @@ def test_json_is_json_under_both_names(folder: Path) -> None:
     assert len(document["verdicts"]) == 112
 
 
+def test_a_recall_passed_before_the_first_evaluation_is_a_bound(tmp_path: Path) -> None:
+    write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
+    write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
+    rows = [row for row in json.loads(invoke(tmp_path, "--json").stdout)["sensitivity"] if row["measure"] != "probe_loss"]
+    assert [row["level"] for row in rows] == pytest.approx([0.05, 0.1, 0.15, 0.2, 0.35, 0.4])
+    bounds = [(row["iterations_speedup_at_least"], row["total_speedup_at_least"]) for row in rows]
+    assert bounds[0] == (None, None), "both had 0.05 at their first evaluation"
+    # The first of N.S. is at iteration 100; IID comes to the levels at 200, 300, 400, and is at 400 when it ends.
+    expected = [(2, 20), (3, 30), (4, 40), (4, 40), (2, 20)]
+    assert [value for pair in bounds[1:] for value in pair] == pytest.approx([value for pair in expected for value in pair])
+    assert not any(row["iterations_speedup"] or row["iterations_speedup_at_most"] for row in rows)
+
+
 def test_the_table_shows_intervals_seeds_censored_cells_and_verdicts(folder: Path) -> None:
     text = invoke(folder).stdout
     for part in (
