@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ncfbench import schemas, tables
 from ncfbench.config import complete
-from ncfbench.report import comparison, console
+from ncfbench.report import comparison, console, sheets, verdicts
 from ncfbench.runs import RunRecord
 
 
@@ -221,12 +221,41 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
         "not reached",
     ):
         assert word in text
-    assert "not interleaved" in text
+    assert "Times are of separate runs, not interleaved." in text
+    assert "†" not in text
     recalls = [comparison.recall_rows(group, places={}) for group in groups]
     assert "0.5000" in rendered(console.recall_view(groups, recalls))
     assert "ncfbench run --dataset mind --sampler ns --encoder lstm" in "\n".join(
         console.missing_lines([row for part in rows for row in part])
     )
+
+
+def test_times_of_separate_runs_are_marked_where_others_took_turns() -> None:
+    def together(sessions: list[str | None], *given: Any, **more: Any) -> RunRecord:
+        made = record(*given, **more)
+        return dataclasses.replace(made, environment={**made.environment, "interleaved": sessions})
+
+    runs = [
+        together(["a"], "iid", [9, 5, 3], 200), together(["a"], "ns", [9, 4, 2], 20),
+        together(["b"], "strat-ns", [9, 4, 2], 10, stratum_size=8), together(["a", None], "strat-ns", [9, 4, 2], 40),
+        record("iid", [9, 6, 4], 100, negatives=20),
+    ]  # fmt: skip
+    (group,) = comparison.group(runs)
+    rows = comparison.speedup_rows(group, allow_mixed=False, places={})
+    sheet = sheets.speedup_sheets([group], [rows])[0]
+    shown = {line.sampler: [cell.text for cell in line.cells[:3]] for line in sheet.lines}
+    assert shown["N.S."] == ["10.00", "1.33", "13.33"]
+    assert shown["Strat. w. N.S. (s=8)"] == ["20.00 †", "1.33", "26.67 †"]
+    assert shown["Strat. w. N.S."] == ["5.00 †", "1.33", "6.67 †"]
+    assert shown["IID"] == ["1.00", "1.00", "1.00"]
+    assert [note for note in sheet.notes if note.startswith("†: times of separate runs, not interleaved")]
+    assert sheet.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
+    found = verdicts.judge_all([group], [rows], [comparison.recall_rows(group, places={})], {})
+    beside = sheets.verdict_sheets([group], [rows], [[]], found)[0]
+    texts = {line.sampler: line.cells[0].text for line in beside.lines}
+    assert texts["Strat. w. N.S."].endswith(" †")
+    assert not texts["N.S."].endswith("†")
+    assert [note for note in beside.notes if note.startswith("†")]
 
 
 def test_tables_are_written_and_read_back(tmp_path: Path) -> None:

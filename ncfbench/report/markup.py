@@ -10,7 +10,7 @@ from ncfbench.report.sheets import Cell, Sheet
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-    "±": r"$\pm$", '"': "''",
+    "±": r"$\pm$", "†": r"\dag{}", '"': "''",
 }  # fmt: skip
 _MARKDOWN = "\\`*_{}[]<>#|~"
 

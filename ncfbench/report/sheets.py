@@ -29,6 +29,8 @@ CENSORED_NOTE = (
     "not reached: some seed never came down to the reference loss; < the most that the ratio can be; (seeds that did)."
 )
 RECALL_NOTE = "±: half of the 95 % interval over the seeds in brackets. With one seed there is no interval."
+SEPARATE_MARK = "†"
+"""Beside a ratio of times of separate runs, in a table where others are of interleaved ones."""
 VERDICT_NOTE = (
     "In brackets the printed value and the verdict; n/c: not comparable, then what the two figures alone would say. "
     "Every per-iteration and total ratio depends on hardware, which is not the paper's."
@@ -45,6 +47,8 @@ class Cell:
 
 
 Render = Callable[[Row, bool], Cell]
+Columns = Mapping[str, tuple[str, Render]]
+"""For each data set, by heading: the loss whose rows it shows, and how."""
 NOTHING = Cell("-", muted=True)
 
 
@@ -75,24 +79,18 @@ def speedup_sheets(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
     for (loss, settings), members in _by_table(comparisons, rows).items():
         baseline = find_sampler(members[0][0].baseline_sampler).title
         flat = [row for _, member in members for row in member]
-        references = sorted(
-            {f"{row['dataset']} {row['encoder']}: {row['reference_loss']:.4f}" for row in flat if row["status"] == "baseline"}
-        )
-        notes = [
-            f"Reference loss (smallest probe of the baseline, mean over seeds): "
-            f"{'; '.join(references) or 'none: no baseline has run'}.",
-            INTERVAL_NOTE,
-        ]
+        notes = [_reference_note(members), INTERVAL_NOTE]
         if any(row["status"] == "not reached" for row in flat):
             notes.append(CENSORED_NOTE)
-        notes.append(_turns_note(flat))
+        turns, mark = _turns(flat)
+        notes += turns
         notes += [_tuned_note(comparison) for comparison, _ in members if comparison.config.tuned]
         if any(row.get("same_environment") is False for row in flat):
             notes.append("Some times are of different machines.")
         columns: dict[str, tuple[str, Render]] = {
-            "per it.": (loss, partial(_speedup, "per_iteration_speedup")),
-            "# of it.": (loss, partial(_speedup, "iterations_speedup")),
-            "total": (loss, partial(_speedup, "total_speedup")),
+            "per it.": (loss, partial(_speedup, "per_iteration_speedup", mark)),
+            "# of it.": (loss, partial(_speedup, "iterations_speedup", "")),
+            "total": (loss, partial(_speedup, "total_speedup", mark)),
             "n": (loss, _seeds),
         }
         sheets.append(_sheet(f"Speedup over {baseline}, {find_loss(loss).title} loss{settings}", members, columns, notes))
@@ -145,19 +143,21 @@ def verdict_sheets(
 
     sheets = []
     for (loss, settings), members in _by_table(*printed(speedups)).items():
+        turns, mark = _turns([row for _, member in members for row in member])
         columns: dict[str, tuple[str, Render]] = {
-            heading: (loss, partial(_beside, by_key, f"{name}_speedup", 2))
-            for heading, name in (("per it.", "per_iteration"), ("# of it.", "iterations"), ("total", "total"))
+            "per it.": (loss, partial(_beside, by_key, "per_iteration_speedup", mark)),
+            "# of it.": (loss, partial(_beside, by_key, "iterations_speedup", "")),
+            "total": (loss, partial(_beside, by_key, "total_speedup", mark)),
         }
         if any(verdict.measure == "iterations_speedup" and verdict.loss == loss for verdict in verdicts):
             title = f"Speedup beside the paper's, {find_loss(loss).title} loss{settings}"
-            sheets.append(_sheet(title, members, columns, [VERDICT_NOTE]))
+            sheets.append(_sheet(title, members, columns, [VERDICT_NOTE, *turns]))
     by_settings: dict[str, list[Member]] = {}
     for (_, settings), members in _by_table(*printed(recalls)).items():
         by_settings.setdefault(settings, []).extend(members)
     for settings, members in by_settings.items():
         columns = {
-            find_loss(name).title: (name, partial(_beside, by_key, "test_recall_at_50", 4)) for name in _losses(members)
+            find_loss(name).title: (name, partial(_beside, by_key, "test_recall_at_50", "")) for name in _losses(members)
         }
         sheets.append(
             _sheet(f"Recall@50 beside the paper's{settings}", members, columns, [VERDICT_NOTE.split(". ")[0] + "."])
@@ -165,12 +165,37 @@ def verdict_sheets(
     return sheets
 
 
-def _turns_note(rows: Sequence[Row]) -> str:
-    """Whether the times that were divided are of runs that took turns."""
-    turns = [row["interleaved"] for row in rows if row.get("per_iteration_speedup") is not None]
-    if turns and all(turns):
-        return "Times are of interleaved runs."
-    return f"{'Some times' if any(turns) else 'Times'} are of separate runs, not interleaved."
+def _reference_note(members: Sequence[Member]) -> str:
+    """The reference losses by data set and encoder, and by k where the baseline ran with several."""
+    names = _names([_data(comparison) for comparison, _ in members])
+    parts = []
+    for comparison, member in members:
+        own = [row for row in member if row["status"] == "baseline"]
+        usual = find_encoder(comparison.config.encoder).negatives
+        for row in own:
+            which = f" {row['variant'] or f'k={usual}'}" if len(own) > 1 else ""
+            parts.append(f"{names[_data(comparison)]} {row['encoder']}{which}: {row['reference_loss']:.4f}")
+    known = "; ".join(parts) or "none: no baseline has run"
+    return f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
+
+
+def _turns(rows: Sequence[Row]) -> tuple[list[str], str]:
+    """Whether the times that were divided are of runs that took turns: notes, and the mark of those that are not, if any."""
+    turns = [_took_turns(row) for row in rows if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"]
+    if not turns:
+        return [], ""
+    if not any(turns):
+        return ["Times are of separate runs, not interleaved."], ""
+    if all(turns):
+        return ["Times are of interleaved runs."], ""
+    note = (
+        f"{SEPARATE_MARK}: times of separate runs, not interleaved with the baseline's; all others are of interleaved runs."
+    )
+    return [note], SEPARATE_MARK
+
+
+def _took_turns(row: Row) -> bool:
+    return row["status"] == "baseline" or bool(row["interleaved"])
 
 
 def _tuned_note(comparison: Comparison) -> str:
@@ -206,11 +231,16 @@ def _by_table(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) 
     return tables
 
 
-def _sheet(title: str, members: Sequence[Member], columns: Mapping[str, tuple[str, Render]], notes: Sequence[str]) -> Sheet:
-    """Rows: encoder x sampler x variant. Columns: for each data set the given headings, each with its loss and its cell."""
-    data = list(dict.fromkeys(_data(comparison) for comparison, _ in members))
-    names = [name for name, _ in data]
-    groups = [name if names.count(name) == 1 else f"{name} {fingerprint[:6]}" for name, fingerprint in data]
+def _names(data: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Names of data sets, with digits of the fingerprint where two have the same; in the given order."""
+    unique = list(dict.fromkeys(data))
+    names = [name for name, _ in unique]
+    return {(name, digits): name if names.count(name) == 1 else f"{name} {digits[:6]}" for name, digits in unique}
+
+
+def _sheet(title: str, members: Sequence[Member], columns: Columns, notes: Sequence[str]) -> Sheet:
+    """Rows: encoder x sampler x variant. Columns: for each data set the given headings."""
+    data = _names([_data(comparison) for comparison, _ in members])
     cells: dict[tuple[str, str, str], dict[tuple[str, str, str], Row]] = {}
     for comparison, member in members:
         for row in member:
@@ -231,7 +261,7 @@ def _sheet(title: str, members: Sequence[Member], columns: Mapping[str, tuple[st
         label = find_sampler(sampler).title + (f" ({variant})" if variant else "")
         lines.append(Line(find_encoder(encoder).title if encoder != last else "", label, tuple(shown)))
         last = encoder
-    return Sheet(title, tuple(groups), tuple(columns), tuple(lines), tuple(notes))
+    return Sheet(title, tuple(data.values()), tuple(columns), tuple(lines), tuple(notes))
 
 
 def _is_best(row: Row, rivals: Sequence[Row]) -> bool:
@@ -241,17 +271,18 @@ def _is_best(row: Row, rivals: Sequence[Row]) -> bool:
     return bool(known) and row.get(measure) == max(known)
 
 
-def _speedup(column: str, row: Row, best: bool) -> Cell:
+def _speedup(column: str, mark: str, row: Row, best: bool) -> Cell:
     value, at_most = row.get(column), row.get(f"{column}_at_most")
     if value is None:
-        mark = STATUS_MARKS.get(row["status"], "-")
+        status = STATUS_MARKS.get(row["status"], "-")
         if at_most is not None:
-            mark = f"{STATUS_MARKS['not reached']} < {at_most:.2f} ({row['seeds_reached']}/{row['seeds']})"
-        return Cell(mark, muted=True)
+            status = f"{STATUS_MARKS['not reached']} < {at_most:.2f} ({row['seeds_reached']}/{row['seeds']})"
+        return Cell(status, muted=True)
     text, lower, upper = f"{value:.2f}", row.get(f"{column}_lower"), row.get(f"{column}_upper")
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
-    return Cell(text + ("" if row.get("same_environment", True) else " mixed"), best)
+    text += "" if row.get("same_environment", True) else " mixed"
+    return Cell(text + ("" if _took_turns(row) or not mark else f" {mark}"), best)
 
 
 def _seeds(row: Row, best: bool) -> Cell:
@@ -275,16 +306,17 @@ def _detail(column: str, digits: int, scale: float = 1) -> Render:
     return render
 
 
-def _beside(by_key: Mapping[tuple[str, ...], Verdict], measure: str, digits: int, row: Row, best: bool) -> Cell:
+def _beside(by_key: Mapping[tuple[str, ...], Verdict], measure: str, mark: str, row: Row, best: bool) -> Cell:
     """Our value, the printed one, the verdict."""
     verdict = by_key.get((*(row[name] for name in KEY), measure))
-    value = row.get(measure)
+    value, digits = row.get(measure), 4 if measure == "test_recall_at_50" else 2
+    end = "" if value is None or not mark or _took_turns(row) else f" {mark}"
     if verdict is None:
-        return NOTHING if value is None else Cell(f"{value:.{digits}f}", best)
+        return NOTHING if value is None else Cell(f"{value:.{digits}f}{end}", best)
     word = verdict.verdict
     if word == NOT_COMPARABLE:
         word = "n/c" + (f": {verdict.figures_alone}" if verdict.figures_alone else "")
     bound = row.get(f"{measure}_at_most")
     ours = f"{value:.{digits}f}" if value is not None else "-" if bound is None else f"< {bound:.{digits}f}"
     text = f"{ours} ({verdict.printed:.{digits}f}, {word})"
-    return Cell(text, best, muted=verdict.verdict == MISSING)
+    return Cell(text + end, best, muted=verdict.verdict == MISSING)
