@@ -258,6 +258,30 @@ def test_times_of_separate_runs_are_marked_where_others_took_turns() -> None:
     assert [note for note in beside.notes if note.startswith("†")]
 
 
+def test_the_best_of_each_column_by_itself_and_over_one_baseline() -> None:
+    runs = [
+        record("iid", [9, 5, 3], 200, 0.45), record("ns", [9, 3, 2], 50, 0.4), record("strat", [9, 8, 3], 10, 0.3),
+        record("neg", [9, 8, 4], 5, 0.2), record("iid", [9, 5, 3], 900, 0.5, negatives=20),
+        record("neg", [9, 5, 3], 100, 0.3, negatives=20),
+    ]  # fmt: skip
+    (group,) = comparison.group(runs)
+    rows = comparison.speedup_rows(group, allow_mixed=False, places={})
+    lines = sheets.speedup_sheets([group], [rows])[0].lines
+    texts = {line.sampler: [cell.text for cell in line.cells[:3]] for line in lines}
+    best = {line.sampler: [cell.best for cell in line.cells] for line in lines}
+    # Over IID of k=10: Negative is the quickest by iteration, N.S. needs fewest, Stratified is the first to arrive.
+    assert texts["Negative"][0] == "40.00"
+    assert best["Negative"] == [True, False, False, False]
+    assert (texts["N.S."], best["N.S."]) == (["4.00", "2.00", "8.00"], [False, True, False, False])
+    assert (texts["Stratified"], best["Stratified"]) == (["20.00", "1.00", "20.00"], [False, False, True, False])
+    assert best["IID"] == [False] * 4
+    # Over IID of k=20 there is a best by itself, and it takes nothing from the others.
+    assert (texts["Negative (k=20)"], best["Negative (k=20)"]) == (["9.00", "1.00", "9.00"], [True, True, True, False])
+    assert best["IID (k=20)"] == [False, True, False, False], "as good in iterations"
+    recalls = sheets.recall_sheets([group], [comparison.recall_rows(group, places={})])[0]
+    assert [line.sampler for line in recalls.lines if line.cells[0].best] == ["IID (k=20)"]
+
+
 def test_tables_are_written_and_read_back(tmp_path: Path) -> None:
     (group,) = comparison.group([record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20)])
     rows = comparison.speedup_rows(group, allow_mixed=False, places={})

@@ -29,6 +29,13 @@ CENSORED_NOTE = (
     "not reached: some seed never came down to the reference loss; < the most that the ratio can be; (seeds that did)."
 )
 RECALL_NOTE = "±: half of the 95 % interval over the seeds in brackets. With one seed there is no interval."
+RECALL = "test_recall_at_50"
+SPEEDUPS = (
+    ("per it.", "per_iteration_speedup", True),
+    ("# of it.", "iterations_speedup", False),
+    ("total", "total_speedup", True),
+)
+"""The paper's three columns: heading, measure, and whether it rests on times."""
 SEPARATE_MARK = "†"
 """Beside a ratio of times of separate runs, in a table where others are of interleaved ones."""
 VERDICT_NOTE = (
@@ -47,9 +54,18 @@ class Cell:
 
 
 Render = Callable[[Row, bool], Cell]
-Columns = Mapping[str, tuple[str, Render]]
-"""For each data set, by heading: the loss whose rows it shows, and how."""
 NOTHING = Cell("-", muted=True)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What stands below a heading, for each data set."""
+
+    loss: str
+    """Whose rows it shows."""
+    render: Render
+    measure: str | None = None
+    """The largest value of which is the best; None where none is."""
 
 
 @dataclass(frozen=True)
@@ -87,22 +103,23 @@ def speedup_sheets(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
         notes += [_tuned_note(comparison) for comparison, _ in members if comparison.config.tuned]
         if any(row.get("same_environment") is False for row in flat):
             notes.append("Some times are of different machines.")
-        columns: dict[str, tuple[str, Render]] = {
-            "per it.": (loss, partial(_speedup, "per_iteration_speedup", mark)),
-            "# of it.": (loss, partial(_speedup, "iterations_speedup", "")),
-            "total": (loss, partial(_speedup, "total_speedup", mark)),
-            "n": (loss, _seeds),
+        columns: dict[str, Column] = {
+            **{
+                heading: Column(loss, partial(_speedup, measure, mark if timed else ""), measure)
+                for heading, measure, timed in SPEEDUPS
+            },
+            "n": Column(loss, _seeds),
         }
         sheets.append(_sheet(f"Speedup over {baseline}, {find_loss(loss).title} loss{settings}", members, columns, notes))
         for data in dict.fromkeys(_data(comparison) for comparison, _ in members):
             own = [(comparison, member) for comparison, member in members if _data(comparison) == data]
-            details: dict[str, tuple[str, Render]] = {
-                "items": (loss, _detail("item_slots", 0)),
-                "full ms": (loss, _detail("full_iteration_seconds", 2, 1e3)),
-                "step ms": (loss, _detail("step_iteration_seconds", 2, 1e3)),
-                "step x": (loss, _detail("step_per_iteration_speedup", 2)),
-                "it. to ref.": (loss, _detail("iterations_to_reference", 0)),
-                "s to ref.": (loss, _detail("seconds_to_reference", 1)),
+            details: dict[str, Column] = {
+                "items": Column(loss, _detail("item_slots", 0)),
+                "full ms": Column(loss, _detail("full_iteration_seconds", 2, 1e3)),
+                "step ms": Column(loss, _detail("step_iteration_seconds", 2, 1e3)),
+                "step x": Column(loss, _detail("step_per_iteration_speedup", 2)),
+                "it. to ref.": Column(loss, _detail("iterations_to_reference", 0)),
+                "s to ref.": Column(loss, _detail("seconds_to_reference", 1)),
             }
             sheets.append(_sheet("What the ratios are made of (full account; step beside it)", own, details, ()))
     return sheets
@@ -115,7 +132,7 @@ def recall_sheets(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
         by_settings.setdefault(settings, []).extend(members)
     sheets = []
     for settings, members in by_settings.items():
-        columns: dict[str, tuple[str, Render]] = {find_loss(name).title: (name, _recall) for name in _losses(members)}
+        columns: dict[str, Column] = {find_loss(name).title: Column(name, _recall, RECALL) for name in _losses(members)}
         reasons = sorted({str(row["reason"]) for _, member in members for row in member if row.get("reason")})
         notes = [RECALL_NOTE, *(f"No recall: {reason}." for reason in reasons)]
         notes += [_tuned_note(comparison) for comparison, _ in members if comparison.config.tuned]
@@ -144,10 +161,9 @@ def verdict_sheets(
     sheets = []
     for (loss, settings), members in _by_table(*printed(speedups)).items():
         turns, mark = _turns([row for _, member in members for row in member])
-        columns: dict[str, tuple[str, Render]] = {
-            "per it.": (loss, partial(_beside, by_key, "per_iteration_speedup", mark)),
-            "# of it.": (loss, partial(_beside, by_key, "iterations_speedup", "")),
-            "total": (loss, partial(_beside, by_key, "total_speedup", mark)),
+        columns: dict[str, Column] = {
+            heading: Column(loss, partial(_beside, by_key, measure, mark if timed else ""), measure)
+            for heading, measure, timed in SPEEDUPS
         }
         if any(verdict.measure == "iterations_speedup" and verdict.loss == loss for verdict in verdicts):
             title = f"Speedup beside the paper's, {find_loss(loss).title} loss{settings}"
@@ -157,7 +173,7 @@ def verdict_sheets(
         by_settings.setdefault(settings, []).extend(members)
     for settings, members in by_settings.items():
         columns = {
-            find_loss(name).title: (name, partial(_beside, by_key, "test_recall_at_50", "")) for name in _losses(members)
+            find_loss(name).title: Column(name, partial(_beside, by_key, RECALL, ""), RECALL) for name in _losses(members)
         }
         sheets.append(
             _sheet(f"Recall@50 beside the paper's{settings}", members, columns, [VERDICT_NOTE.split(". ")[0] + "."])
@@ -238,7 +254,7 @@ def _names(data: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
     return {(name, digits): name if names.count(name) == 1 else f"{name} {digits[:6]}" for name, digits in unique}
 
 
-def _sheet(title: str, members: Sequence[Member], columns: Columns, notes: Sequence[str]) -> Sheet:
+def _sheet(title: str, members: Sequence[Member], columns: Mapping[str, Column], notes: Sequence[str]) -> Sheet:
     """Rows: encoder x sampler x variant. Columns: for each data set the given headings."""
     data = _names([_data(comparison) for comparison, _ in members])
     cells: dict[tuple[str, str, str], dict[tuple[str, str, str], Row]] = {}
@@ -253,22 +269,33 @@ def _sheet(title: str, members: Sequence[Member], columns: Columns, notes: Seque
         encoder, sampler, variant = key
         shown = []
         for name, fingerprint in data:
-            for loss, render in columns.values():
-                here = (name, fingerprint, loss)
+            for column in columns.values():
+                here = (name, fingerprint, column.loss)
                 rivals = [own[here] for (other, _, _), own in cells.items() if other == encoder and here in own]
                 found = cells[key].get(here)
-                shown.append(NOTHING if found is None else render(found, _is_best(found, rivals)))
+                best = found is not None and column.measure is not None and _is_best(found, rivals, column.measure)
+                shown.append(NOTHING if found is None else column.render(found, best))
         label = find_sampler(sampler).title + (f" ({variant})" if variant else "")
         lines.append(Line(find_encoder(encoder).title if encoder != last else "", label, tuple(shown)))
         last = encoder
     return Sheet(title, tuple(data.values()), tuple(columns), tuple(lines), tuple(notes))
 
 
-def _is_best(row: Row, rivals: Sequence[Row]) -> bool:
-    """Whether a row has the largest total speedup, or recall@50, of its encoder, data and loss."""
-    measure = "total_speedup" if "baseline" in row else "test_recall_at_50"
-    known = [other[measure] for other in rivals if other.get(measure) is not None]
+def _is_best(row: Row, rivals: Sequence[Row], measure: str) -> bool:
+    """Whether a row has the largest value of a measure of its encoder, data and loss.
+
+    Ratios over different baselines (of another k) do not compete: each is best among its own.
+    """
+    against = _baseline_of(row, rivals)
+    known = [other[measure] for other in rivals if other.get(measure) is not None and _baseline_of(other, rivals) == against]
     return bool(known) and row.get(measure) == max(known)
+
+
+def _baseline_of(row: Row, rows: Sequence[Row]) -> str | None:
+    """The variant of the baseline that a row's ratios are over; None for recalls, and where it is not among the rows."""
+    runs = set(row.get("baseline_runs") or ())
+    found = (other["variant"] for other in rows if other["status"] == "baseline" and runs & set(other["runs"]))
+    return next(found, None)
 
 
 def _speedup(column: str, mark: str, row: Row, best: bool) -> Cell:
