@@ -27,10 +27,12 @@ NEUTRAL = (
     "user_l2",
 )  # fmt: skip
 """Settings whose values the paper does not give, or that change no result."""
+CHOICE = "one without other settings before the others"
+"""Which of several comparisons of a cell is counted."""
 PAPER_TEXT, PAPER_WORDS = ["title", "abstract"], 300
 """CiteULike's text in the paper, and the longest it kept."""
-
-
+PRINTED_DATASETS = frozenset(place.dataset for place in printed.values())
+"""Data sets that the paper has figures of."""
 KEY = ("dataset", "data_fingerprint", "encoder", "loss", "sampler", "settings")
 """Columns of our tables."""
 
@@ -40,6 +42,8 @@ class Verdict:
     """One printed cell, ours beside it."""
 
     dataset: str
+    """Ours; its text may be another's, and it may have another name."""
+    printed_dataset: str
     data_fingerprint: str
     encoder: str
     loss: str
@@ -154,10 +158,13 @@ def judge_all(
     """
     found: list[Verdict] = []
     covered: set[printed.Place] = set()
+    strangers: dict[tuple[str, str], list[str]] = {}
     for comparison, speedup, recall in zip(comparisons, speedups, recalls, strict=True):
         config = comparison.config
         manifest = manifests.get(comparison.data_fingerprint)
-        source = str(manifest.get("source")) if manifest else config.dataset
+        source = str(manifest.get("source", config.dataset)) if manifest else config.dataset
+        if manifest is None and source not in PRINTED_DATASETS:
+            strangers.setdefault((config.encoder, config.loss), []).append(source)
         differences = data_differences(comparison, manifest) + setting_differences(comparison)
         for place, value in printed.values().items():
             if (place.dataset, place.encoder, place.loss) != (source, config.encoder, config.loss):
@@ -166,27 +173,41 @@ def judge_all(
             rows = recall if place.measure == "test_recall_at_50" else speedup
             row = next((row for row in rows if row["sampler"] == place.sampler and not row["variant"]), None)
             hardware = ["other hardware"] if place.measure in ("per_iteration_speedup", "total_speedup") else []
-            word, alone, reason = judge(row, place.measure, value, [*differences, *hardware])
-            found.append(
-                Verdict(
-                    dataset=config.dataset, data_fingerprint=comparison.data_fingerprint, encoder=config.encoder,
-                    loss=config.loss, sampler=place.sampler, measure=place.measure, settings=comparison.title(),
-                    printed=value,
-                    value=row.get(place.measure) if row else None, lower=row.get(f"{place.measure}_lower") if row else None,
-                    upper=row.get(f"{place.measure}_upper") if row else None, seeds=int(row.get("seeds") or 0) if row else 0,
-                    verdict=word, figures_alone=alone, reason=reason,
-                )
-            )  # fmt: skip
+            said = judge(row, place.measure, value, [*differences, *hardware])
+            found.append(_verdict(place, value, comparison, row or {}, said))
     for place, value in printed.values().items():
         if place not in covered:
-            found.append(
-                Verdict(
-                    dataset=place.dataset, data_fingerprint="", encoder=place.encoder, loss=place.loss, sampler=place.sampler,
-                    measure=place.measure, settings="", printed=value, value=None, lower=None, upper=None, seeds=0,
-                    verdict=MISSING, figures_alone=None, reason="no run",
-                )
-            )  # fmt: skip
+            reason, unknown = "no run", strangers.get((place.encoder, place.loss))
+            if unknown:
+                names = ", ".join(dict.fromkeys(unknown))
+                reason += f", unless those of {names} are: its manifest is not here, so its source is not known"
+            found.append(_verdict(place, value, None, {}, (MISSING, None, reason)))
     return found
+
+
+def _verdict(
+    place: printed.Place, value: float, comparison: Comparison | None, row: Row, said: tuple[str, str | None, str]
+) -> Verdict:
+    """The verdict that :func:`judge` gave on a printed value, beside ours."""
+    word, alone, reason = said
+    return Verdict(
+        dataset=comparison.config.dataset if comparison else place.dataset,
+        printed_dataset=place.dataset,
+        data_fingerprint=comparison.data_fingerprint if comparison else "",
+        encoder=place.encoder,
+        loss=place.loss,
+        sampler=place.sampler,
+        measure=place.measure,
+        settings=comparison.title() if comparison else "",
+        printed=value,
+        value=row.get(place.measure),
+        lower=row.get(f"{place.measure}_lower"),
+        upper=row.get(f"{place.measure}_upper"),
+        seeds=int(row.get("seeds") or 0),
+        verdict=word,
+        figures_alone=alone,
+        reason=reason,
+    )
 
 
 def as_rows(found: Sequence[Verdict]) -> list[dict[str, Any]]:
@@ -195,7 +216,11 @@ def as_rows(found: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 
 def summary_lines(found: Sequence[Verdict]) -> list[str]:
-    """How many cells of each table have which verdict; and among those that cannot be compared, what the figures say."""
+    """How many printed cells have which verdict; and among those that cannot be compared, what the figures say.
+
+    A cell counts once. Of several comparisons that have it, the one counts that has a figure, is comparable and has no other
+    settings, in this order; of equals the first.
+    """
     lines = []
     titles = {
         "per_iteration_speedup": "Speedup per iteration",
@@ -204,7 +229,12 @@ def summary_lines(found: Sequence[Verdict]) -> list[str]:
         "test_recall_at_50": "Recall@50",
     }
     for measure in MEASURES:
-        own = [verdict for verdict in found if verdict.measure == measure]
+        by_cell: dict[tuple[str, ...], list[Verdict]] = {}
+        for verdict in found:
+            if verdict.measure == measure:
+                cell = (verdict.printed_dataset, verdict.encoder, verdict.loss, verdict.sampler)
+                by_cell.setdefault(cell, []).append(verdict)
+        own = [min(several, key=_preference) for several in by_cell.values()]
         counts = Counter(verdict.verdict for verdict in own)
         parts = []
         for word in VERDICTS:
@@ -215,8 +245,15 @@ def summary_lines(found: Sequence[Verdict]) -> list[str]:
                 if word == NOT_COMPARABLE and says:
                     part += f" (by the figures alone {', '.join(says)})"
                 parts.append(part)
-        lines.append(f"{titles[measure]}, {len(own)} printed cells: {', '.join(parts)}.")
+        line = f"{titles[measure]}, {len(own)} printed cells: {', '.join(parts)}."
+        if repeated := sum(len(several) > 1 for several in by_cell.values()):
+            line += f" {repeated} {'is' if repeated == 1 else 'are'} of several comparisons: one counts, {CHOICE}."
+        lines.append(line)
     return lines
+
+
+def _preference(verdict: Verdict) -> tuple[bool, ...]:
+    return verdict.verdict == MISSING, verdict.verdict == NOT_COMPARABLE, verdict.settings != ""
 
 
 def key_of(verdict: Verdict) -> tuple[str, ...]:
