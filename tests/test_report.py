@@ -282,6 +282,27 @@ def test_the_best_of_each_column_by_itself_and_over_one_baseline() -> None:
     assert [line.sampler for line in recalls.lines if line.cells[0].best] == ["IID (k=20)"]
 
 
+def test_sheets_say_why_a_cell_has_no_value() -> None:
+    (group,) = comparison.group([record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")])
+    rows = comparison.speedup_rows(group, allow_mixed=False, places={})
+    recalls = comparison.recall_rows(group, places={})
+    for row in (*rows, *recalls):
+        if row["sampler"] == "strat":
+            row |= {"status": "diverged", "runs": ["a"]}
+    lines = sheets.speedup_sheets([group], [rows])[0].lines
+    assert {line.sampler: line.cells[2].text for line in lines} == {
+        "IID": "1.00", "Negative": "-", "Stratified": "diverged", "N.S.": "other machine", "Strat. w. N.S.": "-",
+    }  # fmt: skip
+    shown = {line.sampler: line.cells[0] for line in sheets.recall_sheets([group], [recalls])[0].lines}
+    assert (shown["Stratified"].text, shown["N.S."].text) == ("diverged", "0.4000")
+    found = verdicts.judge_all([group], [rows], [recalls], {})
+    speedup, recall = sheets.verdict_sheets([group], [rows], [recalls], found)
+    texts = {line.sampler: line.cells[2].text for line in speedup.lines}
+    assert texts["Stratified"] == "diverged (8.56, missing)"
+    assert texts["N.S."] == "other machine (19.50, n/c)"
+    assert [line.cells[0].text for line in recall.lines if line.sampler == "Stratified"] == ["diverged (0.4761, missing)"]
+
+
 def test_tables_are_written_and_read_back(tmp_path: Path) -> None:
     (group,) = comparison.group([record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20)])
     rows = comparison.speedup_rows(group, allow_mixed=False, places={})

@@ -96,6 +96,16 @@ def test_what_differs_makes_a_cell_incomparable_and_keeps_what_the_figures_say()
     assert judge(None, RATIO, 2.0, ["other text"])[0] == "missing", "what has not run has nothing to compare"
 
 
+def test_a_run_that_diverged_and_times_of_other_machines() -> None:
+    gone = row(RATIO, None, status="diverged", reason="held-out items have no vector")
+    assert judge(gone, RATIO, 2.0, ["other text"]) == ("missing", None, "diverged")
+    apart = row("total_speedup", None, status="different environment")
+    word, alone, reason = judge(apart, "total_speedup", 2.0, ["other hardware"])
+    assert (word, alone) == ("not comparable", None)
+    assert "not comparable (other machine)" in reason
+    assert judge(row(RATIO, 2.2, 1.9, 2.5, status="different environment"), RATIO, 2.0, [])[0] == "reproduced"
+
+
 def test_a_wider_interval_never_reproduces_more() -> None:
     """From an interval that is a point to one that holds everything: ``reproduced`` comes only by what is near."""
     for value in (1.0, 1.4, 1.6, 2.0, 2.4, 2.6, 4.0):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.report.comparison import Comparison
-from ncfbench.report.verdicts import KEY, MISSING, NOT_COMPARABLE, Verdict, key_of
+from ncfbench.report.verdicts import KEY, NOT_COMPARABLE, Verdict, key_of
 
 Row = Mapping[str, Any]
 Member = tuple[Comparison, Sequence[Row]]
@@ -21,6 +21,7 @@ STATUS_MARKS = {
     "no baseline of this seed": "no baseline",
     "no times": "no times",
     "different environment": "other machine",
+    "diverged": "diverged",
 }
 INTERVAL_NOTE = (
     "[..]: 95 % interval over seeds, arm and baseline paired by seed; n: seeds. With one seed there is no interval."
@@ -301,15 +302,19 @@ def _baseline_of(row: Row, rows: Sequence[Row]) -> str | None:
 def _speedup(column: str, mark: str, row: Row, best: bool) -> Cell:
     value, at_most = row.get(column), row.get(f"{column}_at_most")
     if value is None:
-        status = STATUS_MARKS.get(row["status"], "-")
-        if at_most is not None:
-            status = f"{STATUS_MARKS['not reached']} < {at_most:.2f} ({row['seeds_reached']}/{row['seeds']})"
-        return Cell(status, muted=True)
+        if at_most is None:
+            return _without_value(row)
+        return Cell(f"{STATUS_MARKS['not reached']} < {at_most:.2f} ({row['seeds_reached']}/{row['seeds']})", muted=True)
     text, lower, upper = f"{value:.2f}", row.get(f"{column}_lower"), row.get(f"{column}_upper")
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
     text += "" if row.get("same_environment", True) else " mixed"
     return Cell(text + ("" if _took_turns(row) or not mark else f" {mark}"), best)
+
+
+def _without_value(row: Row) -> Cell:
+    """Why there is no value, in a word."""
+    return Cell(STATUS_MARKS.get(row["status"], "-"), muted=True)
 
 
 def _seeds(row: Row, best: bool) -> Cell:
@@ -319,7 +324,7 @@ def _seeds(row: Row, best: bool) -> Cell:
 def _recall(row: Row, best: bool) -> Cell:
     value, upper = row.get("test_recall_at_50"), row.get("test_recall_at_50_upper")
     if value is None:
-        return NOTHING
+        return _without_value(row)
     return Cell(f"{value:.4f}" + ("" if upper is None else f" ± {upper - value:.4f} ({row['seeds']})"), best)
 
 
@@ -339,11 +344,14 @@ def _beside(by_key: Mapping[tuple[str, ...], Verdict], measure: str, mark: str, 
     value, digits = row.get(measure), 4 if measure == "test_recall_at_50" else 2
     end = "" if value is None or not mark or _took_turns(row) else f" {mark}"
     if verdict is None:
-        return NOTHING if value is None else Cell(f"{value:.{digits}f}{end}", best)
+        return _without_value(row) if value is None else Cell(f"{value:.{digits}f}{end}", best)
     word = verdict.verdict
     if word == NOT_COMPARABLE:
         word = "n/c" + (f": {verdict.figures_alone}" if verdict.figures_alone else "")
     bound = row.get(f"{measure}_at_most")
-    ours = f"{value:.{digits}f}" if value is not None else "-" if bound is None else f"< {bound:.{digits}f}"
-    text = f"{ours} ({verdict.printed:.{digits}f}, {word})"
-    return Cell(text + end, best, muted=verdict.verdict == MISSING)
+    if value is None:
+        ours = _without_value(row).text if bound is None else f"< {bound:.{digits}f}"
+    else:
+        ours = f"{value:.{digits}f}"
+    text = f"{ours} ({verdict.printed:.{digits}f}, {word}){end}"
+    return Cell(text, best, muted=value is None and bound is None)

@@ -27,6 +27,7 @@ NEUTRAL = (
     "user_l2",
 )  # fmt: skip
 """Settings whose values the paper does not give, or that change no result."""
+OTHER_MACHINE = "not comparable (other machine): its baseline ran in another environment"
 CHOICE = "one without other settings before the others"
 """Which of several comparisons of a cell is counted."""
 PAPER_TEXT, PAPER_WORDS = ["title", "abstract"], 300
@@ -66,7 +67,8 @@ def judge(row: Row | None, measure: Measure, printed_value: float, differences: 
 
     The rule, in this order:
 
-    *missing*: there is no run for the cell, or none with this figure.
+    *missing*: there is no run for the cell, or none with this figure; a run that diverged has none. Where arm and baseline
+    ran on different machines, so that their times are not divided, it is *not comparable* instead.
 
     *by the figures alone*: ``reproduced`` where ours is within :data:`RATIO_TOLERANCE` (ratios) or :data:`RECALL_TOLERANCE`
     (recall) of the printed value and, with several seeds, that lies within our 95 % interval. ``undecided`` where it lies in
@@ -90,8 +92,10 @@ def judge(row: Row | None, measure: Measure, printed_value: float, differences: 
         return MISSING, None, "no run"
     if value is None:
         bound = row.get(f"{measure}_at_most")
+        if bound is None and row["status"] == "different environment":
+            return NOT_COMPARABLE, None, "; ".join([*differences, OTHER_MACHINE])
         if bound is None:
-            return MISSING, None, str(row.get("reason") or row["status"])
+            return MISSING, None, str((row["status"] != "diverged" and row.get("reason")) or row["status"])
         alone = WORSE if bound < printed_value else UNDECIDED
         reason = f"not reached by {row['seeds'] - row['seeds_reached']} of {row['seeds']} seeds: at most {bound:.2f}"
     else:
