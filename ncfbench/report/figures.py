@@ -56,6 +56,10 @@ def convergence(comparison: Comparison, folder: Path, kinds: Sequence[str] = KIN
             if y == "probe_loss":
                 axis.set_yscale("log")
                 _label_few(axis.yaxis)
+            if not axis.lines:
+                axis.text(
+                    0.5, 0.5, "nothing was measured", transform=axis.transAxes, ha="center", va="center", color="#7a7a7a"
+                )
             _finish(axis)
     axes[0, 0].legend(frameon=False)
     figure.suptitle(_what(comparison))
@@ -284,6 +288,8 @@ def _draw(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y: str
     color, line, mark = STYLES.get(variant.sampler, PLUGIN_STYLE)
     curves = [{row["iteration"]: row for row in run.curve if row[y] is not None and row["iteration"] > 0} for run in runs]
     common = sorted(set.intersection(*(set(curve) for curve in curves)))
+    if not common:  # an encoder without vectors of held-out items has no recall
+        return
     rows = [[curve[iteration] for curve in curves] for iteration in common]
     xs = [math.fsum(row[x] for row in each) / len(each) for each in rows]
     ys = [math.fsum(row[y] for row in each) / len(each) for each in rows]

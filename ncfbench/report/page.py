@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib.util
 import re
+import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,8 @@ from typing import Any
 
 from ncfbench import __version__
 from ncfbench.report import described, sheets, verdicts
-from ncfbench.report.comparison import Variant, command
 from ncfbench.report.markup import html_table
+from ncfbench.report.repetition import repetitions
 from ncfbench.report.results import Results
 
 STYLE = """
@@ -199,20 +200,23 @@ def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _repeat(results: Results, places: Mapping[str, str]) -> str:
+    data_dir = "".join(f" {shlex.join(pair)}" for pair in places.items() if pair[0] == "--data-dir")
     commands = [
-        described.preparation(name, results.manifests[fingerprint])
+        described.preparation(name, results.manifests[fingerprint]) + data_dir
         for name, fingerprint in _data(results)
         if fingerprint in results.manifests
     ]
-    commands += [
-        command(run.config, Variant.of(run.config), places, seed)
-        for comparison in results.comparisons
-        for runs in comparison.arms.values()
-        for seed, run in sorted(runs.items())
-    ]
-    last = " ".join(["ncfbench report --format html", *(f"{flag} {place}" for flag, place in places.items())])
+    where = [word for pair in places.items() for word in pair]
+    runs = [run.config for each in results.comparisons for seeds in each.arms.values() for run in seeds.values()]
+    parts = ["<p>The sweeps that train the runs of this page, in turn where their times are compared:</p>"]
+    for number, sweep in enumerate(repetitions(runs), start=1):
+        file = f"sweep-{number}.toml"
+        title = f"{file}: {sweep.runs} run{'' if sweep.runs == 1 else 's'}"
+        parts.append(f"<h3>{title}</h3><pre>{html.escape(sweep.toml())}</pre>")
+        commands.append(shlex.join([*sweep.words(file), *where]))
+    commands.append(shlex.join(["ncfbench", "report", "--format", "html", *where]))
     missing = sorted({str(row["command"]) for row in [*results.speedup, *results.recall] if row.get("command")})
-    parts = ["<p>The runs of this page, then the page:</p>", f"<pre>{html.escape(chr(10).join([*commands, last]))}</pre>"]
+    parts += ["<h3>Then</h3>", f"<pre>{html.escape(chr(10).join(commands))}</pre>"]
     if missing:
         parts += ["<p>What would fill its missing cells:</p>", f"<pre>{html.escape(chr(10).join(missing))}</pre>"]
     return "".join(parts)
