@@ -16,10 +16,11 @@ from folders import write_folder, write_run
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
-from ncfbench.report import figures, page
+from ncfbench.report import described, figures, page
 from ncfbench.report.comparison import group
 from ncfbench.report.longform import columns
 from ncfbench.report.markup import escape_latex, escape_markdown, html_table, latex, markdown
+from ncfbench.report.results import collect
 from ncfbench.report.sheets import Cell, Line, Sheet
 from ncfbench.runs import read_all
 
@@ -242,6 +243,43 @@ def test_the_page_goes_into_the_runs_folder_by_itself(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 200)
     assert invoke(tmp_path, "--format", "html").exit_code == 0
     assert read((tmp_path / "report.html").read_text()).tags.count("table") > 2
+
+
+MANIFEST = {
+    "fingerprint": "f" * 64, "source": "citeulike", "statistics": {"users": 9, "words_mean": 1.5}, "files": {},
+    "options": {"text": ["title"], "max_length": 40, "test_fraction": 0.2, "vocabulary_size": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"options": []}, {"options": {"text": "title"}}, {"options": {"max_length": "40"}}, {"options": {"text": [1]}},
+        {"options": {"test_fraction": {}}}, {"statistics": {"users": "x"}}, {"statistics": [9]}, {"statistics": {"users": None}},
+        {"files": ["users.dat"]}, {"files": {"users.dat": True}}, {"source": 3}, {"fingerprint": "e" * 64}, {"fingerprint": None},
+    ],
+)  # fmt: skip
+def test_damaged_descriptions_of_data_are_left_out(tmp_path: Path, damage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "_figures", lambda results: "")
+    write_run(tmp_path, "iid", [9, 5, 3], 200)
+    path = tmp_path / described.FILE
+    for manifest, known in ((MANIFEST, True), (MANIFEST | damage, False)):
+        path.write_text(json.dumps({"f" * 64: manifest}))
+        results = collect(tmp_path, tmp_path / "no-data", allow_mixed=False, places={})
+        assert (list(results.manifests) == ["f" * 64]) == known
+        assert [problem.startswith("Skipped datasets.json") for problem in results.problems] == [True] * (not known)
+        text = page.page(results, {})
+        assert ("ncfbench prepare citeulike --text title --max-length 40" in text) == known
+        assert ("words mean" in text) == known
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', "null", '"x"'])
+def test_a_damaged_file_of_descriptions_is_named(tmp_path: Path, text: str) -> None:
+    write_run(tmp_path, "iid", [9, 5, 3], 200)
+    (tmp_path / described.FILE).write_text(text)
+    result = invoke(tmp_path, "--json")
+    assert result.exit_code == 0, result.output
+    assert "Skipped datasets.json" in result.stderr
 
 
 def test_without_matplotlib_the_page_says_how_to_get_figures(
