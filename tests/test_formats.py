@@ -319,6 +319,23 @@ def test_s_and_k_have_their_figures(tmp_path: Path) -> None:
     assert kinds == {"convergence", "stratum-size", "negatives"}
 
 
+def test_bounds_are_drawn_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
+    write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
+    drawn: list[Any] = []
+    monkeypatch.setattr(figures, "_save", lambda figure, *given: drawn.append(figure) or [])
+    (comparison,) = group(read_all(tmp_path)[0])
+    figures.targets(comparison, tmp_path)
+    total, iterations = drawn[0].axes[1], drawn[0].axes[3]
+    for axis, values in ((total, [20, 30, 40, 40, 20]), (iterations, [2, 3, 4, 4, 2])):
+        arrows = [line for line in axis.lines if line.get_marker() == figures.BOUNDS["at_least"][0] and len(line.get_xdata())]
+        assert [(list(line.get_xdata()), list(line.get_ydata())) for line in arrows] == [
+            (pytest.approx([0.1, 0.15, 0.2, 0.35, 0.4]), pytest.approx(values))
+        ]
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["N.S.", "at least"]
+
+
 def test_points_of_s_and_k_are_of_the_same_seeds_and_otherwise_the_papers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,23 +28,30 @@ body { margin: 0 auto; padding: 1rem; max-width: 72rem; background: var(--paper)
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
-nav a { margin-right: 1rem; } a { color: inherit; }
+nav a { display: inline-block; margin-right: 1rem; } a { color: inherit; }
 figure { margin: 0 0 1rem; } figcaption, .note { color: var(--soft); font-size: .875rem; } figcaption p { margin: .25rem 0; }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 4px; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap; }
 th { font-weight: 600; } tbody th { font-weight: 400; } th[scope=row], td:first-child, th.left, td.left { text-align: left; }
+th[scope=colgroup] { text-align: center; }
+.sheet .scroll { width: fit-content; max-width: 100%; }
 thead tr:last-child th { border-bottom: 1px solid var(--line); } tr.first > * { border-top: 1px solid var(--line); }
 tbody tr:nth-child(even) { background: var(--band); } td.muted { color: var(--soft); }
-td.wrap { white-space: normal; min-width: 16rem; }
+td.wrap { white-space: normal; min-width: 16rem; } td.fold { white-space: normal; overflow-wrap: normal; }
 td.reproduced, td.better { color: var(--good); } td.worse { color: var(--bad); }
 td.undecided { color: var(--open); }
-.drawing { background: #fff; color: #000; border: 1px solid var(--line); border-radius: 4px; padding: .25rem; }
-.drawing svg { display: block; width: 100%; height: auto; }
+.drawing { background: #fff; color: #000; border: 1px solid var(--line); border-radius: 4px; padding: .25rem;
+  overflow-x: auto; max-width: calc(var(--points) * 1.75px); }
+.drawing svg { display: block; width: 100%; min-width: calc(var(--points) * .8px); height: auto; }
 pre { overflow-x: auto; background: var(--band); border: 1px solid var(--line); border-radius: 4px; padding: .75rem;
   font-size: .8125rem; overflow-wrap: normal; }
-@media print { .scroll, pre { overflow: visible; } }
+@media print { .scroll, .drawing, pre { overflow: visible; } .drawing svg { min-width: 0; } }
 """
+MEASURE_TITLES = {
+    **{measure: title for title, measure, _ in sheets.SPEEDUPS},
+    sheets.RECALL: "recall@50",
+}
 UNSTABLE = ("key", "load_average", "memory_available_bytes", "time", "interleaved")
 """What an environment's runs differ in."""
 LEFT = ' class="left"'
@@ -102,12 +109,12 @@ def _verdicts(results: Results) -> str:
         interval = "" if one.lower is None or one.upper is None else f" [{one.lower:.4g}, {one.upper:.4g}]"
         value = "-" if one.value is None else f"{one.value:.4g}{interval}"
         word = one.verdict + (f" ({one.figures_alone})" if one.figures_alone and one.figures_alone != one.verdict else "")
-        cells = [one.dataset, one.encoder, one.loss, one.sampler, one.measure]
+        cells = [one.dataset, one.encoder, one.loss, one.sampler, MEASURE_TITLES[one.measure]]
         left = "".join(f'<td class="left">{html.escape(cell)}</td>' for cell in cells)
         kind = one.verdict if one.verdict in verdicts.BY_FIGURES else "muted"
         rows.append(
             f"<tr>{left}<td>{html.escape(value)}</td><td>{one.printed:g}</td><td>{one.seeds}</td>"
-            f'<td class="left {kind}">{html.escape(word)}</td><td class="left wrap">{html.escape(one.reason)}</td></tr>'
+            f'<td class="left fold {kind}">{html.escape(word)}</td><td class="left wrap">{html.escape(one.reason)}</td></tr>'
         )
     headings = ("data set", "encoder", "loss", "sampler", "measure", "ours", "printed", "seeds", "verdict", "why")
     texts = ("data set", "encoder", "loss", "sampler", "measure", "verdict", "why")
@@ -145,9 +152,16 @@ def _figures(results: Results) -> str:
         for number, path in enumerate(drawn):
             svg = inline_svg(path.read_text(encoding="utf-8"), f"f{number}")
             name = html.escape(path.stem.replace("-", " "))
-            drawing = f'<div class="drawing" role="img" aria-label="{name}">{svg}</div>'
+            style = f"--points: {_points(svg):.0f}"
+            drawing = f'<div class="drawing" style="{style}" role="img" aria-label="{name}" tabindex="0">{svg}</div>'
             parts.append(f"<figure>{drawing}<figcaption>{name}</figcaption></figure>")
     return "\n".join(parts) or "<p>No run has anything to draw.</p>"
+
+
+def _points(svg: str) -> float:
+    """How wide a drawing was made, by its view box: the page stretches all alike, so that their letters are of one size."""
+    box = re.search(r'viewBox="[^"]*?([\d.]+) [\d.]+"', svg)
+    return float(box[1]) if box else 680.0
 
 
 def _environments(results: Results) -> str:

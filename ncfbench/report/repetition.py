@@ -59,7 +59,8 @@ def repetitions(configs: Iterable[RunConfig]) -> list[Repetition]:
         seeds = arms.setdefault((config.tuned, identity(arm)), (arm, []))[1]
         seeds += [config.seed] if config.seed not in seeds else []
     groups: dict[tuple[str, tuple[int, ...]], list[list[RunConfig]]] = {}
-    for (tuned, _), (arm, seeds) in arms.items():
+    # Arms of usual settings first, so that these are in one file and take turns.
+    for (tuned, _), (arm, seeds) in sorted(arms.items(), key=lambda item: len(_axes([item[1][0]]))):
         groups.setdefault((tuned, tuple(sorted(seeds))), []).append([arm])
     return [
         Repetition(_axes(block) | {"seed": seeds}, len(block) * len(seeds), tuned)
@@ -79,7 +80,7 @@ def _merged(blocks: list[list[RunConfig]]) -> list[list[RunConfig]]:
     blocks, done = list(blocks), 0
     while done < len(blocks):
         # All before ``done`` go with none of each other; what has grown is tried again with all of them.
-        partner = next((place for place in range(done) if _is_grid(blocks[place] + blocks[done])), None)
+        partner = next((place for place in range(done) if _go_together(blocks[place], blocks[done])), None)
         if partner is None:
             done += 1
         else:
@@ -87,6 +88,12 @@ def _merged(blocks: list[list[RunConfig]]) -> list[list[RunConfig]]:
             blocks = [*blocks[:partner], *blocks[partner + 1 : done], grown, *blocks[done + 1 :]]
             done -= 1
     return blocks
+
+
+def _go_together(one: list[RunConfig], other: list[RunConfig]) -> bool:
+    """Whether two blocks make a grid of just their arms, and a natural one: not the s of some beside the k of others."""
+    names = [set(_axes(block)) for block in (one, other)]
+    return (names[0] <= names[1] or names[1] <= names[0]) and _is_grid(one + other)
 
 
 def _is_grid(arms: Sequence[RunConfig]) -> bool:
@@ -109,7 +116,9 @@ def _axes(arms: Sequence[RunConfig]) -> dict[str, tuple[Any, ...]]:
         values = [values[name] for values in used if values[name] is not None]
         told = any(own[name] not in (None, default[name]) for own, default in zip(used, plain, strict=True))
         if name != "seed" and (name in IDENTITY or told):
-            axes[name] = tuple(dict.fromkeys(values))
+            unique = tuple(dict.fromkeys(values))
+            numbers = all(isinstance(value, int | float) for value in unique)
+            axes[name] = tuple(sorted(unique)) if numbers else unique
     return axes
 
 

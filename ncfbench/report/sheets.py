@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -266,7 +267,9 @@ def _sheet(title: str, members: Sequence[Member], columns: Mapping[str, Column],
     order = {name: place for place, name in enumerate([*ENCODERS, *SAMPLERS])}
     lines, last = [], ""
     # Plug-ins stand behind what is built in.
-    for key in sorted(cells, key=lambda key: (order.get(key[0], 99), key[0], order.get(key[1], 99), key)):
+    for key in sorted(
+        cells, key=lambda key: (order.get(key[0], 99), key[0], order.get(key[1], 99), key[1], _natural(key[2]))
+    ):
         encoder, sampler, variant = key
         shown = []
         for name, fingerprint in data:
@@ -280,6 +283,11 @@ def _sheet(title: str, members: Sequence[Member], columns: Mapping[str, Column],
         lines.append(Line(find_encoder(encoder).title if encoder != last else "", label, tuple(shown)))
         last = encoder
     return Sheet(title, tuple(data.values()), tuple(columns), tuple(lines), tuple(notes))
+
+
+def _natural(variant: str) -> list[tuple[str, int]]:
+    """To sort by: ``s=2`` before ``s=16``."""
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]+)([0-9]*)", variant)]
 
 
 def _is_best(row: Row, rivals: Sequence[Row], measure: str) -> bool:
