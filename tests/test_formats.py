@@ -90,6 +90,8 @@ def test_csv_has_a_row_for_each_cell_and_units_in_its_header(folder: Path) -> No
     assert float(ns["test_recall_at_50"]) == pytest.approx(0.43)
     assert (ns["speedup_status"], ns["recall_status"], ns["speedup_seeds"]) == ("reached", "measured", "3")
     assert (ns["total_speedup_printed"], ns["total_speedup_verdict"]) == ("19.5", "not comparable")
+    assert "other hardware; printed value" in ns["total_speedup_verdict_reason"]
+    assert by_sampler["neg"]["total_speedup_verdict_reason"] == "no run"
     assert len(ns["runs"].split()) == len(ns["baseline_runs"].split()) == 3
     strat = by_sampler["strat"]
     assert (strat["speedup_status"], strat["seeds_reached"], strat["total_speedup"]) == ("not reached", "2", "")
@@ -157,6 +159,8 @@ def test_formats_that_do_not_go_together(folder: Path, tmp_path: Path) -> None:
         (["--json", "--format", "csv"], "does not go with"),
         (["--verify", "--against", str(tmp_path)], "one at a time"),
         (["--verify", "--format", "html"], "leave --format"),
+        (["--regression", "5%"], "--against DIR"),
+        (["--verify", "--regression", "5%"], "--against DIR"),
         (["--runs-dir", str(folder)], "once"),
         (["--output", str(tmp_path / "x")], "> FILE"),
         (["--against", str(folder), "--regression", "much"], "10%"),

@@ -16,6 +16,7 @@ from ncfbench.registry import nearest
 if TYPE_CHECKING:
     from ncfbench.report.results import Results
 
+REGRESSION = "10%"
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 
 
@@ -45,9 +46,12 @@ def report(
         Path | None, typer.Option(help="Other run folders, to set side by side with these.", show_default=False)
     ] = None,
     regression: Annotated[
-        str,
-        typer.Option(help="With --against: how much worse than the other folder a cell may be before the exit code is 6."),
-    ] = "10%",
+        str | None,
+        typer.Option(
+            help="With --against: how much worse than the other folder a cell may be before the exit code is 6.",
+            show_default=REGRESSION,
+        ),
+    ] = None,
     allow_mixed: Annotated[
         bool, typer.Option("--allow-mixed", help="Divide times of different environments too, and mark the cells.")
     ] = False,
@@ -78,6 +82,10 @@ def report(
         raise UsageError(f"--json is --format json; it does not go with --format {format_}.")
     if verify and against is not None:
         raise UsageError("--verify and --against are two checks: ask for one at a time.")
+    if regression is not None and against is None:
+        raise UsageError(
+            f"--regression {regression} is a limit for --against: name the other run folders with --against DIR."
+        )
     runs_dir = runs if runs_dir is None else runs_dir
     kind = "json" if json_ else format_ or "table"
     if kind not in FORMATS:
@@ -91,7 +99,7 @@ def report(
         if against is None:
             _verify(where, kind)
         else:
-            _against(where, against, regression, kind, allow_mixed=allow_mixed)
+            _against(where, against, regression or REGRESSION, kind, allow_mixed=allow_mixed)
         return
     if output is not None and kind in ("table", "json"):
         raise UsageError(f"--format {kind} is printed: send it to a file with > FILE.")
