@@ -6,7 +6,9 @@ import csv
 import importlib.util
 import io
 import json
+import os
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from folders import write_folder, write_run
 from typer.testing import CliRunner, Result
 
+from ncfbench import tuning
 from ncfbench.cli import app
 from ncfbench.report import described, figures, page
 from ncfbench.report.comparison import group
@@ -22,7 +25,7 @@ from ncfbench.report.longform import columns
 from ncfbench.report.markup import escape_latex, escape_markdown, html_table, latex, markdown
 from ncfbench.report.results import collect
 from ncfbench.report.sheets import Cell, Line, Sheet
-from ncfbench.runs import read_all
+from ncfbench.runs import RECORDS, read_all
 
 
 def invoke(*words: str | Path) -> Result:
@@ -168,6 +171,44 @@ def test_formats_that_do_not_go_together(folder: Path, tmp_path: Path) -> None:
         result = invoke(folder, *words)
         assert result.exit_code == 2, result.output
         assert message in " ".join(result.output.split())
+
+
+def test_a_read_only_folder_is_printed_and_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path / "r", "iid", [9, 5, 3], 200)
+    (tmp_path / "r").chmod(0o555)
+    if os.geteuid() == 0:  # who may write everywhere
+        monkeypatch.setattr(os, "access", lambda path, mode: (Path(path), mode) != (tmp_path / "r", os.W_OK))
+    try:
+        result = invoke(tmp_path / "r", "--export", tmp_path / "kept")
+        page_too = invoke(tmp_path / "r", "--format", "html", "--output", tmp_path / "page.html")
+    finally:
+        (tmp_path / "r").chmod(0o755)
+    assert result.exit_code == page_too.exit_code == 0, result.output + page_too.output
+    assert "Speedup over IID" in result.stdout
+    assert "is read-only" in result.stderr
+    assert not list((tmp_path / "r").glob("*.parquet"))
+    assert (tmp_path / "kept" / "speedup.parquet").exists()
+    assert (tmp_path / "page.html").exists()
+
+
+def test_an_export_of_tuned_runs_has_their_trials(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    for sampler in ("iid", "ns"):
+        write_run(folder, sampler, [9, 5, 3], 200, [0, 0.2, 0.3], tuned="learning_rate:2x2", learning_rate=0.02)
+        for rate in (0.01, 0.02):
+            own = write_run(folder / tuning.FOLDER, sampler, [9, 5, 3], 200, seed=tuning.SEED, learning_rate=rate)
+            (own / "checkpoints").mkdir()
+    write_run(folder / tuning.FOLDER, "ns", [9, 5, 3], 200, seed=tuning.SEED, fingerprint="e" * 64)
+    (folder / tuning.FOLDER / "begun").mkdir()
+    result = invoke(folder, "--export", tmp_path / "kept")
+    assert result.exit_code == 0, result.output
+    assert "2 runs, 4 trials and their tables" in result.stderr
+    copied = list((tmp_path / "kept" / tuning.FOLDER).iterdir())
+    assert len(copied) == 4
+    assert {path.name for one in copied for path in one.iterdir()} == set(RECORDS)
+    write_run(tmp_path / "plain", "iid", [9, 5, 3], 200)
+    shutil.copytree(folder / tuning.FOLDER, tmp_path / "plain" / tuning.FOLDER)
+    assert ": 1 run and its tables" in invoke(tmp_path / "plain", "--export", tmp_path / "other").stderr
 
 
 class Reader(HTMLParser):

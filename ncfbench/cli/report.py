@@ -141,10 +141,15 @@ def _report(
         _print_tables(results)
     else:
         written = _deliver(results, kind, places, output)
-    written += [*results.write(), *drawn]
+    if results.is_read_only:
+        say(f"Warning: {where.runs_dir} is read-only, so the tables are not written beside the runs. --export copies both.")
+    else:
+        written += results.write()
+    written += drawn
     if export is not None:
-        exported = results.export(export)
-        say(f"Exported to {export}: {exported} runs and their tables.")
+        exported, trials = results.export(export)
+        what = [f"{exported} run{'' if exported == 1 else 's'}", *([f"{trials} trials"] if trials else [])]
+        say(f"Exported to {export}: {', '.join(what)} and {'its' if exported == 1 else 'their'} tables.")
     if kind == "table" and written:
         print_views("Written: " + ", ".join(map(str, written)))
     elif kind == "html" or output is not None:
