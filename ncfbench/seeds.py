@@ -103,13 +103,15 @@ def _resamples(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 class AtTarget:
     """How much sooner than its baseline an arm reached a target, over seeds. Above 1 is faster.
 
-    ``iterations`` and ``total`` are None unless both reached it with every seed. A seed whose arm did not is censored: its
-    ratio is smaller than what the arm's last iteration gives; one whose baseline did not is larger. ``*_at_most`` and
-    ``*_at_least`` bound the geometric mean with these in the place of the ratios, where only one kind of seed is censored.
+    ``iterations`` and ``total`` are None unless it is known of every seed when both arrived. What is known else bounds a
+    seed's ratio. From above (``at_most``): the arm never arrived, so it needs more than its last iteration, or the baseline
+    was there at its first look, and may have been before. From below (``at_least``): the other way round. ``*_at_most`` and
+    ``*_at_least`` are the geometric mean with these bounds in the place of the ratios, where all are of one kind.
     """
 
     seeds: int
     reached: int
+    """Seeds whose arm arrived."""
     baseline_reached: int
     iterations: Estimate | None = None
     total: Estimate | None = None
@@ -128,36 +130,42 @@ def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Arm, Arm]]) -> At
         targets: a loss for each seed; to be reached from above.
         pairs: arm and baseline, a pair for each seed, in the same order.
     """
-    ratios: list[float | None] = []
+    ratios: list[float] = []
     own_reached, base_reached = 0, 0
-    censored: set[str] = set()
+    sides: set[int] = set()
     for target, (arm, base) in zip(targets, pairs, strict=True):
-        own, theirs = (iterations_to(target, one.iterations, one.losses) for one in (arm, base))
-        own_reached += own is not None
-        base_reached += theirs is not None
-        if own is None:
-            censored.add("arm")
-        if theirs is None:
-            censored.add("baseline")
-        above = base.iterations[-1] if theirs is None else theirs
-        below = arm.iterations[-1] if own is None else own
-        # At a target that one of them had from the start there is no ratio.
-        ratios.append(above / below if above > 0 and below > 0 else None)
-    result = AtTarget(len(pairs), own_reached, base_reached)
-    known = [ratio for ratio in ratios if ratio is not None]
-    if len(known) < len(ratios) or len(censored) > 1:
-        return result
+        (own, own_side), (theirs, their_side) = (_arrival(target, one) for one in (arm, base))
+        own_reached += own_side <= 0
+        base_reached += their_side <= 0
+        # A late baseline makes the true ratio larger, a late arm smaller; two censored alike leave it open.
+        sides |= {their_side, -own_side} - {0}
+        if own > 0 and theirs > 0:  # at a target that one of them had from the start there is no ratio
+            ratios.append(theirs / own)
+    counts = (len(pairs), own_reached, base_reached)
+    if len(ratios) < len(pairs) or len(sides) > 1:
+        return AtTarget(*counts)
     totals = [
         ratio * base.full_iteration_seconds / arm.full_iteration_seconds
-        for ratio, (arm, base) in zip(known, pairs, strict=True)
+        for ratio, (arm, base) in zip(ratios, pairs, strict=True)
     ]
-    counts = (result.seeds, own_reached, base_reached)
-    if not censored:
-        return AtTarget(*counts, iterations=geometric(known), total=geometric(totals))
-    bounds = geometric_mean(known), geometric_mean(totals)
-    if censored == {"arm"}:
+    if not sides:
+        return AtTarget(*counts, iterations=geometric(ratios), total=geometric(totals))
+    bounds = geometric_mean(ratios), geometric_mean(totals)
+    if sides == {-1}:
         return AtTarget(*counts, iterations_at_most=bounds[0], total_at_most=bounds[1])
     return AtTarget(*counts, iterations_at_least=bounds[0], total_at_least=bounds[1])
+
+
+def _arrival(target: float, arm: Arm) -> tuple[float, int]:
+    """Iterations until a target, and 1 where it took more than these, -1 where it took no more than these, else 0.
+
+    More: it never arrived. No more: it was there at its first look, which is not the one before training; recall is first
+    measured after an epoch.
+    """
+    reached = iterations_to(target, arm.iterations, arm.losses)
+    if reached is None:
+        return float(arm.iterations[-1]), 1
+    return reached, -1 if arm.losses[0] <= target and arm.iterations[0] > 0 else 0
 
 
 @dataclass(frozen=True)
@@ -189,9 +197,12 @@ def over_seeds(pairs: Sequence[tuple[Arm, Arm]]) -> SeedSpeedup:
 def levels(arms: Sequence[Arm], count: int = LEVELS) -> list[float]:
     """Targets from easy to hard, spread as the curves' own values are: quantiles of all that they came down to.
 
-    The value before training is left out, where there is another one.
+    A value before training, which is one at iteration 0, is left out where there is another one.
     """
-    lowest = [np.minimum.accumulate(np.asarray(arm.losses, float))[1 if len(arm.losses) > 1 else 0 :] for arm in arms]
+    lowest = [
+        np.minimum.accumulate(np.asarray(arm.losses, float))[1 if len(arm.losses) > 1 and arm.iterations[0] == 0 else 0 :]
+        for arm in arms
+    ]
     seen = np.unique(np.concatenate(lowest)) if lowest else np.empty(0)
     if len(seen) == 0:
         return []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import write_folder
+from folders import write_full_folder
 
 from ncfbench.report.page import page
 from ncfbench.report.results import collect
@@ -39,7 +39,7 @@ def browser() -> Iterator[Any]:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if given := os.environ.get("NCFBENCH_PAGE"):
         return Path(given).resolve()
-    folder = write_folder(tmp_path_factory.mktemp("runs"))
+    folder = write_full_folder(tmp_path_factory.mktemp("runs"))
     results = collect(folder, folder / "no-data", allow_mixed=False, places={})
     path = folder / "report.html"
     path.write_text(page(results, {}), encoding="utf-8")
@@ -71,12 +71,18 @@ def test_the_page_fits_draws_everything_and_asks_for_nothing(browser: Any, repor
         drawn = shown.evaluate(
             """[...document.querySelectorAll('.drawing svg')].map(svg => {
                 const box = svg.getBoundingClientRect();
+                const most = parseFloat(getComputedStyle(svg.parentElement).maxWidth);
                 const lines = [...svg.querySelectorAll('path')].filter(path => path.getTotalLength() > 0).length;
-                return [box.width, box.height, lines];
+                return [box.width, box.height, lines, most];
             })"""
         )
-        assert len(drawn) == shown.locator(".drawing").count() >= 2
-        assert all(w > 0.8 * min(width, 1100) - 60 and h > 100 and lines > 10 for w, h, lines in drawn)
+        captions = shown.locator("figcaption").all_inner_texts()
+        kinds = ("convergence", "targets", "stratum size", "negatives", "epoch time", "product ratio")
+        assert [kind for kind in kinds if not any(caption.startswith(kind) for caption in captions)] == []
+        assert len(drawn) == shown.locator(".drawing").count() >= len(kinds)
+        assert all(w > 0.8 * min(width, 1100, most) - 60 and h > 100 and lines > 10 for w, h, lines, most in drawn)
+        # Letters of 10 points stay readable on a phone: the drawing scrolls in its own box.
+        assert all(w >= 0.79 * most / 1.75 for w, _, _, most in drawn)
         assert (
             shown.evaluate("(ids => ids.length - new Set(ids).size)([...document.querySelectorAll('[id]')].map(e => e.id))")
             == 0

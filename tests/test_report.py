@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ncfbench import schemas, tables
 from ncfbench.config import complete
-from ncfbench.report import comparison, console
+from ncfbench.report import comparison, console, sheets, verdicts
 from ncfbench.runs import RunRecord
 
 
@@ -221,12 +221,86 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
         "not reached",
     ):
         assert word in text
-    assert "not interleaved" in text
+    assert "Times are of separate runs, not interleaved." in text
+    assert "†" not in text
     recalls = [comparison.recall_rows(group, places={}) for group in groups]
     assert "0.5000" in rendered(console.recall_view(groups, recalls))
     assert "ncfbench run --dataset mind --sampler ns --encoder lstm" in "\n".join(
         console.missing_lines([row for part in rows for row in part])
     )
+
+
+def test_times_of_separate_runs_are_marked_where_others_took_turns() -> None:
+    def together(sessions: list[str | None], *given: Any, **more: Any) -> RunRecord:
+        made = record(*given, **more)
+        return dataclasses.replace(made, environment={**made.environment, "interleaved": sessions})
+
+    runs = [
+        together(["a"], "iid", [9, 5, 3], 200), together(["a"], "ns", [9, 4, 2], 20),
+        together(["b"], "strat-ns", [9, 4, 2], 10, stratum_size=8), together(["a", None], "strat-ns", [9, 4, 2], 40),
+        record("iid", [9, 6, 4], 100, negatives=20),
+    ]  # fmt: skip
+    (group,) = comparison.group(runs)
+    rows = comparison.speedup_rows(group, allow_mixed=False, places={})
+    sheet = sheets.speedup_sheets([group], [rows])[0]
+    shown = {line.sampler: [cell.text for cell in line.cells[:3]] for line in sheet.lines}
+    assert shown["N.S."] == ["10.00", "1.33", "13.33"]
+    assert shown["Strat. w. N.S. (s=8)"] == ["20.00 †", "1.33", "26.67 †"]
+    assert shown["Strat. w. N.S."] == ["5.00 †", "1.33", "6.67 †"]
+    assert shown["IID"] == ["1.00", "1.00", "1.00"]
+    assert [note for note in sheet.notes if note.startswith("†: times of separate runs, not interleaved")]
+    assert sheet.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
+    found = verdicts.judge_all([group], [rows], [comparison.recall_rows(group, places={})], {})
+    beside = sheets.verdict_sheets([group], [rows], [[]], found)[0]
+    texts = {line.sampler: line.cells[0].text for line in beside.lines}
+    assert texts["Strat. w. N.S."].endswith(" †")
+    assert not texts["N.S."].endswith("†")
+    assert [note for note in beside.notes if note.startswith("†")]
+
+
+def test_the_best_of_each_column_by_itself_and_over_one_baseline() -> None:
+    runs = [
+        record("iid", [9, 5, 3], 200, 0.45), record("ns", [9, 3, 2], 50, 0.4), record("strat", [9, 8, 3], 10, 0.3),
+        record("neg", [9, 8, 4], 5, 0.2), record("iid", [9, 5, 3], 900, 0.5, negatives=20),
+        record("neg", [9, 5, 3], 100, 0.3, negatives=20),
+    ]  # fmt: skip
+    (group,) = comparison.group(runs)
+    rows = comparison.speedup_rows(group, allow_mixed=False, places={})
+    lines = sheets.speedup_sheets([group], [rows])[0].lines
+    texts = {line.sampler: [cell.text for cell in line.cells[:3]] for line in lines}
+    best = {line.sampler: [cell.best for cell in line.cells] for line in lines}
+    # Over IID of k=10: Negative is the quickest by iteration, N.S. needs fewest, Stratified is the first to arrive.
+    assert texts["Negative"][0] == "40.00"
+    assert best["Negative"] == [True, False, False, False]
+    assert (texts["N.S."], best["N.S."]) == (["4.00", "2.00", "8.00"], [False, True, False, False])
+    assert (texts["Stratified"], best["Stratified"]) == (["20.00", "1.00", "20.00"], [False, False, True, False])
+    assert best["IID"] == [False] * 4
+    # Over IID of k=20 there is a best by itself, and it takes nothing from the others.
+    assert (texts["Negative (k=20)"], best["Negative (k=20)"]) == (["9.00", "1.00", "9.00"], [True, True, True, False])
+    assert best["IID (k=20)"] == [False, True, False, False], "as good in iterations"
+    recalls = sheets.recall_sheets([group], [comparison.recall_rows(group, places={})])[0]
+    assert [line.sampler for line in recalls.lines if line.cells[0].best] == ["IID (k=20)"]
+
+
+def test_sheets_say_why_a_cell_has_no_value() -> None:
+    (group,) = comparison.group([record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")])
+    rows = comparison.speedup_rows(group, allow_mixed=False, places={})
+    recalls = comparison.recall_rows(group, places={})
+    for row in (*rows, *recalls):
+        if row["sampler"] == "strat":
+            row |= {"status": "diverged", "runs": ["a"]}
+    lines = sheets.speedup_sheets([group], [rows])[0].lines
+    assert {line.sampler: line.cells[2].text for line in lines} == {
+        "IID": "1.00", "Negative": "-", "Stratified": "diverged", "N.S.": "other machine", "Strat. w. N.S.": "-",
+    }  # fmt: skip
+    shown = {line.sampler: line.cells[0] for line in sheets.recall_sheets([group], [recalls])[0].lines}
+    assert (shown["Stratified"].text, shown["N.S."].text) == ("diverged", "0.4000")
+    found = verdicts.judge_all([group], [rows], [recalls], {})
+    speedup, recall = sheets.verdict_sheets([group], [rows], [recalls], found)
+    texts = {line.sampler: line.cells[2].text for line in speedup.lines}
+    assert texts["Stratified"] == "diverged (8.56, missing)"
+    assert texts["N.S."] == "other machine (19.50, n/c)"
+    assert [line.cells[0].text for line in recall.lines if line.sampler == "Stratified"] == ["diverged (0.4761, missing)"]
 
 
 def test_tables_are_written_and_read_back(tmp_path: Path) -> None:

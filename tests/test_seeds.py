@@ -134,6 +134,41 @@ def test_a_baseline_that_never_arrives_bounds_it_from_below_and_both_bound_nothi
     assert speedup_at([10.0], [(fast, slow)]).iterations is None, "both had it from the start"
 
 
+def evaluated(recalls: list[float], seconds: float) -> Arm:
+    """Recall after each epoch of 100 iterations, as a measure that falls; nothing at iteration 0."""
+    return Arm([100 * (place + 1) for place in range(len(recalls))], [-recall for recall in recalls], seconds)
+
+
+def test_what_was_passed_at_the_first_look_is_a_bound() -> None:
+    """Recall 0.2: the arm has it at its first evaluation, perhaps long before; the baseline comes to it at its fourth."""
+    arm, base = evaluated([0.35, 0.4], 0.02), evaluated([0.05, 0.1, 0.15, 0.2, 0.3], 0.2)
+    at = speedup_at([-0.2], [(arm, base)])
+    assert at == seeds.AtTarget(1, 1, 1, iterations_at_least=400 / 100, total_at_least=pytest.approx(10 * 400 / 100))
+    slow = speedup_at([-0.2], [(base, arm)])
+    assert slow == seeds.AtTarget(1, 1, 1, iterations_at_most=100 / 400, total_at_most=pytest.approx(100 / 400 / 10))
+    assert speedup_at([-0.04], [(arm, base)]) == seeds.AtTarget(1, 1, 1), "both had it at their first look"
+    later = speedup_at([-0.375], [(arm, evaluated([0.1, 0.375], 0.2))])
+    assert later.iterations is not None
+    assert later.iterations.value == pytest.approx(200 / 150)
+
+
+def test_bounds_of_one_side_go_together_and_those_of_two_sides_say_nothing() -> None:
+    early, base = evaluated([0.35, 0.4], 0.1), evaluated([0.1, 0.15, 0.2, 0.3], 0.1)
+    never = evaluated([0.05, 0.1, 0.15], 0.1)
+    # The arm by its first look, the baseline after its last: both make the true ratio larger.
+    assert speedup_at([-0.2], [(early, never)]) == seeds.AtTarget(
+        1, 1, 0, iterations_at_least=pytest.approx(3), total_at_least=pytest.approx(3)
+    )  # fmt: skip
+    assert speedup_at([-0.2], [(never, early)]) == seeds.AtTarget(
+        1, 0, 1, iterations_at_most=pytest.approx(1 / 3), total_at_most=pytest.approx(1 / 3)
+    )
+    # A seed with a ratio of 1 beside one of at least 3: together at least the root of 3.
+    at = speedup_at([-0.2, -0.2], [(early, base), (base, base)])
+    assert (at.iterations, at.iterations_at_least) == (None, pytest.approx(math.sqrt(3)))
+    mixed = speedup_at([-0.2, -0.2], [(early, base), (never, base)])
+    assert mixed == seeds.AtTarget(2, 1, 2), "one from below, one from above"
+
+
 def test_levels_lie_where_the_curves_do() -> None:
     found = levels([arm([100, 9, 5, 6, 3], 1), arm([90, 8, 2], 1)])
     assert found[0] == 9
@@ -141,3 +176,4 @@ def test_levels_lie_where_the_curves_do() -> None:
     assert found == sorted(found, reverse=True)
     assert len(levels([arm([float(x) for x in range(500, 0, -1)], 1)])) == seeds.LEVELS
     assert levels([]) == []
+    assert levels([evaluated([0.35, 0.3, 0.4], 1)]) == [-0.35, -0.4], "the first is of a trained model"

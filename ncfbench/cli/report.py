@@ -16,6 +16,7 @@ from ncfbench.registry import nearest
 if TYPE_CHECKING:
     from ncfbench.report.results import Results
 
+REGRESSION = "10%"
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 
 
@@ -48,12 +49,13 @@ def report(
         Path | None, typer.Option(help="Other run folders, to set side by side with these.", show_default=False)
     ] = None,
     regression: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="With --against: how much worse than the other folder a measure may be before the exit code is 6, as it is "
-            "for one that was lost."
+            "for one that was lost.",
+            show_default=REGRESSION,
         ),
-    ] = "10%",
+    ] = None,
     allow_mixed: Annotated[
         bool, typer.Option("--allow-mixed", help="Divide times of different environments too, and mark the cells.")
     ] = False,
@@ -84,6 +86,10 @@ def report(
         raise UsageError(f"--json is --format json; it does not go with --format {format_}.")
     if verify and against is not None:
         raise UsageError("--verify and --against are two checks: ask for one at a time.")
+    if regression is not None and against is None:
+        raise UsageError(
+            f"--regression {regression} is a limit for --against: name the other run folders with --against DIR."
+        )
     runs_dir = runs if runs_dir is None else runs_dir
     kind = "json" if json_ else format_ or "table"
     if kind not in FORMATS:
@@ -97,7 +103,7 @@ def report(
         if against is None:
             _verify(where, kind)
         else:
-            _against(where, against, regression, kind, allow_mixed=allow_mixed)
+            _against(where, against, regression or REGRESSION, kind, allow_mixed=allow_mixed)
         return
     if output is not None and kind in ("table", "json"):
         raise UsageError(f"--format {kind} is printed: send it to a file with > FILE.")
@@ -139,10 +145,15 @@ def _report(
         _print_tables(results)
     else:
         written = _deliver(results, kind, places, output)
-    written += [*results.write(), *drawn]
+    if results.is_read_only:
+        say(f"Warning: {where.runs_dir} is read-only, so the tables are not written beside the runs. --export copies both.")
+    else:
+        written += results.write()
+    written += drawn
     if export is not None:
-        exported = results.export(export)
-        say(f"Exported to {export}: {exported} runs and their tables.")
+        exported, trials = results.export(export)
+        what = [f"{exported} run{'' if exported == 1 else 's'}", *([f"{trials} trials"] if trials else [])]
+        say(f"Exported to {export}: {', '.join(what)} and {'its' if exported == 1 else 'their'} tables.")
     if kind == "table" and written:
         print_views("Written: " + ", ".join(map(str, written)))
     elif kind == "html" or output is not None:

@@ -26,7 +26,7 @@ def manifests(comparisons: Sequence[Comparison], runs_dir: Path, data_dir: Path)
     path = runs_dir / FILE
     try:
         kept = tables.read_json(path) if path.exists() else {}
-        if not isinstance(kept, dict) or not all(_is_manifest(one) for one in kept.values()):
+        if not isinstance(kept, dict) or not all(_is_manifest(*pair) for pair in kept.items()):
             raise DataError(f"{path} is damaged: it does not describe data sets.")
     except DataError as error:
         kept = {}
@@ -34,7 +34,7 @@ def manifests(comparisons: Sequence[Comparison], runs_dir: Path, data_dir: Path)
     for comparison in comparisons:
         fingerprint = comparison.data_fingerprint
         prepared = read_manifest(data_dir, comparison.config.dataset)
-        if prepared is not None and prepared["fingerprint"] == fingerprint:
+        if prepared is not None and _is_manifest(fingerprint, prepared):
             found[fingerprint] = prepared
         elif fingerprint in kept:
             found[fingerprint] = kept[fingerprint]
@@ -65,5 +65,27 @@ def preparation(name: str, manifest: Manifest) -> str:
     return shlex.join(words)
 
 
-def _is_manifest(value: object) -> bool:
-    return isinstance(value, dict) and {"options", "statistics", "fingerprint"} <= value.keys()
+def _is_manifest(fingerprint: str, value: object) -> bool:
+    """Whether a value has what a report reads of a manifest, of the types that ``prepare`` writes, under its fingerprint."""
+    if not isinstance(value, dict) or value.get("fingerprint") != fingerprint:
+        return False
+    parts = [value.get("options"), value.get("statistics"), value.get("files", {})]
+    if not all(isinstance(part, dict) for part in parts):
+        return False
+    options, statistics, files = (dict(part) for part in parts)
+    return (
+        isinstance(value.get("source", ""), str)
+        and all(isinstance(file, dict) for file in files.values())
+        and all(_is_number(number) for number in statistics.values())
+        and all(option is None or isinstance(option, str | int | float) or _is_words(option) for option in options.values())
+        and _is_words(options.get("text", []))
+        and _is_number(options.get("max_length", 0))
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)

@@ -23,6 +23,8 @@ STYLES = {
     "mixed-ns": ("#cc79a7", "--", "P"),
 }  # fmt: skip
 """Colour, line and mark of a sampler: told apart also in black and white, and by readers who are colour-blind."""
+BOUNDS = {"at_least": (r"$\uparrow$", "at least"), "at_most": (r"$\downarrow$", "at most")}
+"""Arrows at what is only bounded: carets could be taken for the marks of some samplers."""
 PLUGIN_STYLE = ("#56b4e9", "-.", "X")
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")
 """Of bars, so that they are told apart without colour."""
@@ -56,6 +58,10 @@ def convergence(comparison: Comparison, folder: Path, kinds: Sequence[str] = KIN
             if y == "probe_loss":
                 axis.set_yscale("log")
                 _label_few(axis.yaxis)
+            if not axis.lines:
+                axis.text(
+                    0.5, 0.5, "nothing was measured", transform=axis.transAxes, ha="center", va="center", color="#7a7a7a"
+                )
             _finish(axis)
     axes[0, 0].legend(frameon=False)
     figure.suptitle(_what(comparison))
@@ -63,10 +69,11 @@ def convergence(comparison: Comparison, folder: Path, kinds: Sequence[str] = KIN
 
 
 def _label_few(axis: Any) -> None:
-    """Plain labels at 1, 2 and 5 of each decade of a logarithmic axis: of less than two decades every tick is named else."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+    """Plain labels on a logarithmic axis, at 1, 2 and 5 of each decade; round numbers where that would be one or none."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = sorted(axis.get_view_interval())
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 5 * low else MaxNLocator(6))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
 
@@ -74,8 +81,8 @@ def _label_few(axis: Any) -> None:
 def targets(comparison: Comparison, folder: Path, kinds: Sequence[str] = KINDS, *, allow_mixed: bool = False) -> list[Path]:
     """Total speedup and speedup in iterations at every loss level and every recall level; nothing where none has a ratio.
 
-    The band is the 95 % interval over seeds. Where some seed did not reach a level there is no point; what bounds the ratio
-    there is in the JSON report.
+    The band is the 95 % interval over seeds. Where some seed did not reach a level, or was past it at its first look, there
+    is no point but a bound: an arrow to the side on which the ratio lies.
     """
     found = {measure: sensitivity(comparison, measure, allow_mixed=allow_mixed) for measure in TARGET_MEASURES}
     if not any(target.speedup.total for own in found.values() for target in own):
@@ -92,9 +99,12 @@ def targets(comparison: Comparison, folder: Path, kinds: Sequence[str] = KINDS, 
             label = f"target: probe loss ({title}, log scale)" if measure == "probe_loss" else "target: test recall@50"
             axis.set(xlabel=label, ylabel={"total": "speedup, total", "iterations": "speedup, # of iterations"}[kind])
             if measure == "probe_loss":
-                axis.set_xscale("log" if all(target.level > 0 for target in own) else "linear")
+                if all(target.level > 0 for target in own):
+                    axis.set_xscale("log")
+                    _label_few(axis.xaxis)
                 axis.invert_xaxis()
             axis.set_yscale("log")
+            _label_few(axis.yaxis)
             axis.axhline(1, color="#7a7a7a", linewidth=0.8, linestyle="--")
             _finish(axis)
     handles = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
@@ -143,7 +153,7 @@ def by_setting(comparison: Comparison, setting: str, folder: Path, kinds: Sequen
         axis.set_xticks([], minor=True)
         axis.set(xlabel={"stratum_size": "links in a stratum, s", "negatives": "negatives, k"}[setting], ylabel=label)
         _finish(axis)
-    figure.axes[0].legend(frameon=False)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=4)
     seeds_text = f"{len(common)} seed{'' if len(common) == 1 else 's'}"
     figure.suptitle(f"{_what(comparison)}, {seeds_text}")
     return _save(figure, folder, f"{setting.replace('_', '-')}-{_name(comparison)}", kinds)
@@ -284,6 +294,8 @@ def _draw(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y: str
     color, line, mark = STYLES.get(variant.sampler, PLUGIN_STYLE)
     curves = [{row["iteration"]: row for row in run.curve if row[y] is not None and row["iteration"] > 0} for run in runs]
     common = sorted(set.intersection(*(set(curve) for curve in curves)))
+    if not common:  # an encoder without vectors of held-out items has no recall
+        return
     rows = [[curve[iteration] for curve in curves] for iteration in common]
     xs = [math.fsum(row[x] for row in each) / len(each) for each in rows]
     ys = [math.fsum(row[y] for row in each) / len(each) for each in rows]
@@ -309,6 +321,16 @@ def _draw_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str)
     bands = [(level, estimate.lower, estimate.upper) for level, estimate in known if estimate.lower is not None]
     if len(bands) > 1:
         axis.fill_between(*zip(*bands, strict=True), color=color, alpha=0.15, linewidth=0)
+    for end, (head, text) in BOUNDS.items():
+        bounds = [
+            (target.level, bound) for target in targets if (bound := getattr(target.speedup, f"{kind}_{end}")) is not None
+        ]
+        if bounds:
+            shown = bounds[:: max(1, len(bounds) // 8)]
+            axis.plot(
+                *zip(*shown, strict=True), color=color, linestyle="none", marker=head, markersize=5, alpha=0.6, zorder=1.5
+            )
+            axis.plot([], [], color="#7a7a7a", linestyle="none", marker=head, markersize=7, label=text)
 
 
 def _draw_setting(axis: Any, sampler: str, points: Mapping[int, Sequence[RunRecord]], measure: str) -> None:

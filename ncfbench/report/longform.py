@@ -19,7 +19,9 @@ def columns() -> list[str]:
     """Of :func:`long_form`. Seconds, shares and ratios are plain numbers; a ratio above 1 is faster."""
     speedup = [name for name in schemas.SPEEDUP.names if name not in (*_CELL, "status", "seeds", "command")]
     recall = [name for name in schemas.RECALL.names if name.startswith("test_recall") or name in ("reported_epoch", "reason")]
-    beside = [f"{measure}_{what}" for measure in MEASURES for what in ("printed", "verdict", "figures_alone")]
+    beside = [
+        f"{measure}_{what}" for measure in MEASURES for what in ("printed", "verdict", "figures_alone", "verdict_reason")
+    ]
     return [*_CELL, "speedup_status", "speedup_seeds", *speedup, "recall_status", "recall_seeds", *recall, *beside]
 
 
@@ -39,7 +41,7 @@ def long_form(speedup: Sequence[dict[str, Any]], recall: Sequence[dict[str, Any]
             if not row["variant"] and place in by_key:
                 verdict = by_key[place]
                 row[f"{measure}_printed"], row[f"{measure}_verdict"] = verdict.printed, verdict.verdict
-                row[f"{measure}_figures_alone"] = verdict.figures_alone
+                row[f"{measure}_figures_alone"], row[f"{measure}_verdict_reason"] = verdict.figures_alone, verdict.reason
         for name in _LISTS:
             row[name] = " ".join(row.get(name) or ())
     out = io.StringIO()

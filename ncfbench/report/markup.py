@@ -10,7 +10,7 @@ from ncfbench.report.sheets import Cell, Sheet
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-    "±": r"$\pm$", '"': "''",
+    "±": r"$\pm$", "†": r"\dag{}", '"': "''",
 }  # fmt: skip
 _MARKDOWN = "\\`*_{}[]<>#|~"
 
@@ -43,7 +43,8 @@ def html_table(sheet: Sheet) -> str:
         f'<figure class="sheet"><h3>{html.escape(sheet.title)}</h3>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(sheet.title)}"><table><thead>'
         f'<tr><th colspan="2"></th>{headings}</tr>'
-        f'<tr><th scope="col">encoder</th><th scope="col">sampler</th>{columns}</tr></thead>\n<tbody>'
+        f'<tr><th scope="col" class="left">encoder</th><th scope="col" class="left">sampler</th>{columns}</tr>'
+        "</thead>\n<tbody>"
         + "\n".join(body)
         + f"</tbody></table></div>{f'<figcaption>{notes}</figcaption>' if notes else ''}</figure>"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib.util
 import re
+import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,36 +14,44 @@ from typing import Any
 
 from ncfbench import __version__
 from ncfbench.report import described, sheets, verdicts
-from ncfbench.report.comparison import Variant, command
 from ncfbench.report.markup import html_table
+from ncfbench.report.repetition import repetitions
 from ncfbench.report.results import Results
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --soft: #5c5c5c; --line: #d4d4d4; --band: #f4f4f2;
-  --good: #0b6b3a; --bad: #a32116; }
+  --good: #0b6b3a; --bad: #a32116; --open: #7a5200; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8e6; --paper: #161618; --soft: #a6a6a4; --line: #3c3c40;
-  --band: #222226; --good: #6fd39b; --bad: #ff9a8f; } }
+  --band: #222226; --good: #6fd39b; --bad: #ff9a8f; --open: #e6b45c; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1rem; max-width: 72rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
-nav a { margin-right: 1rem; } a { color: inherit; }
+nav a { display: inline-block; margin-right: 1rem; } a { color: inherit; }
 figure { margin: 0 0 1rem; } figcaption, .note { color: var(--soft); font-size: .875rem; } figcaption p { margin: .25rem 0; }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 4px; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .3rem .6rem; text-align: right; white-space: nowrap; }
 th { font-weight: 600; } tbody th { font-weight: 400; } th[scope=row], td:first-child, th.left, td.left { text-align: left; }
+th[scope=colgroup] { text-align: center; }
+.sheet .scroll { width: fit-content; max-width: 100%; }
 thead tr:last-child th { border-bottom: 1px solid var(--line); } tr.first > * { border-top: 1px solid var(--line); }
 tbody tr:nth-child(even) { background: var(--band); } td.muted { color: var(--soft); }
-td.wrap { white-space: normal; min-width: 16rem; }
+td.wrap { white-space: normal; min-width: 16rem; } td.fold { white-space: normal; overflow-wrap: normal; }
 td.reproduced, td.better { color: var(--good); } td.worse { color: var(--bad); }
-.drawing { background: #fff; color: #000; border: 1px solid var(--line); border-radius: 4px; padding: .25rem; }
-.drawing svg { display: block; width: 100%; height: auto; }
+td.undecided { color: var(--open); }
+.drawing { background: #fff; color: #000; border: 1px solid var(--line); border-radius: 4px; padding: .25rem;
+  overflow-x: auto; max-width: calc(var(--points) * 1.75px); }
+.drawing svg { display: block; width: 100%; min-width: calc(var(--points) * .8px); height: auto; }
 pre { overflow-x: auto; background: var(--band); border: 1px solid var(--line); border-radius: 4px; padding: .75rem;
   font-size: .8125rem; overflow-wrap: normal; }
-@media print { .scroll, pre { overflow: visible; } }
+@media print { .scroll, .drawing, pre { overflow: visible; } .drawing svg { min-width: 0; } }
 """
+MEASURE_TITLES = {
+    **{measure: title for title, measure, _ in sheets.SPEEDUPS},
+    sheets.RECALL: "recall@50",
+}
 UNSTABLE = ("key", "load_average", "memory_available_bytes", "time", "interleaved")
 """What an environment's runs differ in."""
 LEFT = ' class="left"'
@@ -100,12 +109,12 @@ def _verdicts(results: Results) -> str:
         interval = "" if one.lower is None or one.upper is None else f" [{one.lower:.4g}, {one.upper:.4g}]"
         value = "-" if one.value is None else f"{one.value:.4g}{interval}"
         word = one.verdict + (f" ({one.figures_alone})" if one.figures_alone and one.figures_alone != one.verdict else "")
-        cells = [one.dataset, one.encoder, one.loss, one.sampler, one.measure]
+        cells = [one.dataset, one.encoder, one.loss, one.sampler, MEASURE_TITLES[one.measure]]
         left = "".join(f'<td class="left">{html.escape(cell)}</td>' for cell in cells)
-        kind = one.verdict if one.verdict in (verdicts.REPRODUCED, verdicts.BETTER, verdicts.WORSE) else "muted"
+        kind = one.verdict if one.verdict in verdicts.BY_FIGURES else "muted"
         rows.append(
             f"<tr>{left}<td>{html.escape(value)}</td><td>{one.printed:g}</td><td>{one.seeds}</td>"
-            f'<td class="left {kind}">{html.escape(word)}</td><td class="left wrap">{html.escape(one.reason)}</td></tr>'
+            f'<td class="left fold {kind}">{html.escape(word)}</td><td class="left wrap">{html.escape(one.reason)}</td></tr>'
         )
     headings = ("data set", "encoder", "loss", "sampler", "measure", "ours", "printed", "seeds", "verdict", "why")
     texts = ("data set", "encoder", "loss", "sampler", "measure", "verdict", "why")
@@ -115,9 +124,10 @@ def _verdicts(results: Results) -> str:
         f"{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
     note = (
-        "Reproduced: the printed value lies in our 95 % interval over seeds, or, with one seed, within "
-        f"{100 * verdicts.RATIO_TOLERANCE:.0f} % (ratios) or {100 * verdicts.RECALL_TOLERANCE:.0f} % (recall). "
-        "Not comparable: text, data, settings or hardware differ; in brackets what the two figures alone would say."
+        f"Reproduced: ours is within {100 * verdicts.RATIO_TOLERANCE:.0f} % (ratios) or "
+        f"{100 * verdicts.RECALL_TOLERANCE:.0f} % (recall) of the printed value and, with several seeds, that lies in our "
+        "95 % interval. Undecided: it lies in the interval, and ours is not that near (too wide to tell), or a bound leaves "
+        "it open. Not comparable: text, data, settings or hardware differ; in brackets what the two figures alone would say."
     )
     return f"<ul>{lines}</ul><p class='note'>{html.escape(note)}</p>{table if rows else ''}"
 
@@ -142,9 +152,16 @@ def _figures(results: Results) -> str:
         for number, path in enumerate(drawn):
             svg = inline_svg(path.read_text(encoding="utf-8"), f"f{number}")
             name = html.escape(path.stem.replace("-", " "))
-            drawing = f'<div class="drawing" role="img" aria-label="{name}">{svg}</div>'
+            style = f"--points: {_points(svg):.0f}"
+            drawing = f'<div class="drawing" style="{style}" role="img" aria-label="{name}" tabindex="0">{svg}</div>'
             parts.append(f"<figure>{drawing}<figcaption>{name}</figcaption></figure>")
     return "\n".join(parts) or "<p>No run has anything to draw.</p>"
+
+
+def _points(svg: str) -> float:
+    """How wide a drawing was made, by its view box: the page stretches all alike, so that their letters are of one size."""
+    box = re.search(r'viewBox="[^"]*?([\d.]+) [\d.]+"', svg)
+    return float(box[1]) if box else 680.0
 
 
 def _environments(results: Results) -> str:
@@ -197,20 +214,23 @@ def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _repeat(results: Results, places: Mapping[str, str]) -> str:
+    data_dir = "".join(f" {shlex.join(pair)}" for pair in places.items() if pair[0] == "--data-dir")
     commands = [
-        described.preparation(name, results.manifests[fingerprint])
+        described.preparation(name, results.manifests[fingerprint]) + data_dir
         for name, fingerprint in _data(results)
         if fingerprint in results.manifests
     ]
-    commands += [
-        command(run.config, Variant.of(run.config), places, seed)
-        for comparison in results.comparisons
-        for runs in comparison.arms.values()
-        for seed, run in sorted(runs.items())
-    ]
-    last = " ".join(["ncfbench report --format html", *(f"{flag} {place}" for flag, place in places.items())])
+    where = [word for pair in places.items() for word in pair]
+    runs = [run.config for each in results.comparisons for seeds in each.arms.values() for run in seeds.values()]
+    parts = ["<p>The sweeps that train the runs of this page, in turn where their times are compared:</p>"]
+    for number, sweep in enumerate(repetitions(runs), start=1):
+        file = f"sweep-{number}.toml"
+        title = f"{file}: {sweep.runs} run{'' if sweep.runs == 1 else 's'}"
+        parts.append(f"<h3>{title}</h3><pre>{html.escape(sweep.toml())}</pre>")
+        commands.append(shlex.join([*sweep.words(file), *where]))
+    commands.append(shlex.join(["ncfbench", "report", "--format", "html", *where]))
     missing = sorted({str(row["command"]) for row in [*results.speedup, *results.recall] if row.get("command")})
-    parts = ["<p>The runs of this page, then the page:</p>", f"<pre>{html.escape(chr(10).join([*commands, last]))}</pre>"]
+    parts += ["<h3>Then</h3>", f"<pre>{html.escape(chr(10).join(commands))}</pre>"]
     if missing:
         parts += ["<p>What would fill its missing cells:</p>", f"<pre>{html.escape(chr(10).join(missing))}</pre>"]
     return "".join(parts)

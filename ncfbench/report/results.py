@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncfbench import runs, schemas, tables
+from ncfbench import runs, schemas, tables, tuning
 from ncfbench.report import comparison, described, targets
 from ncfbench.report.comparison import Comparison
 from ncfbench.report.verdicts import Verdict, judge_all
@@ -49,6 +50,11 @@ class Results:
         """Speedups at every target."""
         return [row for each in self.comparisons for row in targets.sensitivity_rows(each, allow_mixed=self.allow_mixed)]
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the folder of the runs refuses to be written, as a mounted or another user's folder does."""
+        return not os.access(self.runs_dir, os.W_OK)
+
     def write(self, folder: Path | None = None) -> list[Path]:
         """Write the two tables and what the data sets are; the paths that were written.
 
@@ -68,11 +74,13 @@ class Results:
         kept = described.write(folder, self.manifests)
         return paths if kept is None else [*paths, kept]
 
-    def export(self, folder: Path) -> int:
+    def export(self, folder: Path) -> tuple[int, int]:
         """Copy the records of all compared runs, without checkpoints, and the tables: small enough to publish.
 
+        Where settings were tuned, so are the trials that they were chosen by, as far as they can be read.
+
         Returns:
-            How many runs were copied.
+            How many runs were copied, and how many trials.
 
         Raises:
             DataError: the folder cannot be written.
@@ -80,11 +88,15 @@ class Results:
         compared = [run for each in self.comparisons for seeds in each.arms.values() for run in seeds.values()]
         for run in compared:
             runs.copy_records(run, folder / run.name)
+        tuned = {each.data_fingerprint for each in self.comparisons if each.config.tuned}
+        trials = [run for run in runs.read_all(self.runs_dir / tuning.FOLDER)[0] if run.data_fingerprint in tuned]
+        for run in trials:
+            runs.copy_records(run, folder / tuning.FOLDER / run.name)
         for name, rows in self.beside.items():
             schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
             tables.write_rows(folder / f"{name}.parquet", rows, schema)
         self.write(folder)
-        return len(compared)
+        return len(compared), len(trials)
 
 
 def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mapping[str, str]) -> Results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.report.comparison import Comparison
-from ncfbench.report.verdicts import KEY, MISSING, NOT_COMPARABLE, Verdict, key_of
+from ncfbench.report.verdicts import KEY, NOT_COMPARABLE, Verdict, key_of
 
 Row = Mapping[str, Any]
 Member = tuple[Comparison, Sequence[Row]]
@@ -21,6 +22,7 @@ STATUS_MARKS = {
     "no baseline of this seed": "no baseline",
     "no times": "no times",
     "different environment": "other machine",
+    "diverged": "diverged",
 }
 INTERVAL_NOTE = (
     "[..]: 95 % interval over seeds, arm and baseline paired by seed; n: seeds. With one seed there is no interval."
@@ -29,6 +31,15 @@ CENSORED_NOTE = (
     "not reached: some seed never came down to the reference loss; < the most that the ratio can be; (seeds that did)."
 )
 RECALL_NOTE = "±: half of the 95 % interval over the seeds in brackets. With one seed there is no interval."
+RECALL = "test_recall_at_50"
+SPEEDUPS = (
+    ("per it.", "per_iteration_speedup", True),
+    ("# of it.", "iterations_speedup", False),
+    ("total", "total_speedup", True),
+)
+"""The paper's three columns: heading, measure, and whether it rests on times."""
+SEPARATE_MARK = "†"
+"""Beside a ratio of times of separate runs, in a table where others are of interleaved ones."""
 VERDICT_NOTE = (
     "In brackets the printed value and the verdict; n/c: not comparable, then what the two figures alone would say. "
     "Every per-iteration and total ratio depends on hardware, which is not the paper's."
@@ -46,6 +57,17 @@ class Cell:
 
 Render = Callable[[Row, bool], Cell]
 NOTHING = Cell("-", muted=True)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What stands below a heading, for each data set."""
+
+    loss: str
+    """Whose rows it shows."""
+    render: Render
+    measure: str | None = None
+    """The largest value of which is the best; None where none is."""
 
 
 @dataclass(frozen=True)
@@ -75,36 +97,31 @@ def speedup_sheets(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
     for (loss, settings), members in _by_table(comparisons, rows).items():
         baseline = find_sampler(members[0][0].baseline_sampler).title
         flat = [row for _, member in members for row in member]
-        references = sorted(
-            {f"{row['dataset']} {row['encoder']}: {row['reference_loss']:.4f}" for row in flat if row["status"] == "baseline"}
-        )
-        notes = [
-            f"Reference loss (smallest probe of the baseline, mean over seeds): "
-            f"{'; '.join(references) or 'none: no baseline has run'}.",
-            INTERVAL_NOTE,
-        ]
+        notes = [_reference_note(members), INTERVAL_NOTE]
         if any(row["status"] == "not reached" for row in flat):
             notes.append(CENSORED_NOTE)
-        notes.append(_turns_note(flat))
+        turns, mark = _turns(flat)
+        notes += turns
         notes += [_tuned_note(comparison) for comparison, _ in members if comparison.config.tuned]
         if any(row.get("same_environment") is False for row in flat):
             notes.append("Some times are of different machines.")
-        columns: dict[str, tuple[str, Render]] = {
-            "per it.": (loss, partial(_speedup, "per_iteration_speedup")),
-            "# of it.": (loss, partial(_speedup, "iterations_speedup")),
-            "total": (loss, partial(_speedup, "total_speedup")),
-            "n": (loss, _seeds),
+        columns: dict[str, Column] = {
+            **{
+                heading: Column(loss, partial(_speedup, measure, mark if timed else ""), measure)
+                for heading, measure, timed in SPEEDUPS
+            },
+            "n": Column(loss, _seeds),
         }
         sheets.append(_sheet(f"Speedup over {baseline}, {find_loss(loss).title} loss{settings}", members, columns, notes))
         for data in dict.fromkeys(_data(comparison) for comparison, _ in members):
             own = [(comparison, member) for comparison, member in members if _data(comparison) == data]
-            details: dict[str, tuple[str, Render]] = {
-                "items": (loss, _detail("item_slots", 0)),
-                "full ms": (loss, _detail("full_iteration_seconds", 2, 1e3)),
-                "step ms": (loss, _detail("step_iteration_seconds", 2, 1e3)),
-                "step x": (loss, _detail("step_per_iteration_speedup", 2)),
-                "it. to ref.": (loss, _detail("iterations_to_reference", 0)),
-                "s to ref.": (loss, _detail("seconds_to_reference", 1)),
+            details: dict[str, Column] = {
+                "items": Column(loss, _detail("item_slots", 0)),
+                "full ms": Column(loss, _detail("full_iteration_seconds", 2, 1e3)),
+                "step ms": Column(loss, _detail("step_iteration_seconds", 2, 1e3)),
+                "step x": Column(loss, _detail("step_per_iteration_speedup", 2)),
+                "it. to ref.": Column(loss, _detail("iterations_to_reference", 0)),
+                "s to ref.": Column(loss, _detail("seconds_to_reference", 1)),
             }
             sheets.append(_sheet("What the ratios are made of (full account; step beside it)", own, details, ()))
     return sheets
@@ -117,7 +134,7 @@ def recall_sheets(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
         by_settings.setdefault(settings, []).extend(members)
     sheets = []
     for settings, members in by_settings.items():
-        columns: dict[str, tuple[str, Render]] = {find_loss(name).title: (name, _recall) for name in _losses(members)}
+        columns: dict[str, Column] = {find_loss(name).title: Column(name, _recall, RECALL) for name in _losses(members)}
         reasons = sorted({str(row["reason"]) for _, member in members for row in member if row.get("reason")})
         notes = [RECALL_NOTE, *(f"No recall: {reason}." for reason in reasons)]
         notes += [_tuned_note(comparison) for comparison, _ in members if comparison.config.tuned]
@@ -145,19 +162,20 @@ def verdict_sheets(
 
     sheets = []
     for (loss, settings), members in _by_table(*printed(speedups)).items():
-        columns: dict[str, tuple[str, Render]] = {
-            heading: (loss, partial(_beside, by_key, f"{name}_speedup", 2))
-            for heading, name in (("per it.", "per_iteration"), ("# of it.", "iterations"), ("total", "total"))
+        turns, mark = _turns([row for _, member in members for row in member])
+        columns: dict[str, Column] = {
+            heading: Column(loss, partial(_beside, by_key, measure, mark if timed else ""), measure)
+            for heading, measure, timed in SPEEDUPS
         }
         if any(verdict.measure == "iterations_speedup" and verdict.loss == loss for verdict in verdicts):
             title = f"Speedup beside the paper's, {find_loss(loss).title} loss{settings}"
-            sheets.append(_sheet(title, members, columns, [VERDICT_NOTE]))
+            sheets.append(_sheet(title, members, columns, [VERDICT_NOTE, *turns]))
     by_settings: dict[str, list[Member]] = {}
     for (_, settings), members in _by_table(*printed(recalls)).items():
         by_settings.setdefault(settings, []).extend(members)
     for settings, members in by_settings.items():
         columns = {
-            find_loss(name).title: (name, partial(_beside, by_key, "test_recall_at_50", 4)) for name in _losses(members)
+            find_loss(name).title: Column(name, partial(_beside, by_key, RECALL, ""), RECALL) for name in _losses(members)
         }
         sheets.append(
             _sheet(f"Recall@50 beside the paper's{settings}", members, columns, [VERDICT_NOTE.split(". ")[0] + "."])
@@ -165,12 +183,37 @@ def verdict_sheets(
     return sheets
 
 
-def _turns_note(rows: Sequence[Row]) -> str:
-    """Whether the times that were divided are of runs that took turns."""
-    turns = [row["interleaved"] for row in rows if row.get("per_iteration_speedup") is not None]
-    if turns and all(turns):
-        return "Times are of interleaved runs."
-    return f"{'Some times' if any(turns) else 'Times'} are of separate runs, not interleaved."
+def _reference_note(members: Sequence[Member]) -> str:
+    """The reference losses by data set and encoder, and by k where the baseline ran with several."""
+    names = _names([_data(comparison) for comparison, _ in members])
+    parts = []
+    for comparison, member in members:
+        own = [row for row in member if row["status"] == "baseline"]
+        usual = find_encoder(comparison.config.encoder).negatives
+        for row in own:
+            which = f" {row['variant'] or f'k={usual}'}" if len(own) > 1 else ""
+            parts.append(f"{names[_data(comparison)]} {row['encoder']}{which}: {row['reference_loss']:.4f}")
+    known = "; ".join(parts) or "none: no baseline has run"
+    return f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
+
+
+def _turns(rows: Sequence[Row]) -> tuple[list[str], str]:
+    """Whether the times that were divided are of runs that took turns: notes, and the mark of those that are not, if any."""
+    turns = [_took_turns(row) for row in rows if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"]
+    if not turns:
+        return [], ""
+    if not any(turns):
+        return ["Times are of separate runs, not interleaved."], ""
+    if all(turns):
+        return ["Times are of interleaved runs."], ""
+    note = (
+        f"{SEPARATE_MARK}: times of separate runs, not interleaved with the baseline's; all others are of interleaved runs."
+    )
+    return [note], SEPARATE_MARK
+
+
+def _took_turns(row: Row) -> bool:
+    return row["status"] == "baseline" or bool(row["interleaved"])
 
 
 def _tuned_note(comparison: Comparison) -> str:
@@ -206,11 +249,16 @@ def _by_table(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) 
     return tables
 
 
-def _sheet(title: str, members: Sequence[Member], columns: Mapping[str, tuple[str, Render]], notes: Sequence[str]) -> Sheet:
-    """Rows: encoder x sampler x variant. Columns: for each data set the given headings, each with its loss and its cell."""
-    data = list(dict.fromkeys(_data(comparison) for comparison, _ in members))
-    names = [name for name, _ in data]
-    groups = [name if names.count(name) == 1 else f"{name} {fingerprint[:6]}" for name, fingerprint in data]
+def _names(data: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Names of data sets, with digits of the fingerprint where two have the same; in the given order."""
+    unique = list(dict.fromkeys(data))
+    names = [name for name, _ in unique]
+    return {(name, digits): name if names.count(name) == 1 else f"{name} {digits[:6]}" for name, digits in unique}
+
+
+def _sheet(title: str, members: Sequence[Member], columns: Mapping[str, Column], notes: Sequence[str]) -> Sheet:
+    """Rows: encoder x sampler x variant. Columns: for each data set the given headings."""
+    data = _names([_data(comparison) for comparison, _ in members])
     cells: dict[tuple[str, str, str], dict[tuple[str, str, str], Row]] = {}
     for comparison, member in members:
         for row in member:
@@ -219,39 +267,62 @@ def _sheet(title: str, members: Sequence[Member], columns: Mapping[str, tuple[st
     order = {name: place for place, name in enumerate([*ENCODERS, *SAMPLERS])}
     lines, last = [], ""
     # Plug-ins stand behind what is built in.
-    for key in sorted(cells, key=lambda key: (order.get(key[0], 99), key[0], order.get(key[1], 99), key)):
+    for key in sorted(
+        cells, key=lambda key: (order.get(key[0], 99), key[0], order.get(key[1], 99), key[1], _natural(key[2]))
+    ):
         encoder, sampler, variant = key
         shown = []
         for name, fingerprint in data:
-            for loss, render in columns.values():
-                here = (name, fingerprint, loss)
+            for column in columns.values():
+                here = (name, fingerprint, column.loss)
                 rivals = [own[here] for (other, _, _), own in cells.items() if other == encoder and here in own]
                 found = cells[key].get(here)
-                shown.append(NOTHING if found is None else render(found, _is_best(found, rivals)))
+                best = found is not None and column.measure is not None and _is_best(found, rivals, column.measure)
+                shown.append(NOTHING if found is None else column.render(found, best))
         label = find_sampler(sampler).title + (f" ({variant})" if variant else "")
         lines.append(Line(find_encoder(encoder).title if encoder != last else "", label, tuple(shown)))
         last = encoder
-    return Sheet(title, tuple(groups), tuple(columns), tuple(lines), tuple(notes))
+    return Sheet(title, tuple(data.values()), tuple(columns), tuple(lines), tuple(notes))
 
 
-def _is_best(row: Row, rivals: Sequence[Row]) -> bool:
-    """Whether a row has the largest total speedup, or recall@50, of its encoder, data and loss."""
-    measure = "total_speedup" if "baseline" in row else "test_recall_at_50"
-    known = [other[measure] for other in rivals if other.get(measure) is not None]
+def _natural(variant: str) -> list[tuple[str, int]]:
+    """To sort by: ``s=2`` before ``s=16``."""
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]+)([0-9]*)", variant)]
+
+
+def _is_best(row: Row, rivals: Sequence[Row], measure: str) -> bool:
+    """Whether a row has the largest value of a measure of its encoder, data and loss.
+
+    Ratios over different baselines (of another k) do not compete: each is best among its own.
+    """
+    against = _baseline_of(row, rivals)
+    known = [other[measure] for other in rivals if other.get(measure) is not None and _baseline_of(other, rivals) == against]
     return bool(known) and row.get(measure) == max(known)
 
 
-def _speedup(column: str, row: Row, best: bool) -> Cell:
+def _baseline_of(row: Row, rows: Sequence[Row]) -> str | None:
+    """The variant of the baseline that a row's ratios are over; None for recalls, and where it is not among the rows."""
+    runs = set(row.get("baseline_runs") or ())
+    found = (other["variant"] for other in rows if other["status"] == "baseline" and runs & set(other["runs"]))
+    return next(found, None)
+
+
+def _speedup(column: str, mark: str, row: Row, best: bool) -> Cell:
     value, at_most = row.get(column), row.get(f"{column}_at_most")
     if value is None:
-        mark = STATUS_MARKS.get(row["status"], "-")
-        if at_most is not None:
-            mark = f"{STATUS_MARKS['not reached']} < {at_most:.2f} ({row['seeds_reached']}/{row['seeds']})"
-        return Cell(mark, muted=True)
+        if at_most is None:
+            return _without_value(row)
+        return Cell(f"{STATUS_MARKS['not reached']} < {at_most:.2f} ({row['seeds_reached']}/{row['seeds']})", muted=True)
     text, lower, upper = f"{value:.2f}", row.get(f"{column}_lower"), row.get(f"{column}_upper")
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
-    return Cell(text + ("" if row.get("same_environment", True) else " mixed"), best)
+    text += "" if row.get("same_environment", True) else " mixed"
+    return Cell(text + ("" if _took_turns(row) or not mark else f" {mark}"), best)
+
+
+def _without_value(row: Row) -> Cell:
+    """Why there is no value, in a word."""
+    return Cell(STATUS_MARKS.get(row["status"], "-"), muted=True)
 
 
 def _seeds(row: Row, best: bool) -> Cell:
@@ -261,7 +332,7 @@ def _seeds(row: Row, best: bool) -> Cell:
 def _recall(row: Row, best: bool) -> Cell:
     value, upper = row.get("test_recall_at_50"), row.get("test_recall_at_50_upper")
     if value is None:
-        return NOTHING
+        return _without_value(row)
     return Cell(f"{value:.4f}" + ("" if upper is None else f" ± {upper - value:.4f} ({row['seeds']})"), best)
 
 
@@ -275,16 +346,20 @@ def _detail(column: str, digits: int, scale: float = 1) -> Render:
     return render
 
 
-def _beside(by_key: Mapping[tuple[str, ...], Verdict], measure: str, digits: int, row: Row, best: bool) -> Cell:
+def _beside(by_key: Mapping[tuple[str, ...], Verdict], measure: str, mark: str, row: Row, best: bool) -> Cell:
     """Our value, the printed one, the verdict."""
     verdict = by_key.get((*(row[name] for name in KEY), measure))
-    value = row.get(measure)
+    value, digits = row.get(measure), 4 if measure == "test_recall_at_50" else 2
+    end = "" if value is None or not mark or _took_turns(row) else f" {mark}"
     if verdict is None:
-        return NOTHING if value is None else Cell(f"{value:.{digits}f}", best)
+        return _without_value(row) if value is None else Cell(f"{value:.{digits}f}{end}", best)
     word = verdict.verdict
     if word == NOT_COMPARABLE:
         word = "n/c" + (f": {verdict.figures_alone}" if verdict.figures_alone else "")
     bound = row.get(f"{measure}_at_most")
-    ours = f"{value:.{digits}f}" if value is not None else "-" if bound is None else f"< {bound:.{digits}f}"
-    text = f"{ours} ({verdict.printed:.{digits}f}, {word})"
-    return Cell(text, best, muted=verdict.verdict == MISSING)
+    if value is None:
+        ours = _without_value(row).text if bound is None else f"< {bound:.{digits}f}"
+    else:
+        ours = f"{value:.{digits}f}"
+    text = f"{ours} ({verdict.printed:.{digits}f}, {word}){end}"
+    return Cell(text, best, muted=value is None and bound is None)

@@ -29,8 +29,9 @@ def sensitivity(comparison: Comparison, measure: TargetMeasure, *, allow_mixed: 
     """Every variant at every level, from the easiest level to the hardest that any run reached.
 
     A loss level is reached where the probe first comes down to it, a recall level where test recall@50 first rises to it,
-    linear between probes and between evaluated epochs. The levels are common to all variants and seeds; a seed that does not
-    reach one is censored there (:class:`ncfbench.seeds.AtTarget`).
+    linear between probes and between evaluated epochs. The levels are common to all variants and seeds. A seed that does not
+    reach one is censored there, and so is one whose first evaluated epoch is past it, for it may have been so before
+    (:class:`ncfbench.seeds.AtTarget`).
 
     Args:
         allow_mixed: also divide times of different environments.
