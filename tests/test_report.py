@@ -14,6 +14,7 @@ from rich.console import Console
 from ncfbench import schemas, tables
 from ncfbench.config import complete
 from ncfbench.report import comparison, console, sheets, verdicts
+from ncfbench.report.marks import marks
 from ncfbench.runs import RunRecord
 
 
@@ -256,6 +257,16 @@ def test_times_of_separate_runs_are_marked_where_others_took_turns() -> None:
     assert texts["Strat. w. N.S."].endswith(" †")
     assert not texts["N.S."].endswith("†")
     assert [note for note in beside.notes if note.startswith("†")]
+
+
+def test_times_of_a_busy_machine_are_marked() -> None:
+    row = {"status": "reached", "per_iteration_speedup": 2.0, "interleaved": True, "full_iteration_spread": 0.13}
+    busy, base = row | {"full_iteration_spread": 0.24}, row | {"status": "baseline", "full_iteration_spread": 0.24}
+    notes, mark = marks([base, row])
+    assert (notes, mark(row), mark(base)) == (["Times are of interleaved runs."], "", "")
+    notes, mark = marks([base, row, busy, busy | {"interleaved": False}])
+    assert [mark(row), mark(busy), mark(busy | {"interleaved": False})] == ["", " ‡", " †‡"]
+    assert [note[0] for note in notes] == ["†", "‡"]
 
 
 def test_the_best_of_each_column_by_itself_and_over_one_baseline() -> None:

@@ -270,12 +270,16 @@ def _flag_order(key: str) -> int:
     return order.index(key)
 
 
+def defaults(config: RunConfig) -> dict[str, Any]:
+    """The settings that a run would have of which only encoder, loss and sampler are named."""
+    given = {name: getattr(config, name) for name in ("encoder", "loss", "sampler", "strata", "batch_size", "stratum_size")}
+    usual = {name: FIELDS[name].default for name in ("strata", "batch_size", "stratum_size")}
+    return complete(given).to_dict() | usual
+
+
 def _differences(config: RunConfig) -> dict[str, Any]:
     """Settings that are not the default for the run's encoder and loss."""
-    given = {name: getattr(config, name) for name in ("encoder", "loss", "sampler", "strata", "batch_size", "stratum_size")}
-    default = complete(given).to_dict() | {
-        "batch_size": RunConfig.batch_size, "stratum_size": RunConfig.stratum_size, "strata": RunConfig.strata,
-    }  # fmt: skip
+    default = defaults(config)
     return {key: value for key, value in config.to_dict().items() if value != default[key]}
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ncfbench.config import FIELDS, RunConfig, complete
+from ncfbench.config import FIELDS, RunConfig
 from ncfbench.errors import UsageError
+from ncfbench.report.comparison import defaults
 from ncfbench.sweeps import IDENTITY, expand, identity
 
 LARGEST = 2000
@@ -71,7 +72,7 @@ def repetitions(configs: Iterable[RunConfig]) -> list[Repetition]:
 
 def _untuned(config: RunConfig) -> RunConfig:
     """A run's arm: one seed for all, and the settings that a tuning chose as they are by themselves."""
-    plain = _defaults(config)
+    plain = defaults(config)
     return replace(config, seed=RunConfig.seed, tuned="", **{name: plain[name] for name in config.tuned_settings})
 
 
@@ -110,7 +111,7 @@ def _is_grid(arms: Sequence[RunConfig]) -> bool:
 def _axes(arms: Sequence[RunConfig]) -> dict[str, tuple[Any, ...]]:
     """The arms' values of every setting that one of them has otherwise than by default, and uses."""
     used = [arm.effective() for arm in arms]
-    plain = [_defaults(arm) for arm in arms]
+    plain = [defaults(arm) for arm in arms]
     axes: dict[str, tuple[Any, ...]] = {}
     for name in sorted(FIELDS, key=lambda name: name not in IDENTITY):
         values = [values[name] for values in used if values[name] is not None]
@@ -120,10 +121,3 @@ def _axes(arms: Sequence[RunConfig]) -> dict[str, tuple[Any, ...]]:
             numbers = all(isinstance(value, int | float) for value in unique)
             axes[name] = tuple(sorted(unique)) if numbers else unique
     return axes
-
-
-def _defaults(config: RunConfig) -> dict[str, Any]:
-    """What a file that names only the run's encoder, loss and sampler would give it."""
-    given = {name: getattr(config, name) for name in ("encoder", "loss", "sampler", "strata", "batch_size", "stratum_size")}
-    usual = {name: FIELDS[name].default for name in ("strata", "batch_size", "stratum_size")}
-    return complete(given).to_dict() | usual

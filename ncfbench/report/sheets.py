@@ -10,6 +10,7 @@ from typing import Any
 
 from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.report.comparison import Comparison
+from ncfbench.report.marks import marks
 from ncfbench.report.verdicts import KEY, NOT_COMPARABLE, Verdict, key_of
 
 Row = Mapping[str, Any]
@@ -38,8 +39,6 @@ SPEEDUPS = (
     ("total", "total_speedup", True),
 )
 """The paper's three columns: heading, measure, and whether it rests on times."""
-SEPARATE_MARK = "†"
-"""Beside a ratio of times of separate runs, in a table where others are of interleaved ones."""
 VERDICT_NOTE = (
     "In brackets the printed value and the verdict; n/c: not comparable, then what the two figures alone would say. "
     "Every per-iteration and total ratio depends on hardware, which is not the paper's."
@@ -56,6 +55,7 @@ class Cell:
 
 
 Render = Callable[[Row, bool], Cell]
+Mark = Callable[[Row], str]
 NOTHING = Cell("-", muted=True)
 
 
@@ -100,14 +100,14 @@ def speedup_sheets(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
         notes = [_reference_note(members), INTERVAL_NOTE]
         if any(row["status"] == "not reached" for row in flat):
             notes.append(CENSORED_NOTE)
-        turns, mark = _turns(flat)
-        notes += turns
+        times, mark = marks(flat)
+        notes += times
         notes += [_tuned_note(comparison) for comparison, _ in members if comparison.config.tuned]
         if any(row.get("same_environment") is False for row in flat):
             notes.append("Some times are of different machines.")
         columns: dict[str, Column] = {
             **{
-                heading: Column(loss, partial(_speedup, measure, mark if timed else ""), measure)
+                heading: Column(loss, partial(_speedup, measure, mark if timed else _no_mark), measure)
                 for heading, measure, timed in SPEEDUPS
             },
             "n": Column(loss, _seeds),
@@ -162,20 +162,21 @@ def verdict_sheets(
 
     sheets = []
     for (loss, settings), members in _by_table(*printed(speedups)).items():
-        turns, mark = _turns([row for _, member in members for row in member])
+        times, mark = marks([row for _, member in members for row in member])
         columns: dict[str, Column] = {
-            heading: Column(loss, partial(_beside, by_key, measure, mark if timed else ""), measure)
+            heading: Column(loss, partial(_beside, by_key, measure, mark if timed else _no_mark), measure)
             for heading, measure, timed in SPEEDUPS
         }
         if any(verdict.measure == "iterations_speedup" and verdict.loss == loss for verdict in verdicts):
             title = f"Speedup beside the paper's, {find_loss(loss).title} loss{settings}"
-            sheets.append(_sheet(title, members, columns, [VERDICT_NOTE, *turns]))
+            sheets.append(_sheet(title, members, columns, [VERDICT_NOTE, *times]))
     by_settings: dict[str, list[Member]] = {}
     for (_, settings), members in _by_table(*printed(recalls)).items():
         by_settings.setdefault(settings, []).extend(members)
     for settings, members in by_settings.items():
         columns = {
-            find_loss(name).title: Column(name, partial(_beside, by_key, RECALL, ""), RECALL) for name in _losses(members)
+            find_loss(name).title: Column(name, partial(_beside, by_key, RECALL, _no_mark), RECALL)
+            for name in _losses(members)
         }
         sheets.append(
             _sheet(f"Recall@50 beside the paper's{settings}", members, columns, [VERDICT_NOTE.split(". ")[0] + "."])
@@ -195,25 +196,6 @@ def _reference_note(members: Sequence[Member]) -> str:
             parts.append(f"{names[_data(comparison)]} {row['encoder']}{which}: {row['reference_loss']:.4f}")
     known = "; ".join(parts) or "none: no baseline has run"
     return f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
-
-
-def _turns(rows: Sequence[Row]) -> tuple[list[str], str]:
-    """Whether the times that were divided are of runs that took turns: notes, and the mark of those that are not, if any."""
-    turns = [_took_turns(row) for row in rows if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"]
-    if not turns:
-        return [], ""
-    if not any(turns):
-        return ["Times are of separate runs, not interleaved."], ""
-    if all(turns):
-        return ["Times are of interleaved runs."], ""
-    note = (
-        f"{SEPARATE_MARK}: times of separate runs, not interleaved with the baseline's; all others are of interleaved runs."
-    )
-    return [note], SEPARATE_MARK
-
-
-def _took_turns(row: Row) -> bool:
-    return row["status"] == "baseline" or bool(row["interleaved"])
 
 
 def _tuned_note(comparison: Comparison) -> str:
@@ -307,7 +289,11 @@ def _baseline_of(row: Row, rows: Sequence[Row]) -> str | None:
     return next(found, None)
 
 
-def _speedup(column: str, mark: str, row: Row, best: bool) -> Cell:
+def _no_mark(row: Row) -> str:
+    return ""
+
+
+def _speedup(column: str, mark: Mark, row: Row, best: bool) -> Cell:
     value, at_most = row.get(column), row.get(f"{column}_at_most")
     if value is None:
         if at_most is None:
@@ -317,7 +303,7 @@ def _speedup(column: str, mark: str, row: Row, best: bool) -> Cell:
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
     text += "" if row.get("same_environment", True) else " mixed"
-    return Cell(text + ("" if _took_turns(row) or not mark else f" {mark}"), best)
+    return Cell(text + mark(row), best)
 
 
 def _without_value(row: Row) -> Cell:
@@ -346,11 +332,11 @@ def _detail(column: str, digits: int, scale: float = 1) -> Render:
     return render
 
 
-def _beside(by_key: Mapping[tuple[str, ...], Verdict], measure: str, mark: str, row: Row, best: bool) -> Cell:
+def _beside(by_key: Mapping[tuple[str, ...], Verdict], measure: str, mark: Mark, row: Row, best: bool) -> Cell:
     """Our value, the printed one, the verdict."""
     verdict = by_key.get((*(row[name] for name in KEY), measure))
     value, digits = row.get(measure), 4 if measure == "test_recall_at_50" else 2
-    end = "" if value is None or not mark or _took_turns(row) else f" {mark}"
+    end = "" if value is None else mark(row)
     if verdict is None:
         return _without_value(row) if value is None else Cell(f"{value:.{digits}f}{end}", best)
     word = verdict.verdict
