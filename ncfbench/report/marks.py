@@ -32,8 +32,8 @@ def marks(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str]]:
         )
     if told[BUSY]:
         notes.append(
-            f"{BUSY}: the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of their median or more: the "
-            "machine was busy with something else, and the ratio is not to be quoted."
+            f"{BUSY}: the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of their median or more: "
+            "the machine was busy with something else, and the ratio is not to be quoted."
         )
 
     def mark(row: Row) -> str:

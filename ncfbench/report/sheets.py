@@ -298,7 +298,8 @@ def _speedup(column: str, mark: Mark, row: Row, best: bool) -> Cell:
     if value is None:
         if at_most is None:
             return _without_value(row)
-        return Cell(f"{STATUS_MARKS['not reached']} < {at_most:.2f} ({row['seeds_reached']}/{row['seeds']})", muted=True)
+        bound = f"{STATUS_MARKS['not reached']} < {at_most:.2f} ({row['seeds_reached']}/{row['seeds']})"
+        return Cell(bound + mark(row), muted=True)
     text, lower, upper = f"{value:.2f}", row.get(f"{column}_lower"), row.get(f"{column}_upper")
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
@@ -336,7 +337,7 @@ def _beside(by_key: Mapping[tuple[str, ...], Verdict], measure: str, mark: Mark,
     """Our value, the printed one, the verdict."""
     verdict = by_key.get((*(row[name] for name in KEY), measure))
     value, digits = row.get(measure), 4 if measure == "test_recall_at_50" else 2
-    end = "" if value is None else mark(row)
+    end = "" if value is None and row.get(f"{measure}_at_most") is None else mark(row)
     if verdict is None:
         return _without_value(row) if value is None else Cell(f"{value:.{digits}f}{end}", best)
     word = verdict.verdict
