@@ -108,7 +108,9 @@ def targets(comparison: Comparison, folder: Path, kinds: Sequence[str] = KINDS, 
             axis.axhline(1, color="#7a7a7a", linewidth=0.8, linestyle="--")
             _finish(axis)
     handles = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(list(handles.values()), list(handles), frameon=False, loc="outside lower center", ncols=4)
+    bounds = {text for _, text in BOUNDS.values()}
+    shown = sorted(handles, key=bounds.__contains__)  # the samplers first
+    figure.legend([handles[label] for label in shown], shown, frameon=False, loc="outside lower center", ncols=6)
     baseline = find_sampler(comparison.baseline_sampler).title
     figure.suptitle(f"Speedup over {baseline} at every target: {_what(comparison)}")
     return _save(figure, folder, f"targets-{_name(comparison)}", kinds)
