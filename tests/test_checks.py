@@ -541,7 +541,10 @@ def test_an_export_stands_by_itself(tmp_path: Path) -> None:
     assert len(list(target.glob("*/summary.parquet"))) == 12
     assert not list(target.rglob("checkpoints"))
     assert verification.verify(target).mismatches == []
+    assert {row["command"] for row in tables.read_rows(target / "speedup.parquet", schemas.SPEEDUP)} == {None}
+    before = (target / "speedup.parquet").stat().st_mtime_ns
     again = invoke(*words, target)
+    assert (target / "speedup.parquet").stat().st_mtime_ns == before, "to look at results does not change them"
     assert again.stdout.replace(str(target), str(folder)) == result.stdout
     assert "other text (title,tags)" in again.stdout
     assert described.preparation("citeulike", manifest) == (

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from ncfbench import runs, schemas, tables, tuning
+from ncfbench.errors import DataError
 from ncfbench.report import comparison, described, targets
 from ncfbench.report.comparison import Comparison
 from ncfbench.report.verdicts import Verdict, judge_all
@@ -56,20 +59,24 @@ class Results:
         return not os.access(self.runs_dir, os.W_OK)
 
     def write(self, folder: Path | None = None) -> list[Path]:
-        """Write the two tables and what the data sets are; the paths that were written.
+        """Write the two tables and what the data sets are; the paths where they are.
+
+        A table that says the same already is left alone: to look at results is not to change them.
 
         Args:
-            folder: that of the runs, where none is given.
+            folder: that of the runs, where none is given. In another one no command names this user's folders.
 
         Raises:
             DataError: the folder cannot be written.
         """
         if not self.comparisons:
             return []
+        own = {} if folder is None else {"command": None}
         folder = folder or self.runs_dir
         written = {"speedup": (self.speedup, schemas.SPEEDUP), "recall": (self.recall, schemas.RECALL)}
         for name, (rows, schema) in written.items():
-            tables.write_rows(folder / f"{name}.parquet", rows, schema)
+            if not _holds(folder / f"{name}.parquet", rows, schema):
+                tables.write_rows(folder / f"{name}.parquet", [row | own for row in rows], schema)
         paths = [folder / f"{name}.parquet" for name in written]
         kept = described.write(folder, self.manifests)
         return paths if kept is None else [*paths, kept]
@@ -97,6 +104,16 @@ class Results:
             tables.write_rows(folder / f"{name}.parquet", rows, schema)
         self.write(folder)
         return len(compared), len(trials)
+
+
+def _holds(path: Path, rows: Rows, schema: pa.Schema) -> bool:
+    """Whether a table is there and has these rows, whatever folders its commands name."""
+    try:
+        found = tables.read_rows(path, schema)
+    except DataError:
+        return False
+    names = [name for name in schema.names if name != "command"]
+    return [[row[name] for name in names] for row in found] == [[row.get(name) for name in names] for row in rows]
 
 
 def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mapping[str, str]) -> Results:
