@@ -6,6 +6,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+# Most of the tests' time is compilation, of programs that run for a moment. What LLVM makes of them changes their speed, which no
+# test asserts; users' settings go before.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import jax
 import numpy as np
 import pytest

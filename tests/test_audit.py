@@ -136,6 +136,7 @@ def few_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")
 
 
+@pytest.mark.long
 def test_wrong_estimators_are_biased_and_right_ones_are_not(few_nodes: Path) -> None:
     """Distinct items counted once; division by the unmasked pairs. Every verdict, with the power that it states."""
     dataset = load(few_nodes, "few")

@@ -60,6 +60,7 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "result.json").exists()
 
 
+@pytest.mark.long
 def test_the_start_of_a_run(data_dir: Path, tmp_path: Path) -> None:
     file = tmp_path / "start.json"
     small = [word for text in ("batch_size=128", "dimension=8", "filters=8") for word in ("--set", text)]

@@ -32,7 +32,10 @@ from ncfbench.streams import Streams
 SMALL = {"dimension": 8, "word_dimension": 8, "filters": 8, "batch_size": 64}
 
 
-@pytest.mark.parametrize(("sampler", "loss", "encoder"), [("neg", "sg", "cnn"), ("ns", "hinge", "lstm"), ("ns", "mse", "mf")])
+@pytest.mark.parametrize(
+    ("sampler", "loss", "encoder"),
+    [("neg", "sg", "cnn"), pytest.param("ns", "hinge", "lstm", marks=pytest.mark.long), ("ns", "mse", "mf")],
+)
 def test_the_parts_one_after_another_give_the_steps_gradient(tiny: Dataset, sampler: str, loss: str, encoder: str) -> None:
     config = complete(SMALL | {"sampler": sampler, "loss": loss, "encoder": encoder, "user_l2": 0.01})
     trainer, state = Trainer.create(config, tiny)

@@ -44,7 +44,7 @@ def test_both_agree(items: int, length: int) -> None:
     assert_agree(rng, texts_of(rng, items, length, 30, 0.3), 30)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([3, 20]), st.sampled_from([0.0, 0.5, 1.0]))
 def test_both_agree_on_any_texts(seed: int, items: int, removed: float) -> None:
     rng = np.random.default_rng(seed)

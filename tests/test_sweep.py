@@ -602,7 +602,7 @@ def killed_sweep(tiny: Dataset, data_dir: Path, tmp_path: Path, kills: int) -> N
 
 
 def test_a_killed_sweep_ends_with_the_same_tables(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
-    killed_sweep(tiny, data_dir, tmp_path, 2)
+    killed_sweep(tiny, data_dir, tmp_path, 1)
 
 
 @pytest.mark.long
