@@ -29,6 +29,7 @@ body { margin: 0 auto; padding: 1rem; max-width: 72rem; background: var(--paper)
 h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
 nav a { display: inline-block; margin-right: 1rem; } a { color: inherit; }
+details { margin: 1rem 0; } summary { cursor: pointer; margin-bottom: .5rem; }
 figure { margin: 0 0 1rem; } figcaption, .note { color: var(--soft); font-size: .875rem; } figcaption p { margin: .25rem 0; }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 4px; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; width: 100%; }
@@ -129,7 +130,8 @@ def _verdicts(results: Results) -> str:
         "95 % interval. Undecided: it lies in the interval, and ours is not that near (too wide to tell), or a bound leaves "
         "it open. Not comparable: text, data, settings or hardware differ; in brackets what the two figures alone would say."
     )
-    return f"<ul>{lines}</ul><p class='note'>{html.escape(note)}</p>{table if rows else ''}"
+    every = f"<details><summary>All {len(rows)} verdicts, with their reasons</summary>{table}</details>"
+    return f"<ul>{lines}</ul><p class='note'>{html.escape(note)}</p>{every if rows else ''}"
 
 
 def _tables(results: Results) -> str:
