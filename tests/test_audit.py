@@ -160,7 +160,7 @@ def test_wrong_estimators_are_biased_and_right_ones_are_not(few_nodes: Path) -> 
     ("plugin", "mask", "losses", "batch_size"),
     [
         pytest.param("DiagonalKept", False, ("log", "hinge"), 32, marks=pytest.mark.long),
-        ("DiagonalKept", False, ("sg",), 16),
+        pytest.param("DiagonalKept", False, ("sg",), 16, marks=pytest.mark.long),
         ("UnmaskedPairs", True, ("sg",), 16),
     ],
 )
