@@ -185,6 +185,7 @@ def test_an_interrupted_profile_keeps_its_whole_rounds(
         assert profiling.run(tiny, configs, rounds=9).costmodel[0]["rounds"] == kept
 
 
+@pytest.mark.long
 def test_profile_from_the_command_line(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
     for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
