@@ -58,6 +58,13 @@ class Budget:
         """As the tuned runs state it: ``learning_rate:8x10``, 8 trials of 10 epochs."""
         return f"{'+'.join(self.settings)}:{self.trials}x{self.epochs}"
 
+    @classmethod
+    def of(cls, label: str) -> Budget:
+        """The budget of a :attr:`label`, which a configuration has checked."""
+        names, _, spent = label.partition(":")
+        trials, _, epochs = spent.partition("x")
+        return cls(int(trials), int(epochs), tuple(names.split("+")))
+
 
 @dataclass(frozen=True)
 class Chosen:

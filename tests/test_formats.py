@@ -6,26 +6,19 @@ import csv
 import importlib.util
 import io
 import json
-import os
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 from folders import write_folder, write_run
 from typer.testing import CliRunner, Result
 
-from ncfbench import tuning
 from ncfbench.cli import app
-from ncfbench.report import described, figures, page
-from ncfbench.report.comparison import group
+from ncfbench.report import page
 from ncfbench.report.longform import columns
 from ncfbench.report.markup import escape_latex, escape_markdown, html_table, latex, markdown
-from ncfbench.report.results import collect
 from ncfbench.report.sheets import Cell, Line, Sheet
-from ncfbench.runs import RECORDS, read_all
 
 
 def invoke(*words: str | Path) -> Result:
@@ -173,44 +166,6 @@ def test_formats_that_do_not_go_together(folder: Path, tmp_path: Path) -> None:
         assert message in " ".join(result.output.split())
 
 
-def test_a_read_only_folder_is_printed_and_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_run(tmp_path / "r", "iid", [9, 5, 3], 200)
-    (tmp_path / "r").chmod(0o555)
-    if os.geteuid() == 0:  # who may write everywhere
-        monkeypatch.setattr(os, "access", lambda path, mode: (Path(path), mode) != (tmp_path / "r", os.W_OK))
-    try:
-        result = invoke(tmp_path / "r", "--export", tmp_path / "kept")
-        page_too = invoke(tmp_path / "r", "--format", "html", "--output", tmp_path / "page.html")
-    finally:
-        (tmp_path / "r").chmod(0o755)
-    assert result.exit_code == page_too.exit_code == 0, result.output + page_too.output
-    assert "Speedup over IID" in result.stdout
-    assert "is read-only" in result.stderr
-    assert not list((tmp_path / "r").glob("*.parquet"))
-    assert (tmp_path / "kept" / "speedup.parquet").exists()
-    assert (tmp_path / "page.html").exists()
-
-
-def test_an_export_of_tuned_runs_has_their_trials(tmp_path: Path) -> None:
-    folder = tmp_path / "r"
-    for sampler in ("iid", "ns"):
-        write_run(folder, sampler, [9, 5, 3], 200, [0, 0.2, 0.3], tuned="learning_rate:2x2", learning_rate=0.02)
-        for rate in (0.01, 0.02):
-            own = write_run(folder / tuning.FOLDER, sampler, [9, 5, 3], 200, seed=tuning.SEED, learning_rate=rate)
-            (own / "checkpoints").mkdir()
-    write_run(folder / tuning.FOLDER, "ns", [9, 5, 3], 200, seed=tuning.SEED, fingerprint="e" * 64)
-    (folder / tuning.FOLDER / "begun").mkdir()
-    result = invoke(folder, "--export", tmp_path / "kept")
-    assert result.exit_code == 0, result.output
-    assert "2 runs, 4 trials and their tables" in result.stderr
-    copied = list((tmp_path / "kept" / tuning.FOLDER).iterdir())
-    assert len(copied) == 4
-    assert {path.name for one in copied for path in one.iterdir()} == set(RECORDS)
-    write_run(tmp_path / "plain", "iid", [9, 5, 3], 200)
-    shutil.copytree(folder / tuning.FOLDER, tmp_path / "plain" / tuning.FOLDER)
-    assert ": 1 run and its tables" in invoke(tmp_path / "plain", "--export", tmp_path / "other").stderr
-
-
 class Reader(HTMLParser):
     """Tags that are open, what is referred to, and ids."""
 
@@ -290,43 +245,6 @@ def test_the_page_goes_into_the_runs_folder_by_itself(tmp_path: Path) -> None:
     assert read((tmp_path / "report.html").read_text()).tags.count("table") > 2
 
 
-MANIFEST = {
-    "fingerprint": "f" * 64, "source": "citeulike", "statistics": {"users": 9, "words_mean": 1.5}, "files": {},
-    "options": {"text": ["title"], "max_length": 40, "test_fraction": 0.2, "vocabulary_size": None},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"options": []}, {"options": {"text": "title"}}, {"options": {"max_length": "40"}}, {"options": {"text": [1]}},
-        {"options": {"test_fraction": {}}}, {"statistics": {"users": "x"}}, {"statistics": [9]}, {"statistics": {"users": None}},
-        {"files": ["users.dat"]}, {"files": {"users.dat": True}}, {"source": 3}, {"fingerprint": "e" * 64}, {"fingerprint": None},
-    ],
-)  # fmt: skip
-def test_damaged_descriptions_of_data_are_left_out(tmp_path: Path, damage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "_figures", lambda results: "")
-    write_run(tmp_path, "iid", [9, 5, 3], 200)
-    path = tmp_path / described.FILE
-    for manifest, known in ((MANIFEST, True), (MANIFEST | damage, False)):
-        path.write_text(json.dumps({"f" * 64: manifest}))
-        results = collect(tmp_path, tmp_path / "no-data", allow_mixed=False, places={})
-        assert (list(results.manifests) == ["f" * 64]) == known
-        assert [problem.startswith("Skipped datasets.json") for problem in results.problems] == [True] * (not known)
-        text = page.page(results, {})
-        assert ("ncfbench prepare citeulike --text title --max-length 40" in text) == known
-        assert ("words mean" in text) == known
-
-
-@pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', "null", '"x"'])
-def test_a_damaged_file_of_descriptions_is_named(tmp_path: Path, text: str) -> None:
-    write_run(tmp_path, "iid", [9, 5, 3], 200)
-    (tmp_path / described.FILE).write_text(text)
-    result = invoke(tmp_path, "--json")
-    assert result.exit_code == 0, result.output
-    assert "Skipped datasets.json" in result.stderr
-
-
 def test_without_matplotlib_the_page_says_how_to_get_figures(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,59 +269,3 @@ def test_html_is_escaped() -> None:
     reader = read(html_table(NASTY))
     assert "script" not in reader.tags
     assert "<script>" in reader.text
-
-
-def test_s_and_k_have_their_figures(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    for s in (2, 4, 8):
-        write_run(tmp_path / "r", "strat-ns", [9, 4, 2 + 0.1 * s], 20, [0.1, 0.2, 0.3], stratum_size=s)
-    for k in (5, 10):
-        write_run(tmp_path / "r", "neg", [9, 4, 2 + 0.1 * k], 20, [0.1, 0.2, 0.3], negatives=k)
-    assert invoke(tmp_path / "r", "--figures", tmp_path / "f", "--json").exit_code == 0
-    kinds = {path.stem.partition("-citeulike")[0] for path in (tmp_path / "f").iterdir()}
-    assert kinds == {"convergence", "stratum-size", "negatives"}
-
-
-def test_bounds_are_drawn_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
-    write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
-    write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
-    drawn: list[Any] = []
-    monkeypatch.setattr(figures, "_save", lambda figure, *given: drawn.append(figure) or [])
-    (comparison,) = group(read_all(tmp_path)[0])
-    figures.targets(comparison, tmp_path)
-    total, iterations = drawn[0].axes[1], drawn[0].axes[3]
-    for axis, values in ((total, [20, 30, 40, 40, 20]), (iterations, [2, 3, 4, 4, 2])):
-        arrows = [line for line in axis.lines if line.get_marker() == figures.BOUNDS["at_least"][0] and len(line.get_xdata())]
-        assert [(list(line.get_xdata()), list(line.get_ydata())) for line in arrows] == [
-            (pytest.approx([0.1, 0.15, 0.2, 0.35, 0.4]), pytest.approx(values))
-        ]
-    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["N.S.", "at least"]
-
-
-def test_points_of_s_and_k_are_of_the_same_seeds_and_otherwise_the_papers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("matplotlib")
-    for seed in (0, 1):
-        write_run(tmp_path, "strat", [9, 4], 20, seed=seed)
-    write_run(tmp_path, "strat", [9, 3], 20, stratum_size=8)
-    write_run(tmp_path, "strat", [9, 2], 20, negatives=1)
-    write_run(tmp_path, "ns", [9, 1], 20)
-    drawn: list[tuple[str, Any]] = []
-    setting_line, level_line = figures._draw_setting, figures._draw_level
-    keep = {
-        "_draw_setting": lambda *given: (drawn.append(given[1:3]), setting_line(*given)),
-        "_draw_level": lambda *given: (drawn.append((given[1], {0: given[2]})), level_line(*given)),
-    }
-    for name, action in keep.items():
-        monkeypatch.setattr(figures, name, action)
-    (comparison,) = group(read_all(tmp_path)[0])
-    for setting, expected in (("stratum_size", {4: [4], 8: [3]}), ("negatives", {1: [2], 10: [4]})):
-        drawn.clear()
-        figures.by_setting(comparison, setting, tmp_path / "f")
-        found = [(sampler, {value: [run.curve[-1]["probe_loss"] for run in runs] for value, runs in points.items()})
-                 for sampler, points in drawn]  # fmt: skip
-        level = [("ns", {0: [1]})] if setting == "negatives" else []
-        assert found == [("strat", expected), *level] * 2
-    assert [figures._label(one, "cnn") for one in figures._main_variants(comparison)] == ["Stratified", "N.S."]

@@ -15,6 +15,7 @@ from ncfbench.config import FIELDS, RunConfig
 from ncfbench.errors import UsageError
 from ncfbench.report.comparison import defaults
 from ncfbench.sweeps import IDENTITY, expand, identity
+from ncfbench.tuning import Budget
 
 LARGEST = 2000
 """Combinations of one seed up to which a grid is tried; grids that are exact are far smaller."""
@@ -42,9 +43,9 @@ class Repetition:
         """The command, for a file of that name."""
         words = ["ncfbench", "sweep", file]
         if self.tuned:
-            names, _, spent = self.tuned.partition(":")
-            trials, _, epochs = spent.partition("x")
-            words += ["--tune", trials, "--tune-epochs", epochs, "--tune-over", names.replace("+", ",")]
+            budget = Budget.of(self.tuned)
+            words += ["--tune", str(budget.trials), "--tune-epochs", str(budget.epochs)]
+            words += ["--tune-over", ",".join(budget.settings)]
         return words
 
 

@@ -12,6 +12,7 @@ from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_los
 from ncfbench.report.comparison import Comparison
 from ncfbench.report.marks import marks
 from ncfbench.report.verdicts import KEY, NOT_COMPARABLE, Verdict, key_of
+from ncfbench.tuning import Budget
 
 Row = Mapping[str, Any]
 Member = tuple[Comparison, Sequence[Row]]
@@ -201,15 +202,14 @@ def _reference_note(members: Sequence[Member]) -> str:
 def _tuned_note(comparison: Comparison) -> str:
     """What a sweep chose for each arm, and the budget that each had."""
     config = comparison.config
-    names, _, spent = config.tuned.partition(":")
-    count, _, epochs = spent.partition("x")
+    budget = Budget.of(config.tuned)
     values = "; ".join(
         f"{find_sampler(variant.sampler).title}{f' ({note})' if (note := variant.note(config.encoder)) else ''} {chosen}"
         for variant in comparison.arms
         if (chosen := comparison.tuned(variant))
     )
-    what = f"{find_encoder(config.encoder).title}: {names.replace('+', ' and ')} tuned on validation recall"
-    return f"{what}, {count} trials of {epochs} epochs: {values}."
+    what = f"{find_encoder(config.encoder).title}: {' and '.join(budget.settings)} tuned on validation recall"
+    return f"{what}, {budget.trials} trials of {budget.epochs} epochs: {values}."
 
 
 def _data(comparison: Comparison) -> tuple[str, str]:

@@ -1,0 +1,107 @@
+"""Sweeps of small cells: training them, reading what they left, and interrupting them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ncfbench import runs, sweeping
+from ncfbench.checkpoint import Checkpoints
+from ncfbench.config import Locations, RunConfig, complete
+from ncfbench.datasets.store import Dataset
+from ncfbench.overview import Overview
+from ncfbench.progress import Progress
+from ncfbench.runs import RunRecord
+from ncfbench.step import Trainer
+
+SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "epochs": 3, "dimension": 8, "word_dimension": 8, "filters": 8}
+ARMS = ("neg", "ns", "strat-ns")
+
+
+def cells_of(samplers: Sequence[str] = ARMS, **more: Any) -> tuple[RunConfig, ...]:
+    return tuple(complete(SMALL | {"sampler": sampler} | more) for sampler in samplers)
+
+
+def sweep(cells: Sequence[RunConfig], tiny: Dataset, places: Locations, overview: Overview | None = None) -> sweeping.Outcome:
+    return sweeping.run(cells, {"tiny": tiny}, places, overview)
+
+
+def figures(record: RunRecord) -> list[dict[str, Any]]:
+    """The curve without its times."""
+    return [{key: value for key, value in row.items() if key != "train_seconds"} for row in record.curve]
+
+
+def records(runs_dir: Path) -> dict[tuple[str, int], RunRecord]:
+    """All runs of a folder, by sampler and seed; there is one of each."""
+    found, problems = runs.read_all(runs_dir)
+    assert problems == []
+    result = {(record.config.sampler, record.config.seed): record for record in found}
+    assert len(result) == len(found)
+    return result
+
+
+def parameters(record: RunRecord, dataset: Dataset) -> list[Any]:
+    """Everything that the last checkpoint holds."""
+    _, like = Trainer.create(record.config, dataset)
+    found = Checkpoints(record.folder / "checkpoints").restore(like)
+    assert found is not None
+    assert int(found[0].iteration) == record.summary["planned_iterations"]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(found[0])]
+
+
+def assert_same(one: dict[Any, RunRecord], other: dict[Any, RunRecord], dataset: Dataset) -> None:
+    """Equal curves and parameters, bit for bit; and every iteration timed once."""
+    assert one.keys() == other.keys()
+    for key in one:
+        assert one[key].summary["status"] == other[key].summary["status"] == "finished"
+        assert figures(one[key]) == figures(other[key])
+        for a, b in zip(parameters(one[key], dataset), parameters(other[key], dataset), strict=True):
+            np.testing.assert_array_equal(a, b)
+        timed = sum(row["iterations"] for row in one[key].timing if row["kind"] == "full")
+        assert timed == one[key].summary["planned_iterations"]
+
+
+class Noted(Overview):
+    """Keeps what it is told, and does something at an iteration of a sampler."""
+
+    def __init__(self, sampler: str = "", iteration: int = -1, action: Callable[[], None] = lambda: None) -> None:
+        self.sampler, self.iteration, self.action = sampler, iteration, action
+        self.epochs: list[tuple[str, float]] = []
+        self.ends: list[tuple[str, str]] = []
+        self.began_at: dict[str, int] = {}
+        self.texts: list[str] = []
+
+    def of(self, config: RunConfig) -> Progress:
+        return Reporter(self, config)
+
+    def over(self, config: RunConfig, status: str, message: str = "") -> None:
+        self.ends.append((config.sampler, status))
+
+    def say(self, text: str) -> None:
+        self.texts.append(text)
+
+
+class Reporter(Progress):
+    def __init__(self, noted: Noted, config: RunConfig) -> None:
+        self.noted, self.config = noted, config
+
+    def begin(self, title: str, total: int, done: int) -> None:
+        self.noted.began_at[self.config.sampler] = done
+
+    def advance(self, iteration: int, item_slots: float) -> None:
+        if (self.config.sampler, iteration) == (self.noted.sampler, self.noted.iteration):
+            self.noted.action()
+
+    def record(self, row: Any) -> None:
+        if row["iteration"] and row["epoch"] == int(row["epoch"]):
+            self.noted.epochs.append((self.config.sampler, row["epoch"]))
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
