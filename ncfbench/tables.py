@@ -15,11 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from ncfbench.errors import DataError, UsageError
 from ncfbench.schemas import SCHEMA_VERSION
+
+EMPTY_ARRAY_BYTES = 128
+"""Of NumPy's file of a small empty array: its header."""
 
 
 @contextmanager
@@ -106,6 +111,28 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         if table.schema.field(field.name).type != field.type:
             raise DataError(f"{path}: column {field.name!r} is {table.schema.field(field.name).type}, not {field.type}.")
     return table
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array as NumPy's own file, atomically."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
+    """Map the file of an array into memory, for reading; what it holds is read when it is used.
+
+    Raises:
+        DataError: missing, damaged, or of another type or shape.
+    """
+    try:
+        # Nothing cannot be mapped.
+        array = np.load(path, mmap_mode="r" if path.stat().st_size > EMPTY_ARRAY_BYTES else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"Cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != axes:
+        raise DataError(f"{path} is not an array of {np.dtype(dtype)} with {axes} axes.")
+    return array
 
 
 def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:

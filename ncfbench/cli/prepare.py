@@ -68,9 +68,9 @@ def prepare_citeulike(
     )
     folder = from_
     if folder is None:
-        folder = cache_dir() / "citeulike-a" / citeulike.COMMIT[:12]
+        folder = cache_dir() / citeulike.FILES.cache_name
         with _download_progress() as progress:
-            citeulike.download(folder, tuple(citeulike.BLOB_IDS), url or citeulike.BASE_URL, progress)
+            citeulike.FILES.download(folder, tuple(citeulike.FILES.blob_ids), url, progress)
     manifest = citeulike.prepare(
         places.data_dir, name or "citeulike", choices, folder=folder, allow_unverified=allow_unverified, say=say
     )

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.datasets.store import Content, read_manifest, save, split_items
-from ncfbench.datasets.text import Vocabulary
+from ncfbench.datasets import store
+from ncfbench.datasets.store import Content, split_items
+from ncfbench.datasets.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.streams import Streams
 
@@ -26,6 +27,8 @@ TOPIC_WORD_SHARE = 0.6
 """Share of an item's words that come from its topic; the others come from all words."""
 OFF_TOPIC_SHARE = 0.1
 """Share of links that ignore topics."""
+PIECE = 2**22
+"""Links drawn at a time."""
 
 
 @dataclass(frozen=True)
@@ -60,30 +63,28 @@ class Options:
 
 def prepare(data_dir: Path, name: str, options: Options, *, say: Callable[[str], None]) -> dict[str, Any]:
     """Make and store the data set; instant where that was done before. Returns the manifest."""
-    done = read_manifest(data_dir, name)
-    if done and (done.get("source"), done.get("options")) == ("synthetic", asdict(options)):
-        say(f"Already prepared with these options: {data_dir / name}")
-        return done
-    return save(data_dir, name, make(options), {"source": "synthetic", "files": {}}, asdict(options))
+    origin = {"source": "synthetic", "files": {}}
+    return store.prepare(data_dir, name, origin, asdict(options), lambda scratch: make(options), say)
 
 
 def make(options: Options) -> Content:
-    """The content; the same options give the same content, bit for bit."""
+    """The content; the same options give the same content, bit for bit.
+
+    Some 50 bytes a link at the most, while links are told apart, and 30 a word.
+    """
     streams = Streams(options.seed)
     rng = streams.generator("items")
     # A topic's items are a contiguous run of ``by_topic``, so that drawing one is two look-ups.
     topic_of_item = np.sort(rng.integers(options.topics, size=options.items))
     popularity = _heavy_tail(rng, options.items)
-    users, items = _links(options, streams, topic_of_item, popularity)
     # Ids must not tell the topic.
-    rename = rng.permutation(options.items)
-    topic_of_item, items = topic_of_item[np.argsort(rename)], rename[items].astype(np.int32)
-    order = np.lexsort((items, users))
-    texts, vocabulary = _texts(options, streams, topic_of_item)
+    rename = rng.permutation(options.items).astype(np.int32)
+    users, items = _links(options, streams, topic_of_item, popularity, rename)
+    texts, vocabulary = _texts(options, streams, topic_of_item[np.argsort(rename)])
     return Content(
         n_users=options.users,
-        users=users[order],
-        items=items[order],
+        users=users,
+        items=items,
         texts=texts,
         vocabulary=vocabulary,
         split=split_items(options.items, options.test_fraction, options.validation_fraction, options.split_seed),
@@ -96,41 +97,55 @@ def _heavy_tail(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
 
 
 def _choose(rng: np.random.Generator, cumulative: NDArray[np.float64], size: int) -> NDArray[np.int64]:
+    """``size`` draws with replacement, by weights whose sums are given."""
     place = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
     chosen: NDArray[np.int64] = np.minimum(place, len(cumulative) - 1)
     return chosen
 
 
 def _links(
-    options: Options, streams: Streams, topic_of_item: NDArray[np.int64], popularity: NDArray[np.float64]
+    options: Options,
+    streams: Streams,
+    topic_of_item: NDArray[np.int64],
+    popularity: NDArray[np.float64],
+    rename: NDArray[np.int32],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Exactly ``options.links`` distinct links."""
+    """Exactly ``options.links`` distinct links, by user and item; item i of a topic's run is called ``rename[i]``."""
     rng = streams.generator("links")
     activity = np.cumsum(_heavy_tail(rng, options.users))
-    topics_of_user = rng.integers(options.topics, size=(options.users, TOPICS_OF_A_USER))
+    topics_of_user = rng.integers(options.topics, size=(options.users, TOPICS_OF_A_USER), dtype=np.int32)
     topic_weights = np.cumsum(1 / np.arange(1, TOPICS_OF_A_USER + 1))
     cumulative = np.cumsum(popularity)
     starts = np.searchsorted(topic_of_item, np.arange(options.topics + 1))
     bounds = np.concatenate([[0.0], cumulative])[starts]
-    keys = np.zeros(0, np.int64)
-    while len(keys) < options.links:
-        # Popular pairs come up again and again; ask for more than is missing.
-        size = 2 * (options.links - len(keys)) + 64
-        user = _choose(rng, activity, size)
+
+    def draw(size: int) -> NDArray[np.int64]:
+        # Users in order are found sooner; which of them has which item is drawn all the same.
+        user = np.searchsorted(activity, np.sort(rng.random(size)) * activity[-1], side="right").clip(max=len(activity) - 1)
         topic = topics_of_user[user, _choose(rng, topic_weights, size)]
         at_large = (rng.random(size) < OFF_TOPIC_SHARE) | (bounds[topic] == bounds[topic + 1])
         low = np.where(at_large, 0.0, bounds[topic])
         high = np.where(at_large, cumulative[-1], bounds[topic + 1])
         item = np.searchsorted(cumulative, low + rng.random(size) * (high - low), side="right")
-        new = user * options.items + np.minimum(item, options.items - 1)
-        keys = np.unique(np.concatenate([keys, new]))
-    keys = rng.permutation(keys)[: options.links]
+        key: NDArray[np.int64] = user * options.items + rename[np.minimum(item, options.items - 1)]
+        return key
+
+    keys = np.zeros(0, np.int64)
+    while len(keys) < options.links:
+        # Popular pairs come up again and again; ask for more than is missing.
+        wanted = (options.links - len(keys)) * 5 // 4 + 64
+        parts = [draw(min(PIECE, wanted - start)) for start in range(0, wanted, PIECE)]
+        keys = np.concatenate([keys, *parts])
+        del parts
+        keys.sort()
+        keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
+    surplus = np.ones(len(keys), bool)
+    surplus[rng.choice(len(keys), len(keys) - options.links, replace=False)] = False
+    keys = keys[surplus]
     return (keys // options.items).astype(np.int32), (keys % options.items).astype(np.int32)
 
 
-def _texts(
-    options: Options, streams: Streams, topic_of_item: NDArray[np.int64]
-) -> tuple[list[NDArray[np.int32]], Vocabulary]:
+def _texts(options: Options, streams: Streams, topic_of_item: NDArray[np.int64]) -> tuple[Texts, Vocabulary]:
     """Word ids of each item, and the words ``w0001``, ``w0002``, ... by falling count."""
     rng = streams.generator("texts")
     lengths = rng.integers(options.min_words, options.max_length + 1, size=options.items)
@@ -148,4 +163,4 @@ def _texts(
     ids = np.zeros(options.vocabulary_size, np.int32)
     ids[by_count] = np.arange(1, len(by_count) + 1)
     vocabulary = Vocabulary(tuple(f"w{word:04d}" for word in by_count), tuple(counts[by_count].tolist()))
-    return np.split(ids[words], np.cumsum(lengths)[:-1]), vocabulary
+    return Texts(ids[words], lengths.astype(np.int32)), vocabulary
