@@ -74,7 +74,7 @@ def prepare_citeulike(
     manifest = citeulike.prepare(
         places.data_dir, name or "citeulike", choices, folder=folder, allow_unverified=allow_unverified, say=say
     )
-    _show_prepared(manifest, citeulike.PAPER_STATISTICS, json_)
+    show_prepared(manifest, citeulike.PAPER_STATISTICS, json_)
 
 
 @prepare_app.command("synthetic")
@@ -113,10 +113,11 @@ def prepare_synthetic(
         seed=seed,
     )
     manifest = synthetic.prepare(places.data_dir, name or "synthetic", choices, say=say)
-    _show_prepared(manifest, {}, json_)
+    show_prepared(manifest, {}, json_)
 
 
-def _show_prepared(manifest: dict[str, Any], paper: Any, as_json: bool) -> None:
+def show_prepared(manifest: dict[str, Any], paper: Any, as_json: bool) -> None:
+    """Print a data set's statistics beside the paper's, or its manifest as JSON."""
     from ncfbench.report.console import statistics_table
 
     statistics = manifest["statistics"]

@@ -27,7 +27,7 @@ def read_lines(path: Path) -> Iterator[str]:
         yield from decoded(file, path)
 
 
-def decoded(file: BinaryIO, path: Path) -> Iterator[str]:
+def decoded(file: BinaryIO, path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of an open file; see :func:`read_lines`. ``path`` is what messages call it."""
     number = 0
     while True:
@@ -44,9 +44,11 @@ def decoded(file: BinaryIO, path: Path) -> Iterator[str]:
         if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise DataError(f"{path}, line 1: this is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 {path.name} > new.")
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            text = line.decode(encoding)
         except UnicodeDecodeError as error:
-            raise DataError(f"{path}, line {number}: byte 0x{line[error.start]:02x} is not valid UTF-8.") from error
+            name = "UTF-8" if encoding == "utf-8" else encoding
+            raise DataError(f"{path}, line {number}: byte 0x{line[error.start]:02x} is not valid {name}.") from error
+        yield text.removeprefix("\ufeff") if number == 1 else text
     if not number:
         raise DataError(f"{path} is empty.")
 

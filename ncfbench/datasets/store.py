@@ -188,6 +188,21 @@ def split_items(n_items: int, test_fraction: float, validation_fraction: float, 
         if not 0 <= share < 1:
             raise UsageError(f"{name} = {share}: it must be at least 0 and below 1.")
     order = Streams(seed).generator("split").permutation(n_items)
+    return _held_out(order, test_fraction, validation_fraction)
+
+
+def split_newest(first: NDArray[np.float64], test_fraction: float, validation_fraction: float) -> NDArray[np.uint8]:
+    """Hold the newest items out, the very newest for the test.
+
+    Args:
+        first: float64[n_items], when each item had its first link; where equal, the later item counts as newer.
+    """
+    return _held_out(np.argsort(first, kind="stable")[::-1], test_fraction, validation_fraction)
+
+
+def _held_out(order: NDArray[np.int64], test_fraction: float, validation_fraction: float) -> NDArray[np.uint8]:
+    """uint8[n_items]: the first of ``order`` for the test, the next for validation."""
+    n_items = len(order)
     n_test = round(n_items * test_fraction)
     n_validation = round((n_items - n_test) * validation_fraction)
     if n_test + n_validation >= n_items:
