@@ -99,6 +99,9 @@ class Plan:
         """
         more = {"quotes": options.quotes, "encoding": options.encoding, "delimiter": options.delimiter}
         of_links, of_items = open_rows(links, **more), open_rows(items, **more)  # type: ignore[arg-type]
+        user = str(choose("user", options.user_column, of_links, needed=True))
+        item = str(choose("item", options.item_column, of_links, needed=True))
+        id_ = str(choose("item", options.id_column, of_items, needed=True, more=("id", "key", "index")))
         threshold, lacks = options.rating_threshold, f"{links.name} has no column of"
         rating = choose("rating", options.rating_column, of_links, needed=False)
         if threshold is not None and rating is None:
@@ -120,11 +123,11 @@ class Plan:
         return cls(
             links=of_links,
             items=of_items,
-            user=str(choose("user", options.user_column, of_links, needed=True)),
-            item=str(choose("item", options.item_column, of_links, needed=True)),
+            user=user,
+            item=item,
             rating=rating if threshold is not None else None,
             time=time if split == "time" else None,
-            id=str(choose("item", options.id_column, of_items, needed=True, more=("id", "key", "index"))),
+            id=id_,
             texts=texts,
             tokens=tokens,
             split=split,

@@ -47,9 +47,10 @@ def choose(role: str, asked: str | None, rows: RowFile, *, needed: bool, more: S
         if usual in plain:
             return plain[usual]
     if needed:
+        what = {"user": "a user", "item": "an item"}[role]
         flag = "--id-column" if more else f"--{role}-column"
         raise DataError(
-            f"{rows.path} ({rows.summary}): no column is called like an id of a {role}. Its columns: {_listed(rows)}. "
+            f"{rows.path} ({rows.summary}): no column is called like the id of {what}. Its columns: {_listed(rows)}. "
             f"Name it: {flag} NAME. A file without a header needs one."
         )
     return None

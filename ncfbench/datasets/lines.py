@@ -69,7 +69,7 @@ def read_lists(path: Path, limit: int, what: str) -> Iterator[list[int]]:
             raise DataError(f"{path}, line {number}: says {count} {what}s and lists {len(ids)}. Is the file truncated?")
         if ids and (min(ids) < 0 or max(ids) >= limit):
             outside = next(id_ for id_ in ids if not 0 <= id_ < limit)
-            raise DataError(f"{path}, line {number}: {what} {outside} is outside 0..{limit - 1}.")
+            raise DataError(f"{path}, line {number}: {what} {outside} is outside 0..{limit - 1}. Is another file cut off?")
         named |= bool(ids)
         yield ids
     if not named:

@@ -84,8 +84,7 @@ class RowFile:
         except (pa.ArrowException, OSError, EOFError, lzma.LZMAError, MemoryError) as error:
             if self.format == "csv":
                 self._find_fault()
-            reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
-            raise DataError(f"{self.path}, after row {start}: {reason}.") from error
+            raise DataError(f"{self.path}, after row {start}: {_reason(error)}.") from error
 
     def refuse(self, row: int, reason: str) -> NoReturn:
         """Raise a DataError about a row, by its number from 0."""
@@ -260,8 +259,12 @@ def _open_parquet(path: Path) -> RowFile:
         with pq.ParquetFile(path) as file:
             return RowFile(path, "parquet", columns=tuple(file.schema_arrow.names))
     except (pa.ArrowException, OSError, MemoryError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise DataError(f"{path} is damaged: {reason}. Is the file cut off?") from error
+        raise DataError(f"{path} is damaged: {_reason(error)}. Is the file cut off?") from error
+
+
+def _reason(error: BaseException) -> str:
+    """What an error says, on one line and without a stop."""
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def _first_line(rows: RowFile) -> str:
@@ -293,9 +296,19 @@ def _with_header(rows: RowFile, first: str, delimiter: str | None, usual: str) -
     if twice is not None:
         raise DataError(f"{rows.path}, line 1: the column {twice[:40]!r} is named twice. The first line must be a header.")
     warnings = rows.warnings
+    if not first.endswith("\n"):
+        raise DataError(f"{rows.path} holds a header at most: it has one line.")
+    if rows.compression is None and not _ends_with_a_line(rows.path):
+        warnings += (f"Warning: {rows.path.name} does not end with the end of a line. Is it cut off?",)
     if delimiter != usual:
         warnings += (f"{rows.path.name}: fields are separated by {DELIMITERS.get(delimiter, delimiter)}.",)
     return replace(rows, delimiter=delimiter, columns=names, warnings=warnings)
+
+
+def _ends_with_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, io.SEEK_END)
+        return file.read(1) in b"\r\n"
 
 
 def _split(line: str, delimiter: str, quotes: bool) -> list[str]:
