@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from ncfbench.cli import app
 from ncfbench.datasets import custom, store
-from ncfbench.datasets.custom import Options
+from ncfbench.datasets.plan import Options
 from ncfbench.datasets.store import Dataset
 from ncfbench.datasets.text import tokenize
 from ncfbench.errors import DataError, NcfbenchError, UsageError

@@ -103,9 +103,10 @@ def prepare_custom(
     ncfbench prepare custom --links ratings.csv --items movies.csv --rating-threshold 4
     """
     from ncfbench.datasets import custom
+    from ncfbench.datasets.plan import Options
 
     _, places = resolve({"data_dir": data_dir, "dataset": name or "custom"})
-    choices = custom.Options(
+    choices = Options(
         user_column=user_column,
         item_column=item_column,
         rating_column=rating_column,
