@@ -34,7 +34,8 @@ class Bar:
         self.share = min(max(share, 0.0), 1.0)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        yield Segment(self.text(min(options.max_width, BAR_CELLS), ascii_only=options.ascii_only))
+        drawn = self.text(min(options.max_width, BAR_CELLS), ascii_only=options.ascii_only)
+        yield Segment(drawn, console.get_style("cyan"))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         width = min(options.max_width, BAR_CELLS)
@@ -173,7 +174,10 @@ def _batches(found: Row) -> RenderableType:
     for row in rows:
         if row["reason"] is not None:
             refused.setdefault(row["reason"], []).append(SAMPLERS[row["sampler"]].title)
-    why = [Text(f"No batches of {', '.join(names)}: {reason}") for reason, names in refused.items()]
+    why = []
+    for reason, names in refused.items():
+        whose = "" if len(names) == len(rows) else f" of {', '.join(names)}"
+        why.append(Text(f"No batches{whose}: {reason}"))
     if not drawn:
         return Group(Text(title, style="bold"), *why)
     return Group(table, *(Text(note, style="dim") for note in notes), *why)
