@@ -93,14 +93,15 @@ def offset_chances(degrees: Int64, size: int) -> Float64:
     t, dt = (points + 1) / 2, weights / 2
     classes = np.bincount(degrees % size, minlength=size)
     place = np.arange(size)
+    # Zero only for t = 1/2, which an even number of points does not have.
+    logs = np.log(1 - t[:, None] + t[:, None] * np.exp(2j * np.pi * place / size))
     result = np.zeros((size, size))
-    for own in np.flatnonzero(classes):
-        others = classes - (place == own)
-        coefficients = np.empty(size, np.complex128)
-        for h in place:
-            factors = 1 - t[:, None] + t[:, None] * np.exp(2j * np.pi * h * place / size)
-            coefficients[h] = np.sum(dt * np.prod(factors**others, axis=1))
-        result[own] = np.fft.fft(coefficients).real / size
+    own = np.flatnonzero(classes)
+    coefficients = np.empty((len(own), size), np.complex128)
+    for h in place:
+        of_all = logs[:, h * place % size] @ classes
+        coefficients[:, h] = dt @ np.exp(of_all[:, None] - logs[:, h * own % size])
+    result[own] = np.fft.fft(coefficients, axis=1).real / size
     return np.clip(result, 0, 1)
 
 
