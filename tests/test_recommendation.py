@@ -118,7 +118,8 @@ def test_it_is_no_part_of_the_run(plain: RunRecord, asked: RunRecord) -> None:
     assert not (plain.folder / FILE).exists()
     seconds = {row["line"]: row["seconds"] for row in asked.ledger if row["thread"] == "main"}
     (sample,) = [row for row in asked.timing if row["kind"] == "recommendation"]
-    assert sample["seconds"] >= seconds["recommendation"] > 0
+    assert sample["seconds"] > 0 < seconds["recommendation"]
+    assert sum(seconds.values()) == pytest.approx(asked.summary["wall_seconds"])
     assert asked.summary["train_seconds"] == sum(row["seconds"] for row in asked.timing if row["kind"] == "full")
 
 
