@@ -48,8 +48,8 @@ def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageEr
 def describe(dataset: Dataset, configs: Mapping[str, RunConfig | UsageError], batches: int = BATCHES) -> dict[str, Any]:
     """Everything that ``ncfbench describe`` prints, as one tree of dicts, lists, numbers and names.
 
-    Degrees are training links, of the users and of the items that have one; words are of all items. Memory: some 40 bytes a link, while
-    the graph of training links is built.
+    Degrees are training links, of the users and of the items that have one; words are of all items. Memory: some 40 bytes
+    a link, while the graph of training links is built.
 
     Args:
         configs: of :func:`configurations`.
