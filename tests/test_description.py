@@ -141,7 +141,7 @@ def content(*, named: bool = True) -> store.Content:
 
 
 def prepared(folder: Path, *, named: bool = True) -> store.Dataset:
-    origin = {"source": "citeulike", "label": "Five users, by hand", "files": {"a.dat": {"verified": True}}}
+    origin = {"source": "citeulike", "label": "Five users, by hand", "files": {"a.dat": {"verified": True}, "b": {}}}
     store.prepare(folder, "hand", origin, {"text": ["title"], "named": named}, lambda scratch: content(named=named), print)
     return store.load(folder, "hand")
 
@@ -217,7 +217,7 @@ def test_the_page_fits_its_window_and_says_everything(tmp_path: Path, width: int
     assert "\x1b" not in page
     flat = " ".join(page.split())
     for words in (
-        "Five users, by hand", "Left out of the source: 4 duplicate links.", "2 items without text", "a.dat (verified)",
+        "Five users, by hand", "Left out of the source: 4 duplicate links.", "2 items without text", "a.dat (verified), b Fingerprint",
         "4 users without test items", "[bold]B01", "B00?[31m", "4 users, 7 links: min 1, median 1.5, mean 1.8, max 3",
         "Strat. w. N.S.", "Prepared by: ncfbench prepare citeulike", "57.1", "b=4, k=10, s=2, P_n unigram",
     ):  # fmt: skip

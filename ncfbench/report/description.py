@@ -78,8 +78,10 @@ def _origin(found: Row, command: str) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(f"What it is: {_plain(found['label'])}")] if found["label"] else []
     lines += [Text(f"Source: {_plain(found['source'])}"), f"Prepared by: {_plain(command)}"]
     if found["files"]:
-        verified = {name: "verified" if file.get("verified") else "not verified" for name, file in found["files"].items()}
-        lines.append(Text(f"Files: {_plain(', '.join(f'{name} ({state})' for name, state in verified.items()))}"))
+        # Neither one nor the other where nothing was published to verify a file by.
+        told = {True: " (verified)", False: " (not verified)"}
+        names = [f"{name}{told.get(file.get('verified'), '')}" for name, file in found["files"].items()]
+        lines.append(Text(f"Files: {_plain(', '.join(names))}"))
     return [*lines, Text(f"Fingerprint: {found['fingerprint'][:12]}")]
 
 
@@ -88,7 +90,7 @@ def _left_out(found: Row) -> RenderableType:
     missing = [f"{count:,} {MISSING[name]}" for name, count in found["missing"].items() if count]
     lines = [
         f"Left out of the source: {', '.join(removed) if removed else 'nothing'}.",
-        f"There are {', '.join(missing)}." if missing else "Every item has text, every user a link and a test item.",
+        f"There are {' and '.join(missing)}." if missing else "Every item has text, every user a link and a test item.",
     ]
     return Text("\n".join(_plain(line) for line in lines))
 
