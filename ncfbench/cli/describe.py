@@ -53,4 +53,4 @@ def describe(
         from ncfbench.report.described import preparation
         from ncfbench.report.description import view
 
-        print_views(*view(found, preparation(data.name, found)))
+        print_views(*view(found, preparation(data.name, {**data.manifest, **found})))
