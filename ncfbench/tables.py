@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,21 @@ def write_table(path: Path, table: pa.Table) -> None:
         pq.write_table(table.replace_schema_metadata(metadata), temporary, write_page_checksum=True)
 
 
+def write_parts(path: Path, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
+    """Write a table that comes in parts like :func:`write_table`, without ever holding the whole of it.
+
+    Args:
+        schema: of every part, with the metadata to keep.
+    """
+    metadata = {**(schema.metadata or {}), b"schema_version": str(SCHEMA_VERSION).encode()}
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(temporary, schema.with_metadata(metadata), write_page_checksum=True) as file,
+    ):
+        for part in parts:
+            file.write_table(part)
+
+
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """Read a Parquet table that must have the columns of a schema, verified by the checksums of its pages.
 
@@ -111,6 +126,21 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         if table.schema.field(field.name).type != field.type:
             raise DataError(f"{path}: column {field.name!r} is {table.schema.field(field.name).type}, not {field.type}.")
     return table
+
+
+def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:
+    """The metadata of a table that must have the columns of a schema; its rows are not looked at.
+
+    Raises:
+        DataError: missing, damaged, or of other columns.
+    """
+    try:
+        found = pq.read_schema(path)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise DataError(f"Cannot read {path}: {str(error).splitlines()[0]}.") from error
+    if not found.equals(schema, check_metadata=False):
+        raise DataError(f"{path} has other columns than expected.")
+    return {key.decode(): value.decode() for key, value in (found.metadata or {}).items()}
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:

@@ -209,7 +209,7 @@ def test_a_target_that_cannot_be_written_exits_with_3(tmp_path: Path, data_dir: 
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["run"], ["report"], ["prepare"], ["prepare", "citeulike"], ["prepare", "synthetic"]]
+    "command", [[], ["run"], ["describe"], ["report"], ["prepare"], ["prepare", "citeulike"], ["prepare", "synthetic"]]
 )
 def test_every_command_teaches(command: list[str]) -> None:
     result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"}, color=False)

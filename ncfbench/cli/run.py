@@ -64,6 +64,15 @@ def run(
         Path | None,
         typer.Option(help="Write a trace of JAX's profiler of ten steady iterations into this folder.", show_default=False),
     ] = None,
+    recommend: Annotated[
+        int | None,
+        typer.Option(
+            metavar="M",
+            help="At the end write the M best test items of every user with a link to recommendations.parquet in the run's "
+            "folder, by the parameters at the end of the run; with --resume also of a finished run.",
+            show_default=False,
+        ),
+    ] = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
@@ -86,16 +95,24 @@ def run(
     settings, places = resolve(flags, set_ or (), config)
     from ncfbench import training
     from ncfbench.compilation import keep_compiled
+    from ncfbench.recommendation import FILE as RECOMMENDATIONS
     from ncfbench.report.console import ledger_table, run_table
 
     progress = progress_bar(quiet=quiet)
     keep_compiled(progress.say)
     try:
-        record = training.run(settings, places, resume=resume, progress=progress, trace=trace)
+        record = training.run(settings, places, resume=resume, progress=progress, trace=trace, recommend=recommend)
     except KeyboardInterrupt:
         say("To go on with this run: repeat the command with --resume.")
         raise
+    written = {} if recommend is None else {"recommendations": str(record.folder / RECOMMENDATIONS)}
+    if written and record.summary["reported_epoch"] not in (None, record.summary["epochs"]):
+        reported, end = (f"{record.summary[name]:g}" for name in ("reported_epoch", "epochs"))
+        say(f"Recommendations are those of epoch {end}, the end; the reported recall is that of epoch {reported}.")
     if json_:
-        print_json({"folder": str(record.folder), **record.summary, "config": settings.to_dict(), "ledger": record.ledger})
+        found = {"folder": str(record.folder), **written, **record.summary}
+        print_json({**found, "config": settings.to_dict(), "ledger": record.ledger})
     else:
         print_views(run_table(record.summary), ledger_table(record.ledger), f"Records: {record.folder}")
+        if written:
+            print_views(f"Recommendations: {written['recommendations']}")
