@@ -20,6 +20,7 @@ NOISES = {
 }
 SOURCES = {
     "citeulike": "CiteULike-a: ncfbench prepare citeulike",
+    "citeulike-t": "CiteULike-t, more users and articles: ncfbench prepare citeulike-t",
     "synthetic": "made-up data of any size: ncfbench prepare synthetic",
 }
 
