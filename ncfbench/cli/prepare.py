@@ -10,6 +10,7 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.config import cache_dir, resolve
+from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
     from ncfbench.progress import DownloadBar
@@ -127,6 +128,62 @@ def prepare_citeulike_t(
     show_prepared(manifest, citeulike_t.PUBLISHED_STATISTICS, json_, heading="published")
 
 
+@prepare_app.command("mind")
+@reporting
+def prepare_mind(
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Required: the folder with news.tsv and behaviors.tsv, or with parts as published: folders or zip archives.",
+            show_default=False,
+        ),
+    ] = None,
+    parts: Annotated[str | None, typer.Option(help="Of train,dev.", show_default="all that are there")] = None,
+    text: Annotated[
+        str, typer.Option(help="What an item's text is made of, in order: any of title,abstract,category,subcategory.")
+    ] = "title,abstract",
+    history: Annotated[
+        bool, typer.Option("--history/--no-history", help="Take what a user had clicked before as links too.")
+    ] = False,
+    users: Annotated[
+        int | None, typer.Option(help="Draw this many of the users that have a link.", show_default="all")
+    ] = None,
+    max_length: MaxLength = 200,
+    min_count: MinCount = 1,
+    vocabulary_size: VocabularySize = None,
+    test_fraction: TestFraction = 0.2,
+    validation_fraction: ValidationFraction = 0.1,
+    split_seed: Annotated[int, typer.Option(help="Seed of the choice of held-out items, and of users.")] = 0,
+    name: Name = None,
+    data_dir: options.DataDir = None,
+    json_: options.Json = False,
+) -> None:
+    """Microsoft News (MIND), a stand-in for the paper's Yahoo! News data, which can no longer be had.
+
+    Links are clicks. The files are yours to get: Microsoft asks you to accept a licence first.
+    """
+    from ncfbench.datasets import mind
+
+    _, places = resolve({"data_dir": data_dir, "dataset": name or "mind"})
+    choices = mind.Options(
+        text=_parts(text),
+        parts=None if parts is None else _parts(parts),
+        history=history,
+        users=users,
+        max_length=max_length,
+        min_count=min_count,
+        vocabulary_size=vocabulary_size,
+        test_fraction=test_fraction,
+        validation_fraction=validation_fraction,
+        split_seed=split_seed,
+    )
+    if from_ is None:
+        raise UsageError(mind.HOW_TO_GET)
+    manifest = mind.prepare(places.data_dir, name or "mind", choices, folder=from_, say=say)
+    show_prepared(manifest, mind.PAPER_STATISTICS, json_, heading="paper (Yahoo! News)")
+
+
 @prepare_app.command("synthetic")
 @reporting
 def prepare_synthetic(
@@ -184,8 +241,9 @@ def show_prepared(manifest: dict[str, Any], beside: Any, as_json: bool, *, headi
     if as_json:
         print_json(manifest)
     else:
-        table = statistics_table(manifest["name"], statistics, beside, heading=heading, label=manifest.get("label", ""))
-        print_views(table, f"Fingerprint {manifest['fingerprint'][:12]}")
+        label = [f"{manifest['label']}."] if manifest.get("label") else []
+        table = statistics_table(manifest["name"], statistics, beside, heading)
+        print_views(*label, table, f"Fingerprint {manifest['fingerprint'][:12]}")
 
 
 def _download_progress() -> DownloadBar:

@@ -26,15 +26,9 @@ def make_console(*, stderr: bool = False) -> Console:
     return console if console.is_terminal else Console(stderr=stderr, markup=False, highlight=False, width=400)
 
 
-def statistics_table(
-    name: str, found: Mapping[str, float], beside: Mapping[str, float], *, heading: str = "paper", label: str = ""
-) -> Table:
-    """A data set's counts, next to the paper's, or others under their own heading, where there are any.
-
-    Args:
-        label: what the data set is to be called wherever it appears.
-    """
-    table = Table(title=Text(f"Data set {name}" + (f": {label}" if label else "")), title_justify="left")
+def statistics_table(name: str, found: Mapping[str, float], beside: Mapping[str, float], heading: str = "paper") -> Table:
+    """A data set's counts, next to the paper's, or others under their own heading, where there are any."""
+    table = Table(title=Text(f"Data set {name}"), title_justify="left")
     table.add_column("")
     table.add_column("prepared", justify="right")
     if beside:
