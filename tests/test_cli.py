@@ -20,9 +20,9 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
-from ncfbench.cli.prepare import prepare_citeulike, prepare_citeulike_t, prepare_synthetic
+from ncfbench.cli.prepare import prepare_citeulike, prepare_citeulike_t, prepare_mind, prepare_synthetic
 from ncfbench.config import resolve
-from ncfbench.datasets import citeulike, citeulike_t, store, synthetic
+from ncfbench.datasets import citeulike, citeulike_t, mind, store, synthetic
 from ncfbench.progress import LiveProgress
 from ncfbench.registry import SAMPLERS
 from ncfbench.training import run
@@ -179,6 +179,7 @@ def test_the_flags_of_prepare_have_the_defaults_of_their_source() -> None:
     for command, options in (
         (prepare_citeulike, citeulike.Options()),
         (prepare_citeulike_t, citeulike_t.Options()),
+        (prepare_mind, mind.Options()),
         (prepare_synthetic, synthetic.Options()),
     ):
         parameters = inspect.signature(command).parameters
@@ -213,7 +214,16 @@ def test_a_target_that_cannot_be_written_exits_with_3(tmp_path: Path, data_dir: 
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["run"], ["report"], ["prepare"], ["prepare", "citeulike"], ["prepare", "citeulike-t"], ["prepare", "synthetic"]],
+    [
+        [],
+        ["run"],
+        ["report"],
+        ["prepare"],
+        ["prepare", "citeulike"],
+        ["prepare", "citeulike-t"],
+        ["prepare", "mind"],
+        ["prepare", "synthetic"],
+    ],
 )
 def test_every_command_teaches(command: list[str]) -> None:
     result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"}, color=False)

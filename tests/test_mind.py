@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import write_run
 from typer.testing import CliRunner
 
-from ncfbench import training
+from ncfbench import tables, training
 from ncfbench.cli import app
 from ncfbench.config import Locations, complete
 from ncfbench.datasets import mind, store
@@ -20,6 +21,7 @@ from ncfbench.datasets.mind import Options
 from ncfbench.errors import DataError, UsageError
 from ncfbench.report import described, page
 from ncfbench.report.results import collect
+from ncfbench.report.verdicts import MISSING
 
 
 def news(id_: str, title: str, abstract: str = "", category: str = "sports", subcategory: str = "golf") -> str:
@@ -301,31 +303,51 @@ def test_the_command_says_what_it_stands_in_for(tmp_path: Path) -> None:
     assert mind.LABEL in CliRunner().invoke(app, ["list", *words], env={"COLUMNS": "200"}).stdout
 
 
-def test_a_report_names_the_stand_in_and_the_command_that_prepares_it(
-    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The real sample, from its files to a page."""
-    options = Options(history=True, min_count=3, max_length=20, parts=None)
+def test_reports_name_the_stand_in_and_the_command_that_prepares_it(tmp_path: Path) -> None:
+    manifest, _ = prepare(write(tmp_path / "source"), tmp_path / "d", history=True, text=("title", "category"))
+    runs = tmp_path / "r"
+    for sampler in ("iid", "ns"):
+        write_run(runs, sampler, [9, 5, 3], 200, fingerprint=manifest["fingerprint"])
+    tables.write_json(runs / described.FILE, {manifest["fingerprint"]: manifest})
+    results = collect(runs, tmp_path / "d", allow_mixed=False, places={})
+    text = page.page(results, {})
+    label = mind.LABEL.replace("'", "&#x27;")
+    assert text.count(f"citeulike: {label}.") >= 3, "the page's head, and below each table"
+    assert f'<td class="left wrap">{label}</td>' in text, "among the facts of the data set"
+    command = (
+        "ncfbench prepare mind --name citeulike --text title,category --history --max-length 200 --min-count 1 "
+        "--test-fraction 0.0 --validation-fraction 0.0 --split-seed 0 --from FOLDER"
+    )
+    assert described.preparation("citeulike", manifest) == command
+    assert command in text
+    words = ["report", "--data-dir", str(tmp_path / "d"), "--runs-dir", str(runs), "--figures", str(tmp_path / "f")]
+    assert f"citeulike: {mind.LABEL}." in CliRunner().invoke(app, words).stdout
+    drawn = list((tmp_path / "f").glob("*.svg"))
+    assert drawn
+    assert all(f"<!-- {mind.LABEL} -->" in path.read_text() for path in drawn), "in the title"
+    assert not any(one.dataset == "citeulike" for one in results.verdicts if one.verdict != MISSING), "it is not judged"
+
+
+def test_the_real_sample(shared_data: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    manifest = mind.prepare(tmp_path / "d", "mind", options, folder=shared_data / "mind-sample", say=said.append)
+    options = Options(history=True)
+    manifest = mind.prepare(tmp_path, "mind", options, folder=shared_data / "mind-sample", say=said.append)
     statistics = manifest["statistics"]
     # Counted from the two files with a dozen lines of plain Python.
     assert [statistics[name] for name in ("users", "items", "links")] == [2455, 638, 5446]
     assert any("139,009 links are dropped" in text for text in said)
-    places = Locations(tmp_path / "d", tmp_path / "r")
-    small = {"dataset": "mind", "sampler": "iid", "epochs": 1, "batch_size": 256, "negatives": 2, "encoder": "cnn"}
-    run = training.run(complete(small), places).summary
-    assert run["status"] == "finished"
-    assert 0 < run["test_recall_at_50"] <= 1
-    results = collect(tmp_path / "r", tmp_path / "d", allow_mixed=False, places={})
-    monkeypatch.setattr(page, "_figures", lambda results: "")
-    text = page.page(results, {})
-    escaped = mind.LABEL.replace("'", "&#x27;")
-    assert text.count(f"mind: {escaped}.") >= 3, "the page's head, and each table"
-    assert described.preparation("mind", manifest) in text
-    assert described.preparation("mind", manifest) == (
-        "ncfbench prepare mind --text title,abstract --history --max-length 20 --min-count 3 --test-fraction 0.2 "
-        "--validation-fraction 0.1 --split-seed 0 --from FOLDER"
-    )
-    printed = CliRunner().invoke(app, ["report", "--data-dir", str(places.data_dir), "--runs-dir", str(places.runs_dir)])
-    assert f"mind: {mind.LABEL}." in printed.stdout
+    clicks = mind.prepare(tmp_path, "clicks", Options(), folder=shared_data / "mind-sample", say=said.append)["statistics"]
+    assert [clicks[name] for name in ("users", "items", "links")] == [166, 59, 175]
+
+
+@pytest.mark.real
+def test_the_real_sample_can_be_trained_on(shared_data: Path, tmp_path: Path) -> None:
+    options = Options(history=True, min_count=3, max_length=20)
+    mind.prepare(tmp_path / "d", "mind", options, folder=shared_data / "mind-sample", say=print)
+    for sampler in ("iid", "ns"):
+        small = {"dataset": "mind", "sampler": sampler, "epochs": 1, "batch_size": 256, "negatives": 2}
+        summary = training.run(complete(small), Locations(tmp_path / "d", tmp_path / "r")).summary
+        assert summary["status"] == "finished"
+        assert 0 < summary["test_recall_at_50"] <= 1
+    words = ["report", "--data-dir", str(tmp_path / "d"), "--runs-dir", str(tmp_path / "r")]
+    assert f"mind: {mind.LABEL}." in CliRunner().invoke(app, words).stdout
