@@ -67,8 +67,10 @@ def preparation(name: str, manifest: Manifest) -> str:
         flag = key.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
-        elif value is not None:
+        elif value not in (None, []):
             words += [f"--{flag}", ",".join(value) if isinstance(value, list) else str(value)]
+    if "arguments" in manifest:  # files of the user's own
+        return shlex.join([*words, *manifest["arguments"]])
     verified = [file.get("verified") for file in manifest.get("files", {}).values()]
     if not all(verified):
         words += ["--from", "FOLDER"]
@@ -88,6 +90,7 @@ def _is_manifest(fingerprint: str, value: object) -> bool:
     return (
         isinstance(value.get("source", ""), str)
         and isinstance(value.get("label", ""), str)
+        and _is_words(value.get("arguments", []))
         and all(isinstance(file, dict) for file in files.values())
         and all(_is_number(number) for number in statistics.values())
         and all(option is None or isinstance(option, str | int | float) or _is_words(option) for option in options.values())
