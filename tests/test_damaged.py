@@ -108,10 +108,10 @@ import resource, sys
 from typer.testing import CliRunner
 from ncfbench.cli import app
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 result = CliRunner().invoke(app, ["prepare", *sys.argv[1:]])
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(result.exit_code, peak // 1024, result.stderr)
+# Not ru_maxrss, which begins with what the parent had.
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(result.exit_code, int(peak) // 1024, result.stderr)
 """
 
 
@@ -123,13 +123,13 @@ print(result.exit_code, peak // 1024, result.stderr)
         ("gzip", "r.csv.gz", b'user,item\n1,"', b"1,2\n" * 2**14),
     ],
 )
-def test_what_unpacks_to_a_quarter_of_a_gigabyte_stays_small(
+def test_what_unpacks_to_half_a_gigabyte_stays_small(
     tmp_path: Path, source: str, name: str, head: bytes, unit: bytes
 ) -> None:
     words = SOURCES[source].write(tmp_path / "files")
     with gzip.open(tmp_path / "files" / name, "wb", compresslevel=1) as file:
         file.write(head)
-        for _ in range(2**28 // len(unit)):
+        for _ in range(2**29 // len(unit)):
             file.write(unit)
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, *words, "--data-dir", str(tmp_path / "data")],
@@ -139,4 +139,4 @@ def test_what_unpacks_to_a_quarter_of_a_gigabyte_stays_small(
     )
     code, peak, *message = done.stdout.split(maxsplit=2)
     assert (code, name in message[0]) == ("3", True), done.stdout
-    assert int(peak) < 500, "MiB"
+    assert int(peak) < 400, "MiB"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ from ncfbench.datasets import store
 from ncfbench.datasets.corpus import Corpus
 from ncfbench.datasets.libraries import read_libraries
 from ncfbench.datasets.lines import read_lines, read_lists
+from ncfbench.datasets.options import ItemOptions, require_names
 from ncfbench.datasets.published import Published
 from ncfbench.datasets.store import Content, split_items
 from ncfbench.datasets.text import tokenize
-from ncfbench.errors import DataError, UsageError
-from ncfbench.registry import nearest
+from ncfbench.errors import DataError
 
 FILES = Published(
     "js05212/citeulike-a",
@@ -40,29 +41,15 @@ TEXT_PARTS = ("title", "abstract", "tags")
 _COLUMNS = {"title": "raw.title", "abstract": "raw.abstract"}
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(ItemOptions):
     """What decides the prepared content."""
 
     text: tuple[str, ...] = ("title", "abstract")
-    max_length: int = 300
-    min_count: int = 1
-    vocabulary_size: int | None = None
-    test_fraction: float = 0.2
-    validation_fraction: float = 0.1
-    split_seed: int = 0
 
     def __post_init__(self) -> None:
-        for part in self.text:
-            if part not in TEXT_PARTS:
-                raise UsageError(f"Unknown text {part!r}{nearest(part, TEXT_PARTS)} Valid: {', '.join(TEXT_PARTS)}.")
-        if not self.text or len(set(self.text)) < len(self.text):
-            raise UsageError(f"text = {','.join(self.text)!r}: name each of {', '.join(TEXT_PARTS)} at most once.")
-        for name in ("max_length", "min_count", "vocabulary_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} = {value}: it must be at least 1.")
-        split_items(10**6, self.test_fraction, self.validation_fraction, 0)
+        require_names("text", self.text, TEXT_PARTS)
+        super().__post_init__()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -92,11 +79,11 @@ def prepare(
     """
     files = FILES.verify(folder, options.files, allow_unverified=allow_unverified, say=say)
     origin = {"source": "citeulike", "commit": FILES.commit, "files": files}
-    settings = asdict(options) | {"text": list(options.text)}
-    return store.prepare(data_dir, name, origin, settings, lambda scratch: read_content(folder, options, scratch, say), say)
+    read = partial(read_content, folder, options, say=say)
+    return store.prepare(data_dir, name, origin, options.stored(), read, say)
 
 
-def read_content(folder: Path, options: Options, scratch: Path, say: Callable[[str], None]) -> Content:
+def read_content(folder: Path, options: Options, scratch: Path, *, say: Callable[[str], None]) -> Content:
     """Parse the files: links, texts, vocabulary, split."""
     corpus = Corpus(scratch)
     parts = {part: _texts(folder, part) for part in options.text}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,8 +13,12 @@ MOST_BYTES = 2**24
 MAX_ID = 2**31 - 1
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, on_invalid: Callable[[int], object] | None = None) -> Iterator[str]:
     """The lines of a file with their ends, without a byte order mark.
+
+    Args:
+        on_invalid: told the number of each line that is not UTF-8, of which U+FFFD then stands for what cannot be read; None
+            to refuse it.
 
     Raises:
         DataError: it cannot be read, holds nothing, or a line is not UTF-8 or longer than :data:`MOST_BYTES`.
@@ -24,10 +28,12 @@ def read_lines(path: Path) -> Iterator[str]:
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror}.") from error
     with file:
-        yield from decoded(file, path)
+        yield from decoded(file, path, on_invalid=on_invalid)
 
 
-def decoded(file: BinaryIO, path: Path, encoding: str = "utf-8") -> Iterator[str]:
+def decoded(
+    file: BinaryIO, path: Path, encoding: str = "utf-8", on_invalid: Callable[[int], object] | None = None
+) -> Iterator[str]:
     """The lines of an open file; see :func:`read_lines`. ``path`` is what messages call it."""
     number = 0
     while True:
@@ -46,8 +52,11 @@ def decoded(file: BinaryIO, path: Path, encoding: str = "utf-8") -> Iterator[str
         try:
             text = line.decode(encoding)
         except UnicodeDecodeError as error:
-            name = "UTF-8" if encoding == "utf-8" else encoding
-            raise DataError(f"{path}, line {number}: byte 0x{line[error.start]:02x} is not valid {name}.") from error
+            if on_invalid is None:
+                name = "UTF-8" if encoding == "utf-8" else encoding
+                raise DataError(f"{path}, line {number}: byte 0x{line[error.start]:02x} is not valid {name}.") from error
+            on_invalid(number)
+            text = line.decode(encoding, errors="replace")
         yield text.removeprefix("\ufeff") if number == 1 else text
     if not number:
         raise DataError(f"{path} is empty.")

@@ -242,7 +242,8 @@ def prepare(
     The previous one of that name stays in place until the new one is whole.
 
     Args:
-        origin: the source and its files, for the manifest.
+        origin: the source; its files, with what is known of their content (``verified``: whether it is the published one,
+            where that can be told); and, for data that must not be taken for other data, a ``label`` that reports show.
         options: what the user chose; part of the fingerprint.
         read: makes the content; it is given a folder for what it does not want to hold in memory.
 
