@@ -141,7 +141,11 @@ def content(*, named: bool = True) -> store.Content:
 
 
 def prepared(folder: Path, *, named: bool = True) -> store.Dataset:
-    origin = {"source": "citeulike", "label": "Five users, by hand", "files": {"a.dat": {"verified": True}, "b": {}}}
+    origin = {
+        "source": "citeulike",
+        "label": "Five users, by hand",
+        "files": {"a.dat": {"verified": True}, "items": {"name": "b"}},
+    }
     store.prepare(folder, "hand", origin, {"text": ["title"], "named": named}, lambda scratch: content(named=named), print)
     return store.load(folder, "hand")
 

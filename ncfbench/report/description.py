@@ -80,7 +80,7 @@ def _origin(found: Row, command: str) -> list[RenderableType]:
     if found["files"]:
         # Neither one nor the other where nothing was published to verify a file by.
         told = {True: " (verified)", False: " (not verified)"}
-        names = [f"{name}{told.get(file.get('verified'), '')}" for name, file in found["files"].items()]
+        names = [f"{file.get('name', name)}{told.get(file.get('verified'), '')}" for name, file in found["files"].items()]
         lines.append(Text(f"Files: {_plain(', '.join(names))}"))
     return [*lines, Text(f"Fingerprint: {found['fingerprint'][:12]}")]
 
