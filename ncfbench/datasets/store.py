@@ -43,6 +43,8 @@ FORMAT_VERSION = 2
 """Of the files. What they hold has a version of its own, in :meth:`Content.fingerprint`."""
 CONTENT_VERSION = 1
 FINGERPRINT_DIGITS = 12
+MAX_ID = MAX_LINKS - 1
+"""The largest id of a user or an item: the last of as many as there may be."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +162,19 @@ class Dataset:
 
 
 def distinct_links(users: NDArray[np.integer], items: NDArray[np.integer]) -> tuple[Int32, Int32, int]:
-    """Links by (user, item), each once, and how many were given again. Ids are 0 or above and below 2^31.
+    """Links by (user, item), each once, and how many were given again.
 
     8 bytes of scratch a link and, where links repeat, as much again.
+
+    Raises:
+        DataError: more links than int32 can number, or an id below 0 or above what int32 holds.
     """
     if len(users) > MAX_LINKS:
         raise DataError(f"{len(users):,} links: more than {MAX_LINKS:,} are not supported.")
+    for kind, ids in (("user", users), ("item", items)):
+        for id_ in (int(ids.min(initial=0)), int(ids.max(initial=0))):
+            if not 0 <= id_ <= MAX_ID:
+                raise DataError(f"{kind} {id_}: ids from 0 to {MAX_ID:,} are supported.")
     packed = users.astype(np.uint64)
     packed <<= np.uint64(32)
     np.bitwise_or(packed, items, out=packed, dtype=np.uint64, casting="unsafe")
@@ -283,9 +292,14 @@ def _scratch(home: Path) -> Iterator[Path]:
 
 def _write(folder: Path, content: Content) -> None:
     folder.mkdir()
-    arrays = (np.stack([content.users, content.items]), content.texts.words, content.texts.lengths, content.split)
-    for (part, (dtype, _)), array in zip(ARRAYS.items(), arrays, strict=True):
-        tables.write_array(folder / f"{part}.npy", np.asarray(array, dtype))
+    arrays: dict[str, tables.Rows] = {
+        "links": (content.users, content.items),
+        "words": content.texts.words,
+        "lengths": content.texts.lengths,
+        "split": content.split,
+    }
+    for part, (dtype, _) in ARRAYS.items():
+        tables.write_array(folder / f"{part}.npy", arrays[part], dtype)
     words = [pa.array(content.vocabulary.words, pa.string()), pa.array(content.vocabulary.counts, pa.int64())]
     tables.write_table(folder / "vocabulary.parquet", pa.table(words, schema=VOCABULARY))
     for part, ids in (("user_ids", content.user_ids), ("item_ids", content.item_ids)):
