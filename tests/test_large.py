@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
 from ncfbench import graph as graphs
 from ncfbench.datasets import room, store, synthetic
+from ncfbench.datasets.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
 from ncfbench.graph import BipartiteGraph, sort_stably
 
@@ -143,6 +147,28 @@ def test_ids_beyond_int32_are_refused(id_: int) -> None:
 def test_more_links_than_int32_can_number_are_refused() -> None:
     with pytest.raises(DataError, match="2,147,483,648 links"):
         store.distinct_links(many(MOST + 1), many(MOST + 1))
+
+
+@pytest.mark.parametrize("users", [0, 1, 2, 5])
+def test_names_are_fingerprinted_in_pieces(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest is that of all names in one text, one a line, however they are cut up."""
+    monkeypatch.setattr(store, "PIECE", 2)
+    names = [f"ü{number}" for number in range(users)]
+    none, texts = np.zeros(0, np.int32), Texts(np.zeros(0, np.int32), np.zeros(2, np.int32))
+    content = store.Content(
+        n_users=users,
+        users=none,
+        items=none,
+        texts=texts,
+        vocabulary=Vocabulary((), ()),
+        split=np.zeros(2, np.uint8),
+        user_ids=pa.array(names, pa.string()),
+        item_ids=pa.array(["a", "b"]),
+    )
+    whole = (
+        json.dumps([store.CONTENT_VERSION, users, {}]).encode() + bytes(8) + bytes(2) + "\n".join(names).encode() + b"a\nb"
+    )
+    assert content.fingerprint({}) == hashlib.sha256(whole).hexdigest()
 
 
 @pytest.mark.parametrize("name", ["users", "items", "links"])

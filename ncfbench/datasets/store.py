@@ -43,6 +43,8 @@ FORMAT_VERSION = 2
 """Of the files. What they hold has a version of its own, in :meth:`Content.fingerprint`."""
 CONTENT_VERSION = 1
 FINGERPRINT_DIGITS = 12
+PIECE = 2**16
+"""Names worked on at a time."""
 MAX_ID = MAX_LINKS - 1
 """The largest id of a user or an item: the last of as many as there may be."""
 
@@ -78,8 +80,11 @@ class Content:
             digest.update(np.ascontiguousarray(array).data)
         digest.update("\n".join(self.vocabulary.words).encode())
         for ids in (self.user_ids, self.item_ids):
-            if ids is not None:
-                digest.update("\n".join(ids.to_pylist()).encode())
+            if ids is None:
+                continue
+            # A name as a Python object takes ten times its bytes.
+            for start in range(0, len(ids), PIECE):
+                digest.update(("\n" * (start > 0) + "\n".join(ids[start : start + PIECE].to_pylist())).encode())
         return digest.hexdigest()
 
     def statistics(self) -> dict[str, float]:
