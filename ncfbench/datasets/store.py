@@ -45,8 +45,6 @@ CONTENT_VERSION = 1
 FINGERPRINT_DIGITS = 12
 PIECE = 2**16
 """Names worked on at a time."""
-MAX_ID = MAX_LINKS - 1
-"""The largest id of a user or an item: the last of as many as there may be."""
 
 
 @dataclass(frozen=True)
@@ -178,8 +176,8 @@ def distinct_links(users: NDArray[np.integer], items: NDArray[np.integer]) -> tu
         raise DataError(f"{len(users):,} links: more than {MAX_LINKS:,} are not supported.")
     for kind, ids in (("user", users), ("item", items)):
         for id_ in (int(ids.min(initial=0)), int(ids.max(initial=0))):
-            if not 0 <= id_ <= MAX_ID:
-                raise DataError(f"{kind} {id_}: ids from 0 to {MAX_ID:,} are supported.")
+            if not 0 <= id_ < MAX_LINKS:
+                raise DataError(f"{kind} {id_}: ids from 0 to {MAX_LINKS - 1:,} are supported.")
     packed = users.astype(np.uint64)
     packed <<= np.uint64(32)
     np.bitwise_or(packed, items, out=packed, dtype=np.uint64, casting="unsafe")
@@ -297,14 +295,10 @@ def _scratch(home: Path) -> Iterator[Path]:
 
 def _write(folder: Path, content: Content) -> None:
     folder.mkdir()
-    arrays: dict[str, tables.Rows] = {
-        "links": (content.users, content.items),
-        "words": content.texts.words,
-        "lengths": content.texts.lengths,
-        "split": content.split,
-    }
-    for part, (dtype, _) in ARRAYS.items():
-        tables.write_array(folder / f"{part}.npy", arrays[part], dtype)
+    texts = content.texts
+    arrays: list[tables.Rows] = [(content.users, content.items), texts.words, texts.lengths, content.split]
+    for (part, (dtype, _)), array in zip(ARRAYS.items(), arrays, strict=True):
+        tables.write_array(folder / f"{part}.npy", array, dtype)
     words = [pa.array(content.vocabulary.words, pa.string()), pa.array(content.vocabulary.counts, pa.int64())]
     tables.write_table(folder / "vocabulary.parquet", pa.table(words, schema=VOCABULARY))
     for part, ids in (("user_ids", content.user_ids), ("item_ids", content.item_ids)):
