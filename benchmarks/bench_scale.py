@@ -51,6 +51,7 @@ CHECKED_RANKS = 4
 CHUNK = 2**22
 NAME = "large"
 KEPT = ("links", "users", "items", "batch_size", "batches", "evaluated", "limit_gib")
+highest = 0
 STEPS = ("prepare", "batches", "evaluation")
 
 
@@ -122,7 +123,9 @@ def run(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
         passed += ["--batch-size", str(arguments.batch_size), "--samplers", ",".join(names), "--scratch", scratch]
         for step in STEPS[1:]:
             steps[step] = process(step, [__file__, "--child", step, *passed])
-            steps[step] |= steps[step].pop("output")
+            found = steps[step].pop("output")
+            # A process that lets its peak begin anew does so for the system too.
+            steps[step] |= found | {"peak_bytes": max(steps[step]["peak_bytes"], found["peak_bytes"])}
     for name, step in steps.items():
         step["peak_bytes_a_link"] = step["peak_bytes"] / arguments.links
         say(f"{name}: {step['seconds']:.1f} s, peak {step['peak_bytes'] / 2**30:.2f} GiB")
@@ -152,6 +155,13 @@ def process(step: str, words: list[str]) -> dict[str, Any]:
     }
 
 
+def anew() -> None:
+    """Let the peak begin anew, and remember the highest."""
+    global highest
+    highest = max(highest, peak_bytes())
+    forget_peak()
+
+
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -179,7 +189,7 @@ def batches(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     check_links(dataset)
     say("build the graph ...")
     built: list[float] = []
-    forget_peak()
+    anew()
     graph = timed(built, lambda: dataset.graph)
     check(graph.n_links == int((dataset.split[dataset.items] == 0).sum()), "the graph has the training links")
     found = {
@@ -195,7 +205,8 @@ def batches(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
         say(f"{name} ...")
         config = complete({"sampler": name, **SETTINGS, "batch_size": arguments.batch_size})
         found["samplers"][name] = measure(graph, config, arguments.batches, before) | {"links": links}
-    return found
+    anew()
+    return found | {"peak_bytes": highest}
 
 
 def timed(seconds: list[float], call: Callable[[], Any]) -> Any:
@@ -207,7 +218,7 @@ def timed(seconds: list[float], call: Callable[[], Any]) -> Any:
 
 def measure(graph: BipartiteGraph, config: Any, count: int, before: int) -> dict[str, Any]:
     """One sampler: what a run does before its first batch, and then batches."""
-    forget_peak()
+    anew()
     planned: list[float] = []
     ordered: list[float] = []
     first: list[float] = []
@@ -285,7 +296,7 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     parameters = nnx.as_pure(variables)
     embedder = Embedder(towers, Content.of(dataset))
     model, held = peak_bytes(), resident_bytes()
-    forget_peak()
+    anew()
     seconds: list[float] = []
     users = timed(seconds, lambda: jax.block_until_ready(embedder.users(parameters)))
     everything = np.arange(dataset.n_items, dtype=np.int32)
@@ -301,6 +312,7 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "links": size,
         "dimension": int(items.shape[1]),
+        "peak_bytes": max(model, peak),
         "model_peak_bytes": model,
         "own_peak_bytes": peak - held,
         "embed_users_seconds": seconds[0],

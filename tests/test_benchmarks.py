@@ -85,10 +85,12 @@ def test_a_large_set_made_small(tmp_path: Path) -> None:
     assert 8 < steps["prepare"]["disk_bytes"] / 20_000 < 40
     assert list(steps["batches"]["samplers"]) == ["iid", "neg", "strat", "ns", "strat-ns", "mixed-ns"]
     for row in steps["batches"]["samplers"].values():
+        assert row["peak_bytes"] < steps["batches"]["peak_bytes"]
         assert 12 < row["array_bytes_a_link"] < 40
         assert 0 < row["link_seconds"] < 0.01
         assert 100 < row["distinct_items"] < 5000
     assert steps["evaluation"]["links"] == 100
+    assert steps["evaluation"]["peak_bytes"] >= steps["evaluation"]["model_peak_bytes"]
     assert 0 <= steps["evaluation"]["recall"]["1000"] <= 1
     for word in ("Strat. w. N.S.", "peak B/link", "million scores a second"):
         assert word in done.stdout, word
