@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from ncfbench.errors import DataError, UsageError
 from ncfbench.schemas import SCHEMA_VERSION
 
+Rows: TypeAlias = NDArray[Any] | tuple[NDArray[Any], ...]
+"""An array, or its rows."""
 EMPTY_ARRAY_BYTES = 128
 """Of NumPy's file of a small empty array: its header."""
 
@@ -143,10 +145,16 @@ def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in (found.metadata or {}).items()}
 
 
-def write_array(path: Path, array: NDArray[Any]) -> None:
-    """Write an array as NumPy's own file, atomically."""
+def write_array(path: Path, array: Rows, dtype: type[np.generic] | None = None) -> None:
+    """Write an array as NumPy's own file, atomically; given as a tuple of its rows, it need not be put together first."""
+    rows = array if isinstance(array, tuple) else (array,)
+    rows = tuple(np.ascontiguousarray(row, dtype) for row in rows)
+    shape = (len(rows), *rows[0].shape) if isinstance(array, tuple) else rows[0].shape
+    header = {"descr": np.lib.format.dtype_to_descr(rows[0].dtype), "fortran_order": False, "shape": shape}
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
+        np.lib.format.write_array_header_1_0(file, header)
+        for row in rows:
+            row.tofile(file)
 
 
 def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:

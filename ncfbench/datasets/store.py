@@ -43,6 +43,8 @@ FORMAT_VERSION = 2
 """Of the files. What they hold has a version of its own, in :meth:`Content.fingerprint`."""
 CONTENT_VERSION = 1
 FINGERPRINT_DIGITS = 12
+PIECE = 2**16
+"""Names worked on at a time."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,11 @@ class Content:
             digest.update(np.ascontiguousarray(array).data)
         digest.update("\n".join(self.vocabulary.words).encode())
         for ids in (self.user_ids, self.item_ids):
-            if ids is not None:
-                digest.update("\n".join(ids.to_pylist()).encode())
+            if ids is None:
+                continue
+            # A name as a Python object takes ten times its bytes.
+            for start in range(0, len(ids), PIECE):
+                digest.update(("\n" * (start > 0) + "\n".join(ids[start : start + PIECE].to_pylist())).encode())
         return digest.hexdigest()
 
     def statistics(self) -> dict[str, float]:
@@ -160,12 +165,19 @@ class Dataset:
 
 
 def distinct_links(users: NDArray[np.integer], items: NDArray[np.integer]) -> tuple[Int32, Int32, int]:
-    """Links by (user, item), each once, and how many were given again. Ids are 0 or above and below 2^31.
+    """Links by (user, item), each once, and how many were given again.
 
     8 bytes of scratch a link and, where links repeat, as much again.
+
+    Raises:
+        DataError: more links than int32 can number, or an id below 0 or above what int32 holds.
     """
     if len(users) > MAX_LINKS:
         raise DataError(f"{len(users):,} links: more than {MAX_LINKS:,} are not supported.")
+    for kind, ids in (("user", users), ("item", items)):
+        for id_ in (int(ids.min(initial=0)), int(ids.max(initial=0))):
+            if not 0 <= id_ < MAX_LINKS:
+                raise DataError(f"{kind} {id_}: ids from 0 to {MAX_LINKS - 1:,} are supported.")
     packed = users.astype(np.uint64)
     packed <<= np.uint64(32)
     np.bitwise_or(packed, items, out=packed, dtype=np.uint64, casting="unsafe")
@@ -299,9 +311,10 @@ def _scratch(home: Path) -> Iterator[Path]:
 
 def _write(folder: Path, content: Content) -> None:
     folder.mkdir()
-    arrays = (np.stack([content.users, content.items]), content.texts.words, content.texts.lengths, content.split)
+    texts = content.texts
+    arrays: list[tables.Rows] = [(content.users, content.items), texts.words, texts.lengths, content.split]
     for (part, (dtype, _)), array in zip(ARRAYS.items(), arrays, strict=True):
-        tables.write_array(folder / f"{part}.npy", np.asarray(array, dtype))
+        tables.write_array(folder / f"{part}.npy", array, dtype)
     words = [pa.array(content.vocabulary.words, pa.string()), pa.array(content.vocabulary.counts, pa.int64())]
     tables.write_table(folder / "vocabulary.parquet", pa.table(words, schema=VOCABULARY))
     for part, ids in (("user_ids", content.user_ids), ("item_ids", content.item_ids)):

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.datasets import store
+from ncfbench.datasets import room, store
 from ncfbench.datasets.store import Content, split_items
 from ncfbench.datasets.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
+from ncfbench.graph import MAX_LINKS
 from ncfbench.streams import Streams
 
 TOPICS_OF_A_USER = 3
@@ -28,7 +29,7 @@ TOPIC_WORD_SHARE = 0.6
 OFF_TOPIC_SHARE = 0.1
 """Share of links that ignore topics."""
 PIECE = 2**22
-"""Links drawn at a time."""
+"""Links or words drawn at a time."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Options:
         for name in ("users", "items", "links", "topics", "vocabulary_size", "min_words", "max_length"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} = {getattr(self, name)}: it must be at least 1.")
+            if getattr(self, name) > MAX_LINKS:
+                raise UsageError(f"{name} = {getattr(self, name):,}: more than {MAX_LINKS:,} are not supported.")
         if self.links > self.users * self.items // 4:
             raise UsageError(
                 f"links = {self.links}: more than a quarter of all {self.users} x {self.items} pairs. Use fewer links."
@@ -60,17 +63,43 @@ class Options:
         if self.min_words > self.max_length:
             raise UsageError(f"min_words = {self.min_words} is above max_length = {self.max_length}.")
 
+    @property
+    def words(self) -> int:
+        """How many words all texts have in all, about."""
+        return self.items * (self.min_words + self.max_length) // 2
+
+    @property
+    def memory_bytes(self) -> int:
+        """Most memory that making the data set takes, about; see :func:`make`."""
+        nodes = 40 * (self.users + self.items) + 200 * self.vocabulary_size
+        return nodes + max(24 * self.links, 8 * self.links + 14 * self.words) + 60 * min(self.links, PIECE)
+
+    @property
+    def disk_bytes(self) -> int:
+        """What it takes on the disk, about."""
+        return 8 * self.links + 4 * self.words + 5 * self.items
+
 
 def prepare(data_dir: Path, name: str, options: Options, *, say: Callable[[str], None]) -> dict[str, Any]:
-    """Make and store the data set; instant where that was done before. Returns the manifest."""
+    """Make and store the data set; instant where that was done before. Returns the manifest.
+
+    Raises:
+        UsageError: sizes for which memory or disk have no room, before anything is made.
+    """
     origin = {"source": "synthetic", "files": {}}
-    return store.prepare(data_dir, name, origin, asdict(options), lambda scratch: make(options), say)
+
+    def read(scratch: Path) -> Content:
+        what = f"{options.users:,} users, {options.items:,} items with {options.words:,} words and {options.links:,} links"
+        room.require(what, scratch, memory_bytes=options.memory_bytes, disk_bytes=options.disk_bytes)
+        return make(options)
+
+    return store.prepare(data_dir, name, origin, asdict(options), read, say)
 
 
 def make(options: Options) -> Content:
     """The content; the same options give the same content, bit for bit.
 
-    Some 50 bytes a link at the most, while links are told apart, and 30 a word.
+    At most some 24 bytes a link, while the surplus is drawn; or 8 bytes a link and 14 a word; and 40 a user and an item.
     """
     streams = Streams(options.seed)
     rng = streams.generator("items")
@@ -134,33 +163,63 @@ def _links(
     while len(keys) < options.links:
         # Popular pairs come up again and again; ask for more than is missing.
         wanted = (options.links - len(keys)) * 5 // 4 + 64
-        parts = [draw(min(PIECE, wanted - start)) for start in range(0, wanted, PIECE)]
-        keys = np.concatenate([keys, *parts])
-        del parts
-        keys.sort()
-        keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
-    surplus = np.ones(len(keys), bool)
-    surplus[rng.choice(len(keys), len(keys) - options.links, replace=False)] = False
-    keys = keys[surplus]
-    return (keys // options.items).astype(np.int32), (keys % options.items).astype(np.int32)
+        grown = np.empty(len(keys) + wanted, np.int64)
+        grown[: len(keys)] = keys
+        for start in range(len(keys), len(grown), PIECE):
+            grown[start : start + PIECE] = draw(min(PIECE, len(grown) - start))
+        del keys
+        grown.sort()
+        kept = np.ones(len(grown), bool)
+        np.not_equal(grown[1:], grown[:-1], out=kept[1:])
+        keys = _compacted(grown, kept)
+        del grown
+    kept = np.ones(len(keys), bool)
+    kept[rng.choice(len(keys), len(keys) - options.links, replace=False)] = False
+    keys = _compacted(keys, kept)
+    del kept
+    users, items = np.empty(len(keys), np.int32), np.empty(len(keys), np.int32)
+    for start in range(0, len(keys), PIECE):
+        part = slice(start, start + PIECE)
+        users[part], items[part] = np.divmod(keys[part], options.items)
+    return users, items
+
+
+def _compacted(values: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """``values[kept]``, moved to the front of the same memory."""
+    filled = 0
+    for start in range(0, len(values), PIECE):
+        part = slice(start, start + PIECE)
+        found = values[part][kept[part]]
+        values[filled : filled + len(found)] = found
+        filled += len(found)
+    return values[:filled]
 
 
 def _texts(options: Options, streams: Streams, topic_of_item: NDArray[np.int64]) -> tuple[Texts, Vocabulary]:
     """Word ids of each item, and the words ``w0001``, ``w0002``, ... by falling count."""
     rng = streams.generator("texts")
     lengths = rng.integers(options.min_words, options.max_length + 1, size=options.items)
-    total = int(lengths.sum())
-    topic = np.repeat(topic_of_item, lengths)
+    topic = np.repeat(topic_of_item.astype(np.int32), lengths)
+    total = len(topic)
     zipf = np.cumsum(1 / np.arange(1, options.vocabulary_size + 1))
-    background = _choose(rng, zipf, total)
+    pieces = [slice(start, min(start + PIECE, total)) for start in range(0, total, PIECE)]
+    words, own = np.empty(total, np.int32), topic
+    for part in pieces:
+        words[part] = _choose(rng, zipf, part.stop - part.start)
     # Topic t owns the words t, t + topics, t + 2 topics, ...: each topic has frequent and rare words.
-    per_topic = options.vocabulary_size // options.topics
-    own = topic + options.topics * _choose(rng, np.cumsum(1 / np.sqrt(np.arange(1, per_topic + 1))), total)
-    words = np.where(rng.random(total) < TOPIC_WORD_SHARE, own, background)
-    counts = np.bincount(words, minlength=options.vocabulary_size)
+    per_topic = np.cumsum(1 / np.sqrt(np.arange(1, options.vocabulary_size // options.topics + 1)))
+    for part in pieces:
+        own[part] += options.topics * _choose(rng, per_topic, part.stop - part.start)
+    counts = np.zeros(options.vocabulary_size, np.int64)
+    for part in pieces:
+        words[part] = np.where(rng.random(part.stop - part.start) < TOPIC_WORD_SHARE, own[part], words[part])
+        counts += np.bincount(words[part], minlength=options.vocabulary_size)
+    del topic, own
     by_count = np.argsort(-counts, kind="stable")
     by_count = by_count[counts[by_count] > 0]
     ids = np.zeros(options.vocabulary_size, np.int32)
     ids[by_count] = np.arange(1, len(by_count) + 1)
     vocabulary = Vocabulary(tuple(f"w{word:04d}" for word in by_count), tuple(counts[by_count].tolist()))
-    return Texts(ids[words], lengths.astype(np.int32)), vocabulary
+    for part in pieces:
+        words[part] = ids[words[part]]
+    return Texts(words, lengths.astype(np.int32)), vocabulary
