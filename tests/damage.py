@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ def _table(header: str, rows: list[tuple[object, ...]]) -> bytes:
 
 def _jsonl(table: bytes) -> bytes:
     rows = pacsv.read_csv(pa.BufferReader(table)).to_pylist()
-    return "".join(__import__("json").dumps(row) + "\n" for row in rows).encode()
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def _parquet(table: bytes) -> bytes:
@@ -76,6 +77,33 @@ SOURCES: dict[str, Source] = {
             ),
             "item-tag.dat": b"2 0 1\n0\n1 2\n1 0\n2 2 1\n1 1\n1 0\n",
             "tags.dat": b"big-fish\npet\nred_dog\n",
+        },
+    ),
+    "raw": Source(
+        ("citeulike-t", "--from", "FOLDER", "--allow-unverified", "--text", "raw"),
+        {
+            "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
+            "rawtext.dat": b"".join(b"##%d\nA text of %d words,\nin lines \xe2\x80\x93 two\n" % (n, n) for n in range(7)),
+        },
+    ),
+    "bag": Source(
+        ("citeulike-t", "--from", "FOLDER", "--allow-unverified", "--text", "bag"),
+        {
+            "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
+            "mult.dat": b"2 0:1 3:2\n1 4:1\n3 1:1 2:2 0:1\n1 3:7\n2 2:1 4:2\n1 0:1\n2 3:1 1:1\n",
+            "vocabulary.dat": b"class&#34\n60 000\n+/-\nself-study\nmap\n",
+        },
+    ),
+    "mind": Source(
+        ("mind", "--from", "FOLDER", "--history"),
+        {
+            "news.tsv": b"".join(
+                b'N%d\tnews\tworld\tTitle "%d\tAn abstract, of %d\thttps://x/%d\t[]\t[]\n' % (n, n, n, n) for n in range(9)
+            ),
+            "behaviors.tsv": b"".join(
+                b"%d\tU%d\t11/12/2019 2:14:46 PM\tN%d N%d\tN%d-1 N%d-0\n" % (n, n % 4, n % 9, n * 2 % 9, n * 5 % 9, n * 7 % 9)
+                for n in range(20)
+            ),
         },
     ),
 }  # fmt: skip

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ncfbench.datasets.guesses import choose, choose_texts
+from ncfbench.datasets.options import ItemOptions
 from ncfbench.datasets.rows import RowFile, open_rows
-from ncfbench.datasets.store import split_items
 from ncfbench.errors import DataError, UsageError
 from ncfbench.registry import nearest
 
 SPLIT_WAYS = ("random", "time", "column")
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(ItemOptions):
     """What decides the prepared content; of columns, None stands for the usual names."""
 
     user_column: str | None = None
@@ -33,17 +33,12 @@ class Options:
     split: str | None = None
     min_user_links: int = 1
     min_item_links: int = 1
-    max_length: int = 300
-    min_count: int = 1
-    vocabulary_size: int | None = None
-    test_fraction: float = 0.2
-    validation_fraction: float = 0.1
-    split_seed: int = 0
     delimiter: str | None = None
     quotes: bool = True
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.split is not None and self.split not in SPLIT_WAYS:
             raise UsageError(f"split = {self.split!r}{nearest(self.split, SPLIT_WAYS)} Valid: {', '.join(SPLIT_WAYS)}.")
         if self.split_column and self.split not in (None, "column"):
@@ -52,14 +47,9 @@ class Options:
             raise UsageError("--tokens-column and --text-columns exclude each other: a text is made of one or the other.")
         if self.rating_threshold is not None and not np.isfinite(self.rating_threshold):
             raise UsageError(f"rating_threshold = {self.rating_threshold}: it must be a number.")
-        for name in ("max_length", "min_count", "vocabulary_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} = {value}: it must be at least 1.")
         for name in ("min_user_links", "min_item_links"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} = {getattr(self, name)}: it must be at least 0.")
-        split_items(10**6, self.test_fraction, self.validation_fraction, 0)
 
 
 @dataclass(frozen=True)
@@ -150,4 +140,4 @@ class Plan:
             "id_column": self.id, "text_columns": list(self.texts), "tokens_column": self.tokens, "split": self.split,
             "split_column": self.split_column,
         }  # fmt: skip
-        return asdict(self.options) | chosen
+        return self.options.stored() | chosen
