@@ -12,7 +12,7 @@ import ncfbench
 
 PACKAGE = Path(ncfbench.__file__).parent
 ORDER = (
-    "allocator", "errors", "registry", "config", "streams", "graph", "schemas", "tables", "datasets.text", "datasets.corpus", "datasets.lines", "datasets.published", "datasets.room", "datasets.store", "datasets.options", "datasets.libraries", "datasets.citeulike", "datasets.citeulike_t", "datasets.members", "datasets.mind", "datasets.rows", "datasets.columns", "datasets.names", "datasets.guesses", "datasets.plan", "datasets.custom",
+    "allocator", "errors", "registry", "config", "streams", "graph", "schemas", "tables", "datasets.text", "datasets.corpus", "datasets.lines", "datasets.published", "datasets.room", "datasets.store", "datasets.options", "datasets.libraries", "datasets.citeulike", "datasets.citeulike_t", "datasets.names", "datasets.members", "datasets.mind", "datasets.rows", "datasets.columns", "datasets.guesses", "datasets.plan", "datasets.custom",
     "datasets.synthetic", "datasets", "batch", "samplers.noise", "samplers.positives", "samplers.protocol", "samplers.listed",
     "samplers.shared", "samplers", "distribution", "occupancy", "description", "xray", "expectation", "conformance", "environment", "compilation", "doctor", "runs", "schedule", "analysis", "seeds", "paper", "paper.printed", "bias", "costmodel", "ledger", "interrupts", "records", "prefetch", "progress", "report", "report.comparison", "sweeps", "survey", "tuning", "overview", "report.sweep",
     "report.targets", "report.described", "report.repetition", "report.verdicts", "report.marks", "report.sheets", "report.markup", "report.longform", "report.console", "report.description", "report.audit", "report.costs",

@@ -10,7 +10,6 @@ from ncfbench.errors import DataError
 
 MOST_BYTES = 2**24
 """Of a line; no real text is so long, and what claims to be would fill the memory."""
-MAX_ID = 2**31 - 1
 
 
 def read_lines(path: Path, on_invalid: Callable[[int], object] | None = None) -> Iterator[str]:

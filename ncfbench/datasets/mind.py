@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ncfbench.datasets import store
 from ncfbench.datasets.corpus import Corpus
 from ncfbench.datasets.members import Member, find_members
+from ncfbench.datasets.names import in_order
 from ncfbench.datasets.options import ItemOptions, require_names
 from ncfbench.datasets.store import Content, distinct_links, split_items
 from ncfbench.datasets.text import Texts, Vocabulary, tokenize
@@ -53,7 +54,6 @@ LONGEST_ID = 100
 PIECE = 2**22
 """Links at least that are collected before those that repeat are put together."""
 _PART = re.compile(r"(?:(MIND[A-Za-z]+)_)?(train|dev|test)(?:\.zip)?")
-_NATURAL = re.compile(r"(.*?)0*([0-9]*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,18 +324,12 @@ class _Links:
         self.repeated += repeated
 
 
-def natural(id_: str) -> tuple[str, int, str, str]:
-    """To sort ids by: ``N9`` before ``N10``, and never two alike."""
-    found = _NATURAL.fullmatch(id_)
-    head, digits = (found[1], found[2]) if found else (id_, "")
-    return head, len(digits), digits, id_
-
-
 def _ordered(numbers: Mapping[str, int], used: NDArray[np.int32]) -> tuple[list[str], NDArray[np.int32]]:
     """The ids whose numbers are used, in natural order; and for each number its place among them, or -1."""
     is_used = np.zeros(len(numbers), bool)
     is_used[used] = True
-    ids = sorted((id_ for id_, number in numbers.items() if is_used[number]), key=natural)
+    present = pa.array([id_ for id_, number in numbers.items() if is_used[number]], pa.string())
+    ids: list[str] = present.take(pa.array(in_order(present))).to_pylist()
     new = np.full(len(numbers), -1, np.int32)
     new[[numbers[id_] for id_ in ids]] = np.arange(len(ids), dtype=np.int32)
     return ids, new

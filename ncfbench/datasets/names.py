@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ncfbench.errors import DataError
+
 MERGED = 32
 """Pieces of a column before their names are put together."""
 
@@ -24,7 +26,7 @@ class Names:
             self._pieces = [self._merged()]
 
     def finish(self) -> tuple[NDArray[np.int32], pa.StringArray]:
-        """int32[rows], and the names in order: by number where all are whole numbers, else by character."""
+        """int32[rows], and the names in their natural order."""
         if not self._pieces:
             return np.zeros(0, np.int32), pa.array([], pa.string())
         merged = self._merged()
@@ -35,18 +37,23 @@ class Names:
         return place[merged.indices.to_numpy()], merged.dictionary.take(pa.array(order))
 
     def _merged(self) -> pa.DictionaryArray:
-        return pa.chunked_array(self._pieces).unify_dictionaries().combine_chunks()
+        try:
+            return pa.chunked_array(self._pieces).unify_dictionaries().combine_chunks()
+        except pa.ArrowException as error:
+            raise DataError(f"The different ids of a column take more than 2 GiB: {error}. Use shorter ones.") from error
 
 
 def in_order(names: pa.StringArray) -> NDArray[np.int64]:
-    """int64[n]: the places of distinct names in their order: by number where all are whole numbers, else by character."""
-    numeric = pc.all(pc.match_substring_regex(names, r"^(0|[1-9][0-9]*)$")).as_py()
-    if numeric:
-        # Without leading zeros, the longer number is the larger one, whatever its length.
-        table = pa.table([pc.binary_length(names), names], names=["length", "name"])
-        order = pc.sort_indices(table, sort_keys=[("length", "ascending"), ("name", "ascending")])
-    else:
-        order = pc.sort_indices(names)
+    """int64[n]: the places of distinct names in their natural order: 9 before 10, ``N9`` before ``N10``, else by character."""
+    parts = pc.extract_regex(names, r"^(?P<head>[^0-9]*)0*(?P<digits>[0-9]+)$")
+    digits = pc.fill_null(pc.struct_field(parts, "digits"), "")
+    keys = {
+        "head": pc.coalesce(pc.struct_field(parts, "head"), names),
+        "length": pc.binary_length(digits),  # without leading zeros, the longer number is the larger one
+        "digits": digits,
+        "name": names,
+    }
+    order = pc.sort_indices(pa.table(keys), sort_keys=[(key, "ascending") for key in keys])
     found: NDArray[np.int64] = order.to_numpy().astype(np.int64)
     return found
 
