@@ -44,7 +44,7 @@ class Names:
 
 
 def in_order(names: pa.StringArray) -> NDArray[np.int64]:
-    """int64[n]: the places of distinct names in their natural order: 9 before 10, ``N9`` before ``N10``, else by character."""
+    """int64[n]: the places of distinct names in natural order: 9 before 10, ``N9`` before ``N10``, else by character."""
     parts = pc.extract_regex(names, r"^(?P<head>[^0-9]*)0*(?P<digits>[0-9]+)$")
     digits = pc.fill_null(pc.struct_field(parts, "digits"), "")
     keys = {
