@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 # Most of the tests' time is compilation, of programs that run for a moment. What LLVM makes of them changes their speed, which no
@@ -77,6 +78,14 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.O
 @pytest.fixture(scope="session")
 def tiny(data_dir: Path) -> Dataset:
     return load(data_dir, "tiny")
+
+
+@pytest.fixture(scope="session")
+def growing(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Dataset:
+    """Like ``tiny``; here a batch comes along, some time after the first, that needs more slots than the first made room for."""
+    folder = tmp_path_factory.mktemp("growing")
+    synthetic.prepare(folder, "growing", replace(tiny_options, seed=1), say=lambda text: None)
+    return load(folder, "growing")
 
 
 @pytest.fixture(scope="session")
