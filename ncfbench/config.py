@@ -28,6 +28,8 @@ CACHE_DIR_VARIABLE = "NCFBENCH_CACHE_DIR"
 MAX_SEED = 2**32 - 1
 PRECISIONS = ("float32", "tf32", "bfloat16")
 """Of the training step's products; see :mod:`ncfbench.precision`."""
+SHARES = ("global", "local")
+"""Whose items are negatives where a batch is spread over devices."""
 TUNABLE = ("learning_rate", "word_dropout", "item_dropout")
 """Settings that leave the objective as it is: tuned for each arm by itself, their probe losses are still comparable."""
 
@@ -71,6 +73,9 @@ class RunConfig:
     probe_negatives: int = _setting(64, "draws from P_n for each link of the probe")
     precision: str = _setting("float32", "of the training step's products: float32, tf32 or bfloat16")
     iterations_per_dispatch: int = _setting(0, "iterations in one call of the compiled step; 0 = by backend")
+    devices: int = _setting(1, "devices that a batch is spread over")
+    share: str = _setting("global", "whose items are negatives on several devices: global (all) or local (each its own)")
+    shard_tables: bool = _setting(False, "spread embedding tables and their moments over the devices by row")
     tuned: str = _setting("", "what `sweep --tune` chose, and its trials and their epochs: learning_rate:8x10; set by it")
 
     def __post_init__(self) -> None:
@@ -90,6 +95,11 @@ class RunConfig:
     def normalize(self) -> bool:
         """Whether embeddings are scaled to unit length: for all but pointwise losses (the authors' program does)."""
         return self.family != "pointwise"
+
+    @property
+    def shares_locally(self) -> bool:
+        """Whether a batch is one of parts that share negatives within themselves only."""
+        return self.share == "local"
 
     @property
     def tuned_settings(self) -> tuple[str, ...]:
@@ -115,6 +125,10 @@ class RunConfig:
             "word_dimension": self.encoder == "mf",
             "word_dropout": self.encoder == "mf",
             "unique_items": self.sampler in ("strat", "strat-ns") and self.strata == "item",
+            # Where all items are shared, how many devices there are changes no number.
+            "devices": not self.shares_locally,
+            "share": not self.shares_locally,
+            "shard_tables": True,
         }
         return values | {name: None for name, is_unused in unused.items() if is_unused}
 
@@ -308,7 +322,7 @@ def _check(config: RunConfig) -> None:
             f"precision = {config.precision!r}{nearest(config.precision, PRECISIONS)} Valid: {', '.join(PRECISIONS)}."
         )
     counts = ("batch_size", "stratum_size", "negatives", "uniform_items", "epochs", "dimension", "word_dimension", "filters")
-    for name in (*counts, "filter_width", "lstm_units", "patience", "probe_links", "probe_negatives"):
+    for name in (*counts, "devices", "filter_width", "lstm_units", "patience", "probe_links", "probe_negatives"):
         if getattr(config, name) < 1:
             raise UsageError(f"{name} = {getattr(config, name)}: it must be at least 1.")
     _require_positive("learning_rate", config.learning_rate)
@@ -360,5 +374,30 @@ def _check(config: RunConfig) -> None:
             f"batch_size = stratum_size = {b}: the only stratum of a batch has no other whose items could be its "
             f"negatives. Use --batch-size {2 * s} or more."
         )
+    _check_devices(config)
     if config.sampler == "ns" and b == 1:
         raise UsageError("batch_size = 1: with one link in a batch, ns has no negatives. Use --batch-size 2 or more.")
+
+
+def _check_devices(config: RunConfig) -> None:
+    """Refuse batches that cannot be cut into as many parts as there are devices, with what to use instead."""
+    sampler, b, n = find_sampler(config.sampler), config.batch_size, config.devices
+    if config.share not in SHARES:
+        raise UsageError(f"share = {config.share!r}{nearest(config.share, SHARES)} Valid: {', '.join(SHARES)}.")
+    if b % n:
+        raise UsageError(f"batch_size = {b} is not a multiple of devices = {n}. Use for example --batch-size {-(-b // n) * n}.")
+    if not config.shares_locally:
+        return
+    if not sampler.shares_items:
+        raise UsageError(f"--sampler {config.sampler} shares no negatives. Use --share global, or --sampler ns or strat-ns.")
+    if n == 1:
+        raise UsageError("On one device local and global sharing are the same. Use --share global, or --devices 2 or more.")
+    s = config.stratum_size if sampler.uses_strata else 1
+    least = 2 * s if not sampler.uses_uniform_items else 1
+    if b // n % s or b // n < least:
+        raise UsageError(
+            f"batch_size = {b} leaves {b // n} positive links for each of {n} devices; with --share local it must be a "
+            f"multiple of {s}, {least} or more. Use for example --batch-size {max(-(-b // n // s) * s, least) * n}."
+        )
+    if sampler.uses_uniform_items and config.uniform_items % n:
+        raise UsageError(f"uniform_items = {config.uniform_items} is not a multiple of devices = {n}, as --share local needs it.")
