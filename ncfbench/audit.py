@@ -257,7 +257,7 @@ def audit_sampler(
 def iteration_seconds(dataset: Dataset, content: Content, configs: dict[tuple[str, str, str], RunConfig]) -> dict[str, float]:
     """Seconds of one training iteration of each sampler (full account), interleaved, with its first valid loss."""
     first = {sampler: config for (_, _, sampler), config in reversed(configs.items())}
-    with timed_loops(dataset, content, first) as loops:
+    with timed_loops(dataset, content, first, on_one_device=True) as loops:
         interleave(list(loops.values()), TIMING_ROUNDS, lambda loop: TIMING_BATCHES)
         return {name: loop.seconds_per_iteration("full") for name, loop in loops.items()}
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ncfbench import division
 from ncfbench.errors import UsageError
 from ncfbench.registry import LossFamily, find_encoder, find_loss, find_sampler, nearest
 
@@ -28,8 +29,6 @@ CACHE_DIR_VARIABLE = "NCFBENCH_CACHE_DIR"
 MAX_SEED = 2**32 - 1
 PRECISIONS = ("float32", "tf32", "bfloat16")
 """Of the training step's products; see :mod:`ncfbench.precision`."""
-SHARES = ("global", "local")
-"""Whose items are negatives where a batch is spread over devices."""
 TUNABLE = ("learning_rate", "word_dropout", "item_dropout")
 """Settings that leave the objective as it is: tuned for each arm by itself, their probe losses are still comparable."""
 
@@ -374,30 +373,9 @@ def _check(config: RunConfig) -> None:
             f"batch_size = stratum_size = {b}: the only stratum of a batch has no other whose items could be its "
             f"negatives. Use --batch-size {2 * s} or more."
         )
-    _check_devices(config)
+    division.check(
+        config.sampler, batch_size=b, stratum_size=s, uniform_items=config.uniform_items, devices=config.devices,
+        share=config.share,
+    )  # fmt: skip
     if config.sampler == "ns" and b == 1:
         raise UsageError("batch_size = 1: with one link in a batch, ns has no negatives. Use --batch-size 2 or more.")
-
-
-def _check_devices(config: RunConfig) -> None:
-    """Refuse batches that cannot be cut into as many parts as there are devices, with what to use instead."""
-    sampler, b, n = find_sampler(config.sampler), config.batch_size, config.devices
-    if config.share not in SHARES:
-        raise UsageError(f"share = {config.share!r}{nearest(config.share, SHARES)} Valid: {', '.join(SHARES)}.")
-    if b % n:
-        raise UsageError(f"batch_size = {b} is not a multiple of devices = {n}. Use for example --batch-size {-(-b // n) * n}.")
-    if not config.shares_locally:
-        return
-    if not sampler.shares_items:
-        raise UsageError(f"--sampler {config.sampler} shares no negatives. Use --share global, or --sampler ns or strat-ns.")
-    if n == 1:
-        raise UsageError("On one device local and global sharing are the same. Use --share global, or --devices 2 or more.")
-    s = config.stratum_size if sampler.uses_strata else 1
-    least = 2 * s if not sampler.uses_uniform_items else 1
-    if b // n % s or b // n < least:
-        raise UsageError(
-            f"batch_size = {b} leaves {b // n} positive links for each of {n} devices; with --share local it must be a "
-            f"multiple of {s}, {least} or more. Use for example --batch-size {max(-(-b // n // s) * s, least) * n}."
-        )
-    if sampler.uses_uniform_items and config.uniform_items % n:
-        raise UsageError(f"uniform_items = {config.uniform_items} is not a multiple of devices = {n}, as --share local needs it.")

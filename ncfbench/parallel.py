@@ -1,9 +1,9 @@
 """One step over several devices: how its arrays lie on them, and what the devices tell each other.
 
-Every device holds all parameters and all texts, and an equal part of each batch (:mod:`ncfbench.partition`). It encodes its own item
-slots; with global sharing the item vectors of all, V x D numbers, are gathered, never the texts; it scores its own rows.
-Gradients go back the same way, those of the vectors by a reduce-scatter, and those of the parameters are summed. With local
-sharing only that last sum is left.
+Every device holds all parameters and all texts, and an equal part of each batch (:mod:`ncfbench.partition`). It encodes its
+own item slots; with global sharing the item vectors of all, V x D numbers, are gathered, never the texts; it scores its own
+rows. Gradients go back the same way, those of the vectors by a reduce-scatter, and those of the parameters are summed. With
+local sharing only that last sum is left.
 
 With ``shard_tables`` a device holds an equal share of the rows of each embedding table, and of Adam's moments of them. Rows
 of users and of items are fetched from the devices that have them. Tables of words, of which a batch needs a good part, are
@@ -94,6 +94,17 @@ class Layout:
         """Devices."""
         return int(self.mesh.devices.size)
 
+    def described(self) -> dict[str, Any]:
+        """For ``environment.json``."""
+        return {
+            "devices": self.size,
+            "processes": jax.process_count(),
+            "kind": self.mesh.devices.flat[0].device_kind,
+            "share": "local" if self.shares_locally else "global",
+            "shard_tables": self.shard_tables,
+            "simulated": self.mesh.devices.flat[0].platform == "cpu",
+        }
+
     @property
     def own(self) -> range:
         """The parts of a batch that are this process's."""
@@ -102,9 +113,7 @@ class Layout:
 
     def specs(self, tree: Tree) -> Tree:
         """Of a tree of parameters, or of a state: how each array lies on the devices."""
-        return jax.tree.map_with_path(
-            lambda path, leaf: Spec(AXIS) if self.shard_tables and is_table(path) else Spec(), tree
-        )
+        return jax.tree.map_with_path(lambda path, leaf: Spec(AXIS) if self.shard_tables and is_table(path) else Spec(), tree)
 
     def shardings(self, tree: Tree) -> Tree:
         """As :meth:`specs`, with the mesh."""
@@ -127,7 +136,8 @@ class Layout:
 
         def placed(array: np.ndarray) -> jax.Array:
             sharding = NamedSharding(self.mesh, Spec(AXIS) if np.ndim(array) else Spec())
-            return jax.make_array_from_process_local_data(sharding, np.asarray(array))
+            whole: jax.Array = jax.make_array_from_process_local_data(sharding, np.asarray(array))
+            return whole
 
         moved: Batch = jax.block_until_ready(jax.tree.map(placed, batch))
         return moved
@@ -180,23 +190,28 @@ class Layout:
 
             value, gradient = transformed(jax.value_and_grad(own))(parameters)
             # What a spread table's rows get from all devices is theirs by now; of everything else each has its own share.
-            summed = jax.tree.map(lambda part, spec: part if spec == Spec(AXIS) else jax.lax.psum(part, AXIS), gradient, specs)
+            summed = jax.tree.map(
+                lambda part, spec: part if spec == Spec(AXIS) else jax.lax.psum(part, AXIS), gradient, specs
+            )
             return jax.lax.psum(value, AXIS), summed
 
         of_batch = jax.tree.map(lambda array: Spec(AXIS) if array.ndim else Spec(), batch)
         everywhere = jax.tree.map(lambda _: Spec(), (content, dropout))
-        mapped = jax.shard_map(
+        mapped: Any = jax.shard_map(
             on_device,
             mesh=self.mesh,
             in_specs=(specs, of_batch, *everywhere),
             out_specs=(Spec(), specs),
             check_vma=False,
         )
-        value, gradient = mapped(parameters, batch, content, dropout)
-        return value, gradient
+        found: tuple[jax.Array, Tree] = mapped(parameters, batch, content, dropout)
+        return found
 
     def _gather(self, vectors: jax.Array) -> jax.Array:
-        return vectors if self.shares_locally else jax.lax.all_gather(vectors, AXIS, tiled=True)
+        if self.shares_locally:
+            return vectors
+        gathered: jax.Array = jax.lax.all_gather(vectors, AXIS, tiled=True)
+        return gathered
 
     def _held(self, parameters: Tree, batch: Batch) -> tuple[Tree, Batch, jax.Array | None]:
         """Parameters with which a device can do its part, the batch as it names their rows, and the items' rows."""
@@ -210,7 +225,8 @@ class Layout:
                 return fetched_rows(leaf, batch.users)
             if _names(path)[1] in self.item_tables:
                 return fetched_rows(leaf, batch.items)
-            return jax.lax.all_gather(leaf, AXIS, tiled=True)
+            table: jax.Array = jax.lax.all_gather(leaf, AXIS, tiled=True)
+            return table
 
         users, items = (jnp.arange(len(ids), dtype=jnp.int32) for ids in (batch.users, batch.items))
         return jax.tree.map_with_path(held, parameters), batch._replace(users=users), items if self.item_tables else None
@@ -227,7 +243,8 @@ def fetched_rows(share: jax.Array, ids: jax.Array) -> jax.Array:
     places = jax.lax.all_gather(ids, AXIS, tiled=True) - first
     is_here = (places >= 0) & (places < len(share))
     rows = jnp.where(is_here[:, None], share[jnp.where(is_here, places, 0)], 0)
-    return jax.lax.psum_scatter(rows, AXIS, tiled=True)
+    fetched: jax.Array = jax.lax.psum_scatter(rows, AXIS, tiled=True)
+    return fetched
 
 
 def is_table(path: Any) -> bool:
@@ -237,4 +254,3 @@ def is_table(path: Any) -> bool:
 
 def _names(path: Any) -> list[str]:
     return [str(key.key) for key in path if isinstance(key, jax.tree_util.DictKey)]
-

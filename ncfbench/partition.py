@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.batch import Batch, Listed, Shared
+from ncfbench.batch import Batch, Shared
 from ncfbench.errors import CheckFailedError
 
 Int32 = NDArray[np.int32]
@@ -57,7 +57,8 @@ def stacked(batches: Sequence[Batch], n_items: int) -> Batch:
         n_items: of the whole, as it may have parts elsewhere.
     """
     arrays = {
-        name: np.concatenate([getattr(batch, name) for batch in batches]) for name in ("users", "items", "pos_user", "pos_item")
+        name: np.concatenate([getattr(batch, name) for batch in batches])
+        for name in ("users", "items", "pos_user", "pos_item")
     }
     weight = np.concatenate([batch.negatives.weight for batch in batches])
     return Batch(**arrays, negatives=Shared(weight), n_items=np.int32(n_items))

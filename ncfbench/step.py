@@ -16,12 +16,13 @@ from ncfbench import precision
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig
 from ncfbench.datasets.store import Dataset
-from ncfbench.device import iterations_per_dispatch
+from ncfbench.device import iterations_per_dispatch, transferred
 from ncfbench.dropout import Dropout
 from ncfbench.losses import Loss, make_loss
 from ncfbench.model import Content, Towers, make_towers
 from ncfbench.objective import batch_scores, link_loss, user_penalty
 from ncfbench.parallel import WHOLE, Layout, Part
+from ncfbench.samplers import Sampler, SpreadSampler
 
 Parameters: TypeAlias = Any
 """The towers' parameters, a tree of arrays."""
@@ -65,6 +66,8 @@ class Trainer:
     config: RunConfig
     towers: nnx.GraphDef[Towers]
     optimizer: optax.GradientTransformation
+    shapes: TrainState
+    """Shapes and dtypes of the state as it is kept: the same for any number of devices."""
     layout: Layout | None = None
     """How the step lies on several devices; its batches are in parts then (:class:`ncfbench.samplers.SpreadSampler`)."""
     traces: int = 0
@@ -89,7 +92,34 @@ class Trainer:
         parameters = nnx.as_pure(variables)
         optimizer = optax.adam(config.learning_rate)
         state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
-        return cls(config, graph, optimizer, layout), state if layout is None else layout.place(state)
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+        trainer = cls(config, graph, optimizer, shapes, layout)
+        return trainer, trainer.from_host(state)
+
+    def sampler(self, sampler: Sampler) -> Sampler:
+        """A sampler's batches as the step takes them: in parts, of which this process makes its own, on several devices."""
+        return sampler if self.layout is None else SpreadSampler(sampler, self.layout.size, self.layout.own)
+
+    def put(self, batch: Batch) -> Batch:
+        """A batch of :meth:`sampler` to where the step takes it at once; waits until it is there."""
+        return transferred(batch) if self.layout is None else self.layout.put(batch)
+
+    def spread(self, content: Content) -> Content:
+        """Texts to every device that the step computes on."""
+        found: Content = content if self.layout is None else self.layout.spread(content)
+        return found
+
+    def on_one(self, parameters: Parameters) -> Parameters:
+        """The state's parameters for what one device computes; see :meth:`Layout.on_one`."""
+        return parameters if self.layout is None else self.layout.on_one(parameters)
+
+    def to_host(self, state: TrainState) -> TrainState:
+        """A state as it is kept, with arrays of :attr:`shapes`."""
+        return state if self.layout is None else TrainState(*self.layout.to_host(state, self.shapes))
+
+    def from_host(self, state: TrainState) -> TrainState:
+        """A state that was kept, on the devices."""
+        return state if self.layout is None else TrainState(*self.layout.place(state))
 
     @property
     def per_dispatch(self) -> int:

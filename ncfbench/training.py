@@ -23,6 +23,7 @@ from ncfbench.errors import DivergedError
 from ncfbench.evaluation import RecallEvaluator
 from ncfbench.ledger import Ledger
 from ncfbench.model import Content
+from ncfbench.partition import rounded_up
 from ncfbench.precision import require
 from ncfbench.probe import Probe
 from ncfbench.progress import Progress
@@ -153,7 +154,9 @@ class _Run:
             with ledger.line("transfer"):
                 content = jax.block_until_ready(Content.of(dataset))
         self.trainer, fresh = Trainer.create(config, dataset)
-        self.environment = environment.describe() | {"iterations_per_dispatch": self.trainer.per_dispatch}
+        layout = self.trainer.layout
+        self.environment = environment.describe(None if layout is None else layout.described())
+        self.environment |= {"iterations_per_dispatch": self.trainer.per_dispatch}
         self.environment |= {"interleaved": [session]}
         self.records = Records(folder, config, dataset.fingerprint, self.schedule, ledger, self.environment)
         embedder = Embedder(self.trainer.towers, content)
@@ -296,7 +299,7 @@ class _Run:
     def _record(self) -> None:
         """Probe, and at an epoch's end recall; then write the tables."""
         iteration = self.loop.iteration
-        parameters = self.loop.state.parameters
+        parameters = self.trainer.on_one(self.loop.state.parameters)
         with self._timed("probe"):
             probe_loss = self.probe(parameters)
         if not math.isfinite(probe_loss):
@@ -352,7 +355,7 @@ class _Run:
 
     def _restore(self, fresh: TrainState) -> tuple[int, int, TrainState]:
         """Iteration, item slots and state to go on from; the records are cut back to that iteration."""
-        found = self.checkpoints.restore(fresh)
+        found = self.checkpoints.restore(self.trainer.shapes)
         if found is None:
             if (self.folder / "summary.parquet").exists():
                 self.progress.say("No checkpoint to go on from: starting this run again.")
@@ -365,7 +368,8 @@ class _Run:
         self.environment["interleaved"] = [*extra.get("interleaved", [None]), *self.environment["interleaved"]]
         if not self.records.is_of_one_environment:
             self.progress.say("The environment has changed since this run began: its times will be those from here on.")
-        return iteration, int(extra["item_slots"]), state
+        slots = rounded_up(int(extra["item_slots"]), self.config.devices)
+        return iteration, slots, self.trainer.from_host(state)
 
     def _save_checkpoint(self) -> None:
         with self._timed("checkpoint"):
@@ -374,7 +378,7 @@ class _Run:
                 "pending_losses": self.pending,
                 "interleaved": self.environment["interleaved"],
             }
-            self.checkpoints.save(self.loop.iteration, self.loop.state, extra)
+            self.checkpoints.save(self.loop.iteration, self.trainer.to_host(self.loop.state), extra)
         self._collect_samples(resumed=False)
 
     def _write(self, status: str) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ncfbench.config import PRECISIONS
+from ncfbench.division import SHARES
 from ncfbench.registry import ENCODERS
 
 Dataset = Annotated[str | None, typer.Option(help="Prepared data set.", show_default="citeulike")]
@@ -31,6 +32,21 @@ Mask = Annotated[
 ]
 Precision = Annotated[
     str | None, typer.Option(help=f"Of the training step's products: {', '.join(PRECISIONS)}.", show_default="float32")
+]
+Devices = Annotated[
+    int | None, typer.Option(help="Devices that a batch is spread over; on a CPU simulated ones.", show_default="1")
+]
+Share = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Whose items are negatives on several devices: {', '.join(SHARES)} (each device's own).", show_default="global"
+    ),
+]
+ShardTables = Annotated[
+    bool | None,
+    typer.Option(
+        "--shard-tables/--replicate-tables", help="Spread embedding tables over the devices by row.", show_default="replicate"
+    ),
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of parameters, batches and dropout.", show_default="0")]
 ConfigFile = Annotated[

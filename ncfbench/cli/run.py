@@ -11,6 +11,7 @@ from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
 from ncfbench.config import resolve
 from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.simulation import simulate
 
 
 @reporting
@@ -51,6 +52,9 @@ def run(
     item_dropout: Annotated[float | None, typer.Option(help="Dropout on item embeddings.", show_default="0.1")] = None,
     user_l2: Annotated[float | None, typer.Option(help="Weight of the users' squared norm.", show_default="1e-6")] = None,
     precision: options.Precision = None,
+    devices: options.Devices = None,
+    share: options.Share = None,
+    shard_tables: options.ShardTables = None,
     seed: options.Seed = None,
     probe_every: Annotated[
         int | None, typer.Option(help="Iterations between probes.", show_default="four in an epoch")
@@ -80,10 +84,11 @@ def run(
         "strata": strata, "uniform_items": uniform_items, "epochs": epochs, "learning_rate": learning_rate, "gamma": gamma,
         "lambda": lambda_, "word_dropout": word_dropout,
         "item_dropout": item_dropout, "user_l2": user_l2, "seed": seed, "probe_every": probe_every,
-        "precision": precision,
+        "precision": precision, "devices": devices, "share": share, "shard_tables": shard_tables,
         "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
     settings, places = resolve(flags, set_ or (), config)
+    simulate(settings.devices)
     from ncfbench import training
     from ncfbench.compilation import keep_compiled
     from ncfbench.report.console import ledger_table, run_table

@@ -18,7 +18,7 @@ ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "unifo
 FLAGS = (
     "dataset", "sampler", "encoder", "loss", "batch_size", "stratum_size", "strata", "negatives", "uniform_items", "noise",
     "epochs", "learning_rate", "gamma", "lambda", "word_dropout", "item_dropout", "user_l2", "seed", "probe_every",
-    "precision",
+    "precision", "devices", "share",
 )  # fmt: skip
 """Settings with a flag of their own; the others are given by ``--set``."""
 
