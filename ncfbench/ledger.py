@@ -22,6 +22,7 @@ LINES = {
     "probe": "the probe of the objective",
     "evaluation": "recall on held-out items",
     "trace": "JAX's profiler, but for the steps that it looks at",
+    "collective": "agreeing with other processes at stops; what devices send inside a step is a part of the step",
     "checkpoint": "saving and restoring the state",
     "tables": "writing the records",
     "other": "what no other line claims",

@@ -48,6 +48,19 @@ ShardTables = Annotated[
         "--shard-tables/--replicate-tables", help="Spread embedding tables over the devices by row.", show_default="replicate"
     ),
 ]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT|auto",
+        help="Where the first of several processes listens; auto: ask the cluster, Slurm for example.",
+        show_default=False,
+    ),
+]
+Processes = Annotated[int | None, typer.Option(help="How many processes make the run together.", show_default=False)]
+ProcessId = Annotated[int | None, typer.Option(help="Which of them this is; the first, 0, records.", show_default=False)]
+PeerTimeout = Annotated[
+    float, typer.Option(help="Seconds after which a process that does not come, or falls silent, ends the run everywhere.")
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of parameters, batches and dropout.", show_default="0")]
 ConfigFile = Annotated[
     Path | None, typer.Option(help="TOML file of settings, named like the flags.", show_default=False, dir_okay=True)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
-from ncfbench.config import resolve
+from ncfbench.config import Locations, RunConfig, resolve
+from ncfbench.errors import UsageError
 from ncfbench.registry import LOSSES, SAMPLERS
 from ncfbench.simulation import simulate
+
+if TYPE_CHECKING:
+    from ncfbench.progress import Progress
+    from ncfbench.runs import RunRecord
 
 
 @reporting
@@ -68,6 +76,10 @@ def run(
         Path | None,
         typer.Option(help="Write a trace of JAX's profiler of ten steady iterations into this folder.", show_default=False),
     ] = None,
+    coordinator: options.Coordinator = None,
+    processes: options.Processes = None,
+    process_id: options.ProcessId = None,
+    peer_timeout: options.PeerTimeout = 60.0,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
@@ -88,19 +100,55 @@ def run(
         "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
     settings, places = resolve(flags, set_ or (), config)
-    simulate(settings.devices)
-    from ncfbench import training
-    from ncfbench.compilation import keep_compiled
+    simulate(-(-settings.devices // (processes or 1)))
+    progress = progress_bar(quiet=quiet)
+    with _joined(coordinator, processes, process_id, peer_timeout):
+        record = _trained(settings, places, progress, resume=resume, trace=trace)
+    if record is None:
+        return
     from ncfbench.report.console import ledger_table, run_table
 
-    progress = progress_bar(quiet=quiet)
+    if json_:
+        print_json(
+            {"folder": str(record.folder), **record.summary, "config": record.config.to_dict(), "ledger": record.ledger}
+        )
+    else:
+        print_views(run_table(record.summary), ledger_table(record.ledger), f"Records: {record.folder}")
+
+
+def _trained(
+    settings: RunConfig, places: Locations, progress: Progress, *, resume: bool, trace: Path | None
+) -> RunRecord | None:
+    """The run; None in all processes but the first, which keep no records."""
+    from ncfbench import training
+    from ncfbench.compilation import keep_compiled
+    from ncfbench.team import Team
+
+    team = Team.here()
+    if team.count > 1 and settings.devices == 1:
+        settings = dataclasses.replace(settings, devices=team.devices)
     keep_compiled(progress.say)
+    if not team.is_first:
+        from ncfbench.following import follow
+
+        follow(settings, places)
+        return None
     try:
-        record = training.run(settings, places, resume=resume, progress=progress, trace=trace)
+        return training.run(settings, places, resume=resume, progress=progress, trace=trace)
     except KeyboardInterrupt:
         say("To go on with this run: repeat the command with --resume.")
         raise
-    if json_:
-        print_json({"folder": str(record.folder), **record.summary, "config": settings.to_dict(), "ledger": record.ledger})
-    else:
-        print_views(run_table(record.summary), ledger_table(record.ledger), f"Records: {record.folder}")
+
+
+@contextmanager
+def _joined(coordinator: str | None, processes: int | None, process_id: int | None, timeout: float) -> Iterator[None]:
+    """In company of the other processes, if there are to be some."""
+    if coordinator is None:
+        if processes is not None or process_id is not None:
+            raise UsageError("--processes and --process-id belong to --coordinator HOST:PORT, where the first one listens.")
+        yield
+        return
+    from ncfbench.processes import Cluster, joined
+
+    with joined(Cluster(coordinator, processes, process_id, timeout), say):
+        yield
