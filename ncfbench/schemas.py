@@ -130,9 +130,10 @@ AUDIT = pa.schema(
     [
         *(
             (name, pa.string())
-            for name in ("dataset", "encoder", "loss", "noise", "sampler", "strata", "point", "verdict", "shown_by")
+            for name in ("dataset", "encoder", "loss", "noise", "sampler", "strata", "share", "point", "verdict", "shown_by")
         ),
         ("mask", pa.bool_()),
+        ("devices", pa.int64()),
         ("batch_size", pa.int64()),
         ("negatives", pa.int64()),
         ("stratum_size", pa.int64()),
@@ -158,7 +159,8 @@ AUDIT = pa.schema(
     ],
     metadata={"table": "audit"},
 )
-"""One row for each verdict; ``shown_by``: gradient or weights, where it is biased.
+"""One row for each verdict; ``shown_by``: gradient or weights, where it is biased; ``share``: local where ``devices`` parts
+share negatives within themselves, else null.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square."""
 
