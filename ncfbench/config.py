@@ -100,6 +100,10 @@ class RunConfig:
         """Whether a batch is one of parts that share negatives within themselves only."""
         return self.share == "local"
 
+    def on_one_device(self) -> RunConfig:
+        """The same settings for one device."""
+        return dataclasses.replace(self, devices=1, share="global", shard_tables=False)
+
     @property
     def tuned_settings(self) -> tuple[str, ...]:
         """The settings that a sweep chose for this arm on the validation items."""

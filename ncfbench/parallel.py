@@ -25,7 +25,9 @@ from jax.sharding import PartitionSpec as Spec
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
+from ncfbench.partition import rounded_up
 from ncfbench.registry import find_encoder, load
+from ncfbench.traffic import Sizes
 
 AXIS = "data"
 ROW_BLOCK_BYTES = 2**26
@@ -102,8 +104,64 @@ class Layout:
             "kind": self.mesh.devices.flat[0].device_kind,
             "share": "local" if self.shares_locally else "global",
             "shard_tables": self.shard_tables,
-            "simulated": self.mesh.devices.flat[0].platform == "cpu",
+            "simulated": self.simulated,
         }
+
+    def sizes(self, shapes: Tree, user_slots: int, item_slots: int, words: int) -> Sizes:
+        """What a step sends.
+
+        Args:
+            shapes: of the parameters.
+            user_slots, item_slots: of all parts of a batch.
+            words: the length of a text.
+        """
+        parameters, tables, rows = 0, 0, []
+        for path, leaf in jax.tree_util.tree_flatten_with_path(shapes)[0]:
+            names = _names(path)
+            if not (self.shard_tables and is_table(path)):
+                parameters += leaf.size
+            elif names[0] == "users" or names[1] in self.item_tables:
+                rows.append((user_slots if names[0] == "users" else item_slots, leaf.shape[1]))
+            else:
+                tables += rounded_up(leaf.shape[0], self.size) * leaf.shape[1]
+        dimension = next(
+            leaf.shape[1] for path, leaf in jax.tree_util.tree_flatten_with_path(shapes)[0] if _names(path)[0] == "users"
+        )
+        return Sizes(self.size, item_slots * dimension, parameters, rows, tables, item_slots * (words + 1))
+
+    def collective(self, shapes: Tree, item_slots: int, dimension: int) -> Callable[[], Any]:
+        """What a step with all parameters everywhere sends, by itself: to be called over and over."""
+        vectors = jnp.zeros((item_slots, dimension), jnp.float32)
+        gradient = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+        def on_device(vectors: jax.Array, gradient: Tree) -> tuple[jax.Array, Tree]:
+            if not self.shares_locally:
+                vectors = jax.lax.psum_scatter(self._gather(vectors), AXIS, tiled=True) / self.size
+            return vectors, jax.tree.map(lambda leaf: jax.lax.psum(leaf, AXIS) / self.size, gradient)
+
+        everywhere = jax.tree.map(lambda _: Spec(), gradient)
+        mapped = jax.shard_map(
+            on_device,
+            mesh=self.mesh,
+            in_specs=(Spec(AXIS), everywhere),
+            out_specs=(Spec(AXIS), everywhere),
+            check_vma=False,
+        )
+        compiled = jax.jit(mapped, donate_argnums=(0, 1))
+        held = jax.device_put(vectors, NamedSharding(self.mesh, Spec(AXIS))), self.spread(gradient)
+
+        def call() -> Any:
+            nonlocal held
+            held = compiled(*held)
+            # On a CPU devices wait for each other in threads of one pool, which must not be full of later calls.
+            return jax.block_until_ready(held) if self.simulated else held
+
+        return call
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the devices are one CPU's cores, which they share."""
+        return bool(self.mesh.devices.flat[0].platform == "cpu")
 
     @property
     def own(self) -> range:
@@ -148,8 +206,14 @@ class Layout:
         return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), tree)
 
     def on_one(self, tree: Tree) -> Tree:
-        """Parameters for what is computed on one device: this process's first has a copy; tables that are spread stay so."""
-        return tree if self.shard_tables else jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+        """Parameters for what is computed on one device: this process's first has a copy.
+
+        Tables that are spread stay so, but not on a CPU: there the devices have one memory, and their threads one pool, in
+        which operations over several of them can be stuck.
+        """
+        if not self.shard_tables:
+            return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+        return self.to_host(tree, tree) if self.simulated else tree
 
     def to_host(self, tree: Tree, like: Tree) -> Tree:
         """NumPy arrays of a state with the rows that ``like`` has, on every process; a table in pieces."""

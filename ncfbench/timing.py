@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import cycle, groupby, islice
 from types import TracebackType
 from typing import Any, Self
@@ -221,6 +221,9 @@ class TimedLoop:
         return 1 if self._per_dispatch == 1 else 2
 
     def _in_flight(self) -> InFlight:
+        if self.trainer.layout is not None and self.trainer.layout.simulated:
+            # They wait for each other in threads of one pool, which must not be full of later steps.
+            return InFlight(1)
         return InFlight(max(IN_FLIGHT, 2 * self._per_dispatch))
 
     def _gather(self, most: int, waiting: Stopwatch, stop: Callable[[], bool]) -> list[Batch]:
@@ -293,7 +296,7 @@ def timed_loops(
     with ExitStack() as stack:
         loops = {}
         for name, config in configs.items():
-            here = replace(config, devices=1, share="global") if on_one_device else config
+            here = config.on_one_device() if on_one_device else config
             trainer, state = Trainer.create(here, dataset)
             sampler = make_sampler(dataset.graph, config, Streams(config.seed))
             loop = TimedLoop(trainer, state, content, sampler, plan_capacity(dataset.graph, config))
