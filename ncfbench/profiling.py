@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ncfbench import environment, interrupts, limits
+from ncfbench import environment, exchange, interrupts, limits
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig, cache_dir, complete
 from ncfbench.costing import PRODUCT_SIZES, Row, compare, cost_row, unit_costs
@@ -117,7 +117,9 @@ def run(dataset: Dataset, configs: Mapping[str, RunConfig], *, rounds: int = 11,
         # The loops donate their states, so the parts need one that stays.
         parts = Parts(*Trainer.create(next(iter(alone.values())), dataset), content)
         measured = _measured(dataset, next(iter(configs.values())), parts, batches)
-        sizes = {name: _sizes(loop, batches[name], dataset) for name, loop in loops.items()}
+        sizes = {
+            name: exchange.sizes(loop.trainer, made[name], len(batches[name].items), dataset) for name, loop in loops.items()
+        }
         measured += _collectives(loops, batches, sizes)
         samples: list[Row] = []
         with interrupts.noted(progress.say, "Stopping; whole rounds are kept. Ctrl-C again stops at once.") as stop:
@@ -211,13 +213,6 @@ def _measured(dataset: Dataset, config: RunConfig, parts: Parts, batches: Mappin
         ):
             found.append(Measured.ready(part, size, call))
     return found
-
-
-def _sizes(loop: TimedLoop, batch: Batch, dataset: Dataset) -> Sizes | None:
-    layout = loop.trainer.layout
-    if layout is None:
-        return None
-    return layout.sizes(loop.trainer.shapes.parameters, len(batch.users), len(batch.items), dataset.tokens_IxL.shape[1])
 
 
 def _collectives(

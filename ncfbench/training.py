@@ -20,7 +20,8 @@ from ncfbench.config import Locations, RunConfig
 from ncfbench.datasets import Dataset, open_dataset
 from ncfbench.embedding import Embedder
 from ncfbench.errors import DivergedError
-from ncfbench.evaluation import RecallEvaluator
+from ncfbench.evaluators import evaluators
+from ncfbench.exchange import sent_bytes
 from ncfbench.ledger import Ledger
 from ncfbench.model import Content
 from ncfbench.partition import rounded_up
@@ -28,7 +29,6 @@ from ncfbench.precision import require
 from ncfbench.probe import Probe
 from ncfbench.progress import Progress
 from ncfbench.records import Records
-from ncfbench.registry import find_encoder
 from ncfbench.samplers import make_sampler, plan_capacity
 from ncfbench.schedule import Schedule
 from ncfbench.schemas import CUTOFFS
@@ -156,14 +156,13 @@ class _Run:
             with ledger.line("transfer"):
                 content = jax.block_until_ready(Content.of(dataset))
         self.trainer, fresh = Trainer.create(config, dataset)
-        layout = self.trainer.layout
-        self.environment = environment.describe(None if layout is None else layout.described())
-        self.environment |= {"iterations_per_dispatch": self.trainer.per_dispatch}
+        mesh = None if self.trainer.layout is None else self.trainer.layout.described()
+        self.environment = environment.describe(mesh) | {"iterations_per_dispatch": self.trainer.per_dispatch}
         self.environment |= {"interleaved": [session]}
         self.records = Records(self.folder, config, dataset.fingerprint, self.schedule, ledger, self.environment)
         embedder = Embedder(self.trainer.towers, content)
         self.probe = Probe(dataset.graph, config, embedder)
-        self.evaluators, self.records.recall_reason = self._evaluators(embedder)
+        self.evaluators, self.records.recall_reason = evaluators(config, dataset, embedder)
         self.checkpoints = Checkpoints(folder / "checkpoints", progress.say) if folder else None
         self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
         with ledger.line("checkpoint"):
@@ -172,11 +171,13 @@ class _Run:
         """Whether an interruption cut the epoch at work: none of its times count."""
         self.alone_until = 0
         """Epochs that it catches up by itself, while runs that it takes turns with wait: their times do not count either."""
+        sampler = make_sampler(dataset.graph, config, Streams(config.seed))
+        self.environment |= sent_bytes(self.trainer, sampler, slots, dataset)
         self.loop = TimedLoop(
             trainer=self.trainer,
             state=state,
             content=content,
-            sampler=make_sampler(dataset.graph, config, Streams(config.seed)),
+            sampler=sampler,
             item_slots=slots,
             start=iteration,
             say=progress.say,
@@ -258,8 +259,7 @@ class _Run:
 
         def after_iteration() -> bool:
             self.progress.advance(self.loop.iteration, slots)
-            # Several processes stop together, at the end of a block.
-            return self.team.count == 1 and self.interrupted()
+            return self.team.count == 1 and self.interrupted()  # several processes stop together, at the end of a block
 
         first = self.loop.iteration
         losses = self.loop.full_block(stop - first, stop=after_iteration)
@@ -350,13 +350,6 @@ class _Run:
     def _collect_samples(self, *, resumed: bool) -> None:
         self.records.take(map(dataclasses.asdict, self.loop.samples), resumed=resumed)
         self.loop.samples.clear()
-
-    def _evaluators(self, embedder: Embedder) -> tuple[dict[str, RecallEvaluator], str | None]:
-        if not find_encoder(self.config.encoder).scores_cold_items:
-            return {}, f"{self.config.encoder} learns a vector for each item, and held-out items have none"
-        made = {split: RecallEvaluator(self.dataset, split, embedder) for split in ("validation", "test")}
-        reason = "no user has a held-out test item" if made["test"].empty else None
-        return {split: evaluator for split, evaluator in made.items() if not evaluator.empty}, reason
 
     def _restore(self, fresh: TrainState) -> tuple[int, int, TrainState]:
         """Iteration, item slots and state to go on from; the records are cut back to that iteration."""

@@ -113,7 +113,19 @@ def run(
             {"folder": str(record.folder), **record.summary, "config": record.config.to_dict(), "ledger": record.ledger}
         )
     else:
-        print_views(run_table(record.summary), ledger_table(record.ledger), f"Records: {record.folder}")
+        sent = [_sent(record)] if "sent_bytes" in record.environment else []
+        print_views(run_table(record.summary), ledger_table(record.ledger), *sent, f"Records: {record.folder}")
+
+
+def _sent(record: RunRecord) -> str:
+    """What devices sent each other, beside the ledger, whose ``step`` the time for it is a part of."""
+    found, mesh = record.environment["sent_bytes"], record.environment["mesh"]
+    parts = ", ".join(f"{name} {count / 1e3:,.1f}" for name, count in found.items() if count)
+    simulated = "simulated " if mesh["simulated"] else ""
+    return (
+        f"Each of {mesh['devices']} {simulated}devices sends {sum(found.values()) / 1e3:,.1f} kB an iteration ({parts}). The "
+        "time for it is in the line step, and by itself in `ncfbench profile --devices`."
+    )
 
 
 def _trained(
