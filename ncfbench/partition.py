@@ -65,7 +65,10 @@ def stacked(batches: Sequence[Batch], n_items: int) -> Batch:
 
 
 def part_of(batch: Batch, parts: int, own: range) -> Batch:
-    """Some consecutive parts of a batch in parts: what one process holds of it. Views."""
+    """Some consecutive parts of a batch in parts: what one process holds of it. Views.
+
+    Weights that are of these parts' rows already stay.
+    """
 
     def taken(array: NDArray[np.generic]) -> NDArray[np.generic]:
         size = len(array) // parts
@@ -77,7 +80,7 @@ def part_of(batch: Batch, parts: int, own: range) -> Batch:
         items=taken(batch.items),
         pos_user=taken(batch.pos_user),
         pos_item=taken(batch.pos_item),
-        negatives=type(negatives)(*map(taken, negatives)),
+        negatives=type(negatives)(*(taken(array) if len(array) == len(batch.pos_user) else array for array in negatives)),
         n_items=batch.n_items,
     )
 

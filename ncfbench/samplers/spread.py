@@ -6,6 +6,7 @@ from ncfbench.batch import Batch
 from ncfbench.partition import cut, part_of, rounded_up, stacked
 from ncfbench.samplers.local import LocalSampler
 from ncfbench.samplers.protocol import Draw, Sampler
+from ncfbench.samplers.shared import SharingSampler
 
 
 class SpreadSampler(Sampler):
@@ -13,6 +14,7 @@ class SpreadSampler(Sampler):
 
     Every process draws the whole batch, which is cheap and needs no word of the others, for its streams are named by
     (seed, role, epoch); so each link comes once an epoch over all of them, and the whole batch is the same for any number.
+    What is costly, the weights of shared negatives, it makes for its own rows only.
 
     Args:
         sampler: whose batches are cut; the parts of a :class:`LocalSampler` are those that it has.
@@ -39,8 +41,14 @@ class SpreadSampler(Sampler):
         if isinstance(self.whole, LocalSampler):
             parts, n_items = self.whole.parts(draw, capacity, self.own)
             return stacked(parts, n_items)
-        batch = cut(self.whole.assemble(draw, rounded_up(capacity, self.n_parts)), self.n_parts)
-        return part_of(batch, self.n_parts, self.own)
+        capacity, rows = rounded_up(capacity, self.n_parts), len(draw.links) // self.n_parts
+        own = slice(self.own.start * rows, self.own.stop * rows)
+        if isinstance(self.whole, SharingSampler) and own.start % self.stratum_size == own.stop % self.stratum_size == 0:
+            # The matrix of weights, by far the largest part of a batch, of the own rows only.
+            whole = self.whole.assemble(draw, capacity, own)
+        else:
+            whole = self.whole.assemble(draw, capacity)
+        return part_of(cut(whole, self.n_parts), self.n_parts, self.own)
 
     def slots_of(self, batch: Batch) -> int:
         """See :meth:`Sampler.slots_of`; those of the parts that other processes hold are counted too."""
