@@ -30,22 +30,39 @@ def free_port() -> int:
 
 
 def start(
-    data_dir: Path, runs_dir: Path, count: int, *flags: str, of: int | None = None, **more: Any
+    data_dir: Path, runs_dir: Path, count: int, *flags: str, of: int | None = None, slurm: bool = False, **more: Any
 ) -> list[subprocess.Popen[str]]:
-    """``count`` of ``of`` processes of one run; the devices of each are made by the program."""
-    settings = SMALL | {"sampler": "strat-ns"} | more
+    """``count`` of ``of`` processes of one run, which the program gives their devices.
+
+    With ``slurm`` they are told of each other by nothing but the variables that Slurm gives the tasks of a job.
+    """
+    settings = SMALL | {"sampler": "strat-ns", "encoder": "mf"} | more
+    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     variables = os.environ | compiled_once() | {"XLA_FLAGS": os.environ["XLA_FLAGS"].split(FLAG)[0]}
-    port, words = free_port(), [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    return [
-        subprocess.Popen(
-            [
-                sys.executable, "-c", SCRIPT, "run", *words, "--data-dir", str(data_dir), "--runs-dir", str(runs_dir),
-                "--coordinator", f"127.0.0.1:{port}", "--processes", str(of or count), "--process-id", str(index), *flags,
-            ],
-            env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    port = free_port()
+    found = []
+    for index in range(count):
+        if slurm:
+            # JAX makes the coordinator's port from the number of the job.
+            job = {
+                "JOB_ID": port,
+                "STEP_NODELIST": "localhost",
+                "STEP_NUM_NODES": 1,
+                "NTASKS": count,
+                "PROCID": index,
+                "LOCALID": index,
+            }
+            told, own = ["auto"], {f"SLURM_{name}": str(value) for name, value in job.items()}
+        else:
+            told, own = [f"127.0.0.1:{port}", "--processes", str(of or count), "--process-id", str(index)], {}
+        command = [
+            sys.executable, "-c", SCRIPT, "run", *words, "--data-dir", str(data_dir), "--runs-dir", str(runs_dir),
+            "--coordinator", *told, *flags,
+        ]  # fmt: skip
+        found.append(
+            subprocess.Popen(command, env=variables | own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         )
-        for index in range(count)
-    ]  # fmt: skip
+    return found
 
 
 def ends(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
@@ -63,8 +80,9 @@ def ends(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_several_processes_make_the_curve_of_one_device(data_dir: Path, tmp_path: Path, count: int) -> None:
-    """Tables by row over all of them; only the first writes, on disk and on standard output."""
-    processes = start(data_dir, tmp_path / "all", count, "--devices", "4", "--shard-tables", "--json", encoder="mf", epochs=2)
+    """Tables by row over all of them; only the first writes, on disk and on standard output. Slurm tells two of each other."""
+    flags = ("--devices", "4", "--shard-tables", "--json")
+    processes = start(data_dir, tmp_path / "all", count, *flags, slurm=count == 2, epochs=2)
     found = ends(processes)
     assert [code for code, _, _ in found] == [0] * count, found[0][2]
     assert [bool(out) for _, out, _ in found] == [True] + [False] * (count - 1)
@@ -79,7 +97,7 @@ def test_several_processes_make_the_curve_of_one_device(data_dir: Path, tmp_path
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_killed_process_ends_the_others_and_the_run_goes_on(data_dir: Path, tmp_path: Path, victim: int) -> None:
     """Four processes of a device each; then one process of two, and the uninterrupted curve."""
-    processes = start(data_dir, tmp_path / "cut", 4, "--peer-timeout", "20", encoder="mf", epochs=30)
+    processes = start(data_dir, tmp_path / "cut", 4, "--peer-timeout", "20", epochs=30)
     while not list(tmp_path.glob("cut/*/checkpoints/[0-9]*")) and processes[0].poll() is None:
         time.sleep(0.005)
     begin = time.monotonic()
@@ -98,9 +116,25 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on(data_dir: Path, tm
     assert_same_curve(record, train(data_dir, tmp_path / "whole", encoder="mf", epochs=30))
 
 
+@pytest.mark.long
+def test_an_interruption_of_one_process_stops_all_together(data_dir: Path, tmp_path: Path) -> None:
+    """At the next probe; the first saves, and the run goes on by itself."""
+    processes = start(data_dir, tmp_path / "cut", 2, "--peer-timeout", "20", epochs=400)
+    while not list(tmp_path.glob("cut/*/curve.parquet")) and processes[0].poll() is None:
+        time.sleep(0.005)
+    processes[1].send_signal(signal.SIGINT)
+    found = ends(processes)
+    assert [code for code, _, _ in found] == [130, 130], found[0][2]
+    assert "repeat the command with --resume" in found[0][2]
+    (folder,) = (tmp_path / "cut").iterdir()
+    record = runs.read(folder)
+    assert record.summary["status"] == "interrupted"
+    assert list(folder.glob(f"checkpoints/{record.summary['iterations']}"))
+
+
 def test_a_process_that_never_comes_is_waited_for_so_long(data_dir: Path, tmp_path: Path) -> None:
     begin = time.monotonic()
-    ((code, out, err),) = ends(start(data_dir, tmp_path, 1, "--peer-timeout", "2", of=2, encoder="mf"))
+    ((code, out, err),) = ends(start(data_dir, tmp_path, 1, "--peer-timeout", "2", of=2))
     assert code == 8
     assert "Not all of the 2 processes have come to 127.0.0.1:" in err
     assert "within 2 s" in err
