@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ncfbench import audit
 from ncfbench.batch import Batch, Listed, Shared, negative_ids
 from ncfbench.config import RunConfig, complete
 from ncfbench.datasets.store import Dataset
@@ -179,3 +180,11 @@ def test_what_changes_no_number_does_not_name_a_run() -> None:
     assert alone.effective() == settings("ns", devices=8, shard_tables=True).effective()
     local = settings("ns", devices=8, share="local")
     assert local.effective() not in (alone.effective(), settings("ns", devices=4, share="local").effective())
+
+
+def test_an_audit_of_local_sharing_is_of_samplers_that_share() -> None:
+    options = audit.Options(tuple(SAMPLERS), ("log",), ("unigram",))
+    found = audit.configurations({"batch_size": 64, "share": "local", "devices": 4}, options)
+    assert {sampler for _, _, sampler in found} == set(SHARING)
+    with pytest.raises(UsageError, match="shares no negatives"):
+        audit.configurations({"share": "local", "devices": 4}, audit.Options(("neg",), ("log",), ("unigram",)))
