@@ -97,12 +97,11 @@ class Layout:
         return int(self.mesh.devices.size)
 
     def described(self) -> dict[str, Any]:
-        """For ``environment.json``."""
+        """For ``environment.json``; of the settings only what changes nothing but times."""
         return {
             "devices": self.size,
             "processes": jax.process_count(),
             "kind": self.mesh.devices.flat[0].device_kind,
-            "share": "local" if self.shares_locally else "global",
             "shard_tables": self.shard_tables,
             "simulated": self.simulated,
         }

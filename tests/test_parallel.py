@@ -112,7 +112,7 @@ def test_a_run_goes_on_with_another_number_of_devices(data_dir: Path, tmp_path: 
     assert len(list(tmp_path.iterdir())) == 1
     assert_same_curve(record, one_device)
     mesh = record.environment["mesh"]
-    assert (mesh["devices"], mesh["share"], mesh["simulated"]) == (4, "global", True)
+    assert (mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (4, False, True)
     assert sum(record.environment["sent_bytes"].values()) > 0
     assert record.environment["key"] != one_device.environment["key"], "times of more devices are others"
     assert json.loads((record.folder / "config.json").read_text())["config"]["devices"] == 8, "as it was begun"
