@@ -155,9 +155,12 @@ def configurations(settings: Mapping[str, Any], options: Options) -> dict[tuple[
         UsageError: there is none.
     """
     strata = str(settings.get("strata", RunConfig.strata))
+    local = settings.get("share") == "local"
+    # Parts that share nothing within themselves are no other sampler than without parts.
+    samplers = [name for name in options.samplers if find_sampler(name).shares_items or not local]
     configs = {}
     for noise in options.noises:
-        for sampler in options.samplers:
+        for sampler in samplers:
             for loss in options.losses:
                 if find_loss(loss).family in find_sampler(sampler).families_with(strata):
                     choice = {"noise": noise, "sampler": sampler, "loss": loss}
@@ -255,9 +258,12 @@ def audit_sampler(
 
 
 def iteration_seconds(dataset: Dataset, content: Content, configs: dict[tuple[str, str, str], RunConfig]) -> dict[str, float]:
-    """Seconds of one training iteration of each sampler (full account), interleaved, with its first valid loss."""
+    """Seconds of one training iteration of each sampler (full account), interleaved, with its first valid loss.
+
+    On one device, also of batches in parts for several.
+    """
     first = {sampler: config for (_, _, sampler), config in reversed(configs.items())}
-    with timed_loops(dataset, content, first) as loops:
+    with timed_loops(dataset, content, first, on_one_device=True) as loops:
         interleave(list(loops.values()), TIMING_ROUNDS, lambda loop: TIMING_BATCHES)
         return {name: loop.seconds_per_iteration("full") for name, loop in loops.items()}
 
@@ -291,6 +297,7 @@ def _row(
     effective = config.effective()
     return {
         **{name: effective[name] for name in ("dataset", "encoder", "loss", "noise", "sampler", "strata", "mask")},
+        **{name: effective[name] for name in ("share", "devices")},
         **{name: effective[name] for name in ("batch_size", "negatives", "stratum_size", "uniform_items", "seed")},
         "point": point.name,
         "verdict": verdict,

@@ -43,7 +43,11 @@ class Checkpoints:
         logging.getLogger("absl").setLevel(logging.ERROR)
         self.folder, self.say = folder.resolve(), say
         # One file for each array, without OCDBT: merging its parts goes wrong in folders with brackets in their name.
-        self._orbax = ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False))
+        # Only the first of several processes is here: it must not wait for the others.
+        alone = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0}, barrier_sync_key_prefix="first")
+        options = alone if jax.process_count() > 1 else ocp.options.MultiprocessingOptions()
+        handler = ocp.PyTreeCheckpointHandler(use_ocdbt=False, multiprocessing_options=options)
+        self._orbax = ocp.Checkpointer(handler, multiprocessing_options=options)
         self._restore_arguments = ocp.checkpoint_utils.construct_restore_args
         with tables.storage_errors(folder):
             self.folder.mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ncfbench import division
 from ncfbench.errors import UsageError
 from ncfbench.registry import LossFamily, find_encoder, find_loss, find_sampler, nearest
 
@@ -71,6 +72,9 @@ class RunConfig:
     probe_negatives: int = _setting(64, "draws from P_n for each link of the probe")
     precision: str = _setting("float32", "of the training step's products: float32, tf32 or bfloat16")
     iterations_per_dispatch: int = _setting(0, "iterations in one call of the compiled step; 0 = by backend")
+    devices: int = _setting(1, "devices that a batch is spread over")
+    share: str = _setting("global", "whose items are negatives on several devices: global (all) or local (each its own)")
+    shard_tables: bool = _setting(False, "spread embedding tables and their moments over the devices by row")
     tuned: str = _setting("", "what `sweep --tune` chose, and its trials and their epochs: learning_rate:8x10; set by it")
 
     def __post_init__(self) -> None:
@@ -90,6 +94,15 @@ class RunConfig:
     def normalize(self) -> bool:
         """Whether embeddings are scaled to unit length: for all but pointwise losses (the authors' program does)."""
         return self.family != "pointwise"
+
+    @property
+    def shares_locally(self) -> bool:
+        """Whether a batch is one of parts that share negatives within themselves only."""
+        return self.share == "local"
+
+    def on_one_device(self) -> RunConfig:
+        """The same settings for one device."""
+        return dataclasses.replace(self, devices=1, share="global", shard_tables=False)
 
     @property
     def tuned_settings(self) -> tuple[str, ...]:
@@ -115,6 +128,10 @@ class RunConfig:
             "word_dimension": self.encoder == "mf",
             "word_dropout": self.encoder == "mf",
             "unique_items": self.sampler in ("strat", "strat-ns") and self.strata == "item",
+            # Where all items are shared, how many devices there are changes no number.
+            "devices": not self.shares_locally,
+            "share": not self.shares_locally,
+            "shard_tables": True,
         }
         return values | {name: None for name, is_unused in unused.items() if is_unused}
 
@@ -308,7 +325,7 @@ def _check(config: RunConfig) -> None:
             f"precision = {config.precision!r}{nearest(config.precision, PRECISIONS)} Valid: {', '.join(PRECISIONS)}."
         )
     counts = ("batch_size", "stratum_size", "negatives", "uniform_items", "epochs", "dimension", "word_dimension", "filters")
-    for name in (*counts, "filter_width", "lstm_units", "patience", "probe_links", "probe_negatives"):
+    for name in (*counts, "devices", "filter_width", "lstm_units", "patience", "probe_links", "probe_negatives"):
         if getattr(config, name) < 1:
             raise UsageError(f"{name} = {getattr(config, name)}: it must be at least 1.")
     _require_positive("learning_rate", config.learning_rate)
@@ -360,5 +377,9 @@ def _check(config: RunConfig) -> None:
             f"batch_size = stratum_size = {b}: the only stratum of a batch has no other whose items could be its "
             f"negatives. Use --batch-size {2 * s} or more."
         )
+    division.check(
+        config.sampler, batch_size=b, stratum_size=s, uniform_items=config.uniform_items, devices=config.devices,
+        share=config.share,
+    )  # fmt: skip
     if config.sampler == "ns" and b == 1:
         raise UsageError("batch_size = 1: with one link in a batch, ns has no negatives. Use --batch-size 2 or more.")

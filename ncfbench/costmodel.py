@@ -23,7 +23,7 @@ SPREAD_TOLERANCE = 0.5
 """A part whose rounds differ by more, in the middle half of them, marks one too."""
 DRIFT_TOLERANCE = 0.1
 """Halves of a measurement that differ by more than this mark a noisy machine."""
-PARTS = ("users", "items", "interactions", "optimiser", "dispatch")
+PARTS = ("users", "items", "interactions", "collectives", "optimiser", "dispatch")
 
 SYMBOLIC: Mapping[tuple[str, str], tuple[str, str, str, str, str]] = {
     ("iid", "item"): ("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
@@ -53,13 +53,19 @@ class Counts:
     """Scores: positive and listed negative links, or the cells of the matrix product and the positive links."""
     kind: str
     """``vectors`` or ``matrix``."""
+    sent_bytes: float = 0.0
+    """That each of several devices sends the others."""
 
     @classmethod
-    def of(cls, batch: Batch) -> Counts:
-        """The counts of a batch's shapes."""
+    def of(cls, batch: Batch, parts: int = 1) -> Counts:
+        """The counts of a batch's shapes.
+
+        Args:
+            parts: that share negatives within themselves only: each has its scores with its own item slots.
+        """
         b, n = batch.negatives.weight.shape
         kind = "vectors" if isinstance(batch.negatives, Listed) else "matrix"
-        return cls(len(batch.users), len(batch.items), b * (n + 1), kind)
+        return cls(len(batch.users), len(batch.items), b * (n // parts + 1), kind)
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,8 @@ class Costs:
     """Seconds of an update."""
     dispatch: float
     """Seconds of calling a compiled function that does nothing, which every isolated measurement holds once."""
+    collectives: UnitCost | None = None
+    """By the bytes that a device sends; None for one device."""
 
     def parts(self, counts: Counts) -> dict[str, float]:
         """Predicted seconds of each of :data:`PARTS`; the dispatch is taken out of the others and counted once."""
@@ -121,6 +129,7 @@ class Costs:
             "users": self.users(counts.users),
             "items": self.items(counts.items),
             "interactions": interaction(counts.interactions),
+            "collectives": self.collectives(counts.sent_bytes) if self.collectives else 0.0,
             "optimiser": self.optimiser,
         }
         return {name: max(seconds - self.dispatch, 0.0) for name, seconds in whole.items()} | {"dispatch": self.dispatch}

@@ -36,8 +36,12 @@ COMPARED = (
 """What must agree before the times of two runs are divided."""
 
 
-def describe() -> dict[str, Any]:
-    """The environment as ``environment.json`` records it. Starts JAX, to ask for its devices."""
+def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The environment as ``environment.json`` records it. Starts JAX, to ask for its devices.
+
+    Args:
+        mesh: the devices that a step is spread over; None for one.
+    """
     import jax
 
     devices = [{"kind": device.device_kind, "platform": device.platform} for device in jax.devices()]
@@ -61,12 +65,14 @@ def describe() -> dict[str, Any]:
         "load_average": load_average(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
+    environment |= {} if mesh is None else {"mesh": mesh}
     return environment | {"key": key(environment)}
 
 
 def key(environment: dict[str, Any]) -> str:
     """Twelve hexadecimal digits of everything that times depend on (:data:`COMPARED`)."""
-    text = json.dumps({name: environment[name] for name in COMPARED}, sort_keys=True)
+    compared = (*COMPARED, "mesh") if "mesh" in environment else COMPARED
+    text = json.dumps({name: environment[name] for name in compared}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

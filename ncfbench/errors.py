@@ -48,3 +48,9 @@ class NothingToReportError(NcfbenchError):
     """There is no finished run to report on."""
 
     exit_code = 7
+
+
+class PeerLostError(NcfbenchError):
+    """Another process of the same run never came, or is lost."""
+
+    exit_code = 8

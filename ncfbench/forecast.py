@@ -125,7 +125,8 @@ def memory(predicted: Mapping[RunConfig, Prediction]) -> int:
 
 
 def _arm(config: RunConfig) -> str:
-    return json.dumps({name: value for name, value in config.effective().items() if name not in FREE}, sort_keys=True)
+    settings = config.effective() | {"devices": config.devices, "shard_tables": config.shard_tables}
+    return json.dumps({name: value for name, value in settings.items() if name not in FREE}, sort_keys=True)
 
 
 def _as_profiled(config: RunConfig) -> RunConfig:
@@ -160,11 +161,11 @@ def _measure(config: RunConfig, dataset: Dataset, row: Mapping[str, Any] | None)
             looks["evaluation"] = lambda parameters: [each(parameters) for each in evaluators if not each.empty]
         seconds = {"probe": 0.0, "evaluation": 0.0}
         for look in looks.values():
-            look(loop.state.parameters)  # compiles
+            look(loop.trainer.on_one(loop.state.parameters))  # compiles
         started = time.perf_counter() - begin
         for name, look in looks.items():
             began = time.perf_counter()
-            look(loop.state.parameters)
+            look(loop.trainer.on_one(loop.state.parameters))
             seconds[name] = time.perf_counter() - began
         if row is None:
             loop.full_block(1)

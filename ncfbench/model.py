@@ -56,14 +56,20 @@ class Towers(nnx.Module):
         """float32[U, D]: f of each user id."""
         return self.finish(self.user_vectors(users))
 
-    def embed_items(self, items: jax.Array, content: Content, dropout: Dropout | None = None) -> jax.Array:
-        """float32[V, D]: g of each item id; without ``dropout``, as in evaluation."""
+    def embed_items(
+        self, items: jax.Array, content: Content, dropout: Dropout | None = None, rows: jax.Array | None = None
+    ) -> jax.Array:
+        """float32[V, D]: g of each item id; without ``dropout``, as in evaluation.
+
+        Args:
+            rows: int32[V], of the items in the encoder's tables by item, where these are not the items' ids.
+        """
         tokens, lengths = content.tokens[items], content.lengths[items]
         present = tokens > 0
         if dropout is not None and self.word_dropout > 0:
             # Words are removed and the others not rescaled: a maximum is not linear.
             present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
-        vectors = self.encoder(Texts(items, tokens, present, lengths))
+        vectors = self.encoder(Texts(items if rows is None else rows, tokens, present, lengths))
         if dropout is not None and self.item_dropout > 0:
             kept = dropout.keep(items, vectors.shape[1], self.item_dropout, OUTPUT_PLACE)
             vectors = jnp.where(kept, vectors / (1 - self.item_dropout), 0)

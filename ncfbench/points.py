@@ -83,7 +83,7 @@ class AuditedTowers:
     def of(cls, dataset: Dataset, content: Content, config: RunConfig, warmup: int) -> AuditedTowers:
         """The initial parameters and those after ``warmup`` iterations."""
         # An audit compares gradients to a few millionths: whatever the run's precision, in full float32.
-        neutral = dataclasses.replace(config, sampler=WARM_UP_SAMPLER, precision="float32")
+        neutral = dataclasses.replace(config.on_one_device(), sampler=WARM_UP_SAMPLER, precision="float32")
         trainer, state = Trainer.create(neutral, dataset)
         trained = copy_state(state)
         slots = plan_capacity(dataset.graph, neutral)

@@ -36,6 +36,8 @@ class Sampler:
     uses_negatives: bool
     uses_strata: bool
     uses_uniform_items: bool = False
+    shares_items: bool = False
+    """Whether a batch's items are negatives of all its links, or of all on one device (``--share local``)."""
     families_by_user: tuple[LossFamily, ...] = ()
     """The losses it serves with strata by user, where those are others."""
     instead: str = "neg, ns or strat-ns"
@@ -161,6 +163,7 @@ SAMPLERS: Mapping[str, Sampler] = {
         families=FAMILIES,
         uses_negatives=False,
         uses_strata=False,
+        shares_items=True,
     ),
     "strat-ns": Sampler(
         path="ncfbench.samplers.shared:StratifiedSharingSampler",
@@ -169,6 +172,7 @@ SAMPLERS: Mapping[str, Sampler] = {
         families=FAMILIES,
         uses_negatives=False,
         uses_strata=True,
+        shares_items=True,
     ),
     "mixed-ns": Sampler(
         path="ncfbench.samplers.shared:MixedSharingSampler",
@@ -179,6 +183,7 @@ SAMPLERS: Mapping[str, Sampler] = {
         uses_strata=False,
         uses_uniform_items=True,
         in_paper=False,
+        shares_items=True,
     ),
 }
 

@@ -150,9 +150,10 @@ AUDIT = pa.schema(
     [
         *(
             (name, pa.string())
-            for name in ("dataset", "encoder", "loss", "noise", "sampler", "strata", "point", "verdict", "shown_by")
+            for name in ("dataset", "encoder", "loss", "noise", "sampler", "strata", "share", "point", "verdict", "shown_by")
         ),
         ("mask", pa.bool_()),
+        ("devices", pa.int64()),
         ("batch_size", pa.int64()),
         ("negatives", pa.int64()),
         ("stratum_size", pa.int64()),
@@ -178,7 +179,8 @@ AUDIT = pa.schema(
     ],
     metadata={"table": "audit"},
 )
-"""One row for each verdict; ``shown_by``: gradient or weights, where it is biased.
+"""One row for each verdict; ``shown_by``: gradient or weights, where it is biased; ``share``: local where ``devices`` parts
+share negatives within themselves, else null.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square."""
 
@@ -248,10 +250,14 @@ COSTMODEL = pa.schema(
         *((f"distinct_{name}", pa.float64()) for name in ("users", "items")),
         *((name, pa.int64()) for name in ("user_slots", "item_slots", "interactions")),
         ("interaction_kind", pa.string()),
+        ("devices", pa.int64()),
+        ("share", pa.string()),
+        ("simulated", pa.bool_()),
+        *((f"{way}_sent_bytes", pa.float64()) for way in ("gradient", "global", "local", "texts")),
         *(
             (f"{way}_{part}_seconds", pa.float64())
             for way in ("predicted", "measured")
-            for part in ("users", "items", "interactions", "optimiser", "dispatch")
+            for part in ("users", "items", "interactions", "collectives", "optimiser", "dispatch")
         ),
         *(
             (f"{way}_{account}_iteration_seconds", pa.float64())
@@ -277,11 +283,12 @@ COSTMODEL = pa.schema(
 )
 """One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the baseline, limits.
 
-``residuals``: what the prediction of a full iteration misses, part by part, as shares of it; ``responsible``: the largest
-of them and the baseline's. ``serial_iteration_seconds``: step, draw, assemble and transfer one
-after another; ``paper_iteration_seconds`` leaves out of these what the authors' program left out of its timer.
-``limit_share``: what the machine's peaks allow over what the step takes, 1 at the limit. ``drift``: the second half of the
-rounds over the first.
+``sent_bytes``: what each of several ``devices`` sends in an iteration, null for one: of gradients in any case, and with them
+what sharing globally, locally, and by gathering the texts of all items would send. ``residuals``: what the prediction of a
+full iteration misses, part by part, as shares of it; ``responsible``: the largest of them and the baseline's.
+``serial_iteration_seconds``: step, draw, assemble and transfer one after another; ``paper_iteration_seconds`` leaves out of
+these what the authors' program left out of its timer. ``limit_share``: what the machine's peaks allow over what the step
+takes, 1 at the limit. ``drift``: the second half of the rounds over the first.
 """
 
 UNITCOST = pa.schema(

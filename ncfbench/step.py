@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -15,11 +16,13 @@ from ncfbench import precision
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig
 from ncfbench.datasets.store import Dataset
-from ncfbench.device import iterations_per_dispatch
+from ncfbench.device import iterations_per_dispatch, transferred
 from ncfbench.dropout import Dropout
 from ncfbench.losses import Loss, make_loss
 from ncfbench.model import Content, Towers, make_towers
 from ncfbench.objective import batch_scores, link_loss, user_penalty
+from ncfbench.parallel import WHOLE, Layout, Part
+from ncfbench.samplers import Sampler, SpreadSampler
 
 Parameters: TypeAlias = Any
 """The towers' parameters, a tree of arrays."""
@@ -35,13 +38,19 @@ class TrainState(NamedTuple):
 
 
 def batch_loss(
-    towers: Towers, batch: Batch, content: Content, dropout: Dropout | None, loss: Loss, config: RunConfig
+    towers: Towers,
+    batch: Batch,
+    content: Content,
+    dropout: Dropout | None,
+    loss: Loss,
+    config: RunConfig,
+    part: Part = WHOLE,
 ) -> jax.Array:
-    """The sampled objective of one batch, the users' penalty included."""
+    """The sampled objective of one batch, the users' penalty included; or of one device's part of it."""
     vectors_UxD = towers.user_vectors(batch.users)
-    items_VxD = towers.embed_items(batch.items, content, dropout)
+    items_VxD = part.gather(towers.embed_items(batch.items, content, dropout, part.item_rows))
     positive, negative = batch_scores(towers.finish(vectors_UxD), items_VxD, batch)
-    links = link_loss(positive, negative, batch.negatives.weight, loss, config.lambda_)
+    links = link_loss(positive, negative, batch.negatives.weight * part.weight_factor, loss, config.lambda_)
     return links + user_penalty(vectors_UxD[batch.pos_user], config.user_l2)
 
 
@@ -57,6 +66,10 @@ class Trainer:
     config: RunConfig
     towers: nnx.GraphDef[Towers]
     optimizer: optax.GradientTransformation
+    shapes: TrainState
+    """Shapes and dtypes of the state as it is kept: the same for any number of devices."""
+    layout: Layout | None = None
+    """How the step lies on several devices; its batches are in parts then (:class:`ncfbench.samplers.SpreadSampler`)."""
     traces: int = 0
     step: Callable[[TrainState, Batch, Content], tuple[TrainState, jax.Array]] = field(init=False)
     steps: Callable[[TrainState, tuple[Batch, ...], Content], tuple[TrainState, jax.Array]] = field(init=False)
@@ -71,14 +84,42 @@ class Trainer:
         """A trainer and the state that the run's seed gives.
 
         Raises:
-            UsageError: the device cannot compute at the precision.
+            UsageError: the device cannot compute at the precision, or there are not as many devices.
         """
         precision.require(config.precision)
+        layout = Layout.of(config)
         graph, variables = nnx.split(make_towers(config, dataset))
         parameters = nnx.as_pure(variables)
         optimizer = optax.adam(config.learning_rate)
         state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
-        return cls(config, graph, optimizer), state
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+        trainer = cls(config, graph, optimizer, shapes, layout)
+        return trainer, trainer.from_host(state)
+
+    def sampler(self, sampler: Sampler) -> Sampler:
+        """A sampler's batches as the step takes them: in parts, of which this process makes its own, on several devices."""
+        return sampler if self.layout is None else SpreadSampler(sampler, self.layout.size, self.layout.own)
+
+    def put(self, batch: Batch) -> Batch:
+        """A batch of :meth:`sampler` to where the step takes it at once; waits until it is there."""
+        return transferred(batch) if self.layout is None else self.layout.put(batch)
+
+    def spread(self, content: Content) -> Content:
+        """Texts to every device that the step computes on."""
+        found: Content = content if self.layout is None else self.layout.spread(content)
+        return found
+
+    def on_one(self, parameters: Parameters) -> Parameters:
+        """The state's parameters for what one device computes; see :meth:`Layout.on_one`."""
+        return parameters if self.layout is None else self.layout.on_one(parameters)
+
+    def to_host(self, state: TrainState) -> TrainState:
+        """A state as it is kept, with arrays of :attr:`shapes`."""
+        return state if self.layout is None else TrainState(*self.layout.to_host(state, self.shapes))
+
+    def from_host(self, state: TrainState) -> TrainState:
+        """A state that was kept, on the devices."""
+        return state if self.layout is None else TrainState(*self.layout.place(state))
 
     @property
     def per_dispatch(self) -> int:
@@ -91,11 +132,15 @@ class Trainer:
         """The sampled objective of a batch and its gradient, with products at the configured precision."""
         loss = make_loss(self.config)
 
-        def objective(parameters: Parameters) -> jax.Array:
+        def objective(parameters: Parameters, batch: Batch, content: Content, dropout: Any, part: Part) -> jax.Array:
             towers = nnx.merge(self.towers, parameters)
-            return batch_loss(towers, batch, content, dropout, loss, self.config)
+            return batch_loss(towers, batch, content, dropout, loss, self.config, part)
 
-        value, gradient = precision.at(self.config.precision, jax.value_and_grad(objective))(parameters)
+        if self.layout is not None:
+            transformed = partial(precision.at, self.config.precision)
+            return self.layout.value_and_gradient(objective, transformed, parameters, batch, content, dropout)
+        by_parameters = jax.value_and_grad(lambda parameters: objective(parameters, batch, content, dropout, WHOLE))
+        value, gradient = precision.at(self.config.precision, by_parameters)(parameters)
         return value, gradient
 
     def _step(self, state: TrainState, batch: Batch, content: Content) -> tuple[TrainState, jax.Array]:
@@ -112,7 +157,11 @@ class Trainer:
         value, gradient = self.gradient(state.parameters, batch, content, dropout)
         updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
-        return TrainState(parameters, optimizer, state.iteration + 1), value
+        advanced = TrainState(parameters, optimizer, state.iteration + 1)
+        if self.layout is not None:
+            # As it lay before, or the next step would be compiled again.
+            advanced = jax.lax.with_sharding_constraint(advanced, self.layout.shardings(advanced))
+        return advanced, value
 
 
 def copy_state(state: TrainState) -> TrainState:

@@ -23,7 +23,6 @@ from ncfbench import analysis
 from ncfbench.batch import Batch, capacity
 from ncfbench.config import RunConfig
 from ncfbench.datasets import Dataset
-from ncfbench.device import transferred
 from ncfbench.errors import CheckFailedError
 from ncfbench.ledger import Ledger
 from ncfbench.model import Content
@@ -120,7 +119,9 @@ class TimedLoop:
         self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
         self._held: deque[Batch] = deque()
         """Batches that were taken from the prefetcher and not used yet."""
-        self._prefetcher = Prefetcher(self.sampler.batches(self.start, self.item_slots), transferred, depth=max(DEPTH, 2 * n))
+        self.content = self.trainer.spread(self.content)
+        batches = self.trainer.sampler(self.sampler).batches(self.start, self.item_slots)
+        self._prefetcher = Prefetcher(batches, self.trainer.put, depth=max(DEPTH, 2 * n))
 
     def __enter__(self) -> Self:
         self._prefetcher.__enter__()
@@ -195,7 +196,9 @@ class TimedLoop:
         count = iterations or len(self._recent)
         with self.ledger.line("step account"):
             state, watch = copy_state(self.state), Stopwatch()
-            batches = jax.device_put(list(self._recent))
+            batches = list(self._recent)
+            if self.trainer.layout is None:
+                batches = jax.device_put(batches)
             jax.block_until_ready((state, batches))
             watch.start()
             in_flight = self._in_flight()
@@ -218,6 +221,9 @@ class TimedLoop:
         return 1 if self._per_dispatch == 1 else 2
 
     def _in_flight(self) -> InFlight:
+        if self.trainer.layout is not None and self.trainer.layout.simulated:
+            # They wait for each other in threads of one pool, which must not be full of later steps.
+            return InFlight(1)
         return InFlight(max(IN_FLIGHT, 2 * self._per_dispatch))
 
     def _gather(self, most: int, waiting: Stopwatch, stop: Callable[[], bool]) -> list[Batch]:
@@ -279,12 +285,19 @@ class TimedLoop:
 
 
 @contextmanager
-def timed_loops(dataset: Dataset, content: Content, configs: Mapping[str, RunConfig]) -> Iterator[dict[str, TimedLoop]]:
-    """A loop for each of some settings, by their names, from the initial parameters and the first batch."""
+def timed_loops(
+    dataset: Dataset, content: Content, configs: Mapping[str, RunConfig], *, on_one_device: bool = False
+) -> Iterator[dict[str, TimedLoop]]:
+    """A loop for each of some settings, by their names, from the initial parameters and the first batch.
+
+    Args:
+        on_one_device: whatever the settings say; the batches are theirs.
+    """
     with ExitStack() as stack:
         loops = {}
         for name, config in configs.items():
-            trainer, state = Trainer.create(config, dataset)
+            here = config.on_one_device() if on_one_device else config
+            trainer, state = Trainer.create(here, dataset)
             sampler = make_sampler(dataset.graph, config, Streams(config.seed))
             loop = TimedLoop(trainer, state, content, sampler, plan_capacity(dataset.graph, config))
             loops[name] = stack.enter_context(loop)

@@ -20,20 +20,22 @@ from ncfbench.config import Locations, RunConfig
 from ncfbench.datasets import Dataset, open_dataset
 from ncfbench.embedding import Embedder
 from ncfbench.errors import DivergedError
-from ncfbench.evaluation import RecallEvaluator
+from ncfbench.evaluators import evaluators
+from ncfbench.exchange import sent_bytes
 from ncfbench.ledger import Ledger
 from ncfbench.model import Content
+from ncfbench.partition import rounded_up
 from ncfbench.precision import require
 from ncfbench.probe import Probe
 from ncfbench.progress import Progress
 from ncfbench.recommendation import Recommender, require_items, write_finished
 from ncfbench.records import Records
-from ncfbench.registry import find_encoder
 from ncfbench.samplers import make_sampler, plan_capacity
 from ncfbench.schedule import Schedule
 from ncfbench.schemas import CUTOFFS
 from ncfbench.step import Trainer, TrainState
 from ncfbench.streams import Streams
+from ncfbench.team import AGREED, Team
 from ncfbench.timing import Sample, Stopwatch, TimedLoop
 
 TRACE_ITERATIONS = 10
@@ -85,13 +87,13 @@ def run(
             progress.say("No run with these settings and data to resume: starting a new one.")
         folder = runs.create(places.runs_dir, config, dataset.fingerprint)
     with tables.lock(folder, "writing"):
-        if resume and (folder / "summary.parquet").exists():
-            record = runs.read(folder)
-            if record.summary["status"] == "finished":
-                progress.say(f"Already finished: {folder}" + (" (no trace was written)" if trace else ""))
-                if recommend is not None:
-                    write_finished(record, dataset, recommend, progress.say)
-                return record
+        done = runs.read(folder) if resume and (folder / "summary.parquet").exists() else None
+        (is_over,) = Team.here().any(done is not None and done.summary["status"] == "finished")
+        if done is not None and is_over:
+            progress.say(f"Already finished: {folder}" + (" (no trace was written)" if trace else ""))
+            if recommend is not None:
+                write_finished(done, dataset, recommend, progress.say)
+            return done
         with interrupts.noted(progress.say, STOPPING) as interrupted, ledger.noticing_compilation():
             with ledger.line("initialising"):
                 begun = _Run(config, dataset, folder, progress, interrupted, ledger, trace)
@@ -140,7 +142,7 @@ class _Run:
         self,
         config: RunConfig,
         dataset: Dataset,
-        folder: Path,
+        folder: Path | None,
         progress: Progress,
         interrupted: Callable[[], bool],
         ledger: Ledger,
@@ -148,7 +150,8 @@ class _Run:
         content: Content | None = None,
         session: str | None = None,
     ) -> None:
-        self.config, self.dataset, self.folder = config, dataset, folder
+        self.config, self.dataset, self.folder = config, dataset, folder or Path()
+        self.team = Team.here()
         self.progress, self.interrupted = progress, interrupted
         self.ledger, self.trace = ledger, trace
         self.schedule = Schedule(dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every)
@@ -163,13 +166,14 @@ class _Run:
             with ledger.line("transfer"):
                 content = jax.block_until_ready(Content.of(dataset))
         self.trainer, fresh = Trainer.create(config, dataset)
-        self.environment = environment.describe() | {"iterations_per_dispatch": self.trainer.per_dispatch}
+        mesh = None if self.trainer.layout is None else self.trainer.layout.described()
+        self.environment = environment.describe(mesh) | {"iterations_per_dispatch": self.trainer.per_dispatch}
         self.environment |= {"interleaved": [session]}
-        self.records = Records(folder, config, dataset.fingerprint, self.schedule, ledger, self.environment)
+        self.records = Records(self.folder, config, dataset.fingerprint, self.schedule, ledger, self.environment)
         embedder = self.embedder = Embedder(self.trainer.towers, content)
         self.probe = Probe(dataset.graph, config, embedder)
-        self.evaluators, self.records.recall_reason = self._evaluators(embedder)
-        self.checkpoints = Checkpoints(folder / "checkpoints", progress.say)
+        self.evaluators, self.records.recall_reason = evaluators(config, dataset, embedder)
+        self.checkpoints = Checkpoints(folder / "checkpoints", progress.say) if folder else None
         self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
         with ledger.line("checkpoint"):
             iteration, slots, state = self._restore(fresh)
@@ -177,11 +181,13 @@ class _Run:
         """Whether an interruption cut the epoch at work: none of its times count."""
         self.alone_until = 0
         """Epochs that it catches up by itself, while runs that it takes turns with wait: their times do not count either."""
+        sampler = make_sampler(dataset.graph, config, Streams(config.seed))
+        self.environment |= sent_bytes(self.trainer, sampler, slots, dataset)
         self.loop = TimedLoop(
             trainer=self.trainer,
             state=state,
             content=content,
-            sampler=make_sampler(dataset.graph, config, Streams(config.seed)),
+            sampler=sampler,
             item_slots=slots,
             start=iteration,
             say=progress.say,
@@ -196,7 +202,7 @@ class _Run:
             self.finish()
 
     def __enter__(self) -> Self:
-        tables.write_json(self.folder / "environment.json", self.environment)
+        self._write_environment(self.environment)
         title = f"{self.config.dataset} {self.config.encoder} {self.config.loss} {self.config.sampler}"
         self.progress.begin(title, self.schedule.last, self.loop.iteration)
         self.began = self.loop.iteration
@@ -208,8 +214,7 @@ class _Run:
             self.loop.__exit__(kind, error, trace)
         finally:
             self.progress.end()
-            at_end = {"load_average_at_end": environment.load_average()}
-            tables.write_json(self.folder / "environment.json", self.environment | at_end)
+            self._write_environment(self.environment | {"load_average_at_end": environment.load_average()})
 
     @property
     def epoch(self) -> int:
@@ -269,7 +274,7 @@ class _Run:
 
         def after_iteration() -> bool:
             self.progress.advance(self.loop.iteration, slots)
-            return self.interrupted()
+            return self.team.count == 1 and self.interrupted()  # several processes stop together, at the end of a block
 
         first = self.loop.iteration
         losses = self.loop.full_block(stop - first, stop=after_iteration)
@@ -285,10 +290,13 @@ class _Run:
             if self.schedule.ends_epoch(stop):
                 self.loop.step_block()
             self._record()
-        if self.interrupted() and self.loop.iteration < self.schedule.last:
+        with self.ledger.line("collective"):
+            due = self.team.is_first and self.schedule.ends_epoch(stop) and time.perf_counter() >= self.checkpoint_due
+            interrupted, due = self.team.any(self.interrupted(), due)
+        if interrupted and self.loop.iteration < self.schedule.last:
             self.save()
-            raise KeyboardInterrupt
-        if self.schedule.ends_epoch(stop) and time.perf_counter() >= self.checkpoint_due:
+            raise KeyboardInterrupt(AGREED)
+        if due:
             self._write("running")
             self._save_checkpoint()
             self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
@@ -311,7 +319,7 @@ class _Run:
     def _record(self) -> None:
         """Probe, and at an epoch's end recall; then write the tables."""
         iteration = self.loop.iteration
-        parameters = self.loop.state.parameters
+        parameters = self.trainer.on_one(self.loop.state.parameters)
         with self._timed("probe"):
             probe_loss = self.probe(parameters)
         if not math.isfinite(probe_loss):
@@ -358,29 +366,29 @@ class _Run:
         self.records.take(map(dataclasses.asdict, self.loop.samples), resumed=resumed)
         self.loop.samples.clear()
 
-    def _evaluators(self, embedder: Embedder) -> tuple[dict[str, RecallEvaluator], str | None]:
-        if not find_encoder(self.config.encoder).scores_cold_items:
-            return {}, f"{self.config.encoder} learns a vector for each item, and held-out items have none"
-        made = {split: RecallEvaluator(self.dataset, split, embedder) for split in ("validation", "test")}
-        reason = "no user has a held-out test item" if made["test"].empty else None
-        return {split: evaluator for split, evaluator in made.items() if not evaluator.empty}, reason
-
     def _restore(self, fresh: TrainState) -> tuple[int, int, TrainState]:
         """Iteration, item slots and state to go on from; the records are cut back to that iteration."""
-        found = self.checkpoints.restore(fresh)
-        if found is None:
-            if (self.folder / "summary.parquet").exists():
+        found = self.checkpoints.restore(self.trainer.shapes) if self.checkpoints else None
+        (is_there,) = self.team.any(found is not None)
+        if not is_there:
+            if self.checkpoints and (self.folder / "summary.parquet").exists():
                 self.progress.say("No checkpoint to go on from: starting this run again.")
             return 0, plan_capacity(self.dataset.graph, self.config), fresh
-        state, extra = found
-        iteration = int(state.iteration)
-        record = runs.read(self.folder)
-        self.records.go_on_from(record, iteration)
+        state, extra = found or (self.trainer.shapes, {})
+        if found is not None:
+            self._take_up(int(state.iteration), extra)
+        with self.ledger.line("collective"):
+            slots = int(self.team.from_first(np.int32(extra.get("item_slots", 0))))
+            state = self.trainer.from_host(self.team.from_first(state))
+        return int(state.iteration), rounded_up(slots, self.config.devices), state
+
+    def _take_up(self, iteration: int, extra: dict[str, Any]) -> None:
+        """The records of earlier sessions, up to a checkpoint's iteration."""
+        self.records.go_on_from(runs.read(self.folder), iteration)
         self.pending = [float(loss) for loss in extra["pending_losses"]]
         self.environment["interleaved"] = [*extra.get("interleaved", [None]), *self.environment["interleaved"]]
         if not self.records.is_of_one_environment:
             self.progress.say("The environment has changed since this run began: its times will be those from here on.")
-        return iteration, int(extra["item_slots"]), state
 
     def _save_checkpoint(self) -> None:
         with self._timed("checkpoint"):
@@ -389,11 +397,18 @@ class _Run:
                 "pending_losses": self.pending,
                 "interleaved": self.environment["interleaved"],
             }
-            self.checkpoints.save(self.loop.iteration, self.loop.state, extra)
+            state = self.trainer.to_host(self.loop.state)
+            if self.checkpoints:
+                self.checkpoints.save(self.loop.iteration, state, extra)
         self._collect_samples(resumed=False)
 
     def _write(self, status: str) -> None:
-        self.records.write(status, self.loop.iteration)
+        if self.team.is_first:
+            self.records.write(status, self.loop.iteration)
+
+    def _write_environment(self, found: dict[str, Any]) -> None:
+        if self.team.is_first:
+            tables.write_json(self.folder / "environment.json", found)
 
 
 OpenRun: TypeAlias = _Run

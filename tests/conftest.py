@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 # Most of the tests' time is compilation, of programs that run for a moment. What LLVM makes of them changes their speed, which no
-# test asserts; users' settings go before.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# test asserts. Eight devices are there for the tests that spread a step; the others use the first. Users' settings go before.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=8")
 
 import jax
 import numpy as np

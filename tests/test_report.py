@@ -157,6 +157,18 @@ def test_variants_of_s_and_k_are_rows_of_one_comparison() -> None:
     assert rows["strat-ns"]["per_iteration_speedup"] == pytest.approx(10)
 
 
+def test_local_sharing_is_a_row_beside_global_sharing() -> None:
+    """On as many devices; and the command for a cell that is missing asks for it."""
+    on = {"devices": 4, "batch_size": 64}
+    records = [record("ns", [9, 5, 3], 10, **on), record("ns", [9, 5, 4], 8, share="local", **on)]
+    (group,) = comparison.group(records)
+    assert {variant.note("cnn") for variant in group.arms} == {"", "local"}
+    (local,) = (variant for variant in group.arms if variant.share)
+    words = shlex.split(comparison.command(group.config, local, {}, 0))
+    assert words[words.index("--share") + 1] == "local"
+    assert words[words.index("--devices") + 1] == "4"
+
+
 def test_the_newest_run_of_a_repeated_cell_counts_and_unfinished_ones_do_not() -> None:
     runs = [
         record("iid", [9, 3], 100), record("ns", [9, 3], 10, time="2026-02-01"), record("ns", [9, 3], 50, time="2026-01-01"),

@@ -18,6 +18,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.graph import BipartiteGraph
 from ncfbench.registry import SAMPLERS
 from ncfbench.samplers import Draw, make_sampler
+from ncfbench.samplers.local import LocalSampler
 from ncfbench.streams import Streams
 
 SCORES = np.array([[0.3, -1.2, 0.8], [-0.5, 0.9, 0.1]])
@@ -176,3 +177,21 @@ def test_the_enumeration_finds_a_wrong_estimator(five_nodes: BipartiteGraph, fau
             wrong = np.broadcast_to(np.bincount(batch.pos_item, minlength=weight.shape[1]) / 16, weight.shape)
         expected += chance * batch_objective(batch._replace(negatives=batch.negatives._replace(weight=wrong)), "pointwise")
     assert abs(expected - exact_objective(five_nodes, 1.0, mask, "pointwise")) > 1e-3
+
+
+LOCAL_SIZES = {"ns": (4, 1), "strat-ns": (8, 2), "mixed-ns": (4, 1)}
+
+
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("family", ["pointwise", "pairwise", "listwise"])
+@pytest.mark.parametrize("sampler", LOCAL_SIZES)
+def test_parts_that_share_within_themselves_are_unbiased_too(
+    five_nodes: BipartiteGraph, sampler: str, family: str, mask: bool
+) -> None:
+    """Two parts, each with a normaliser of its own; all draws of the whole batch."""
+    b, s = LOCAL_SIZES[sampler]
+    settings = {"sampler": sampler, "loss": LOSS_OF_FAMILY[family], "batch_size": b, "stratum_size": s, "noise": "0.5"}
+    config = complete(settings | {"uniform_items": 2, "mask": mask, "share": "local", "devices": 2})
+    made = LocalSampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
+    expected = sum(chance * batch_objective(made.assemble(draw), family) for chance, draw in all_draws(config, five_nodes))
+    assert expected == pytest.approx(exact_objective(five_nodes, 0.5, mask, family), rel=1e-9)

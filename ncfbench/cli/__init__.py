@@ -11,7 +11,7 @@ from ncfbench import __version__
 from ncfbench.cli import audit, catalogue, custom, describe, doctor, prepare, profile, report, run, sweep
 
 EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data; 4 verification failed; 5 diverged;
-6 a check or comparison failed; 7 nothing to report; 130 interrupted."""
+6 a check or comparison failed; 7 nothing to report; 8 another process of the run is lost; 130 interrupted."""
 
 app = typer.Typer(
     name="ncfbench",

@@ -36,6 +36,8 @@ def audit(
     negatives: options.Negatives = None,
     uniform_items: options.UniformItems = None,
     mask: options.Mask = None,
+    devices: options.Devices = None,
+    share: options.Share = None,
     seed: options.Seed = None,
     config: options.ConfigFile = None,
     set_: options.Set = None,
@@ -50,6 +52,9 @@ def audit(
     takes an X-ray of the batches. Tables go to audit.parquet, xray.parquet and conformance.parquet in --runs-dir. Ends
     with exit code 6 if a sampler is biased or fails a property.
 
+    With --share local --devices N batches are in N parts that share negatives within themselves only; no device but one is
+    needed for that. With --share global devices change no batch.
+
     The exact gradient needs data of moderate size. A graph of a few hundred nodes takes about two minutes:
 
     ncfbench prepare synthetic --users 120 --items 180 --links 1800 && ncfbench audit --dataset synthetic
@@ -59,6 +64,7 @@ def audit(
     flags = {
         "dataset": dataset, "encoder": encoder, "batch_size": batch_size, "stratum_size": stratum_size, "strata": strata,
         "negatives": negatives, "uniform_items": uniform_items, "mask": mask, "seed": seed,
+        "devices": devices, "share": share,
         "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
     settings, places = merge(flags, set_ or (), config)

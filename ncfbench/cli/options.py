@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ncfbench.config import PRECISIONS
+from ncfbench.division import SHARES
 from ncfbench.registry import ENCODERS
 
 Dataset = Annotated[str | None, typer.Option(help="Prepared data set.", show_default="citeulike")]
@@ -31,6 +32,34 @@ Mask = Annotated[
 ]
 Precision = Annotated[
     str | None, typer.Option(help=f"Of the training step's products: {', '.join(PRECISIONS)}.", show_default="float32")
+]
+Devices = Annotated[
+    int | None, typer.Option(help="Devices that a batch is spread over; on a CPU simulated ones.", show_default="1")
+]
+Share = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Whose items are negatives on several devices: {', '.join(SHARES)} (each device's own).", show_default="global"
+    ),
+]
+ShardTables = Annotated[
+    bool | None,
+    typer.Option(
+        "--shard-tables/--replicate-tables", help="Spread embedding tables over the devices by row.", show_default="replicate"
+    ),
+]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT|auto",
+        help="Where the first of several processes listens; auto: ask the cluster, Slurm for example.",
+        show_default=False,
+    ),
+]
+Processes = Annotated[int | None, typer.Option(help="How many processes make the run together.", show_default=False)]
+ProcessId = Annotated[int | None, typer.Option(help="Which of them this is; the first, 0, records.", show_default=False)]
+PeerTimeout = Annotated[
+    float, typer.Option(help="Seconds after which a process that does not come, or falls silent, ends the run everywhere.")
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of parameters, batches and dropout.", show_default="0")]
 ConfigFile = Annotated[

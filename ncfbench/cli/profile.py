@@ -10,6 +10,7 @@ from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.errors import UsageError
 from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.simulation import simulate
 
 PAPER = tuple(name for name, sampler in SAMPLERS.items() if sampler.in_paper)
 CLOCKS = ("full", "paper")
@@ -35,6 +36,8 @@ def profile(
         str, typer.Option(help="full, with step beside it; paper: also what the authors' program would have timed.")
     ] = "full",
     precision: options.Precision = None,
+    devices: options.Devices = None,
+    share: options.Share = None,
     seed: options.Seed = None,
     config: options.ConfigFile = None,
     set_: options.Set = None,
@@ -49,6 +52,9 @@ def profile(
     itself at several sizes. Parts and samplers are interleaved round by round in one process. Tables go to profile.parquet
     (raw samples), unitcost.parquet and costmodel.parquet in --runs-dir; `ncfbench report` shows them too.
 
+    With --devices N steps run on several devices; what each sends the others is counted and measured by itself. On a CPU
+    these are simulated, and share its cores: the bytes are right, the seconds say nothing of real devices.
+
     Example: ncfbench profile --dataset synthetic --encoder cnn --clock paper
     """
     from ncfbench.config import complete, merge
@@ -58,7 +64,7 @@ def profile(
     flags = {
         "dataset": dataset, "encoder": encoder, "loss": loss, "batch_size": batch_size, "stratum_size": stratum_size,
         "strata": strata, "uniform_items": uniform_items, "negatives": negatives, "noise": noise, "mask": mask,
-        "precision": precision, "seed": seed, "data_dir": data_dir, "runs_dir": runs_dir,
+        "precision": precision, "devices": devices, "share": share, "seed": seed, "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
     settings, places = merge(flags, set_ or (), config)
     from ncfbench import profiling
@@ -67,6 +73,7 @@ def profile(
     from ncfbench.report.costs import view, write
 
     configs = profiling.configurations(settings, options.names(samplers, PAPER))
+    simulate(max((each.devices for each in configs.values()), default=1))
     progress = progress_bar(quiet=quiet)
     keep_compiled(progress.say)
     left_out = [name for name in options.names(samplers, PAPER) if name not in configs]

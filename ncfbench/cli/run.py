@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
-from ncfbench.config import resolve
+from ncfbench.config import Locations, RunConfig, resolve
+from ncfbench.errors import UsageError
 from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.simulation import simulate
+
+if TYPE_CHECKING:
+    from ncfbench.progress import Progress
+    from ncfbench.runs import RunRecord
 
 
 @reporting
@@ -51,6 +60,9 @@ def run(
     item_dropout: Annotated[float | None, typer.Option(help="Dropout on item embeddings.", show_default="0.1")] = None,
     user_l2: Annotated[float | None, typer.Option(help="Weight of the users' squared norm.", show_default="1e-6")] = None,
     precision: options.Precision = None,
+    devices: options.Devices = None,
+    share: options.Share = None,
+    shard_tables: options.ShardTables = None,
     seed: options.Seed = None,
     probe_every: Annotated[
         int | None, typer.Option(help="Iterations between probes.", show_default="four in an epoch")
@@ -73,6 +85,10 @@ def run(
             show_default=False,
         ),
     ] = None,
+    coordinator: options.Coordinator = None,
+    processes: options.Processes = None,
+    process_id: options.ProcessId = None,
+    peer_timeout: options.PeerTimeout = 60.0,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
@@ -89,30 +105,80 @@ def run(
         "strata": strata, "uniform_items": uniform_items, "epochs": epochs, "learning_rate": learning_rate, "gamma": gamma,
         "lambda": lambda_, "word_dropout": word_dropout,
         "item_dropout": item_dropout, "user_l2": user_l2, "seed": seed, "probe_every": probe_every,
-        "precision": precision,
+        "precision": precision, "devices": devices, "share": share, "shard_tables": shard_tables,
         "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
     settings, places = resolve(flags, set_ or (), config)
-    from ncfbench import training
-    from ncfbench.compilation import keep_compiled
+    simulate(-(-settings.devices // (processes or 1)))
+    progress = progress_bar(quiet=quiet)
+    if recommend is not None and coordinator is not None:
+        raise UsageError(
+            "--recommend is for one process: repeat the command without --coordinator, with --resume."
+        )
+    with _joined(coordinator, processes, process_id, peer_timeout):
+        record = _trained(settings, places, progress, resume=resume, trace=trace, recommend=recommend)
+    if record is None:
+        return
     from ncfbench.recommendation import FILE as RECOMMENDATIONS
     from ncfbench.report.console import ledger_table, run_table
 
-    progress = progress_bar(quiet=quiet)
-    keep_compiled(progress.say)
-    try:
-        record = training.run(settings, places, resume=resume, progress=progress, trace=trace, recommend=recommend)
-    except KeyboardInterrupt:
-        say("To go on with this run: repeat the command with --resume.")
-        raise
     written = {} if recommend is None else {"recommendations": str(record.folder / RECOMMENDATIONS)}
     if written and record.summary["reported_epoch"] not in (None, record.summary["epochs"]):
         reported, end = (f"{record.summary[name]:g}" for name in ("reported_epoch", "epochs"))
         say(f"Recommendations are those of epoch {end}, the end; the reported recall is that of epoch {reported}.")
     if json_:
         found = {"folder": str(record.folder), **written, **record.summary}
-        print_json({**found, "config": settings.to_dict(), "ledger": record.ledger})
+        print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
-        print_views(run_table(record.summary), ledger_table(record.ledger), f"Records: {record.folder}")
-        if written:
-            print_views(f"Recommendations: {written['recommendations']}")
+        more = [_sent(record)] if "sent_bytes" in record.environment else []
+        more += [f"Records: {record.folder}", *(f"Recommendations: {path}" for path in written.values())]
+        print_views(run_table(record.summary), ledger_table(record.ledger), *more)
+
+
+def _sent(record: RunRecord) -> str:
+    """What devices sent each other, beside the ledger, whose ``step`` the time for it is a part of."""
+    found, mesh = record.environment["sent_bytes"], record.environment["mesh"]
+    parts = ", ".join(f"{name} {count / 1e3:,.1f}" for name, count in found.items() if count)
+    simulated = "simulated " if mesh["simulated"] else ""
+    return (
+        f"Each of {mesh['devices']} {simulated}devices sends {sum(found.values()) / 1e3:,.1f} kB an iteration ({parts}). The "
+        "time for it is in the line step, and by itself in `ncfbench profile --devices`."
+    )
+
+
+def _trained(
+    settings: RunConfig, places: Locations, progress: Progress, *, resume: bool, trace: Path | None, recommend: int | None
+) -> RunRecord | None:
+    """The run; None in all processes but the first, which keep no records."""
+    from ncfbench import training
+    from ncfbench.compilation import keep_compiled
+    from ncfbench.team import Team
+
+    team = Team.here()
+    if team.count > 1 and settings.devices == 1:
+        settings = dataclasses.replace(settings, devices=team.devices)
+    keep_compiled(progress.say)
+    if not team.is_first:
+        from ncfbench.following import follow
+
+        follow(settings, places)
+        return None
+    try:
+        return training.run(settings, places, resume=resume, progress=progress, trace=trace, recommend=recommend)
+    except KeyboardInterrupt:
+        say("To go on with this run: repeat the command with --resume.")
+        raise
+
+
+@contextmanager
+def _joined(coordinator: str | None, processes: int | None, process_id: int | None, timeout: float) -> Iterator[None]:
+    """In company of the other processes, if there are to be some."""
+    if coordinator is None:
+        if processes is not None or process_id is not None:
+            raise UsageError("--processes and --process-id belong to --coordinator HOST:PORT, where the first one listens.")
+        yield
+        return
+    from ncfbench.processes import Cluster, joined
+
+    with joined(Cluster(coordinator, processes, process_id, timeout), say):
+        yield

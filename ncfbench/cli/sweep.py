@@ -11,13 +11,16 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.errors import UsageError
+from ncfbench.simulation import simulate
 
 if TYPE_CHECKING:
-    from ncfbench.config import RunConfig
+    from ncfbench.config import Locations, RunConfig
     from ncfbench.overview import Overview
     from ncfbench.stages import Stage, Tuning
+    from ncfbench.sweeps import Grid
     from ncfbench.tuning import Budget
 
+LAUNCHERS = ("local", "slurm")
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
@@ -51,6 +54,15 @@ def sweep(
         str | None,
         typer.Option(help="Leave out seeds, then cells, until the rest fits: 2h, 1h30m.", show_default=False),
     ] = None,
+    launcher: Annotated[
+        str, typer.Option(help=f"{', '.join(LAUNCHERS)}: cells here, in turn; or as an array job, each alone on its device.")
+    ] = "local",
+    slurm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="An option of sbatch: partition=gpu, gres=gpu:1, time=2:00:00.", show_default=False
+        ),
+    ] = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     quiet: options.Quiet = False,
@@ -64,6 +76,9 @@ def sweep(
     Cells whose times are compared are trained in turn, one epoch each. The same command again goes on: finished cells are not
     repeated, the others resume from their last checkpoints. `ncfbench report` then compares them.
 
+    With --launcher slurm every cell is a task of one array job, alone on its device, and reports mark that it took no turns;
+    --dry-run only prints the job. The same command again submits what is not finished.
+
     With --tune N every arm first has N trials with a seed of their own; their runs are kept in `tuning` below the runs.
 
     Example: ncfbench sweep smoke
@@ -71,12 +86,17 @@ def sweep(
     from ncfbench import sweeps
     from ncfbench.config import merge
 
+    _check_launcher(launcher, slurm, tune=tune, budget=budget)
     allowed = None if budget is None else _seconds(budget)
     flags = {"dataset": dataset, "epochs": epochs}
     wanted = sweeps.read(source, flags=flags, assignments=set_ or (), seeds=seeds)
     grid = sweeps.expand(wanted.axes)
     spent = _tuning_budget(grid.cells, tune, tune_epochs, tune_over)
     _, places = merge({"data_dir": data_dir, "runs_dir": runs_dir})
+    if launcher == "slurm":
+        _submit(wanted.name, grid, places, slurm or (), dry_run=dry_run)
+        return
+    simulate(max(config.devices for config in grid.cells))
     from ncfbench.compilation import keep_compiled
     from ncfbench.datasets import open_dataset
     from ncfbench.overview import Overview
@@ -132,6 +152,38 @@ def sweep(
             say(f"{row['status'].capitalize()}: {row['cell']}: {row['message']}")
     if stage.exit_code:
         raise typer.Exit(stage.exit_code)
+
+
+def _check_launcher(launcher: str, slurm: Sequence[str] | None, *, tune: int | None, budget: str | None) -> None:
+    if launcher not in LAUNCHERS:
+        raise UsageError(f"--launcher {launcher!r} is unknown. Valid: {', '.join(LAUNCHERS)}.")
+    if launcher != "slurm" and slurm:
+        raise UsageError("--slurm belongs to --launcher slurm.")
+    if launcher == "slurm" and (tune is not None or budget is not None):
+        raise UsageError("--tune and --budget need all cells in one process. Leave them out, or use --launcher local.")
+
+
+def _submit(name: str, grid: Grid, places: Locations, assignments: Sequence[str], *, dry_run: bool) -> None:
+    """The cells that are not finished as an array job: printed, or submitted."""
+    from ncfbench import slurm
+    from ncfbench.datasets import open_dataset
+    from ncfbench.survey import survey
+
+    given = slurm.options_of(assignments)
+    names = dict.fromkeys(config.dataset for config in grid.cells)
+    fingerprints = {dataset: open_dataset(places.data_dir, dataset, say).fingerprint for dataset in names}
+    found = survey(places.runs_dir, grid.cells, fingerprints)
+    left = [config for config, state in found.states.items() if not state.is_over]
+    if not left:
+        print_views(f"All {len(grid.cells)} cells are done. To compare them: ncfbench report --runs-dir {places.runs_dir}")
+        return
+    job = slurm.Job(name, left, places, given)
+    if dry_run:
+        print_views(job.script)
+        return
+    print_views(
+        slurm.submit(job.write()), f"{len(left)} of {len(grid.cells)} cells; script, settings and outputs: {job.folder}"
+    )
 
 
 def _tuning_budget(cells: Sequence[RunConfig], trials: int | None, epochs: int | None, over: str | None) -> Budget | None:

@@ -12,6 +12,8 @@ from ncfbench.encoders.protocol import EMBEDDING_SCALE, Texts
 class MatrixFactorization(nnx.Module):
     """g(v) is row v of a table. An item without training links keeps its random vector: cold items have no score."""
 
+    item_tables = ("vectors",)
+
     def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
         self.vectors = nnx.Embed(
             n_items, config.dimension, embedding_init=nnx.initializers.normal(EMBEDDING_SCALE), rngs=rngs

@@ -18,7 +18,7 @@ class Texts(NamedTuple):
     """The texts of some items, as an encoder sees them."""
 
     items: jax.Array
-    """int32[V]: item ids."""
+    """int32[V]: item ids, or rows of them in the tables that an encoder names as its ``item_tables``."""
     tokens: jax.Array
     """int32[V, L]: word ids, 0 behind the last word."""
     present: jax.Array
@@ -28,7 +28,11 @@ class Texts(NamedTuple):
 
 
 class Encoder(Protocol):
-    """An item function g. Built as ``Encoder(config, n_items, n_words, rngs=rngs)``, an :class:`flax.nnx.Module`."""
+    """An item function g. Built as ``Encoder(config, n_items, n_words, rngs=rngs)``, an :class:`flax.nnx.Module`.
+
+    One that looks items up by their ids says in which of its :class:`flax.nnx.Embed` tables: ``item_tables = ("vectors",)``;
+    where tables are spread over devices, only the rows of a batch's items are fetched then.
+    """
 
     def __call__(self, texts: Texts) -> jax.Array:
         """float32[V, D]: the embedding of each item; what stands behind a text's last word must not matter."""

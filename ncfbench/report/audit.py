@@ -42,6 +42,8 @@ def audit_view(rows: Sequence[Row]) -> RenderableType:
         title = (
             f"Gradients against the exact one: {first['dataset']}, {first['encoder']}, P_n {noise}, b={first['batch_size']}"
         )
+        if first["share"] == "local":
+            title += f" in {first['devices']} parts with local sharing"
         table = Table(title=Text(title), title_justify="left")
         for heading in ("sampler", "loss", "parameters", "verdict"):
             table.add_column(heading)

@@ -13,25 +13,26 @@ from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.runs import RunRecord, interleaved
 from ncfbench.schemas import CUTOFFS
 
-ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items")
+ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items", "share")
 """Settings in which the runs of one comparison may differ."""
 FLAGS = (
     "dataset", "sampler", "encoder", "loss", "batch_size", "stratum_size", "strata", "negatives", "uniform_items", "noise",
     "epochs", "learning_rate", "gamma", "lambda", "word_dropout", "item_dropout", "user_l2", "seed", "probe_every",
-    "precision",
+    "precision", "devices", "share",
 )  # fmt: skip
 """Settings with a flag of their own; the others are given by ``--set``."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A row of a table: a sampler, and its s and k where it uses them; what strata share and k' where they are not usual."""
+    """A row of a table: a sampler, and its s and k where it uses them; what is not usual of strata, k' and sharing."""
 
     sampler: str
     stratum_size: int | None
     negatives: int | None
     strata: str | None = None
     uniform_items: int | None = None
+    share: str | None = None
 
     @classmethod
     def of(cls, config: RunConfig) -> Variant:
@@ -43,6 +44,7 @@ class Variant:
             effective["negatives"],
             "user" if effective["strata"] == "user" else None,
             config.uniform_items if effective["uniform_items"] not in (None, config.batch_size) else None,
+            "local" if config.shares_locally else None,
         )
 
     def note(self, encoder: str) -> str:
@@ -54,6 +56,8 @@ class Variant:
             parts.append(f"k={self.negatives}")
         if self.uniform_items is not None:
             parts.append(f"k'={self.uniform_items}")
+        if self.share is not None:
+            parts.append(self.share)
         return " ".join(parts)
 
 
@@ -247,6 +251,8 @@ def command(config: RunConfig, variant: Variant, places: Mapping[str, str], seed
         settings["strata"] = variant.strata
     if variant.uniform_items is not None:
         settings["uniform_items"] = variant.uniform_items
+    if variant.share is not None:
+        settings["share"] = variant.share
     if seed:
         settings["seed"] = seed
     words = ["ncfbench", "run"]
@@ -291,13 +297,18 @@ def _ordered(comparison: Comparison) -> list[Variant]:
     result = []
     for name in dict.fromkeys([*SAMPLERS, *sorted(variant.sampler for variant in comparison.arms)]):
         present = [variant for variant in comparison.arms if variant.sampler == name]
-        result += sorted(present, key=lambda v: (v.strata or "", v.stratum_size or 0, v.negatives or 0, v.uniform_items or 0))
+        result += sorted(present, key=_order)
         sampler = find_sampler(name)
         if not present and sampler.in_paper and family in sampler.families:
             strata = RunConfig.stratum_size if sampler.uses_strata else None
             paper = find_encoder(comparison.config.encoder).negatives
             result.append(Variant(name, strata, paper if sampler.uses_negatives else None))
     return result
+
+
+def _order(variant: Variant) -> tuple[str, int, int, int, str]:
+    sizes = (variant.stratum_size or 0, variant.negatives or 0, variant.uniform_items or 0)
+    return (variant.strata or "", *sizes, variant.share or "")
 
 
 def _identity(comparison: Comparison, variant: Variant) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rich.text import Text
 from ncfbench import tables
 from ncfbench.costmodel import DRIFT_TOLERANCE, PARTS, RESIDUAL_TOLERANCE, SPREAD_TOLERANCE, SYMBOLIC
 from ncfbench.registry import find_loss, find_sampler
+from ncfbench.report.traffic import traffic_view
 from ncfbench.schemas import PROFILE_TABLES
 
 Row = Mapping[str, Any]
@@ -50,6 +51,7 @@ def view(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = False) -> Re
         what += f" (data {rows[0]['data_fingerprint'][:6]}, environment {rows[0]['environment_key']})"
         parts += [_unit_costs(units, what)] if units else [Text(f"Unit costs of {what}: not found.")]
         parts += [_counts(rows), _predictions(rows, units), _accounts(rows, paper_clock=paper_clock)]
+        parts += [traffic_view(rows)] if rows[0]["devices"] else []
     return Group(*parts)
 
 
@@ -140,8 +142,9 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row]) -> RenderableType:
     title = f"Milliseconds of an iteration, predicted from the parts; speedups over {find_sampler(rows[0]['baseline']).title}"
     table = Table(title=Text(title), title_justify="left")
     table.add_column("sampler")
+    shown = [part for part in PARTS if part != "collectives" or rows[0]["devices"]]
     for heading in (
-        *PARTS,
+        *shown,
         "step",
         "measured",
         "off %",
@@ -157,7 +160,7 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row]) -> RenderableType:
     table.add_column("most due to")
     enough = rows[0]["rounds"] >= ROUNDS_OF_INTERVALS
     for row in rows:
-        cells = [f"{1e3 * row[f'predicted_{part}_seconds']:.2f}" for part in PARTS]
+        cells = [f"{1e3 * row[f'predicted_{part}_seconds']:.2f}" for part in shown]
         for account in ("step", "full"):
             predicted, measured = (row[f"{way}_{account}_iteration_seconds"] for way in ("predicted", "measured"))
             cells += [f"{1e3 * predicted:.2f}", f"{1e3 * measured:.2f}", _off(predicted, measured)]

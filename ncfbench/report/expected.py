@@ -17,7 +17,7 @@ from ncfbench.config import RunConfig
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.runs import RunRecord
 
-SEPARATE_ROWS = ("sampler", "stratum_size", "strata", "negatives", "uniform_items")
+SEPARATE_ROWS = ("sampler", "stratum_size", "strata", "negatives", "uniform_items", "share")
 """Settings that make another row of the same comparison; a seed makes none, all others make another comparison."""
 
 
@@ -129,6 +129,8 @@ def _variant(config: RunConfig) -> str:
         parts.append(f"k={config.negatives}")
     if sampler.uses_uniform_items and config.uniform_items != config.batch_size:
         parts.append(f"k'={config.uniform_items}")
+    if config.share == "local":
+        parts.append("local")
     return " ".join(parts)
 
 

@@ -12,11 +12,14 @@ from ncfbench.batch import Batch
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.errors import UsageError
 from ncfbench.graph import BipartiteGraph
+from ncfbench.partition import rounded_up
 from ncfbench.registry import find_sampler, load
+from ncfbench.samplers.local import LocalSampler
 from ncfbench.samplers.protocol import Draw, Sampler
+from ncfbench.samplers.spread import SpreadSampler
 from ncfbench.streams import Streams
 
-__all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity"]
+__all__ = ["Draw", "Sampler", "SpreadSampler", "batches", "make_sampler", "plan_capacity"]
 
 PILOT_BATCHES = 400
 """Batches of the pilot that plans the item slots: an epoch of CiteULike, and enough for a spread on anything larger."""
@@ -36,7 +39,8 @@ def make_sampler(graph: BipartiteGraph, config: RunConfig, streams: Streams, **o
             f"batch_size = {config.batch_size} is larger than the {graph.n_links:,} training links. Use a smaller "
             f"--batch-size."
         )
-    sampler: Sampler = load(find_sampler(config.sampler).path)(graph, config, streams, **options)
+    made = LocalSampler if config.shares_locally else load(find_sampler(config.sampler).path)
+    sampler: Sampler = made(graph, config, streams, **options)
     return sampler
 
 
@@ -52,9 +56,9 @@ def plan_capacity(graph: BipartiteGraph, config: RunConfig) -> int:
     """
     pilot = make_sampler(graph, config, Streams(PILOT_SEED))
     count = min(PILOT_BATCHES, math.ceil(graph.n_links / config.batch_size))
-    sizes = np.array([int(pilot.assemble(draw).n_items) for draw in pilot.draw(0, count)])
+    sizes = np.array([pilot.slots_for(draw) for draw in pilot.draw(0, count)])
     if sizes.min() == sizes.max() and not config.unique_items:
-        return int(sizes[0])
+        return rounded_up(int(sizes[0]), config.devices)
     wanted = max(int(sizes.max()), math.ceil(float(sizes.mean()) + 4 * float(sizes.std())))
-    in_use = len(graph.items_in_use)
-    return min(-(-wanted // SLOT_MULTIPLE) * SLOT_MULTIPLE, max(in_use, int(sizes.max())))
+    in_use = len(graph.items_in_use) * (config.devices if config.shares_locally else 1)
+    return rounded_up(min(rounded_up(wanted, SLOT_MULTIPLE), max(in_use, int(sizes.max()))), config.devices)

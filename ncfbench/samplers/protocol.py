@@ -135,9 +135,17 @@ class Sampler(ABC):
         while True:
             for draw in self.draw(start, chunk):
                 batch = self.assemble(draw, capacity)
-                capacity = max(capacity, len(batch.items))
+                capacity = max(capacity, self.slots_of(batch))
                 yield batch
             start += chunk
+
+    def slots_of(self, batch: Batch) -> int:
+        """The ``capacity`` that a batch was assembled with, or what it needed beyond."""
+        return len(batch.items)
+
+    def slots_for(self, draw: Draw) -> int:
+        """The ``capacity`` that the batch of a draw needs."""
+        return int(self.assemble(draw).n_items)
 
     def _draw_negatives(self, role: str, start: int, count: int) -> Int32:
         """k draws for each position, from the stream (seed, role, epoch of the position)."""

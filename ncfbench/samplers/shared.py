@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 
 import numpy as np
@@ -13,12 +14,16 @@ from ncfbench.samplers.protocol import Draw, Float64, Int32, Nominal, Sampler
 class SharingSampler(Sampler):
     """What the samplers of this module share: every positive link meets every item of the batch outside its own stratum."""
 
+    @abstractmethod
+    def assemble(self, draw: Draw, capacity: int = 0, own: slice = slice(None)) -> Batch:
+        """See :meth:`Sampler.assemble`; ``own`` as for :meth:`share`."""
+
     def shuffled_bias(self) -> float:
         """See :meth:`Sampler.shuffled_bias`: two links of a batch are never the same; 1/(N-1), by strata of order s/N."""
         n = self.graph.n_links
         return self.stratum_size / n if self.stratum_size > 1 else 1 / max(n - 1, 1)
 
-    def share(self, links: Int32, extra: Int32, importance: Float64, capacity: int) -> Batch:
+    def share(self, links: Int32, extra: Int32, importance: Float64, capacity: int, own: slice = slice(None)) -> Batch:
         """The batch of some positive links and of items that came alone.
 
         With c_j the batch's positive links and extra items on item j, c_ij those positive links of them in row i's own
@@ -29,32 +34,34 @@ class SharingSampler(Sampler):
             extra: int32[k'] items.
             importance: float64[I], the normaliser included.
             capacity: item slots at least.
+            own: the links whose rows of weights are wanted, as one of several processes does; whole strata.
         """
-        graph, s, b = self.graph, self.stratum_size, len(links)
+        graph, s = self.graph, self.stratum_size
         pos_user, pos_item = graph.link_user[links], graph.link_item[links]
         ids = np.concatenate([pos_item, extra]) if len(extra) else pos_item
         distinct, slots = self._distinct(ids)
         # Without repeats by design there is nothing to leave unmerged.
         merge = self.config.unique_items or (self.stratified and self.config.strata == "item")
         items, slot = (distinct, slots) if merge else (ids, np.arange(len(ids), dtype=np.int32))
-        pos_slot, n_items = slot[:b], len(items)
+        pos_slot, n_items = slot[: len(links)], len(items)
         size = max(capacity, n_items)
 
         count = np.bincount(slot, minlength=n_items)
         of_item = importance[items].astype(self.weight_dtype)
+        b = len(links[own])
         weight = np.empty((b, size), dtype=self.weight_dtype)
         weight[:, n_items:] = 0
         real = weight[:, :n_items]
         real[:] = count.astype(self.weight_dtype) * of_item
         # Within its own stratum a link meets an item only as often as other strata brought it. Counts are whole numbers
         # until they meet the importance, so that an item of one stratum only gets exactly zero.
-        slot_TxS = pos_slot.reshape(-1, s)
+        slot_TxS = pos_slot[own].reshape(-1, s)
         own_TxS = (slot_TxS[:, :, None] == slot_TxS[:, None, :]).sum(axis=2)
         left_TxS = (count[slot_TxS] - own_TxS).astype(self.weight_dtype) * of_item[slot_TxS]
         rows = np.arange(b)
         real[rows.reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
         if self.config.mask:
-            row, column = graph.linked_block(pos_user, distinct, self.scratch)
+            row, column = graph.linked_block(pos_user[own], distinct, self.scratch)
             if merge:
                 real[row, column] = 0
             else:
@@ -64,7 +71,7 @@ class SharingSampler(Sampler):
         return Batch(
             users=pos_user,
             items=padded(items, size),
-            pos_user=rows.astype(np.int32),
+            pos_user=np.arange(len(links), dtype=np.int32),
             pos_item=pos_slot,
             negatives=Shared(weight),
             n_items=np.int32(n_items),
@@ -86,9 +93,9 @@ class StratifiedSharingSampler(SharingSampler):
 
     stratified = True
 
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        """See :meth:`Sampler.assemble`."""
-        return self.share(draw.links, draw.items.reshape(-1), self._importance, capacity)
+    def assemble(self, draw: Draw, capacity: int = 0, own: slice = slice(None)) -> Batch:
+        """See :meth:`Sampler.assemble`; ``own`` as for :meth:`SharingSampler.share`."""
+        return self.share(draw.links, draw.items.reshape(-1), self._importance, capacity, own)
 
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`; a negative link is a user and an item, however many links brought the item."""
@@ -138,9 +145,9 @@ class MixedSharingSampler(SharingSampler):
             for number, draw in enumerate(super().draw(start, count), start)
         ]
 
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        """See :meth:`Sampler.assemble`."""
-        return self.share(draw.links, draw.items.reshape(-1), self._importance, capacity)
+    def assemble(self, draw: Draw, capacity: int = 0, own: slice = slice(None)) -> Batch:
+        """See :meth:`Sampler.assemble`; ``own`` as for :meth:`SharingSampler.share`."""
+        return self.share(draw.links, draw.items.reshape(-1), self._importance, capacity, own)
 
     @cached_property
     def drawn_items(self) -> Float64:

@@ -1,0 +1,132 @@
+"""The roll: connections between a run's first process and all others, by which each learns that another is lost.
+
+A collective operation waits for ever for a process that has died, and JAX's own runtime ends the others with a trace of C++.
+So every process holds a connection to the first, over which both sides say something every second. One that closes without a
+farewell, or is silent for too long, means that its process is lost; the first passes that on. No JAX here.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+BEAT_SECONDS = 1.0
+OWN_ERROR_SECONDS = 1.0
+"""A process whose peer ended with an error has most likely met the same one, and is given this long to say so itself."""
+
+
+class Roll:
+    """One process's view of the others.
+
+    Args:
+        index: of this process; the first has 0.
+        count: of all processes.
+        timeout: seconds of silence after which a process is lost.
+        lost: called once, in a thread, with what has happened.
+    """
+
+    def __init__(self, index: int, count: int, timeout: float, lost: Callable[[str], None]) -> None:
+        self.index, self.count, self.timeout, self._lost = index, count, timeout, lost
+        self._peers: dict[int, socket.socket] = {}
+        self._gone: set[int] = set()
+        self._lock = threading.Lock()
+        self._left = threading.Event()
+
+    def listen(self) -> socket.socket:
+        """A place where the first process can be reached, on a free port of all its addresses."""
+        family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+        return socket.create_server(("", 0), family=family, backlog=self.count, dualstack_ipv6=family == socket.AF_INET6)
+
+    def accept(self, server: socket.socket) -> None:
+        """In the first process: wait for all others, and begin to watch them.
+
+        Raises:
+            TimeoutError: not all have come.
+        """
+        deadline = time.monotonic() + self.timeout
+        with server:
+            while len(self._peers) < self.count - 1:
+                server.settimeout(max(deadline - time.monotonic(), 0.001))
+                peer, _ = server.accept()
+                peer.settimeout(self.timeout)
+                self._peers[int(_line(peer))] = peer
+        self._watch()
+
+    def connect(self, host: str, port: int) -> None:
+        """In any other process: reach the first, and begin to watch it.
+
+        Raises:
+            OSError: it cannot be reached.
+        """
+        peer = socket.create_connection((host, port), timeout=self.timeout)
+        peer.sendall(b"%d\n" % self.index)
+        self._peers[0] = peer
+        self._watch()
+
+    def leave(self, failure: str = "") -> None:
+        """Say farewell; with the reason, where this process ends before the others do."""
+        self._left.set()
+        self._tell(f"failed {failure}" if failure else "bye")
+        for peer in self._peers.values():
+            peer.close()
+
+    def _watch(self) -> None:
+        for index, peer in self._peers.items():
+            peer.settimeout(self.timeout)
+            threading.Thread(target=self._read, args=(index, peer), name=f"roll {index}", daemon=True).start()
+        threading.Thread(target=self._beat, name="roll", daemon=True).start()
+
+    def _beat(self) -> None:
+        while not self._left.wait(BEAT_SECONDS):
+            self._tell(".")
+
+    def _read(self, index: int, peer: socket.socket) -> None:
+        while not self._left.is_set():
+            try:
+                said = _line(peer)
+            except TimeoutError:
+                return self._report(f"process {index} has said nothing for {self.timeout:g} s", index)
+            except OSError:
+                return self._report(f"process {index} has died: its connection was closed", index)
+            word, _, text = said.partition(" ")
+            if word == "bye":
+                self._gone.add(index)
+                return None
+            if word == "lost":
+                return self._report(text, index)
+            if word == "failed":
+                time.sleep(OWN_ERROR_SECONDS)
+                return self._report(f"process {index} ended: {text}", index)
+        return None
+
+    def _report(self, what: str, index: int) -> None:
+        with self._lock:
+            if self._left.is_set() or index in self._gone:
+                return
+            self._left.set()
+        self._tell(f"lost {what}", but=index)
+        self._lost(what)
+
+    def _tell(self, line: str, but: int = -1) -> None:
+        for index, peer in self._peers.items():
+            if index != but:
+                try:
+                    peer.sendall(line.replace("\n", " ").encode() + b"\n")
+                except OSError:
+                    continue  # its reader finds that out
+
+
+def _line(peer: socket.socket) -> str:
+    """The next line, without its end.
+
+    Raises:
+        ConnectionError: there is none.
+    """
+    found = bytearray()
+    while (byte := peer.recv(1)) != b"\n":
+        if not byte:
+            raise ConnectionError("closed")
+        found += byte
+    return found.decode(errors="replace")

@@ -1,0 +1,62 @@
+"""The processes of one run as they talk at its stops: what all must decide alike, and what the first has read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+
+Tree: TypeAlias = Any
+AGREED = "all processes stop together"
+"""Of an interruption that all processes take part in."""
+PIECE_BYTES = 2**26
+"""Of an array that passes from the first process to all others at a time."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """All processes that JAX has joined, this one among them. Every method must be called by all of them, in one order."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def here(cls) -> Team:
+        """As JAX knows it."""
+        return cls(jax.process_index(), jax.process_count())
+
+    @property
+    def devices(self) -> int:
+        """Of all processes together."""
+        return jax.device_count()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes the records."""
+        return self.index == 0
+
+    def any(self, *flags: bool) -> tuple[bool, ...]:
+        """Each flag, true where it is true in some process."""
+        if self.count == 1:
+            return flags
+        from jax.experimental.multihost_utils import process_allgather
+
+        return tuple(map(bool, np.any(process_allgather(np.array(flags)), axis=0)))
+
+    def from_first(self, tree: Tree) -> Tree:
+        """The first process's tree of NumPy arrays; elsewhere ``tree`` gives shapes and dtypes. In pieces."""
+        return tree if self.count == 1 else jax.tree.map(self._array_from_first, tree)
+
+    def _array_from_first(self, array: Any) -> np.ndarray:
+        from jax.experimental.multihost_utils import broadcast_one_to_all
+
+        if not array.ndim:
+            return np.asarray(broadcast_one_to_all(np.asarray(array)))
+        found = np.empty(array.shape, array.dtype)
+        rows = max(1, int(PIECE_BYTES // max(array.nbytes / max(len(array), 1), 1)))
+        for start in range(0, len(array), rows):
+            piece = array[start : start + rows] if self.is_first else found[start : start + rows]
+            found[start : start + rows] = broadcast_one_to_all(np.asarray(piece))
+        return found

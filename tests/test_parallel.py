@@ -1,0 +1,129 @@
+"""A step over several devices, simulated on a CPU: the numbers of one device, and nothing sent but what is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_training import StopAt
+
+from ncfbench import runs, training
+from ncfbench.config import Locations, RunConfig, complete
+from ncfbench.datasets.store import Dataset
+from ncfbench.dropout import Dropout
+from ncfbench.errors import UsageError
+from ncfbench.exact import flat
+from ncfbench.model import Content
+from ncfbench.parallel import Layout
+from ncfbench.registry import SAMPLERS
+from ncfbench.runs import RunRecord
+from ncfbench.samplers import make_sampler, plan_capacity
+from ncfbench.step import Trainer
+from ncfbench.streams import Streams
+
+SMALL: dict[str, Any] = {
+    "dataset": "tiny", "batch_size": 64, "negatives": 3, "dimension": 8, "word_dimension": 8, "filters": 8, "lstm_units": 8,
+    "user_l2": 0.01,
+}  # fmt: skip
+
+
+def on_devices(dataset: Dataset, config: RunConfig) -> tuple[float, np.ndarray, int]:
+    """Loss and gradient of the third batch, dropout on, by the devices that the settings ask for; rows of the users' table."""
+    trainer, state = Trainer.create(config, dataset)
+    made = trainer.sampler(make_sampler(dataset.graph, config, Streams(0)))
+    batch = trainer.put(made.assemble(made.draw(2, 1)[0], plan_capacity(dataset.graph, config)))
+    dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
+    content = trainer.spread(Content.of(dataset))
+    value, gradient = jax.jit(trainer.gradient)(state.parameters, batch, content, dropout)
+    rows = gradient["users"]["embedding"].addressable_shards[0].data.shape[0]
+    if trainer.layout is not None:
+        gradient = trainer.layout.to_host(gradient, trainer.shapes.parameters)
+    return float(value), flat(gradient), rows
+
+
+CASES: list[Any] = [
+    *({"sampler": name, "encoder": "mf", "devices": 8} for name in SAMPLERS if name != "ns"),
+    {"sampler": "ns", "encoder": "cnn", "devices": 8},
+    pytest.param({"sampler": "strat-ns", "encoder": "lstm", "devices": 2, "loss": "softmax"}, marks=pytest.mark.long),
+    pytest.param({"sampler": "iid", "encoder": "cnn", "devices": 8}, marks=pytest.mark.long),
+    {"sampler": "strat", "strata": "user", "encoder": "mf", "devices": 4, "loss": "hinge"},
+    {"sampler": "neg", "encoder": "mf", "devices": 8, "shard_tables": True, "loss": "log"},
+    {"sampler": "strat-ns", "encoder": "cnn", "devices": 8, "shard_tables": True},
+]
+
+
+@pytest.mark.parametrize("settings", CASES, ids=lambda case: "-".join(map(str, case.values())))
+def test_loss_and_gradient_are_those_of_one_device(tiny: Dataset, settings: dict[str, Any]) -> None:
+    value, gradient, rows = on_devices(tiny, complete(SMALL | settings))
+    assert rows == (tiny.n_users // 8 if settings.get("shard_tables") else tiny.n_users)
+    alone = {name: setting for name, setting in settings.items() if name not in ("devices", "shard_tables")}
+    expected, whole, _ = on_devices(tiny, complete(SMALL | alone))
+    assert value == pytest.approx(expected, rel=1e-5)
+    assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
+
+
+@pytest.mark.parametrize(("sampler", "shard_tables"), [("strat-ns", False), ("mixed-ns", True)])
+def test_local_sharing_on_its_devices_is_its_batch_on_one(tiny: Dataset, sampler: str, shard_tables: bool) -> None:
+    """The weights of the whole batch, which the audit sees, against the parts, which are trained."""
+    config = complete(
+        SMALL | {"encoder": "mf", "sampler": sampler, "share": "local", "devices": 4, "shard_tables": shard_tables}
+    )
+    value, gradient, _ = on_devices(tiny, config)
+    trainer, state = Trainer.create(complete(SMALL | {"encoder": "mf", "sampler": sampler}), tiny)
+    made = make_sampler(tiny.graph, config, Streams(0))
+    batch, dropout = made.assemble(made.draw(2, 1)[0]), Dropout(jnp.uint32(0), jnp.uint32(2))
+    expected, whole = jax.jit(trainer.gradient)(state.parameters, batch, Content.of(tiny), dropout)
+    assert value == pytest.approx(float(expected), rel=1e-5)
+    assert np.linalg.norm(gradient - flat(whole)) < 1e-5 * np.linalg.norm(flat(whole))
+
+
+def train(data_dir: Path, runs_dir: Path, *, resume: bool = False, progress: Any = None, **more: Any) -> RunRecord:
+    settings = SMALL | {"epochs": 2, "sampler": "strat-ns"} | more
+    return training.run(complete(settings), Locations(data_dir, runs_dir), resume=resume, progress=progress)
+
+
+def assert_same_curve(one: RunRecord, other: RunRecord) -> None:
+    """Up to summation order: dropout on, Adam at the paper's learning rate."""
+    names = ("iteration", "epoch", "probe_loss", "batch_loss", "test_recall_at_50")
+    for row, expected in zip(one.curve, other.curve, strict=True):
+        for name in names[:2]:
+            assert row[name] == expected[name]
+        for name in names[2:]:
+            assert (row[name] is None) == (expected[name] is None)
+            assert row[name] is None or row[name] == pytest.approx(expected[name], rel=2e-4)
+
+
+@pytest.fixture(scope="module")
+def one_device(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    return train(data_dir, tmp_path_factory.mktemp("one"))
+
+
+def test_a_run_goes_on_with_another_number_of_devices(data_dir: Path, tmp_path: Path, one_device: RunRecord) -> None:
+    """Eight with tables by row, then two, then four: the curve of one, in the one folder. Several iterations a dispatch too."""
+    for place, (stop, more) in enumerate(((5, {"devices": 8, "shard_tables": True}), (20, {"devices": 2}))):
+        with pytest.raises(KeyboardInterrupt):
+            train(data_dir, tmp_path, resume=place > 0, progress=StopAt(stop), **more)
+    record = train(data_dir, tmp_path, resume=True, devices=4)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert_same_curve(record, one_device)
+    mesh = record.environment["mesh"]
+    assert (mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (4, False, True)
+    assert sum(record.environment["sent_bytes"].values()) > 0
+    assert record.environment["key"] != one_device.environment["key"], "times of more devices are others"
+    assert json.loads((record.folder / "config.json").read_text())["config"]["devices"] == 8, "as it was begun"
+    assert runs.find(tmp_path, complete(SMALL | {"epochs": 2, "sampler": "strat-ns"}), record.data_fingerprint)
+
+
+def test_several_iterations_in_one_dispatch(data_dir: Path, tmp_path: Path, one_device: RunRecord) -> None:
+    record = train(data_dir, tmp_path, devices=2, iterations_per_dispatch=4)
+    assert_same_curve(record, one_device)
+
+
+def test_more_devices_than_there_are_is_said(tiny: Dataset) -> None:
+    with pytest.raises(UsageError, match="JAX has 8 cpu here. Use --devices 8"):
+        Layout.of(complete(SMALL | {"sampler": "ns", "devices": 16}))

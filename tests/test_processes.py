@@ -1,0 +1,157 @@
+"""Several real processes on this machine: one curve, one folder, and one end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import compiled_once
+from test_parallel import SMALL, assert_same_curve, train
+
+from ncfbench import runs
+from ncfbench.errors import UsageError
+from ncfbench.processes import Cluster
+from ncfbench.simulation import FLAG
+
+SCRIPT = "from ncfbench import cli, training; training.CHECKPOINT_SECONDS = 0.0; cli.main()"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def start(
+    data_dir: Path, runs_dir: Path, count: int, *flags: str, of: int | None = None, slurm: bool = False, **more: Any
+) -> list[subprocess.Popen[str]]:
+    """``count`` of ``of`` processes of one run, which the program gives their devices.
+
+    With ``slurm`` they are told of each other by nothing but the variables that Slurm gives the tasks of a job.
+    """
+    settings = SMALL | {"sampler": "strat-ns", "encoder": "mf"} | more
+    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    variables = os.environ | compiled_once() | {"XLA_FLAGS": os.environ["XLA_FLAGS"].split(FLAG)[0]}
+    port = free_port()
+    found = []
+    for index in range(count):
+        if slurm:
+            # JAX makes the coordinator's port from the number of the job.
+            job = {
+                "JOB_ID": port,
+                "STEP_NODELIST": "localhost",
+                "STEP_NUM_NODES": 1,
+                "NTASKS": count,
+                "PROCID": index,
+                "LOCALID": index,
+            }
+            told, own = ["auto"], {f"SLURM_{name}": str(value) for name, value in job.items()}
+        else:
+            told, own = [f"127.0.0.1:{port}", "--processes", str(of or count), "--process-id", str(index)], {}
+        command = [
+            sys.executable, "-c", SCRIPT, "run", *words, "--data-dir", str(data_dir), "--runs-dir", str(runs_dir),
+            "--coordinator", *told, *flags,
+        ]  # fmt: skip
+        found.append(
+            subprocess.Popen(command, env=variables | own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+    return found
+
+
+def ends(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
+    """Exit code, standard output and standard error of each."""
+    found = []
+    try:
+        for process in processes:
+            out, err = process.communicate(timeout=120)
+            found.append((process.returncode, out, err))
+    finally:
+        for process in processes:
+            process.kill()
+    return found
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.long)])
+def test_several_processes_make_the_curve_of_one_device(data_dir: Path, tmp_path: Path, count: int) -> None:
+    """Tables by row over all of them; only the first writes, on disk and on standard output. Slurm tells two of each other."""
+    flags = ("--devices", "4", "--shard-tables", "--json")
+    processes = start(data_dir, tmp_path / "all", count, *flags, slurm=count == 2, epochs=2)
+    found = ends(processes)
+    assert [code for code, _, _ in found] == [0] * count, found[0][2]
+    assert [bool(out) for _, out, _ in found] == [True] + [False] * (count - 1)
+    assert json.loads(found[0][1])["config"]["devices"] == 4
+    (folder,) = (tmp_path / "all").iterdir()
+    record = runs.read(folder)
+    assert_same_curve(record, train(data_dir, tmp_path / "one", encoder="mf"))
+    mesh = record.environment["mesh"]
+    assert (mesh["processes"], mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (count, 4, True, True)
+
+
+@pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.long)])
+def test_a_killed_process_ends_the_others_and_the_run_goes_on(data_dir: Path, tmp_path: Path, victim: int) -> None:
+    """Four processes of a device each; then one process of two, and the uninterrupted curve."""
+    processes = start(data_dir, tmp_path / "cut", 4, "--peer-timeout", "20", epochs=30)
+    while not list(tmp_path.glob("cut/*/checkpoints/[0-9]*")) and processes[0].poll() is None:
+        time.sleep(0.005)
+    begin = time.monotonic()
+    processes[victim].kill()
+    found = ends(processes)
+    assert time.monotonic() - begin < 20
+    assert found[victim][0] == -signal.SIGKILL, "the run was over before it was killed"
+    for code, _, err in (end for index, end in enumerate(found) if index != victim):
+        assert code == 8
+        assert f"Error: Lost another process of this run: process {victim} has died" in err
+        assert "repeat the commands with --resume" in err
+    record = train(data_dir, tmp_path / "cut", resume=True, encoder="mf", epochs=30, devices=2)
+    assert len(list((tmp_path / "cut").iterdir())) == 1
+    assert record.timing[-1]["first_iteration"] > 0
+    assert len({row["session"] for row in record.ledger}) == 2
+    assert_same_curve(record, train(data_dir, tmp_path / "whole", encoder="mf", epochs=30))
+
+
+@pytest.mark.long
+def test_an_interruption_of_one_process_stops_all_together(data_dir: Path, tmp_path: Path) -> None:
+    """At the next probe; the first saves, and the run goes on by itself."""
+    processes = start(data_dir, tmp_path / "cut", 2, "--peer-timeout", "20", epochs=400)
+    while not list(tmp_path.glob("cut/*/curve.parquet")) and processes[0].poll() is None:
+        time.sleep(0.005)
+    processes[1].send_signal(signal.SIGINT)
+    found = ends(processes)
+    assert [code for code, _, _ in found] == [130, 130], found[0][2]
+    assert "repeat the command with --resume" in found[0][2]
+    (folder,) = (tmp_path / "cut").iterdir()
+    record = runs.read(folder)
+    assert record.summary["status"] == "interrupted"
+    assert list(folder.glob(f"checkpoints/{record.summary['iterations']}"))
+
+
+def test_a_process_that_never_comes_is_waited_for_so_long(data_dir: Path, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    ((code, out, err),) = ends(start(data_dir, tmp_path, 1, "--peer-timeout", "2", of=2))
+    assert code == 8
+    assert "Not all of the 2 processes have come to 127.0.0.1:" in err
+    assert "within 2 s" in err
+    assert not out
+    assert not list(tmp_path.iterdir())
+    assert time.monotonic() - begin < 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("here",), "neither HOST:PORT nor auto"),
+        (("here:5", 0), "at least 1"),
+        (("here:5", 2, 2), "between 0 and"),
+        (("auto", None, None, 0.0), "above 0 seconds"),
+    ],
+)
+def test_clusters_that_cannot_be(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Cluster(*arguments)
