@@ -196,8 +196,8 @@ def write_finished(record: RunRecord, dataset: Dataset, count: int, say: Callabl
     """
     if is_written(record.folder, dataset, count):
         return
-    trainer, fresh = Trainer.create(record.config, dataset)
-    found = Checkpoints(record.folder / "checkpoints", say).restore(fresh)
+    trainer, _ = Trainer.create(record.config, dataset)
+    found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
     iteration = record.summary["iterations"]
     if found is None or int(found[0].iteration) != iteration:
         raise DataError(

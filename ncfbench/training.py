@@ -255,7 +255,7 @@ class _Run:
         if self.recommend is not None:
             with self._timed("recommendation"):
                 best = Recommender(self.dataset, self.embedder, self.recommend)
-                best.write(self.folder, self.loop.state, self.schedule)
+                best.write(self.folder, self.trainer.to_host(self.loop.state), self.schedule)
             self._collect_samples(resumed=False)
         self._write("finished")
 

@@ -83,6 +83,16 @@ def asked(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord
     return train(data_dir, tmp_path_factory.mktemp("asked"), 50)
 
 
+def test_tables_by_row_on_two_devices_recommend_alike(data_dir: Path, tiny: store.Dataset, tmp_path: Path) -> None:
+    """At the end of the run, and later from its checkpoint."""
+    record = train(data_dir, tmp_path, 50, devices=2, shard_tables=True)
+    assert recall_of(read(record.folder), tiny) == pytest.approx(record.curve[-1]["test_recall_at_50"], abs=1e-12)
+    first = (record.folder / FILE).read_bytes()
+    (record.folder / FILE).unlink()
+    train(data_dir, tmp_path, 50, resume=True, devices=2, shard_tables=True)
+    assert (record.folder / FILE).read_bytes() == first
+
+
 def test_the_recall_of_the_table_is_that_of_the_run(asked: RunRecord, tiny: store.Dataset) -> None:
     record, found = asked, read(asked.folder)
     assert record.curve[-1]["test_recall_at_50"] > 0

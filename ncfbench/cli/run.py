@@ -112,9 +112,7 @@ def run(
     simulate(-(-settings.devices // (processes or 1)))
     progress = progress_bar(quiet=quiet)
     if recommend is not None and coordinator is not None:
-        raise UsageError(
-            "--recommend is for one process: repeat the command without --coordinator, with --resume."
-        )
+        raise UsageError("--recommend is for one process: repeat the command without --coordinator, with --resume.")
     with _joined(coordinator, processes, process_id, peer_timeout):
         record = _trained(settings, places, progress, resume=resume, trace=trace, recommend=recommend)
     if record is None:
