@@ -37,6 +37,7 @@ from ncfbench import environment
 from ncfbench.batch import Batch, negative_ids
 from ncfbench.config import complete
 from ncfbench.datasets import store
+from ncfbench.datasets.content import Content
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.graph import BipartiteGraph
 from ncfbench.registry import SAMPLERS, find_sampler
@@ -176,13 +177,13 @@ def batches(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     before = resident_bytes()
     loaded: list[float] = []
     verified: list[float] = []
-    plain = store.Content.fingerprint
+    plain = Content.fingerprint
 
-    def fingerprint(content: store.Content, options: Mapping[str, Any]) -> str:
+    def fingerprint(content: Content, options: Mapping[str, Any]) -> str:
         return str(timed(verified, lambda: plain(content, options)))
 
     say("load and verify ...")
-    with patch.object(store.Content, "fingerprint", fingerprint):
+    with patch.object(Content, "fingerprint", fingerprint):
         dataset = timed(loaded, lambda: store.load(arguments.scratch, NAME))
     links = len(dataset.users)
     say("check the links ...")

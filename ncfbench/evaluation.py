@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.datasets.store import Dataset, Split
+from ncfbench.datasets.splits import Split
+from ncfbench.datasets.store import Dataset
 from ncfbench.embedding import Embedder
 from ncfbench.precision import full
 from ncfbench.schemas import CUTOFFS

@@ -14,8 +14,8 @@ PACKAGE = Path(ncfbench.__file__).parent
 ORDER = (
     "allocator", "simulation", "errors", "roll", "registry", "division", "config", "streams", "graph", "schemas",
     "tables", "datasets.text", "datasets.corpus", "datasets.lines", "datasets.published", "datasets.room",
-    "datasets.store", "datasets.options", "datasets.libraries", "datasets.citeulike", "datasets.citeulike_t",
-    "datasets.names", "datasets.members", "datasets.mind", "datasets.rows", "datasets.columns", "datasets.guesses",
+    "datasets.content", "datasets.splits", "datasets.preparation", "datasets.store", "datasets.options", "datasets.libraries", "datasets.citeulike", "datasets.citeulike_t",
+    "datasets.names", "datasets.members", "datasets.mind", "datasets.pieces", "datasets.rows", "datasets.columns", "datasets.guesses",
     "datasets.plan", "datasets.custom", "datasets.synthetic", "datasets", "batch", "partition", "samplers.noise",
     "samplers.positives", "samplers.protocol", "samplers.listed", "samplers.shared", "samplers.local",
     "samplers.spread", "samplers", "distribution", "occupancy", "description", "xray", "expectation", "conformance",

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ncfbench.datasets import citeulike, store
 from ncfbench.datasets.citeulike import Options, read_articles
 from ncfbench.datasets.lines import read_lists
+from ncfbench.datasets.splits import split_items
 from ncfbench.errors import DataError, UsageError, VerificationError
 
 HEADER = ["doc.id", "title", "citeulike.id", "raw.title", "raw.abstract"]
@@ -235,10 +236,10 @@ def test_any_bytes_parse_or_are_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_splits_are_shares_of_the_items() -> None:
-    split = store.split_items(1000, 0.2, 0.1, 3)
+    split = split_items(1000, 0.2, 0.1, 3)
     assert np.bincount(split).tolist() == [720, 80, 200]
-    assert (split == store.split_items(1000, 0.2, 0.1, 3)).all()
-    assert (split != store.split_items(1000, 0.2, 0.1, 4)).any()
-    assert np.bincount(store.split_items(1000, 0.2, 0.0, 3), minlength=3).tolist() == [800, 0, 200]
+    assert (split == split_items(1000, 0.2, 0.1, 3)).all()
+    assert (split != split_items(1000, 0.2, 0.1, 4)).any()
+    assert np.bincount(split_items(1000, 0.2, 0.0, 3), minlength=3).tolist() == [800, 0, 200]
     with pytest.raises(UsageError, match="hold every item out"):
-        store.split_items(1, 0.9, 0.0, 0)
+        split_items(1, 0.9, 0.0, 0)

@@ -12,8 +12,8 @@ from ncfbench.cli import app
 from ncfbench.datasets import citeulike_t, store
 from ncfbench.datasets.citeulike_t import Options
 from ncfbench.datasets.lines import read_lines
+from ncfbench.datasets.preparation import preparation
 from ncfbench.errors import DataError, UsageError, VerificationError
-from ncfbench.report import described
 
 RAW = b"""##0
 Red &#34;Fish&#34 &amp; chips
@@ -90,7 +90,7 @@ def test_the_kind_of_text_is_part_of_the_fingerprint_and_auto_is_not(folder: Pat
     bag, _ = prepare(folder, tmp_path / "c", text="bag")
     assert raw == auto
     assert raw["fingerprint"] != bag["fingerprint"]
-    assert described.preparation("citeulike-t", bag) == (
+    assert preparation("citeulike-t", bag) == (
         "ncfbench prepare citeulike-t --text bag --max-length 300 --min-count 1 --test-fraction 0.25 "
         "--validation-fraction 0.0 --split-seed 0 --from FOLDER --allow-unverified"
     )

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
-import csv
 import gzip
 import json
-import lzma
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,82 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables_of import FORMATS, ITEMS, LINKS, as_csv, as_jsonl, as_parquet, named_links, prepare, squeezed, words_of
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
-from ncfbench.datasets import custom, store
-from ncfbench.datasets.plan import Options
-from ncfbench.datasets.store import Dataset
+from ncfbench.datasets import store
 from ncfbench.datasets.text import tokenize
 from ncfbench.errors import DataError, NcfbenchError, UsageError
-
-Row = Mapping[str, Any]
-LINKS = [
-    {"userId": 7, "movieId": 30, "rating": 4.0, "timestamp": 50}, {"userId": 10, "movieId": 5, "rating": 2.5, "timestamp": 10},
-    {"userId": 7, "movieId": 5, "rating": 5.0, "timestamp": 20}, {"userId": 9, "movieId": 100, "rating": 3.0, "timestamp": 30},
-    {"userId": 9, "movieId": 30, "rating": 4.5, "timestamp": 45}, {"userId": 10, "movieId": 77, "rating": 1.0, "timestamp": 99},
-]  # fmt: skip
-ITEMS = [
-    {"movieId": 100, "title": 'The "Red", Fish', "genres": "Drama|War"}, {"movieId": 5, "title": "Blue\nfish", "genres": "War"},
-    {"movieId": 30, "title": "Dogs; cats", "genres": ""}, {"movieId": 8, "title": "Nobody's", "genres": "War"},
-]  # fmt: skip
-
-
-def as_csv(path: Path, rows: Sequence[Row], delimiter: str = ",") -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def as_jsonl(path: Path, rows: Sequence[Row]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def as_parquet(path: Path, rows: Sequence[Row]) -> Path:
-    pq.write_table(pa.Table.from_pylist(list(rows)), path)
-    return path
-
-
-def squeezed(path: Path, rows: Sequence[Row], squeeze: Callable[[bytes], bytes]) -> Path:
-    plain = (as_jsonl if ".jsonl" in path.name else as_csv)(path.with_suffix(".plain"), rows)
-    path.write_bytes(squeeze(plain.read_bytes()))
-    return path
-
-
-FORMATS: dict[str, Callable[[Path, Sequence[Row]], Path]] = {
-    "csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet,
-    "tsv": lambda path, rows: as_csv(path, rows, "\t"),
-    "semicolons.csv": lambda path, rows: as_csv(path, rows, ";"),
-    "csv.gz": lambda path, rows: squeezed(path, rows, gzip.compress),
-    "jsonl.bz2": lambda path, rows: squeezed(path, rows, bz2.compress),
-    "csv.xz": lambda path, rows: squeezed(path, rows, lzma.compress),
-    "csv.zst": lambda path, rows: squeezed(path, rows, lambda text: pa.compress(text, "zstd", asbytes=True)),
-}  # fmt: skip
-
-
-def prepare(folder: Path, links: Path, items: Path, **options: Any) -> tuple[Dataset, list[str]]:
-    said: list[str] = []
-    chosen = Options(**({"validation_fraction": 0.0, "test_fraction": 0.34} | options))
-    custom.prepare(folder / "data", "x", links, items, chosen, say=said.append)
-    return store.load(folder / "data", "x"), said
-
-
-def named_links(dataset: Dataset) -> list[tuple[str, str]]:
-    assert dataset.user_ids is not None
-    assert dataset.item_ids is not None
-    users, items = dataset.user_ids.to_pylist(), dataset.item_ids.to_pylist()
-    return sorted((users[user], items[item]) for user, item in zip(dataset.users, dataset.items, strict=True))
-
-
-def words_of(dataset: Dataset, folder: Path) -> dict[str, list[str]]:
-    """The words of each item by its id, through the stored vocabulary."""
-    path = folder / "data" / "x" / dataset.fingerprint[:12] / "vocabulary.parquet"
-    words = ["", *store.tables.read_table(path, store.VOCABULARY)["word"].to_pylist()]
-    assert dataset.item_ids is not None
-    return {id_: [words[token] for token in dataset.texts[item]] for item, id_ in enumerate(dataset.item_ids.to_pylist())}
 
 
 @pytest.mark.parametrize("links", FORMATS)
@@ -220,6 +147,8 @@ def test_minimum_degrees_by_brute_force(tmp_path: Path, pairs: list[tuple[int, i
         assert not left, error
         return
     assert {(int(user), int(item)) for user, item in named_links(dataset)} == left
+    removed = dataset.manifest["removed"]
+    assert len(left) + removed.get("links_of_rare", 0) + removed.get("duplicate_links", 0) == len(pairs)
     assert dataset.item_ids is not None
     assert {int(item) for item in dataset.item_ids.to_pylist()} == kept_items
 
@@ -263,8 +192,9 @@ def test_many_pieces_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pairs = [{"user": f"u{rng.integers(300)}", "item": f"i{rng.integers(90)}"} for _ in range(5000)]
     titles = [{"id": f"i{n}", "title": f"first{n} second{n}"} for n in range(90)]
     whole, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", pairs), as_jsonl(tmp_path / "m.jsonl", titles))
-    monkeypatch.setattr("ncfbench.datasets.rows.PIECE_BYTES", 700)
-    monkeypatch.setattr("ncfbench.datasets.rows.PIECE_ROWS", 13)
+    for module in ("rows", "pieces"):
+        monkeypatch.setattr(f"ncfbench.datasets.{module}.PIECE_BYTES", 700)
+        monkeypatch.setattr(f"ncfbench.datasets.{module}.PIECE_ROWS", 13)
     monkeypatch.setattr("ncfbench.datasets.names.MERGED", 3)
     monkeypatch.setattr("ncfbench.datasets.corpus.PIECE", 17)
     for form in ("csv", "parquet"):
@@ -288,7 +218,7 @@ def test_many_pieces_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ({"rating_column": "stars"}, UsageError, "no such column"),
         ({"delimiter": "::"}, UsageError, "one character"),
         ({"encoding": "utf-99"}, UsageError, "not an encoding"),
-        ({"delimiter": ";"}, DataError, "no column is called like the id of a user"),
+        ({"user_column": "movieId"}, UsageError, "cannot be both user and item"),
         ({"min_user_links": 99}, DataError, "No link is left of .* with --min-user-links 99"),
         ({"min_count": 99}, DataError, "No word is left"),
     ],

@@ -10,6 +10,8 @@ import sys
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from damage import DAMAGES, HARMLESS, SOURCES
 from typer.testing import CliRunner, Result
@@ -21,6 +23,9 @@ CASES = [(source, name, damage) for source, made in SOURCES.items() for name in 
 BINARY = {"r.parquet", "m.parquet", "r.csv.gz", "m.jsonl.gz"}
 PLACED = ("latin-1 in the middle", "huge line", "open quote", "not a number", "infinite", "huge number")
 """Damages of one line of a text: where they are refused, the line is named."""
+
+STATED = {"line twice", "everything twice", "compressed", "wrong delimiter", "last byte gone", "cut at random"}
+"""Damages that are told from what is left: where such a file is read, something is said."""
 
 
 def prepare(words: list[str], data: Path) -> Result:
@@ -60,6 +65,8 @@ def test_damaged_files(tmp_path: Path, source: str, name: str) -> None:
             assert len(dataset.users) == dataset.manifest["statistics"]["links"] > 0, case
             if name not in BINARY and damage in HARMLESS:
                 assert dataset.fingerprint == good.fingerprint, case
+            if source in ("csv", "tsv", "jsonl") and damage in STATED:
+                assert re.search(r"Warning:|whatever its name|separated by", result.stderr), case
         else:
             assert result.exit_code in (2, 3, 4), case
             errors = [line for line in result.stderr.splitlines() if not re.match(r"Warning:|Links:|Items:", line)]
@@ -115,6 +122,18 @@ print(result.exit_code, int(peak) // 1024, result.stderr)
 """
 
 
+def measured(words: list[str], folder: Path) -> tuple[int, int, str]:
+    """Exit code, peak memory in MiB and messages of a process that prepares."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *words, "--data-dir", str(folder / "data")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code, peak, *message = done.stdout.split(maxsplit=2)
+    return int(code), int(peak), " ".join(message)
+
+
 @pytest.mark.parametrize(
     ("source", "name", "head", "unit"),
     [
@@ -131,12 +150,17 @@ def test_what_unpacks_to_half_a_gigabyte_stays_small(
         file.write(head)
         for _ in range(2**29 // len(unit)):
             file.write(unit)
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *words, "--data-dir", str(tmp_path / "data")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    code, peak, *message = done.stdout.split(maxsplit=2)
-    assert (code, name in message[0]) == ("3", True), done.stdout
-    assert int(peak) < 400, "MiB"
+    code, peak, message = measured(words, tmp_path)
+    assert (code, name in message) == (3, True), message
+    assert peak < 400, "MiB"
+
+
+def test_parquet_that_repeats_a_long_text_stays_small(tmp_path: Path) -> None:
+    """A gigabyte of text in a few kilobytes; every row of it is read."""
+    words = SOURCES["parquet"].write(tmp_path / "files")
+    ids = list(range(1, 1001))
+    pq.write_table(pa.table({"movieId": ids, "title": ["x" * 2**20] * len(ids)}), tmp_path / "files" / "m.parquet")
+    assert (tmp_path / "files" / "m.parquet").stat().st_size < 2**20
+    code, peak, message = measured([*words, "--min-item-links", "0"], tmp_path)
+    assert (code, "items without a link" in message) == (0, False), message
+    assert peak < 400, "MiB"

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.datasets import store, synthetic
+from ncfbench.datasets.content import Content
 from ncfbench.datasets.text import Texts, Vocabulary
 from ncfbench.description import configurations, describe, distinct_nodes
 from ncfbench.distribution import Distribution
@@ -129,10 +130,10 @@ SPLIT = [0, 0, 0, 2, 1, 0]
 """Item 3 is a test item, 4 a validation item; 5 is a training item without a link. User 3 has no link."""
 
 
-def content(*, named: bool = True) -> store.Content:
+def content(*, named: bool = True) -> Content:
     users, items = (np.array(column, np.int32) for column in zip(*LINKS, strict=True))
     lengths = np.array([2, 0, 3, 1, 1, 0], np.int32)
-    return store.Content(
+    return Content(
         n_users=5, users=users, items=items, texts=Texts(np.ones(7, np.int32), lengths), vocabulary=Vocabulary(("a",), (7,)),
         split=np.array(SPLIT, np.uint8), user_ids=pa.array(["ann", "bob", "cy", "di", "eve"]) if named else None,
         item_ids=pa.array(["B00\x1b[31m", "[bold]B01", "B02", "B03", "B04", "B05"]) if named else None,
@@ -192,7 +193,7 @@ def test_what_a_sampler_cannot_draw_is_told(tmp_path: Path) -> None:
 
 
 def test_data_without_training_links(tmp_path: Path) -> None:
-    made = store.Content(
+    made = Content(
         n_users=1, users=np.zeros(1, np.int32), items=np.ones(1, np.int32), texts=Texts(np.ones(1, np.int32), np.array([1, 0], np.int32)),
         vocabulary=Vocabulary(("a",), (1,)), split=np.array([0, 2], np.uint8),
     )  # fmt: skip

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from ncfbench import schemas, tables, tuning
 from ncfbench.cli import app
+from ncfbench.datasets.preparation import preparation
 from ncfbench.report import described, page, verification
 from ncfbench.report.results import collect
 from ncfbench.runs import RECORDS
@@ -51,7 +52,7 @@ def test_an_export_stands_by_itself(tmp_path: Path) -> None:
     assert (target / "speedup.parquet").stat().st_mtime_ns == before, "to look at results does not change them"
     assert again.stdout.replace(str(target), str(folder)) == result.stdout
     assert "other text (title,tags)" in again.stdout
-    assert described.preparation("citeulike", manifest) == (
+    assert preparation("citeulike", manifest) == (
         "ncfbench prepare citeulike --text title,tags --max-length 40 --test-fraction 0.2"
     )
     (folder / described.FILE).write_text("[1]")
@@ -139,7 +140,7 @@ def test_damaged_descriptions_of_data_are_left_out(tmp_path: Path, damage: Any, 
 def test_the_command_that_prepares_data_again_names_what_it_needs(files: dict[str, Any], ends: str) -> None:
     options = {"columns": [], "history": False, "quotes": True}
     manifest = MANIFEST | {"options": options} | files
-    assert described.preparation("citeulike", manifest) == f"ncfbench prepare citeulike --no-history {ends}"
+    assert preparation("citeulike", manifest) == f"ncfbench prepare citeulike --no-history {ends}"
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', "null", '"x"'])

@@ -15,7 +15,9 @@ import pytest
 from numpy.typing import NDArray
 
 from ncfbench import graph as graphs
-from ncfbench.datasets import room, store, synthetic
+from ncfbench.datasets import content as content_module
+from ncfbench.datasets import room, synthetic
+from ncfbench.datasets.content import Content, distinct_links
 from ncfbench.datasets.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
 from ncfbench.graph import BipartiteGraph, sort_stably
@@ -132,7 +134,7 @@ def test_pairs_with_the_largest_ids_are_looked_up() -> None:
 
 
 def test_distinct_links_up_to_the_largest_id() -> None:
-    users, items, repeated = store.distinct_links(np.array([LAST, 0, LAST]), np.array([LAST, LAST, LAST]))
+    users, items, repeated = distinct_links(np.array([LAST, 0, LAST]), np.array([LAST, LAST, LAST]))
     assert (users.tolist(), items.tolist(), repeated) == ([0, LAST], [LAST, LAST], 1)
     assert users.dtype == items.dtype == np.int32
 
@@ -141,21 +143,21 @@ def test_distinct_links_up_to_the_largest_id() -> None:
 def test_ids_beyond_int32_are_refused(id_: int) -> None:
     for kind, users, items in (("user", [0, id_], [0, 1]), ("item", [0, 1], [id_, 0])):
         with pytest.raises(DataError, match=f"{kind} {id_}: ids from 0 to 2,147,483,646 are supported"):
-            store.distinct_links(np.array(users), np.array(items))
+            distinct_links(np.array(users), np.array(items))
 
 
 def test_more_links_than_int32_can_number_are_refused() -> None:
     with pytest.raises(DataError, match="2,147,483,648 links"):
-        store.distinct_links(many(MOST + 1), many(MOST + 1))
+        distinct_links(many(MOST + 1), many(MOST + 1))
 
 
 @pytest.mark.parametrize("users", [0, 1, 2, 5])
 def test_names_are_fingerprinted_in_pieces(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest is that of all names in one text, one a line, however they are cut up."""
-    monkeypatch.setattr(store, "PIECE", 2)
+    monkeypatch.setattr("ncfbench.datasets.content.PIECE", 2)
     names = [f"ü{number}" for number in range(users)]
     none, texts = np.zeros(0, np.int32), Texts(np.zeros(0, np.int32), np.zeros(2, np.int32))
-    content = store.Content(
+    content = Content(
         n_users=users,
         users=none,
         items=none,
@@ -166,7 +168,11 @@ def test_names_are_fingerprinted_in_pieces(users: int, monkeypatch: pytest.Monke
         item_ids=pa.array(["a", "b"]),
     )
     whole = (
-        json.dumps([store.CONTENT_VERSION, users, {}]).encode() + bytes(8) + bytes(2) + "\n".join(names).encode() + b"a\nb"
+        json.dumps([content_module.VERSION, users, {}]).encode()
+        + bytes(8)
+        + bytes(2)
+        + "\n".join([f"\nusers {users}", "\n".join(names)]).encode()
+        + b"\nitems 2\na\nb"
     )
     assert content.fingerprint({}) == hashlib.sha256(whole).hexdigest()
 

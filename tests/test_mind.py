@@ -20,6 +20,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.datasets import mind, store
 from ncfbench.datasets.mind import Options
 from ncfbench.datasets.names import in_order
+from ncfbench.datasets.preparation import preparation
 from ncfbench.errors import DataError, UsageError
 from ncfbench.report import described, page
 from ncfbench.report.results import collect
@@ -102,7 +103,7 @@ def test_clicks_by_hand(tmp_path: Path) -> None:
         "duplicate_links": 1, "links_to_unknown_news": 1, "users_without_links": 2, "items_without_links": 2,
     }  # fmt: skip
     assert said == [
-        "Warning: 1 links are dropped: they are to 1 news that news.tsv does not have; 3 are left.",
+        "Warning: 1 links are dropped: they are to 1 news that news.tsv does not have.",
         "Left out: 2 of 4 news, to which none of the 2 users has a link.",
     ]
 
@@ -321,7 +322,7 @@ def test_reports_name_the_stand_in_and_the_command_that_prepares_it(tmp_path: Pa
         "ncfbench prepare mind --name citeulike --text title,category --history --max-length 200 --min-count 1 "
         "--test-fraction 0.0 --validation-fraction 0.0 --split-seed 0 --from FOLDER"
     )
-    assert described.preparation("citeulike", manifest) == command
+    assert preparation("citeulike", manifest) == command
     assert command in text
     words = ["report", "--data-dir", str(tmp_path / "d"), "--runs-dir", str(runs), "--figures", str(tmp_path / "f")]
     assert f"citeulike: {mind.LABEL}." in CliRunner().invoke(app, words).stdout

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from ncfbench import schemas, tables
 from ncfbench.datasets import open_dataset, store, synthetic
+from ncfbench.datasets.content import Content
+from ncfbench.datasets.splits import SPLITS
 from ncfbench.datasets.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
 
@@ -40,7 +43,7 @@ def test_training_links_are_those_of_training_items(tiny: store.Dataset) -> None
     graph = tiny.graph
     assert graph.n_links == tiny.manifest["statistics"]["training_links"]
     assert set(np.unique(graph.link_item)) <= set(tiny.items_of("train").tolist())
-    parts = [tiny.links(split) for split in store.SPLITS]
+    parts = [tiny.links(split) for split in SPLITS]
     assert sum(len(users) for users, _ in parts) == len(tiny.users)
     assert (graph.item_degrees[tiny.items_of("test")] == 0).all()
 
@@ -48,7 +51,7 @@ def test_training_links_are_those_of_training_items(tiny: store.Dataset) -> None
 def test_statistics_by_hand() -> None:
     words = Vocabulary(("a", "b"), (3, 1))
     texts = Texts(np.array([1, 1, 1, 2, 1], np.int32), np.array([2, 0, 3], np.int32))
-    content = store.Content(
+    content = Content(
         n_users=3, users=np.array([0, 0, 2], np.int32), items=np.array([0, 2, 2], np.int32), texts=texts, vocabulary=words,
         split=np.array([0, 1, 2], np.uint8),
     )  # fmt: skip
@@ -93,9 +96,33 @@ def test_damaged_data_sets_are_refused_and_prepared_again(
         tables.write_array(folder / "links.npy", np.zeros((2, 1), np.int32))
     with pytest.raises(DataError, match="x"):
         store.load(tmp_path, "x")
-    if damage not in ("truncate links", "other content"):
-        assert synthetic.prepare(tmp_path, "x", tiny_options, say=quiet) == manifest
-        assert store.load(tmp_path, "x").fingerprint == manifest["fingerprint"]
+    said: list[str] = []
+    assert synthetic.prepare(tmp_path, "x", tiny_options, say=said.append) == manifest
+    assert any("is damaged; it is prepared again" in text for text in said) == (damage in ("truncate links", "other content"))
+    assert store.load(tmp_path, "x").fingerprint == manifest["fingerprint"]
+
+
+def test_the_same_content_of_another_origin_replaces_the_manifest_only(
+    tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there stays there: a process that is killed meanwhile leaves the old or the new."""
+    content = synthetic.make(tiny_options)
+    first = store.prepare(tmp_path, "x", {"source": "a"}, {}, lambda scratch: content, quiet)
+    folder = tmp_path / "x" / first["fingerprint"][:12]
+    before = {path.name: path.stat().st_ino for path in folder.iterdir()}
+    second = store.prepare(tmp_path, "x", {"source": "b"}, {}, lambda scratch: content, quiet)
+    assert (second["source"], second["fingerprint"]) == ("b", first["fingerprint"])
+    assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before
+
+
+def test_no_name_passes_from_one_list_into_the_next(tiny_options: synthetic.Options) -> None:
+    content = synthetic.make(tiny_options)
+    lists = [(["a", "bc"], ["d", "e"]), (["a", "b"], ["cd", "e"]), (["a", "b", "c"], ["d"])]
+    found = {
+        dataclasses.replace(content, user_ids=pa.array(users), item_ids=pa.array(items)).fingerprint({})
+        for users, items in lists
+    }
+    assert len(found) == 3
 
 
 def test_content_that_does_not_match_its_fingerprint_is_refused(tmp_path: Path, tiny_options: synthetic.Options) -> None:
@@ -105,7 +132,9 @@ def test_content_that_does_not_match_its_fingerprint_is_refused(tmp_path: Path, 
     for user, item in ((0, 10**6), (0, -1), (1, 1)):
         links[:, 3] = user, item
         tables.write_array(path, links)
-        with pytest.raises(DataError, match="does not match its fingerprint. Prepare it again"):
+        with pytest.raises(
+            DataError, match="does not match its fingerprint. Prepare it again: ncfbench prepare synthetic --name x"
+        ):
             store.load(tmp_path, "x")
 
 

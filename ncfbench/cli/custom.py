@@ -9,7 +9,16 @@ import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.output import reporting, say
-from ncfbench.cli.prepare import Name, SplitSeed, TestFraction, ValidationFraction, show_prepared
+from ncfbench.cli.prepare import (
+    MaxLength,
+    MinCount,
+    Name,
+    SplitSeed,
+    TestFraction,
+    ValidationFraction,
+    VocabularySize,
+    show_prepared,
+)
 from ncfbench.config import resolve
 
 LINKS, ITEMS, SPLIT = "Columns of the links", "Columns of the items", "What becomes of them"
@@ -36,7 +45,8 @@ def prepare_custom(
         ),
     ] = None,
     id_column: Annotated[
-        str | None, typer.Option(help="Of the item's id.", show_default="as in the links, or id", rich_help_panel=ITEMS)
+        str | None,
+        typer.Option(help="Of the item's id.", show_default="as in the links, id, ...", rich_help_panel=ITEMS),
     ] = None,
     text_columns: Annotated[
         str | None,
@@ -55,7 +65,8 @@ def prepare_custom(
         ),
     ] = None,
     split_column: Annotated[
-        str | None, typer.Option(help="Of train, validation and test.", show_default="split, fold", rich_help_panel=ITEMS)
+        str | None,
+        typer.Option(help="Of train, validation and test.", show_default="split, fold, ...", rich_help_panel=ITEMS),
     ] = None,
     rating_threshold: Annotated[
         float | None,
@@ -79,14 +90,15 @@ def prepare_custom(
     min_item_links: Annotated[
         int, typer.Option(help="The same of items; 0 keeps those without any.", rich_help_panel=SPLIT)
     ] = 1,
-    max_length: Annotated[int, typer.Option(help="Words kept of a text.")] = 300,
-    min_count: Annotated[int, typer.Option(help="Leave out words that occur less often than this.")] = 1,
-    vocabulary_size: Annotated[int | None, typer.Option(help="Keep only this many words.", show_default=False)] = None,
+    max_length: MaxLength = 300,
+    min_count: MinCount = 1,
+    vocabulary_size: VocabularySize = None,
     test_fraction: TestFraction = 0.2,
     validation_fraction: ValidationFraction = 0.1,
     split_seed: SplitSeed = 0,
     delimiter: Annotated[
-        str | None, typer.Option(help="Of CSV files.", show_default="comma, tab, semicolon or bar, as the header has it")
+        str | None,
+        typer.Option(help="Of CSV files that have it.", show_default="comma, tab, semicolon or bar"),
     ] = None,
     quotes: Annotated[
         bool, typer.Option("--quotes/--no-quotes", help="Whether quotation marks enclose fields of CSV files.")

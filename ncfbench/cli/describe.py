@@ -50,7 +50,7 @@ def describe(
     if json_:
         print_json(found)
     else:
-        from ncfbench.report.described import preparation
+        from ncfbench.datasets.preparation import preparation
         from ncfbench.report.description import view
 
         print_views(*view(found, preparation(data.name, {**data.manifest, **found})))

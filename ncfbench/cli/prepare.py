@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 prepare_app = typer.Typer(
     rich_markup_mode="markdown",
-    help="Make a data set ready: fetch or generate, verify, tokenise, split, store as Parquet.",
+    help="Make a data set ready: fetch or generate, verify, tokenise, split, store.",
     no_args_is_help=True,
 )
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.datasets import store
+from ncfbench.datasets.content import Content
 from ncfbench.datasets.corpus import Corpus
 from ncfbench.datasets.libraries import read_libraries
 from ncfbench.datasets.lines import read_lines, read_lists
 from ncfbench.datasets.options import ItemOptions, require_names
 from ncfbench.datasets.published import Published
-from ncfbench.datasets.store import Content, split_items
+from ncfbench.datasets.splits import split_items
 from ncfbench.datasets.text import tokenize
 from ncfbench.errors import DataError
 

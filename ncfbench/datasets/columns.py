@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import numpy as np
@@ -52,10 +51,11 @@ def numbers(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
     """
     values = _decoded(values)
     if _is_string(values.type):
-        return _parsed(values, rows, start, name, float, "a number")
+        return _parsed(values, rows, start, name, _number, "a number")
     try:
-        found = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowInvalid:
+        # An integer beyond 2^53 is rounded, as in a text file.
+        found = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         rows.refuse(start, f"{name} is of type {values.type}, not a number.")
     return _finite(found, values, rows, start, name, "a number")
 
@@ -67,14 +67,10 @@ def times(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
         DataError: something else; the message names the line.
     """
     values = _decoded(values)
-    if pa.types.is_temporal(values.type) and not pa.types.is_time(values.type):
-        try:
-            moments = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).cast(pa.float64(), safe=False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            rows.refuse(start, f"{name} is of type {values.type}, not a time.")
-        return _finite(moments.to_numpy(zero_copy_only=False), values, rows, start, name, "a time")
+    if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type):
+        values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     if _is_string(values.type):
-        return _parsed(values, rows, start, name, _seconds, "a time: a number, or a date such as 2019-11-13 05:53")
+        return _parsed(values, rows, start, name, _seconds, "a time: numbers, or dates such as 2019-11-13 05:53")
     return numbers(values, rows, start, name)
 
 
@@ -122,22 +118,23 @@ def _finite(found: Float64, values: pa.Array, rows: RowFile, start: int, name: s
     finite = np.isfinite(found)
     if not finite.all():
         row = int(np.argmin(finite))
-        rows.refuse(start + row, f"{name} {str(values[row].as_py())[:40]!r} is not {what}.")
+        value = values[row].as_py()
+        rows.refuse(start + row, f"{name} {('' if value is None else str(value)[:40])!r} is not {what}.")
     return found
+
+
+def _number(text: str) -> float:
+    if "_" in text:  # which Python takes for a separator
+        raise ValueError(text)
+    return float(text)
 
 
 def _seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        moment = datetime.fromisoformat(text.strip())
-        # Without a zone: as if in Greenwich, so that the machine's does not matter.
-        found = (moment.replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds() - (
-            offset.total_seconds() if (offset := moment.utcoffset()) else 0.0
-        )
-    if not math.isfinite(found):
-        raise ValueError(text)
-    return found
+    """Of a date. Numbers are none: where one value of a column is a date, all are."""
+    moment = datetime.fromisoformat(text.strip())
+    # Without a zone: as if in Greenwich, so that the machine's does not matter.
+    zone = moment.utcoffset() or timedelta()
+    return (moment.replace(tzinfo=None) - datetime(1970, 1, 1) - zone).total_seconds()
 
 
 def _decoded(values: pa.Array) -> pa.Array:

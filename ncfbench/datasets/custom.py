@@ -11,11 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.datasets import columns, store
+from ncfbench.datasets.content import Content, distinct_links
 from ncfbench.datasets.corpus import Corpus
 from ncfbench.datasets.names import Names, places
 from ncfbench.datasets.plan import Options, Plan
 from ncfbench.datasets.published import sha256
-from ncfbench.datasets.store import SPLITS, Content, distinct_links, split_items, split_newest
+from ncfbench.datasets.splits import SPLITS, split_items, split_newest
 from ncfbench.datasets.text import tokenize
 from ncfbench.errors import DataError
 
@@ -35,8 +36,7 @@ def prepare(
     for line in plan.describe():
         say(line)
     files = {role: {"name": path.name, "sha256": sha256(path)} for role, path in (("links", links), ("items", items))}
-    arguments = ["--links", links.name, "--items", items.name]
-    origin = {"source": "custom", "files": files, "arguments": arguments}
+    origin = {"source": "custom", "files": files, "arguments": plan.arguments()}
     return store.prepare(data_dir, name, origin, plan.settings(), lambda scratch: read_content(plan, scratch, say), say)
 
 
@@ -47,6 +47,7 @@ def read_content(plan: Plan, scratch: Path, say: Callable[[str], None]) -> Conte
     kept_users, kept_items, kept = _often(links, len(links.user_ids), len(item_ids), plan.options)
     removed["rare_users"] = int(np.sum(~kept_users))
     removed["rare_items"] = int(np.sum(~kept_items))
+    removed["links_of_rare"] = int(np.sum(~kept))
     if not kept.any():
         raise DataError(
             f"No link is left of {plan.links.path} with --min-user-links {plan.options.min_user_links} and --min-item-links "
@@ -61,6 +62,7 @@ def read_content(plan: Plan, scratch: Path, say: Callable[[str], None]) -> Conte
     elif plan.split == "time":
         first = np.full(n_items, np.inf)
         np.minimum.at(first, item_number[links.items[kept]], links.times[kept])
+        first[np.isinf(first)] = -np.inf  # nobody's: to hold them out would leave nothing to find
         split = split_newest(first, options.test_fraction, options.validation_fraction)
     else:
         split = split_items(n_items, options.test_fraction, options.validation_fraction, options.split_seed)
@@ -69,6 +71,8 @@ def read_content(plan: Plan, scratch: Path, say: Callable[[str], None]) -> Conte
     corpus = Corpus(scratch)
     for tokens in _texts(plan, first_rows[kept_items]):
         corpus.add(tokens)
+    if len(corpus) != n_items:
+        raise DataError(f"{plan.items.path} has changed while it was read. Prepare it again.")
     texts, vocabulary = corpus.finish(options.min_count, options.vocabulary_size, options.max_length)
     for line in _removals(removed, plan):
         say(line)
@@ -107,8 +111,8 @@ def _read_items(plan: Plan) -> tuple[pa.StringArray, NDArray[np.int64], NDArray[
         n_rows = start + len(found)
         if plan.split_column:
             splits.append(_split_numbers(plan, batch[plan.split_column], start)[present])
-    if not n_rows:
-        raise DataError(f"{plan.items.path} holds no item.")
+    if not any(map(len, parts)):
+        raise DataError(f"{plan.items.path} holds no item{f' with {plan.id}' if n_rows else ''}.")
     ids = pa.chunked_array(parts, pa.string()).combine_chunks()
     # The first row of an id is where it stands among the distinct ones for the first time.
     distinct = ids.unique()
@@ -215,6 +219,7 @@ def _removals(removed: dict[str, int], plan: Plan) -> Iterator[str]:
         "links_without_id": f"rows of {links} without a user or an item",
         "links_to_unknown_items": f"links to items that {items} does not have",
         "duplicate_links": f"links of {links} that are given again",
+        "links_of_rare": "links of users or items that are left out",
         "rare_users": f"users {fewer['users']}",
         "rare_items": f"items {fewer['items']}",
     }

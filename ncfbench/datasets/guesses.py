@@ -29,31 +29,45 @@ TEXTS = (
 """Names of columns of text, in the order in which an item's text is put together."""
 
 
-def choose(role: str, asked: str | None, rows: RowFile, *, needed: bool, more: Sequence[str] = ()) -> str | None:
+def choose(role: str, asked: str | None, rows: RowFile, *, needed: bool = False) -> str | None:
     """The column of a role: the one asked for, or the one that has a usual name.
-
-    Args:
-        asked: the user's choice, or None to guess.
-        more: further names, that count only where none of the usual ones is there.
 
     Raises:
         UsageError: the file has no such column.
         DataError: none has a usual name, and one is needed.
     """
+    return _chosen(asked, USUAL[role], rows, f"--{role}-column", f"the id of a {role}" if needed else "")
+
+
+def choose_ids(in_links: str | None, in_items: str | None, links: RowFile, items: RowFile) -> tuple[str, str]:
+    """The columns of an item's id in the links and in the items: of usual names the first that both have, if there is one.
+
+    Args:
+        in_links, in_items: the columns asked for, or None to guess.
+
+    Raises:
+        UsageError, DataError: as :func:`choose`.
+    """
+    there = {_plain(name) for name in items.columns}
+    both = tuple(usual for usual in USUAL["item"] if usual in there)
+    of_links = _chosen(in_links, (*both, *USUAL["item"]), links, "--item-column", "the id of an item")
+    # A movie is called by its title, and its movieId is an id.
+    ids = tuple(usual for usual in USUAL["item"] if usual.endswith(("id", "asin", "isbn")))
+    usual = (_plain(str(of_links)), *ids, "id", "key", "index", *USUAL["item"])
+    return str(of_links), str(_chosen(in_items, usual, items, "--id-column", "the id of an item"))
+
+
+def _chosen(asked: str | None, usual: Sequence[str], rows: RowFile, flag: str, needed: str) -> str | None:
     if asked is not None:
-        return named(asked, rows, f"--{'id' if role == 'item' and more else role}-column")
+        return named(asked, rows, flag)
     plain = {_plain(name): name for name in reversed(rows.columns)}
-    for usual in (*USUAL[role], *more):
-        if usual in plain:
-            return plain[usual]
-    if needed:
-        what = {"user": "a user", "item": "an item"}[role]
-        flag = "--id-column" if more else f"--{role}-column"
+    found = next((plain[name] for name in usual if name in plain), None)
+    if needed and found is None:
         raise DataError(
-            f"{rows.path} ({rows.summary}): no column is called like the id of {what}. Its columns: {_listed(rows)}. "
+            f"{rows.path} ({rows.summary}): no column is called like {needed}. Its columns: {_listed(rows)}. "
             f"Name it: {flag} NAME. A file without a header needs one."
         )
-    return None
+    return found
 
 
 def choose_texts(asked: Sequence[str], rows: RowFile) -> tuple[str, ...]:
@@ -70,7 +84,7 @@ def named(name: str, rows: RowFile, flag: str) -> str:
     Raises:
         UsageError: the file has none.
     """
-    if name not in rows.columns:
+    if not rows.has(name):
         raise UsageError(
             f"{flag} {name}: {rows.path.name} has no such column{nearest(name, rows.columns)} Its columns: {_listed(rows)}."
         )
@@ -82,5 +96,7 @@ def _plain(name: str) -> str:
 
 
 def _listed(rows: RowFile) -> str:
-    shown = ", ".join(name[:40] for name in rows.columns[:20])
+    # What would be a command to a terminal is spelled.
+    names = (name if name.isprintable() else name.encode("unicode_escape").decode() for name in rows.columns[:20])
+    shown = ", ".join(name[:40] for name in names)
     return (shown or "none") + (", ..." if len(rows.columns) > 20 else "")

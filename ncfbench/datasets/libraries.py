@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.datasets.content import distinct_links
 from ncfbench.datasets.lines import read_lists
-from ncfbench.datasets.store import distinct_links
 
 
 def read_libraries(

@@ -23,11 +23,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.datasets import store
+from ncfbench.datasets.content import Content, distinct_links
 from ncfbench.datasets.corpus import Corpus
 from ncfbench.datasets.members import Member, find_members
 from ncfbench.datasets.names import in_order
 from ncfbench.datasets.options import ItemOptions, require_names
-from ncfbench.datasets.store import Content, distinct_links, split_items
+from ncfbench.datasets.splits import split_items
 from ncfbench.datasets.text import Texts, Vocabulary, tokenize
 from ncfbench.errors import DataError, UsageError
 from ncfbench.streams import Streams
@@ -190,7 +191,7 @@ def read_content(
         removed["links_to_unknown_news"] = len(known) - len(users)
         say(
             f"Warning: {len(known) - len(users):,} links are dropped: they are to {len(unknown):,} news that {NEWS} does not "
-            f"have; {len(users):,} are left."
+            f"have."
         )
     if not len(users):
         raise DataError(f"No link is left: {BEHAVIORS} has no click on a news that {NEWS} has.")
@@ -199,6 +200,7 @@ def read_content(
     if options.users is not None:
         user_ids, new_user = _drawn(user_ids, new_user, options.users, options.split_seed, removed)
         drawn = new_user[users] >= 0
+        removed["links_of_users_not_drawn"] = int(np.sum(~drawn))
         users, items = users[drawn], items[drawn]
     item_ids, new_item = _ordered(numbers, np.unique(items))
     removed["items_without_links"] = len(numbers) - len(item_ids)

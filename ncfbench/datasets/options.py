@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ncfbench.datasets.store import split_items
+from ncfbench.datasets.splits import split_items
 from ncfbench.errors import UsageError
 from ncfbench.registry import nearest
 

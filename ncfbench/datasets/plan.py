@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ncfbench.datasets.guesses import choose, choose_texts
+from ncfbench.datasets.guesses import choose, choose_ids, choose_texts
 from ncfbench.datasets.options import ItemOptions
 from ncfbench.datasets.rows import RowFile, open_rows
 from ncfbench.errors import DataError, UsageError
 from ncfbench.registry import nearest
 
 SPLIT_WAYS = ("random", "time", "column")
+READING = ("delimiter", "quotes", "encoding")
+"""Options that decide how the files are read, and so nothing of the content that they have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,24 +81,28 @@ class Plan:
             DataError: a file cannot be read, or no column has the name that is needed.
             UsageError: a column that was asked for is not there, or a choice that these files do not allow.
         """
-        more = {"quotes": options.quotes, "encoding": options.encoding, "delimiter": options.delimiter}
-        of_links, of_items = open_rows(links, **more), open_rows(items, **more)  # type: ignore[arg-type]
+        look = partial(open_rows, quotes=options.quotes, encoding=options.encoding, delimiter=options.delimiter)
+        of_links, of_items = look(links), look(items)
         user = str(choose("user", options.user_column, of_links, needed=True))
-        item = str(choose("item", options.item_column, of_links, needed=True))
-        id_ = str(choose("item", options.id_column, of_items, needed=True, more=("id", "key", "index")))
+        item, id_ = choose_ids(options.item_column, options.id_column, of_links, of_items)
+        if user == item:
+            raise UsageError(f"{user} of {links.name} cannot be both user and item. Use --user-column or --item-column.")
         threshold, lacks = options.rating_threshold, f"{links.name} has no column of"
-        rating = choose("rating", options.rating_column, of_links, needed=False)
+        rating = choose("rating", options.rating_column, of_links)
         if threshold is not None and rating is None:
             raise UsageError(f"--rating-threshold {threshold:g}: {lacks} ratings. Name it: --rating-column NAME.")
-        time = choose("time", options.time_column, of_links, needed=False)
+        time = choose("time", options.time_column, of_links)
         if options.split == "time" and time is None:
             raise UsageError(f"--split time: {lacks} times. Name it: --time-column NAME.")
-        split_column = choose("split", options.split_column, of_items, needed=False)
+        split_column = choose("split", options.split_column, of_items)
         if options.split == "column" and split_column is None:
             raise UsageError(f"--split column: {items.name} has no column called split. Name it: --split-column NAME.")
         split = options.split or ("column" if split_column else "random")
-        tokens = None if options.text_columns else choose("tokens", options.tokens_column, of_items, needed=False)
-        texts = () if tokens else choose_texts(options.text_columns, of_items)
+        texts = choose_texts(options.text_columns, of_items)
+        guess = "tokens" in of_items.columns or not texts  # words may be how many there are
+        is_open = not options.text_columns and (guess or options.tokens_column)
+        tokens = choose("tokens", options.tokens_column, of_items) if is_open else None
+        texts = () if tokens else texts
         if not texts and not tokens:
             raise DataError(
                 f"{items} ({of_items.summary}): no column is called like a text. Its columns: {', '.join(of_items.columns)}. "
@@ -121,7 +128,7 @@ class Plan:
         ratings = ", every row a link"
         if self.rating:
             ratings = f", of {self.rating} {self.options.rating_threshold:g} and more"
-        elif unused := choose("rating", None, self.links, needed=False):
+        elif unused := choose("rating", None, self.links):
             ratings += f" whatever its {unused} (--rating-threshold)"
         times = f", times {self.time}" if self.time else ""
         text = f"tokens {self.tokens}" if self.tokens else f"text {', '.join(self.texts)}"
@@ -138,6 +145,18 @@ class Plan:
         chosen = {
             "user_column": self.user, "item_column": self.item, "rating_column": self.rating, "time_column": self.time,
             "id_column": self.id, "text_columns": list(self.texts), "tokens_column": self.tokens, "split": self.split,
-            "split_column": self.split_column,
+            "split_column": self.split_column, "min_user_links": max(self.options.min_user_links, 1),
         }  # fmt: skip
-        return self.options.stored() | chosen
+        stored = self.options.stored()
+        for name in READING:
+            del stored[name]
+        return stored | chosen
+
+    def arguments(self) -> list[str]:
+        """Words of the command that say where the content is and how it is read, but not what it is."""
+        words = ["--links", self.links.path.name, "--items", self.items.path.name]
+        if self.options.delimiter is not None:
+            words += ["--delimiter", self.options.delimiter]
+        if not self.options.quotes:
+            words.append("--no-quotes")
+        return words + (["--encoding", self.options.encoding] if self.options.encoding != "utf-8" else [])

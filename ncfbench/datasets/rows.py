@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import lzma
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -21,12 +21,12 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ncfbench.datasets.lines import MOST_BYTES, decoded
+from ncfbench.datasets.pieces import PIECE_BYTES, PIECE_ROWS, Columns, pieces
 from ncfbench.errors import DataError, UsageError
 
-PIECE_BYTES = 2**24
-"""Of a text file read at a time; a row cannot be longer."""
-PIECE_ROWS = 2**16
 HEADER_BYTES = 2**20
+MOST_NESTED = 8
+"""Lists in lists of JSON."""
 FIRST_ROWS = 100
 """Of JSON Lines, looked at for the names of columns."""
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
@@ -39,8 +39,6 @@ _COMPRESSIONS = {
 }
 _SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".xz": "xz"}
 _FORMATS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
-
-Columns = Mapping[str, pa.Array]
 
 
 @dataclass(frozen=True)
@@ -81,10 +79,16 @@ class RowFile:
             for batch in {"csv": self._csv, "jsonl": self._jsonl, "parquet": self._parquet}[self.format](columns):
                 yield start, batch
                 start += len(next(iter(batch.values())))
-        except (pa.ArrowException, OSError, EOFError, lzma.LZMAError, MemoryError) as error:
+        except (pa.ArrowException, OSError, EOFError, lzma.LZMAError, MemoryError, UnicodeError) as error:
             if self.format == "csv":
                 self._find_fault()
             raise DataError(f"{self.path}, after row {start}: {_reason(error)}.") from error
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column; in JSON Lines a row far behind the first ones may be the only one to have it."""
+        if name in self.columns or self.format != "jsonl":
+            return name in self.columns
+        return any(name in self._json_object(line, text) for line, text in self._json_lines())
 
     def refuse(self, row: int, reason: str) -> NoReturn:
         """Raise a DataError about a row, by its number from 0."""
@@ -177,7 +181,7 @@ class RowFile:
 
     def _json_object(self, line: int, text: str) -> dict[str, Any]:
         try:
-            found = json.loads(text)
+            found = json.loads(text, parse_constant=lambda name: None)  # NaN and its like, which JSON has not
         except (ValueError, RecursionError) as error:
             raise DataError(f"{self.path}, line {line}: not JSON ({error}). Is the file cut off?") from error
         if not isinstance(found, dict):
@@ -188,11 +192,7 @@ class RowFile:
     # --- Parquet
 
     def _parquet(self, columns: Sequence[str]) -> Iterator[Columns]:
-        names = list(dict.fromkeys(columns))
-        with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
-            for batch in file.iter_batches(PIECE_ROWS, columns=names, use_threads=False):
-                if batch.num_rows:
-                    yield {name: batch[name] for name in names}
+        return pieces(self.path, columns, self.refuse)
 
     def _open(self) -> BinaryIO:
         """The content, without its compression."""
@@ -217,8 +217,10 @@ def open_rows(path: Path, *, delimiter: str | None = None, quotes: bool = True, 
         raise UsageError(f"--delimiter {delimiter!r}: it must be one character; of MovieLens's '::' make commas first.")
     try:
         "".encode(encoding)
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise UsageError(f"--encoding {encoding}: not an encoding that Python knows, such as utf-8 or latin-1.") from None
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(f"{path} is a pipe or a device, and is read more than once: write it to a file first.")
     try:
         with path.open("rb") as file:
             magic = file.read(8)
@@ -257,9 +259,17 @@ def open_rows(path: Path, *, delimiter: str | None = None, quotes: bool = True, 
 def _open_parquet(path: Path) -> RowFile:
     try:
         with pq.ParquetFile(path) as file:
-            return RowFile(path, "parquet", columns=tuple(file.schema_arrow.names))
+            names = tuple(file.schema_arrow.names)
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is damaged: {_reason(error)}. Is the file cut off?") from error
+    _refuse_twice(path, names)
+    return RowFile(path, "parquet", columns=names)
+
+
+def _refuse_twice(path: Path, names: Sequence[str]) -> None:
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise DataError(f"{path}, line 1: the column {twice[:40]!r} is named twice. The first line must be a header.")
 
 
 def _reason(error: BaseException) -> str:
@@ -286,15 +296,13 @@ def _first_line(rows: RowFile) -> str:
 
 def _with_header(rows: RowFile, first: str, delimiter: str | None, usual: str) -> RowFile:
     """A CSV file with the columns of its header, by the delimiter that makes the most columns of it."""
-    if delimiter is None:
-        counts = {mark: len(_split(first, mark, rows.quotes)) for mark in (usual, *DELIMITERS)}
+    counts = {mark: len(_split(first, mark, rows.quotes)) for mark in (delimiter or usual, usual, *DELIMITERS)}
+    if delimiter is None or counts[delimiter] == 1:  # asked for, but meant for the other file
         delimiter = max(counts, key=lambda mark: counts[mark])
         if "::" in first and counts[delimiter] == 1:
             raise DataError(f"{rows.path}, line 1: fields are separated by '::'. Make tabs of them, and give a header.")
     names = tuple(name.strip() for name in _split(first, delimiter, rows.quotes))
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-    if twice is not None:
-        raise DataError(f"{rows.path}, line 1: the column {twice[:40]!r} is named twice. The first line must be a header.")
+    _refuse_twice(rows.path, names)
     warnings = rows.warnings
     if not first.endswith("\n"):
         raise DataError(f"{rows.path} holds a header at most: it has one line.")
@@ -322,16 +330,20 @@ def _csv_reader(lines: Iterator[str], delimiter: str, quotes: bool) -> Any:
     return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, strict=True)
 
 
-def _plain(value: Any, what: str) -> str | list[str] | None:
-    """A JSON value as a string, or a list of strings.
+def _plain(value: Any, what: str, depth: int = 0) -> str | list[str] | None:
+    """A JSON value as a string, or a list of strings; half a pair of surrogates, as in a text that was cut, is replaced.
 
     Raises:
-        DataError: an object, or true or false.
+        DataError: an object, or true or false, or lists in lists in lists.
     """
-    if value is None or isinstance(value, str):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        parts = [_plain(part, what) for part in value]
+        if depth == MOST_NESTED:
+            raise DataError(f"{what} has lists in lists, {depth} deep and more.")
+        parts = [_plain(part, what, depth + 1) for part in value]
         return [text for part in parts if part is not None for text in ([part] if isinstance(part, str) else part)]
     if isinstance(value, dict | bool):
         raise DataError(f"{what} is {json.dumps(value)[:40]}, not a string, a number or a list.")

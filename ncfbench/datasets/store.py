@@ -16,97 +16,29 @@ previous data set as it was.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench import __version__, tables
+from ncfbench.datasets.content import Content, Int32
+from ncfbench.datasets.preparation import SOURCES, preparation
+from ncfbench.datasets.splits import SPLITS, Split
 from ncfbench.datasets.text import Texts, Vocabulary
-from ncfbench.errors import DataError, UsageError
-from ncfbench.graph import MAX_LINKS, BipartiteGraph
-from ncfbench.streams import Streams
+from ncfbench.errors import DataError
+from ncfbench.graph import BipartiteGraph
 
-Int32: TypeAlias = NDArray[np.int32]
-Split = Literal["train", "validation", "test"]
-SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 FORMAT_VERSION = 2
-"""Of the files. What they hold has a version of its own, in :meth:`Content.fingerprint`."""
-CONTENT_VERSION = 1
+"""Of the files. What they hold has a version of its own, in :mod:`ncfbench.datasets.content`."""
 FINGERPRINT_DIGITS = 12
-PIECE = 2**16
-"""Names worked on at a time."""
-
-
-@dataclass(frozen=True)
-class Content:
-    """What a source delivers: every link once, each item's text as token ids, and which items are held out.
-
-    Args:
-        n_users: number of users; ids are 0..n_users-1.
-        users, items: int32[links], the ends of each link.
-        texts: the token ids (from 1) of each item.
-        vocabulary: the words the ids stand for.
-        split: uint8[n_items], an index into :data:`SPLITS`.
-        user_ids, item_ids: what the source calls each user and item; None where these are its own numbers.
-        removed: how much of the source is not here, by reason (``duplicate_links``, ...), for the manifest.
-    """
-
-    n_users: int
-    users: Int32
-    items: Int32
-    texts: Texts
-    vocabulary: Vocabulary
-    split: NDArray[np.uint8]
-    user_ids: pa.StringArray | None = None
-    item_ids: pa.StringArray | None = None
-    removed: Mapping[str, int] = field(default_factory=dict)
-
-    def fingerprint(self, options: Mapping[str, Any]) -> str:
-        """SHA-256 (hexadecimal) of everything a run can see of this content, and of the options that made it."""
-        digest = hashlib.sha256(json.dumps([CONTENT_VERSION, self.n_users, dict(options)], sort_keys=True).encode())
-        for array in (self.users, self.items, self.texts.lengths, self.texts.words, self.split):
-            digest.update(np.ascontiguousarray(array).data)
-        digest.update("\n".join(self.vocabulary.words).encode())
-        for ids in (self.user_ids, self.item_ids):
-            if ids is None:
-                continue
-            # A name as a Python object takes ten times its bytes.
-            for start in range(0, len(ids), PIECE):
-                digest.update(("\n" * (start > 0) + "\n".join(ids[start : start + PIECE].to_pylist())).encode())
-        return digest.hexdigest()
-
-    def statistics(self) -> dict[str, float]:
-        """Counts of the data set, with the paper's words per item (largest, smallest, mean, median)."""
-        lengths = self.texts.lengths
-        split_of_link = self.split[self.items]
-        with_test_items = np.zeros(self.n_users, bool)
-        with_test_items[self.users[split_of_link == 2]] = True
-        return {
-            "users": self.n_users,
-            "items": len(self.texts),
-            "links": len(self.users),
-            "training_links": int((split_of_link == 0).sum()),
-            "training_items": int((self.split == 0).sum()),
-            "validation_items": int((self.split == 1).sum()),
-            "test_items": int((self.split == 2).sum()),
-            "users_with_test_items": int(with_test_items.sum()),
-            "vocabulary": len(self.vocabulary.words),
-            "words_max": int(lengths.max()),
-            "words_min": int(lengths.min()),
-            "words_mean": round(float(lengths.mean()), 2),
-            "words_median": float(np.median(lengths)),
-            "items_without_text": int((lengths == 0).sum()),
-        }
 
 
 @dataclass(frozen=True)
@@ -164,67 +96,6 @@ class Dataset:
         return self.users[chosen], self.items[chosen]
 
 
-def distinct_links(users: NDArray[np.integer], items: NDArray[np.integer]) -> tuple[Int32, Int32, int]:
-    """Links by (user, item), each once, and how many were given again.
-
-    8 bytes of scratch a link and, where links repeat, as much again.
-
-    Raises:
-        DataError: more links than int32 can number, or an id below 0 or above what int32 holds.
-    """
-    if len(users) > MAX_LINKS:
-        raise DataError(f"{len(users):,} links: more than {MAX_LINKS:,} are not supported.")
-    for kind, ids in (("user", users), ("item", items)):
-        for id_ in (int(ids.min(initial=0)), int(ids.max(initial=0))):
-            if not 0 <= id_ < MAX_LINKS:
-                raise DataError(f"{kind} {id_}: ids from 0 to {MAX_LINKS - 1:,} are supported.")
-    packed = users.astype(np.uint64)
-    packed <<= np.uint64(32)
-    np.bitwise_or(packed, items, out=packed, dtype=np.uint64, casting="unsafe")
-    packed.sort()
-    first = np.ones(len(packed), bool)
-    np.not_equal(packed[1:], packed[:-1], out=first[1:])
-    if repeated := len(packed) - int(first.sum()):
-        packed = packed[first]
-    ids = packed.view(np.int32).reshape(-1, 2)
-    return ids[:, 1].copy(), ids[:, 0].copy(), repeated
-
-
-def split_items(n_items: int, test_fraction: float, validation_fraction: float, seed: int) -> NDArray[np.uint8]:
-    """Hold items out at random: a share for the test, then a share of the *remaining* items for validation.
-
-    Raises:
-        UsageError: a share outside 0..1, or nothing left to train on.
-    """
-    for name, share in (("test-fraction", test_fraction), ("validation-fraction", validation_fraction)):
-        if not 0 <= share < 1:
-            raise UsageError(f"{name} = {share}: it must be at least 0 and below 1.")
-    order = Streams(seed).generator("split").permutation(n_items)
-    return _held_out(order, test_fraction, validation_fraction)
-
-
-def split_newest(first: NDArray[np.float64], test_fraction: float, validation_fraction: float) -> NDArray[np.uint8]:
-    """Hold the newest items out, the very newest for the test.
-
-    Args:
-        first: float64[n_items], when each item had its first link; where equal, the later item counts as newer.
-    """
-    return _held_out(np.argsort(first, kind="stable")[::-1], test_fraction, validation_fraction)
-
-
-def _held_out(order: NDArray[np.int64], test_fraction: float, validation_fraction: float) -> NDArray[np.uint8]:
-    """uint8[n_items]: the first of ``order`` for the test, the next for validation."""
-    n_items = len(order)
-    n_test = round(n_items * test_fraction)
-    n_validation = round((n_items - n_test) * validation_fraction)
-    if n_test + n_validation >= n_items:
-        raise UsageError(f"With {n_items} items, these fractions hold every item out. Use smaller ones.")
-    split = np.zeros(n_items, dtype=np.uint8)
-    split[order[:n_test]] = SPLITS.index("test")
-    split[order[n_test : n_test + n_validation]] = SPLITS.index("validation")
-    return split
-
-
 def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
     """The manifest of a prepared data set; None where there is none, or none that this version can use."""
     try:
@@ -236,7 +107,7 @@ def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
         return None
     if not all(isinstance(manifest.get(key), kind) for key, kind in needed.items()):
         return None
-    folder = _folder(data_dir, name, manifest)
+    folder = _folder(data_dir / name, manifest)
     files = (*(f"{part}.npy" for part in ARRAYS), "vocabulary.parquet")
     return manifest if all((folder / file).is_file() for file in files) else None
 
@@ -269,8 +140,10 @@ def prepare(
     options = dict(options)
     done = read_manifest(data_dir, name)
     if done and done["options"] == options and all(done.get(key) == value for key, value in origin.items()):
-        say(f"Already prepared with these options{' and files' if origin.get('files') else ''}: {data_dir / name}")
-        return done
+        if _is_intact(data_dir / name, done):
+            say(f"Already prepared with these options{' and files' if origin.get('files') else ''}: {data_dir / name}")
+            return done
+        say(f"Warning: the data set in {data_dir / name} is damaged; it is prepared again.")
     with _scratch(data_dir / name) as scratch:
         content = read(scratch)
         manifest = {
@@ -284,10 +157,11 @@ def prepare(
             "ncfbench_version": __version__,
         }
         with tables.storage_errors(data_dir / name):
-            _write(scratch / "content", content)
-            folder = _folder(data_dir, name, manifest)
-            shutil.rmtree(folder, ignore_errors=True)
-            (scratch / "content").rename(folder)
+            folder = _folder(data_dir / name, manifest)
+            if not _is_intact(data_dir / name, manifest):
+                _write(scratch / "content", content)
+                shutil.rmtree(folder, ignore_errors=True)
+                (scratch / "content").rename(folder)
             tables.write_json(data_dir / name / "manifest.json", manifest)
             for other in (data_dir / name).iterdir():
                 if other.is_dir() and other != folder and len(other.name) == FINGERPRINT_DIGITS:
@@ -331,21 +205,18 @@ def load(data_dir: Path, name: str) -> Dataset:
     manifest = read_manifest(data_dir, name)
     if manifest is None:
         present = sorted(path.parent.name for path in data_dir.glob("*/manifest.json"))
+        how = f"ncfbench prepare {name}" if name in SOURCES else f"ncfbench prepare SOURCE --name {name}"
+        if name not in SOURCES:
+            how += f" (sources: {', '.join(SOURCES)})"
         if name in present:
-            raise DataError(f"Data set {name!r} in {data_dir} is damaged or of another version. {_again(name)}")
+            raise DataError(f"Data set {name!r} in {data_dir} is damaged or of another version. Prepare it again: {how}")
         prepared = f" Prepared there: {', '.join(present)}." if present else ""
-        raise DataError(
-            f"Data set {name!r} is not prepared in {data_dir}.{prepared} Prepare it with: ncfbench prepare {name}"
-        )
-    again = _again(name, str(manifest.get("source", name)))
-    folder = _folder(data_dir, name, manifest)
+        raise DataError(f"Data set {name!r} is not prepared in {data_dir}.{prepared} Prepare it with: {how}")
+    again = f"Prepare it again: {preparation(name, manifest)}"
     try:
-        content = _read(folder, int(manifest["statistics"]["users"]))
-        intact = content.fingerprint(manifest["options"]) == manifest["fingerprint"]
-    except (DataError, KeyError, TypeError, ValueError, IndexError) as error:
+        content = _verified(data_dir / name, manifest)
+    except DataError as error:
         raise DataError(f"Data set {name!r} in {data_dir} is damaged: {error} {again}") from error
-    if not intact:
-        raise DataError(f"Data set {name!r} in {data_dir} is damaged: {folder} does not match its fingerprint. {again}")
     return Dataset(
         name=name,
         manifest=manifest,
@@ -357,6 +228,28 @@ def load(data_dir: Path, name: str) -> Dataset:
         user_ids=content.user_ids,
         item_ids=content.item_ids,
     )
+
+
+def _is_intact(home: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether the content that a manifest speaks of is there, whole."""
+    try:
+        _verified(home, manifest)
+    except DataError:
+        return False
+    return True
+
+
+def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
+    """The content that a manifest speaks of; DataError where it is another one, or none."""
+    folder = _folder(home, manifest)
+    try:
+        content = _read(folder, int(manifest["statistics"]["users"]))
+        is_it = content.fingerprint(manifest["options"]) == manifest["fingerprint"]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise DataError(f"{folder}: {error}.") from error
+    if not is_it:
+        raise DataError(f"{folder} does not match its fingerprint.")
+    return content
 
 
 def _read(folder: Path, n_users: int) -> Content:
@@ -390,11 +283,5 @@ IDS = pa.schema([("id", pa.string())])
 """Row i is the source's name of user or item i."""
 
 
-def _again(name: str, source: str | None = None) -> str:
-    """The command that prepares a data set, as far as its source is known."""
-    words = source if source in (None, name) else f"{source} --name {name}"
-    return f"Prepare it again: ncfbench prepare {words or name}"
-
-
-def _folder(data_dir: Path, name: str, manifest: Mapping[str, Any]) -> Path:
-    return data_dir / name / str(manifest["fingerprint"])[:FINGERPRINT_DIGITS]
+def _folder(home: Path, manifest: Mapping[str, Any]) -> Path:
+    return home / str(manifest["fingerprint"])[:FINGERPRINT_DIGITS]

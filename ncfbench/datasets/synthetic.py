@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.datasets import room, store
-from ncfbench.datasets.store import Content, split_items
+from ncfbench.datasets.content import Content
+from ncfbench.datasets.splits import split_items
 from ncfbench.datasets.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.graph import MAX_LINKS

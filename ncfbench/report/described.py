@@ -5,7 +5,6 @@ A report keeps them beside its tables, so that a folder of results still says wh
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,26 +56,6 @@ def write(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | None:
 def labelled(comparisons: Sequence[Comparison], found: Mapping[str, Manifest]) -> list[Comparison]:
     """The comparisons, each with its data set's label where there is one: it tells a stand-in from the real thing."""
     return [replace(each, data_label=found.get(each.data_fingerprint, {}).get("label", "")) for each in comparisons]
-
-
-def preparation(name: str, manifest: Manifest) -> str:
-    """The command line that prepares such a data set again; FOLDER stands for files that are not downloaded."""
-    source = str(manifest.get("source", name))
-    words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
-    for key, value in manifest["options"].items():
-        flag = key.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        elif value not in (None, []):
-            words += [f"--{flag}", ",".join(value) if isinstance(value, list) else str(value)]
-    if "arguments" in manifest:  # files of the user's own
-        return shlex.join([*words, *manifest["arguments"]])
-    verified = [file.get("verified") for file in manifest.get("files", {}).values()]
-    if not all(verified):
-        words += ["--from", "FOLDER"]
-    if False in verified:  # None: nothing was published to verify a file by, so that there is nothing to allow
-        words.append("--allow-unverified")
-    return shlex.join(words)
 
 
 def _is_manifest(fingerprint: str, value: object) -> bool:

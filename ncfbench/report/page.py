@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench import __version__
-from ncfbench.report import described, sheets, verdicts
+from ncfbench.datasets.preparation import preparation
+from ncfbench.report import sheets, verdicts
 from ncfbench.report.markup import html_table
 from ncfbench.report.repetition import repetitions
 from ncfbench.report.results import Results
@@ -221,7 +222,7 @@ def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _repeat(results: Results, places: Mapping[str, str]) -> str:
     data_dir = "".join(f" {shlex.join(pair)}" for pair in places.items() if pair[0] == "--data-dir")
     commands = [
-        described.preparation(name, results.manifests[fingerprint]) + data_dir
+        preparation(name, results.manifests[fingerprint]) + data_dir
         for name, fingerprint in _data(results)
         if fingerprint in results.manifests
     ]
