@@ -65,7 +65,7 @@ def run(
         DataError: the data set is not prepared, or a folder cannot be written.
         DivergedError: the loss stopped being finite; what was recorded is kept.
         KeyboardInterrupt: interrupted; the run can be resumed.
-        UsageError: the device cannot compute at the precision.
+        UsageError: the device cannot compute at the precision, or the processes of the run are not alike.
     """
     require(config.precision)
     progress = progress or Progress()
@@ -76,6 +76,7 @@ def run(
     with ledger.line("loading"):
         dataset = open_dataset(places.data_dir, config.dataset, progress.say)
     make_sampler(dataset.graph, config, Streams(config.seed))  # refuses before a folder is made
+    Team.here().require_alike(config, dataset.fingerprint)
     folder = runs.find(places.runs_dir, config, dataset.fingerprint) if resume else None
     if folder is None:
         if resume:
@@ -236,10 +237,8 @@ class _Run:
     def finish(self) -> None:
         """Save the state and write the records of a run that is done."""
         if self.trace is not None:
-            self.progress.say(
-                "No trace was written: too few iterations between two probes, or after the first. Train for more "
-                "epochs, or with a larger --probe-every."
-            )
+            few = "too few iterations between two probes, or after the first"
+            self.progress.say(f"No trace was written: {few}. Train for more epochs, or with a larger --probe-every.")
         self._write("running")  # a checkpoint never knows of samples that the tables lack
         self._save_checkpoint()
         self._write("finished")
@@ -336,7 +335,8 @@ class _Run:
         )
         self._collect_samples(resumed=False)
         self._write("diverged")
-        raise DivergedError(f"{self.records.message} What was recorded before is kept in {self.folder}.")
+        kept = f" What was recorded before is kept in {self.folder}." if self.team.is_first else ""
+        raise DivergedError(self.records.message + kept)
 
     @contextmanager
     def _timed(self, kind: str) -> Iterator[None]:
