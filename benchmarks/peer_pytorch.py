@@ -42,6 +42,7 @@ from ncfbench import allocator, environment, tables
 from ncfbench.batch import Batch
 from ncfbench.config import RunConfig, resolve
 from ncfbench.datasets import Dataset, open_dataset
+from ncfbench.datasets.text import Texts
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, UsageError
 from ncfbench.exact import flat
 from ncfbench.model import Content
@@ -107,8 +108,8 @@ def with_words(dataset: Dataset, words: int) -> Dataset:
     lengths = np.clip(rng.normal(194, 72, dataset.n_items) * words / 300, max(22 * words // 300, 1), words).astype(np.int32)
     ranks = np.minimum(rng.zipf(1.2, (dataset.n_items, words)), dataset.n_words)
     order = rng.permutation(dataset.n_words) + 1
-    tokens = np.where(np.arange(words)[None, :] < lengths[:, None], order[ranks - 1], 0).astype(np.int32)
-    return dataclasses.replace(dataset, tokens_IxL=tokens, lengths=lengths)
+    words_of_all = order[ranks - 1][np.arange(words)[None, :] < lengths[:, None]].astype(np.int32)
+    return dataclasses.replace(dataset, texts=Texts(words_of_all, lengths))
 
 
 def compare(

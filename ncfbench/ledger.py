@@ -21,6 +21,7 @@ LINES = {
     "compile": "compiling; for the step also tracing and one execution on a copy of the state",
     "probe": "the probe of the objective",
     "evaluation": "recall on held-out items",
+    "recommendation": "the best test items of every user, where they were asked for",
     "trace": "JAX's profiler, but for the steps that it looks at",
     "collective": "agreeing with other processes at stops; what devices send inside a step is a part of the step",
     "checkpoint": "saving and restoring the state",

@@ -9,6 +9,7 @@
         timing.parquet      raw samples
         ledger.parquet      where the time went, line by line
         summary.parquet     one row
+        recommendations.parquet    the best test items of every user, where they were asked for
         checkpoints/
 """
 

@@ -37,7 +37,8 @@ TIMING = pa.schema(
     ],
     metadata={"table": "timing"},
 )
-"""Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation, checkpoint.
+"""Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation, recommendation,
+checkpoint.
 
 ``item_slots`` is the mean number of real item slots of the block's batches; ``resumed`` marks a block of an epoch
 that an interruption cut, which no summary uses while there are others. A run that was resumed elsewhere has samples of two
@@ -75,6 +76,25 @@ SUMMARY = pa.schema(
     metadata={"table": "summary"},
 )
 """One row: what became of a run. Times are medians over its blocks; ``recall_reason`` says why recall is null."""
+
+
+def recommendations(named_users: bool, named_items: bool) -> pa.Schema:
+    """One row for each user and rank, the best first: an item, its score, and whether it is a held-out link of the user.
+
+    Args:
+        named_users, named_items: whether the source has ids, which then stand here; else they are numbers.
+    """
+    return pa.schema(
+        [
+            ("user", pa.string() if named_users else pa.int32()),
+            ("item", pa.string() if named_items else pa.int32()),
+            ("rank", pa.int32()),
+            ("score", pa.float32()),
+            ("hit", pa.bool_()),
+        ],
+        metadata={"table": "recommendations"},
+    )
+
 
 _CELL = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fingerprint")
 RATIOS = ("per_iteration", "iterations", "total", "step_per_iteration")

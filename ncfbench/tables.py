@@ -10,16 +10,23 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from ncfbench.errors import DataError, UsageError
 from ncfbench.schemas import SCHEMA_VERSION
+
+Rows: TypeAlias = NDArray[Any] | tuple[NDArray[Any], ...]
+"""An array, or its rows."""
+EMPTY_ARRAY_BYTES = 128
+"""Of NumPy's file of a small empty array: its header."""
 
 
 @contextmanager
@@ -83,6 +90,21 @@ def write_table(path: Path, table: pa.Table) -> None:
         pq.write_table(table.replace_schema_metadata(metadata), temporary, write_page_checksum=True)
 
 
+def write_parts(path: Path, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
+    """Write a table that comes in parts like :func:`write_table`, without ever holding the whole of it.
+
+    Args:
+        schema: of every part, with the metadata to keep.
+    """
+    metadata = {**(schema.metadata or {}), b"schema_version": str(SCHEMA_VERSION).encode()}
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(temporary, schema.with_metadata(metadata), write_page_checksum=True) as file,
+    ):
+        for part in parts:
+            file.write_table(part)
+
+
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """Read a Parquet table that must have the columns of a schema, verified by the checksums of its pages.
 
@@ -106,6 +128,49 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         if table.schema.field(field.name).type != field.type:
             raise DataError(f"{path}: column {field.name!r} is {table.schema.field(field.name).type}, not {field.type}.")
     return table
+
+
+def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:
+    """The metadata of a table that must have the columns of a schema; its rows are not looked at.
+
+    Raises:
+        DataError: missing, damaged, or of other columns.
+    """
+    try:
+        found = pq.read_schema(path)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise DataError(f"Cannot read {path}: {str(error).splitlines()[0]}.") from error
+    if not found.equals(schema, check_metadata=False):
+        raise DataError(f"{path} has other columns than expected.")
+    return {key.decode(): value.decode() for key, value in (found.metadata or {}).items()}
+
+
+def write_array(path: Path, array: Rows, dtype: type[np.generic] | None = None) -> None:
+    """Write an array as NumPy's own file, atomically; given as a tuple of its rows, it need not be put together first."""
+    rows = array if isinstance(array, tuple) else (array,)
+    rows = tuple(np.ascontiguousarray(row, dtype) for row in rows)
+    shape = (len(rows), *rows[0].shape) if isinstance(array, tuple) else rows[0].shape
+    header = {"descr": np.lib.format.dtype_to_descr(rows[0].dtype), "fortran_order": False, "shape": shape}
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for row in rows:
+            row.tofile(file)
+
+
+def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
+    """Map the file of an array into memory, for reading; what it holds is read when it is used.
+
+    Raises:
+        DataError: missing, damaged, or of another type or shape.
+    """
+    try:
+        # Nothing cannot be mapped.
+        array = np.load(path, mmap_mode="r" if path.stat().st_size > EMPTY_ARRAY_BYTES else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"Cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != axes:
+        raise DataError(f"{path} is not an array of {np.dtype(dtype)} with {axes} axes.")
+    return array
 
 
 def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:

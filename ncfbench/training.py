@@ -28,6 +28,7 @@ from ncfbench.partition import rounded_up
 from ncfbench.precision import require
 from ncfbench.probe import Probe
 from ncfbench.progress import Progress
+from ncfbench.recommendation import Recommender, require_items, write_finished
 from ncfbench.records import Records
 from ncfbench.samplers import make_sampler, plan_capacity
 from ncfbench.schedule import Schedule
@@ -50,10 +51,12 @@ def run(
     resume: bool = False,
     progress: Progress | None = None,
     trace: Path | None = None,
+    recommend: int | None = None,
 ) -> runs.RunRecord:
     """Train, and leave a run folder behind.
 
     Args:
+        recommend: test items of each user to write at the end, or where a run to resume is finished, from its checkpoint.
         trace: write a trace of JAX's profiler of a few iterations into this folder.
         resume: continue the newest run with these settings and data, if there is one; its curve ends as if it had never
             been interrupted.
@@ -65,7 +68,7 @@ def run(
         DataError: the data set is not prepared, or a folder cannot be written.
         DivergedError: the loss stopped being finite; what was recorded is kept.
         KeyboardInterrupt: interrupted; the run can be resumed.
-        UsageError: the device cannot compute at the precision, or the processes of the run are not alike.
+        UsageError: the device cannot compute at the precision, the processes are not alike, or there is nothing to recommend.
     """
     require(config.precision)
     progress = progress or Progress()
@@ -76,6 +79,8 @@ def run(
     with ledger.line("loading"):
         dataset = open_dataset(places.data_dir, config.dataset, progress.say)
     make_sampler(dataset.graph, config, Streams(config.seed))  # refuses before a folder is made
+    if recommend is not None:
+        require_items(config, dataset, recommend)
     Team.here().require_alike(config, dataset.fingerprint)
     folder = runs.find(places.runs_dir, config, dataset.fingerprint) if resume else None
     if folder is None:
@@ -87,10 +92,13 @@ def run(
         (is_over,) = Team.here().any(done is not None and done.summary["status"] == "finished")
         if done is not None and is_over:
             progress.say(f"Already finished: {folder}" + (" (no trace was written)" if trace else ""))
+            if recommend is not None:
+                write_finished(done, dataset, recommend, progress.say)
             return done
         with interrupts.noted(progress.say, STOPPING) as interrupted, ledger.noticing_compilation():
             with ledger.line("initialising"):
                 begun = _Run(config, dataset, folder, progress, interrupted, ledger, trace)
+            begun.recommend = recommend
             begun.go()
         return runs.read(folder)
 
@@ -150,6 +158,8 @@ class _Run:
         self.schedule = Schedule(dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every)
         self.pending: list[float] = []
         """Losses of the batches since the last row of the curve."""
+        self.recommend: int | None = None
+        """Test items of each user to write at the end."""
         self.is_saved = False
         """Whether a checkpoint holds everything that was trained."""
 
@@ -161,7 +171,7 @@ class _Run:
         self.environment = environment.describe(mesh) | {"iterations_per_dispatch": self.trainer.per_dispatch}
         self.environment |= {"interleaved": [session]}
         self.records = Records(self.folder, config, dataset.fingerprint, self.schedule, ledger, self.environment)
-        embedder = Embedder(self.trainer.towers, content)
+        embedder = self.embedder = Embedder(self.trainer.towers, content)
         self.probe = Probe(dataset.graph, config, embedder)
         self.evaluators, self.records.recall_reason = evaluators(config, dataset, embedder)
         self.checkpoints = Checkpoints(folder / "checkpoints", progress.say) if folder else None
@@ -241,6 +251,11 @@ class _Run:
             self.progress.say(f"No trace was written: {few}. Train for more epochs, or with a larger --probe-every.")
         self._write("running")  # a checkpoint never knows of samples that the tables lack
         self._save_checkpoint()
+        if self.recommend is not None:
+            with self._timed("recommendation"):
+                best = Recommender(self.dataset, self.embedder, self.recommend)
+                best.write(self.folder, self.trainer.to_host(self.loop.state), self.schedule)
+            self._collect_samples(resumed=False)
         self._write("finished")
 
     def save(self) -> None:

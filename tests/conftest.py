@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 # Most of the tests' time is compilation, of programs that run for a moment. What LLVM makes of them changes their speed, which no
@@ -13,10 +14,12 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_for
 import jax
 import numpy as np
 import pytest
+from jax._src.lru_cache import LRUCache
 
 from ncfbench.datasets import synthetic
 from ncfbench.datasets.store import Dataset, load
 from ncfbench.graph import BipartiteGraph
+from ncfbench.tables import atomic_path
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -31,10 +34,21 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Many tests compile the same small programs; keep them for the session."""
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
+    """Many tests compile the same small programs; keep them for the session, for all of its processes."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
+    LRUCache.put = _put  # type: ignore[method-assign]
+    jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def _put(self: LRUCache, key: str, value: bytes) -> None:
+    """JAX's own, but whole or absent, so that no process reads what another has half written."""
+    path = Path(str(self.path)) / f"{key}-cache"
+    if not path.exists():
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(value)
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +78,14 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.O
 @pytest.fixture(scope="session")
 def tiny(data_dir: Path) -> Dataset:
     return load(data_dir, "tiny")
+
+
+@pytest.fixture(scope="session")
+def growing(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Dataset:
+    """Like ``tiny``; here a batch comes along, some time after the first, that needs more slots than the first made room for."""
+    folder = tmp_path_factory.mktemp("growing")
+    synthetic.prepare(folder, "growing", replace(tiny_options, seed=1), say=lambda text: None)
+    return load(folder, "growing")
 
 
 @pytest.fixture(scope="session")

@@ -12,13 +12,26 @@ import ncfbench
 
 PACKAGE = Path(ncfbench.__file__).parent
 ORDER = (
-    "allocator", "simulation", "errors", "roll", "registry", "division", "config", "streams", "graph", "schemas", "tables", "datasets.text", "datasets.store", "datasets.citeulike",
-    "datasets.synthetic", "datasets", "batch", "partition", "samplers.noise", "samplers.positives", "samplers.protocol", "samplers.listed",
-    "samplers.shared", "samplers.local", "samplers.spread", "samplers", "xray", "expectation", "conformance", "environment", "compilation", "doctor", "runs", "schedule", "analysis", "seeds", "paper", "paper.printed", "bias", "costmodel", "traffic", "ledger", "interrupts", "records", "prefetch", "progress", "report", "report.comparison", "sweeps", "survey", "slurm", "tuning", "overview", "report.sweep",
-    "report.targets", "report.described", "report.repetition", "report.verdicts", "report.marks", "report.sheets", "report.markup", "report.longform", "report.console", "report.audit", "report.traffic", "report.costs",
-    "report.catalogue", "report.figures", "report.results", "report.expected", "report.recomputed", "report.verification", "report.regression", "report.checks", "report.page", "dropout", "device", "precision", "encoders", "encoders.protocol", "encoders.cudnn", "encoders.mf", "encoders.pooling", "encoders.cnn", "encoders.recurrence", "encoders.lstm", "model",
-    "losses", "objective", "team", "processes", "parallel", "step", "embedding", "probe", "exact", "gradients", "evaluation", "evaluators", "timing", "exchange", "parts", "limits", "costing", "profiling", "points", "audit", "checkpoint",
-    "training", "following", "sweeping", "forecast", "stages", "cli.options", "cli.output", "cli.prepare", "cli.run", "cli.sweep", "cli.audit", "cli.profile", "cli.doctor", "cli.catalogue", "cli.report", "cli", "__main__",
+    "allocator", "simulation", "errors", "roll", "registry", "division", "config", "streams", "graph", "schemas",
+    "tables", "datasets.text", "datasets.corpus", "datasets.lines", "datasets.published", "datasets.room",
+    "datasets.store", "datasets.options", "datasets.libraries", "datasets.citeulike", "datasets.citeulike_t",
+    "datasets.names", "datasets.members", "datasets.mind", "datasets.rows", "datasets.columns", "datasets.guesses",
+    "datasets.plan", "datasets.custom", "datasets.synthetic", "datasets", "batch", "partition", "samplers.noise",
+    "samplers.positives", "samplers.protocol", "samplers.listed", "samplers.shared", "samplers.local",
+    "samplers.spread", "samplers", "distribution", "occupancy", "description", "xray", "expectation", "conformance",
+    "environment", "compilation", "doctor", "runs", "schedule", "analysis", "seeds", "paper", "paper.printed", "bias",
+    "costmodel", "traffic", "ledger", "interrupts", "records", "prefetch", "progress", "report", "report.comparison",
+    "sweeps", "survey", "slurm", "tuning", "overview", "report.sweep", "report.targets", "report.described",
+    "report.repetition", "report.verdicts", "report.marks", "report.sheets", "report.markup", "report.longform",
+    "report.console", "report.description", "report.audit", "report.traffic", "report.costs", "report.catalogue",
+    "report.figures", "report.results", "report.expected", "report.recomputed", "report.verification",
+    "report.regression", "report.checks", "report.page", "dropout", "device", "precision", "encoders",
+    "encoders.protocol", "encoders.cudnn", "encoders.mf", "encoders.pooling", "encoders.cnn", "encoders.recurrence",
+    "encoders.lstm", "model", "losses", "objective", "team", "processes", "parallel", "step", "embedding", "probe",
+    "exact", "gradients", "evaluation", "evaluators", "timing", "exchange", "parts", "limits", "costing", "profiling",
+    "points", "audit", "checkpoint", "recommendation", "training", "following", "sweeping", "forecast", "stages",
+    "cli.options", "cli.output", "cli.prepare", "cli.custom", "cli.describe", "cli.run", "cli.sweep", "cli.audit",
+    "cli.profile", "cli.doctor", "cli.catalogue", "cli.report", "cli", "__main__",
 )  # fmt: skip
 """Every module; each imports only what stands before it."""
 FIRST_WITH_JAX = ORDER.index("dropout")

@@ -176,7 +176,8 @@ def test_wrong_estimators_by_loss(few_nodes: Path, plugin: str, mask: bool, loss
 
 
 @pytest.mark.parametrize(
-    "plugin", [pytest.param("DistinctOnce", marks=pytest.mark.long), "UnmaskedPairs", "ExpectationFault"]
+    "plugin",
+    [*(pytest.param(name, marks=pytest.mark.long) for name in ("DistinctOnce", "UnmaskedPairs")), "ExpectationFault"],
 )
 def test_wrong_weights_are_biased_at_the_defaults(few_nodes: Path, plugin: str) -> None:
     """For every loss, softmax too, and where their bias is too small for the gradients of a few batches."""

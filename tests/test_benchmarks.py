@@ -62,6 +62,48 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "result.json").exists()
 
 
+def bench_scale(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    sizes = ["--links", "2e4", "--users", "2000", "--items", "5000", "--batches", "10", "--evaluated", "100"]
+    command = [sys.executable, str(FOLDER / "bench_scale.py"), *sizes, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_a_large_set_made_small(tmp_path: Path) -> None:
+    """All steps on 5,000 items, more than one block of them; a limit that is exceeded is an error, and the result is kept."""
+    file = tmp_path / "scale.json"
+    (tmp_path / "scratch").mkdir()
+    done = bench_scale("--scratch", tmp_path / "scratch", "--json", file, "--limit-gib", "0.25")
+    assert done.returncode == 6, done.stderr
+    assert "evaluation: 0." in done.stderr
+    assert "limit 0.25 GiB" in done.stderr
+    assert not list((tmp_path / "scratch").iterdir())
+    found = json.loads(file.read_text())
+    steps = found["steps"]
+    assert list(steps) == ["prepare", "batches", "evaluation"]
+    assert len(found["missed"]) == sum(step["peak_bytes"] > 2**28 for step in steps.values()) > 0
+    assert steps["prepare"]["statistics"]["links"] == 20_000
+    assert 8 < steps["prepare"]["disk_bytes"] / 20_000 < 40
+    assert list(steps["batches"]["samplers"]) == ["iid", "neg", "strat", "ns", "strat-ns", "mixed-ns"]
+    for row in steps["batches"]["samplers"].values():
+        assert row["peak_bytes"] < steps["batches"]["peak_bytes"]
+        assert 12 < row["array_bytes_a_link"] < 40
+        assert 0 < row["link_seconds"] < 0.01
+        assert 100 < row["distinct_items"] < 5000
+    assert steps["evaluation"]["links"] == 100
+    assert steps["evaluation"]["peak_bytes"] >= steps["evaluation"]["model_peak_bytes"]
+    assert 0 <= steps["evaluation"]["recall"]["1000"] <= 1
+    for word in ("Strat. w. N.S.", "peak B/link", "million scores a second"):
+        assert word in done.stdout, word
+
+
+def test_a_step_that_fails_is_named(tmp_path: Path) -> None:
+    done = bench_scale("--batch-size", "100000", "--samplers", "ns", "--scratch", tmp_path)
+    assert done.returncode == 6
+    assert "batch_size = 100000 is larger than" in done.stderr
+    assert "batches: the process ended with 2" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.long
 def test_the_start_of_a_run(data_dir: Path, tmp_path: Path) -> None:
     file = tmp_path / "start.json"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import http.server
 import io
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ncfbench.datasets import citeulike, store
-from ncfbench.datasets.citeulike import Options, git_blob_id, read_articles, read_lists
+from ncfbench.datasets.citeulike import Options, read_articles
+from ncfbench.datasets.lines import read_lists
 from ncfbench.errors import DataError, UsageError, VerificationError
 
 HEADER = ["doc.id", "title", "citeulike.id", "raw.title", "raw.abstract"]
@@ -57,9 +55,8 @@ def prepare(folder: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, Any
 def test_a_small_library_by_hand(folder: Path, tmp_path: Path) -> None:
     manifest, said = prepare(folder, tmp_path, text=("title", "abstract", "tags"))
     dataset = store.load(tmp_path / "data", "citeulike")
-    words = store.tables.read_table(
-        tmp_path / "data/citeulike" / manifest["fingerprint"][:12] / "vocabulary.parquet", store.SCHEMAS["vocabulary"]
-    ).to_pylist()
+    folder = tmp_path / "data/citeulike" / manifest["fingerprint"][:12]
+    words = store.tables.read_table(folder / "vocabulary.parquet", store.VOCABULARY).to_pylist()
     names = [""] + [row["word"] for row in words]
     texts = [
         [names[t] for t in row[:n]] for row, n in zip(dataset.tokens_IxL.tolist(), dataset.lengths.tolist(), strict=True)
@@ -132,7 +129,7 @@ def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Pat
     with pytest.raises(VerificationError) as caught:
         citeulike.prepare(tmp_path / "data", "citeulike", Options(), folder=folder, allow_unverified=False, say=print)
     found = hashlib.sha1(b"blob 18\0" + (folder / "users.dat").read_bytes()).hexdigest()
-    for word in ("users.dat", citeulike.BLOB_IDS["users.dat"], found, "--allow-unverified"):
+    for word in ("users.dat", citeulike.FILES.blob_ids["users.dat"], found, "--allow-unverified"):
         assert word in str(caught.value)
     assert not (tmp_path / "data").exists()
 
@@ -149,7 +146,7 @@ def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Pat
         ("users.dat", b"1 0\n\n1 1\n", "line 2: expected whole numbers"),
         ("users.dat", b"1 0\n1 \xff\n", "line 2: byte 0xff is not valid UTF-8"),
         ("users.dat", b"1 99999999999999999999999\n", "outside 0..4"),
-        ("raw-data.csv", b"", "lacks the column 'doc.id'"),
+        ("raw-data.csv", b"", "raw-data.csv is empty"),
         ("raw-data.csv", b'"doc.id","title","raw.title"\n1,"a","A"\n', "lacks the column 'raw.abstract'"),
         ("raw-data.csv", ",".join(HEADER).encode() + b"\n", "has no article"),
         ("raw-data.csv", ",".join(HEADER).encode() + b'\n1,a,1,"A","b\n', "truncated"),
@@ -209,7 +206,7 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
 def test_lists_come_back(tmp_path: Path, lists: list[list[int]]) -> None:
     path = tmp_path / "lists.dat"
     path.write_text("".join(f"{len(row)} {' '.join(map(str, row))}\n" for row in lists))
-    assert read_lists(path, 31, "item") == lists
+    assert list(read_lists(path, 31, "item")) == lists
 
 
 @given(
@@ -222,7 +219,7 @@ def test_lists_come_back(tmp_path: Path, lists: list[list[int]]) -> None:
 def test_articles_come_back_whatever_they_hold(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
     path = tmp_path / "raw-data.csv"
     path.write_bytes(articles(rows).encode())
-    assert read_articles(path, ["raw.title", "raw.abstract"]) == rows
+    assert list(read_articles(path, ["raw.title", "raw.abstract"])) == rows
 
 
 @given(st.binary(max_size=200))
@@ -230,7 +227,7 @@ def test_articles_come_back_whatever_they_hold(tmp_path: Path, rows: list[tuple[
 def test_any_bytes_parse_or_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "any"
     path.write_bytes(content)
-    for parse in (lambda: read_lists(path, 9, "item"), lambda: read_articles(path, ["raw.title"])):
+    for parse in (lambda: list(read_lists(path, 9, "item")), lambda: list(read_articles(path, ["raw.title"]))):
         try:
             parse()
         except DataError as error:
@@ -245,107 +242,3 @@ def test_splits_are_shares_of_the_items() -> None:
     assert np.bincount(store.split_items(1000, 0.2, 0.0, 3), minlength=3).tolist() == [800, 0, 200]
     with pytest.raises(UsageError, match="hold every item out"):
         store.split_items(1, 0.9, 0.0, 0)
-
-
-# --- downloads
-
-
-class Server(http.server.BaseHTTPRequestHandler):
-    """Serves ``files``; ``faults`` says what goes wrong with the next answers for a name."""
-
-    files: dict[str, bytes]
-    faults: dict[str, list[str]]
-    asked: list[str]
-
-    def do_GET(self) -> None:
-        name = self.path.rsplit("/", 1)[1]
-        self.asked.append(name)
-        fault = self.faults.get(name, []).pop(0) if self.faults.get(name) else ""
-        content = self.files[name]
-        if fault == "503":
-            self.send_error(503)
-            return
-        if fault == "404":
-            self.send_error(404)
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(
-            content[: len(content) // 2] if fault == "cut" else b"x" * len(content) if fault == "wrong" else content
-        )
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Server]]]:
-    handler = type(
-        "Handler", (Server,), {"files": {p.name: p.read_bytes() for p in folder.iterdir()}, "faults": {}, "asked": []}
-    )
-    monkeypatch.setattr(citeulike, "BLOB_IDS", {path.name: git_blob_id(path) for path in sorted(folder.iterdir())})
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}/files/", handler
-        running.shutdown()
-
-
-NAMES = ("users.dat", "raw-data.csv", "item-tag.dat", "tags.dat")
-
-
-def test_download_verifies_and_keeps_what_is_there(server: tuple[str, type[Server]], tmp_path: Path) -> None:
-    url, handler = server
-    citeulike.download(tmp_path / "cache", NAMES, url)
-    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == sorted(NAMES)
-    assert all((tmp_path / "cache" / name).read_bytes() == handler.files[name] for name in NAMES)
-    citeulike.download(tmp_path / "cache", NAMES, url)
-    assert sorted(handler.asked) == sorted(NAMES)
-    (tmp_path / "cache" / "tags.dat").write_text("damaged")
-    citeulike.download(tmp_path / "cache", NAMES, url)
-    assert (tmp_path / "cache" / "tags.dat").read_bytes() == handler.files["tags.dat"]
-
-
-@pytest.mark.parametrize("faults", [["503"], ["cut"], ["503", "cut", "503"], ["wrong"]])
-def test_download_tries_again(server: tuple[str, type[Server]], tmp_path: Path, faults: list[str]) -> None:
-    url, handler = server
-    handler.faults["users.dat"] = list(faults)
-    citeulike.download(tmp_path / "cache", NAMES, url)
-    assert (tmp_path / "cache" / "users.dat").read_bytes() == handler.files["users.dat"]
-    assert handler.asked.count("users.dat") == len(faults) + 1
-
-
-def test_download_of_another_content_is_refused_and_not_kept(server: tuple[str, type[Server]], tmp_path: Path) -> None:
-    url, handler = server
-    handler.faults["users.dat"] = ["wrong"] * 9
-    with pytest.raises(VerificationError, match="users.dat"):
-        citeulike.download(tmp_path / "cache", NAMES, url)
-    assert list((tmp_path / "cache").iterdir()) == []
-
-
-@pytest.mark.parametrize("fault", ["404", "503"])
-def test_download_that_fails_says_what_to_do(server: tuple[str, type[Server]], tmp_path: Path, fault: str) -> None:
-    url, handler = server
-    handler.faults["users.dat"] = [fault] * 9
-    with pytest.raises(DataError, match="--from DIR"):
-        citeulike.download(tmp_path / "cache", NAMES, url)
-    assert not list((tmp_path / "cache").iterdir())
-
-
-def test_a_folder_in_the_cache_where_a_file_should_be(server: tuple[str, type[Server]], tmp_path: Path) -> None:
-    (tmp_path / "cache" / "users.dat").mkdir(parents=True)
-    with pytest.raises(DataError, match="users.dat: Is a directory"):
-        citeulike.download(tmp_path / "cache", NAMES, server[0])
-
-
-def test_an_address_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="Could not download nonsense/users.dat"):
-        citeulike.download(tmp_path / "cache", NAMES, "nonsense")
-
-
-def test_no_server_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    with pytest.raises(DataError, match="Check the connection"):
-        citeulike.download(tmp_path / "cache", NAMES, "http://127.0.0.1:9/")

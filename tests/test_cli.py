@@ -20,9 +20,9 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
-from ncfbench.cli.prepare import prepare_citeulike, prepare_synthetic
+from ncfbench.cli.prepare import prepare_citeulike, prepare_citeulike_t, prepare_mind, prepare_synthetic
 from ncfbench.config import resolve
-from ncfbench.datasets import citeulike, store, synthetic
+from ncfbench.datasets import citeulike, citeulike_t, mind, store, synthetic
 from ncfbench.progress import LiveProgress
 from ncfbench.registry import SAMPLERS
 from ncfbench.training import run
@@ -176,13 +176,17 @@ def finished(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_flags_of_prepare_have_the_defaults_of_their_source() -> None:
-    for command, options in ((prepare_citeulike, citeulike.Options()), (prepare_synthetic, synthetic.Options())):
+    for command, options in (
+        (prepare_citeulike, citeulike.Options()),
+        (prepare_citeulike_t, citeulike_t.Options()),
+        (prepare_mind, mind.Options()),
+        (prepare_synthetic, synthetic.Options()),
+    ):
         parameters = inspect.signature(command).parameters
         for field in dataclasses.fields(options):
             default = parameters[field.name].default
-            assert (tuple(default.split(",")) if field.name == "text" else default) == getattr(options, field.name), (
-                field.name
-            )
+            own = getattr(options, field.name)
+            assert (tuple(default.split(",")) if isinstance(own, tuple) else default) == own, field.name
 
 
 def test_citeulike_exit_codes(tmp_path: Path) -> None:
@@ -209,15 +213,23 @@ def test_a_target_that_cannot_be_written_exits_with_3(tmp_path: Path, data_dir: 
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["run"], ["report"], ["prepare"], ["prepare", "citeulike"], ["prepare", "synthetic"]]
+    "words",
+    [
+        "",
+        "run",
+        "describe",
+        "report",
+        "prepare",
+        *(f"prepare {source}" for source in ("citeulike", "citeulike-t", "mind", "custom", "synthetic")),
+    ],
 )
-def test_every_command_teaches(command: list[str]) -> None:
-    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"}, color=False)
+def test_every_command_teaches(words: str) -> None:
+    result = CliRunner().invoke(app, [*words.split(), "--help"], env={"COLUMNS": "200"}, color=False)
     assert result.exit_code == 0
-    if command == ["run"]:
+    if words == "run":
         for name in (*SAMPLERS, "Example:", "[default: (citeulike)]", "[default: (10; lstm 5)]"):
             assert name in result.output
-    if not command:
+    if not words:
         assert "130 interrupted" in result.output
 
 

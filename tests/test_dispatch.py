@@ -87,8 +87,8 @@ def test_batches_go_together_and_remainders_one_by_one(tiny: Dataset) -> None:
         assert log == [4, 4, 1, 1, 1], "the eleven batches so far"
 
 
-def test_a_change_of_capacity_is_compiled_off_the_clock_and_goes_one_by_one(tiny: Dataset) -> None:
-    with loop_for(tiny, 4, encoder="mf", slots=8) as loop:
+def test_a_change_of_capacity_is_compiled_off_the_clock_and_goes_one_by_one(growing: Dataset) -> None:
+    with loop_for(growing, 4, encoder="mf", slots=8) as loop:
         loop.full_block(40)
         compiles = [sample for sample in loop.samples if sample.kind == "compile"]
         assert len(compiles) > 1
@@ -98,8 +98,8 @@ def test_a_change_of_capacity_is_compiled_off_the_clock_and_goes_one_by_one(tiny
         assert full.seconds < min(sample.seconds for sample in compiles), "a compilation is on the clock"
 
 
-def test_the_step_account_takes_batches_of_several_capacities(tiny: Dataset) -> None:
-    with loop_for(tiny, 4, encoder="mf", slots=8) as loop:
+def test_the_step_account_takes_batches_of_several_capacities(growing: Dataset) -> None:
+    with loop_for(growing, 4, encoder="mf", slots=8) as loop:
         while len({len(batch.items) for batch in loop._recent}) < 2:
             loop.full_block(5)
         loop.full_block(4)

@@ -109,7 +109,7 @@ MANIFEST = {
     [
         {"options": []}, {"options": {"text": "title"}}, {"options": {"max_length": "40"}}, {"options": {"text": [1]}},
         {"options": {"test_fraction": {}}}, {"statistics": {"users": "x"}}, {"statistics": [9]}, {"statistics": {"users": None}},
-        {"files": ["users.dat"]}, {"files": {"users.dat": True}}, {"source": 3}, {"fingerprint": "e" * 64}, {"fingerprint": None},
+        {"files": ["users.dat"]}, {"files": {"users.dat": True}}, {"source": 3}, {"label": 3}, {"arguments": "x"}, {"fingerprint": "e" * 64}, {"fingerprint": None},
     ],
 )  # fmt: skip
 def test_damaged_descriptions_of_data_are_left_out(tmp_path: Path, damage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +124,22 @@ def test_damaged_descriptions_of_data_are_left_out(tmp_path: Path, damage: Any, 
         text = page.page(results, {})
         assert ("ncfbench prepare citeulike --text title --max-length 40" in text) == known
         assert ("words mean" in text) == known
+
+
+@pytest.mark.parametrize(
+    ("files", "ends"),
+    [
+        ({}, "--quotes"),
+        ({"files": {"a": {"verified": True}, "b": {"verified": True}}}, "--quotes"),
+        ({"files": {"a": {"verified": True}, "b": {"verified": False}}}, "--quotes --from FOLDER --allow-unverified"),
+        ({"files": {"a": {"sha256": "0"}}}, "--quotes --from FOLDER"),
+        ({"files": {"links": {"sha256": "0"}}, "arguments": ["--links", "my links.csv"]}, "--quotes --links 'my links.csv'"),
+    ],
+)
+def test_the_command_that_prepares_data_again_names_what_it_needs(files: dict[str, Any], ends: str) -> None:
+    options = {"columns": [], "history": False, "quotes": True}
+    manifest = MANIFEST | {"options": options} | files
+    assert described.preparation("citeulike", manifest) == f"ncfbench prepare citeulike --no-history {ends}"
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', "null", '"x"'])

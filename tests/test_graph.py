@@ -66,6 +66,30 @@ def test_linked_block_scans_either_side_with_the_same_result() -> None:
             assert found == [(i, j) for i, u in enumerate(users) for j, v in enumerate(items) if (u, v) in links]
 
 
+@pytest.mark.parametrize("hubs", [[0], [0, 5, 0], [0, 17], [0, 5, 5, 3, 9]])
+def test_long_rows_are_searched_and_not_scanned(hubs: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users 0 and 5 have hundreds of links, the others a few: the same pairs, and few links are looked at."""
+    rng = np.random.default_rng(1)
+    links = {(u, int(v)) for u in (0, 5) for v in rng.choice(2000, 900, replace=False)}
+    links |= {(int(u), int(v)) for u, v in zip(rng.integers(0, 40, 200), rng.integers(0, 2000, 200), strict=True)}
+    links |= {(u, v) for u in range(200, 1000) for v in (3, 700)}
+    graph = BipartiteGraph.from_links(np.array([u for u, _ in links]), np.array([v for _, v in links]), 1000, 2000)
+    users, items = np.array(hubs, np.int32), np.array([3, 40, 700, 1999], np.int32)
+    looked_at: list[int] = []
+    plain = graphs_module._hits
+
+    def hits(values: np.ndarray, ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        looked_at.append(len(values))
+        return plain(values, ids, size)
+
+    monkeypatch.setattr(graphs_module, "_hits", hits)
+    for tables in (None, Scratch(graph)):
+        row, column = graph.linked_block(users, items, tables)
+        found = sorted(zip(row.tolist(), column.tolist(), strict=True))
+        assert found == [(i, j) for i, u in enumerate(users) for j, v in enumerate(items) if (u, v) in links]
+    assert sum(looked_at) < 100
+
+
 def test_the_link_filter_is_small_and_lets_few_unlinked_pairs_pass() -> None:
     """All links pass, of other pairs at most one in eight (and what chance adds); nothing is found that is no link."""
     rng = np.random.default_rng(0)

@@ -97,6 +97,22 @@ def test_at_most_one_array_of_activities_is_held() -> None:
     assert held(projected_pool) < 1.2 * activities
 
 
+def test_no_cell_is_numbered_beyond_int32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More cells than int32 can number: the words' rows take the gradient one by one, and there is no table of cells."""
+    rng = np.random.default_rng(0)
+    arrays, texts = parameters(rng, 3, 3, 4, 2), texts_of(rng, 40, 6, 3, 0.5)
+    cells = arrays[0].shape[0] * 3 * 2
+
+    def program() -> str:
+        return str(jax.make_jaxpr(jax.grad(lambda *arrays: jnp.sum(projected_pool(*arrays, texts))))(*arrays))
+
+    monkeypatch.setattr(pooling, "MOST_CELLS", cells)
+    assert f"f32[{cells}]" in program()
+    monkeypatch.setattr(pooling, "MOST_CELLS", cells - 1)
+    assert f"f32[{cells}]" not in program()
+    assert_agree(arrays, texts, rng)
+
+
 def test_the_way_is_chosen_by_the_device() -> None:
     assert fastest_pool("cpu") is projected_pool
     assert fastest_pool("gpu") is plain_pool

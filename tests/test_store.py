@@ -14,6 +14,7 @@ import pytest
 
 from ncfbench import schemas, tables
 from ncfbench.datasets import open_dataset, store, synthetic
+from ncfbench.datasets.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
 
 
@@ -28,8 +29,8 @@ def test_a_data_set_comes_back_as_it_was(tmp_path: Path, tiny_options: synthetic
     np.testing.assert_array_equal(dataset.users, content.users)
     np.testing.assert_array_equal(dataset.items, content.items)
     np.testing.assert_array_equal(dataset.split, content.split)
-    for row, length, text in zip(dataset.tokens_IxL, dataset.lengths, content.texts, strict=True):
-        assert row[:length].tolist() == text.tolist()
+    for item, (row, length) in enumerate(zip(dataset.tokens_IxL, dataset.lengths, strict=True)):
+        assert row[:length].tolist() == content.texts[item].tolist()
         assert not row[length:].any()
     assert dataset.tokens_IxL.dtype == dataset.users.dtype == np.int32
     assert dataset.fingerprint == manifest["fingerprint"] == content.fingerprint(dataclasses.asdict(tiny_options))
@@ -45,8 +46,8 @@ def test_training_links_are_those_of_training_items(tiny: store.Dataset) -> None
 
 
 def test_statistics_by_hand() -> None:
-    words = store.Vocabulary(("a", "b"), (3, 1))
-    texts = [np.array([1, 1], np.int32), np.zeros(0, np.int32), np.array([1, 2, 1], np.int32)]
+    words = Vocabulary(("a", "b"), (3, 1))
+    texts = Texts(np.array([1, 1, 1, 2, 1], np.int32), np.array([2, 0, 3], np.int32))
     content = store.Content(
         n_users=3, users=np.array([0, 0, 2], np.int32), items=np.array([0, 2, 2], np.int32), texts=texts, vocabulary=words,
         split=np.array([0, 1, 2], np.uint8),
@@ -73,7 +74,7 @@ def test_synthetic_is_made_on_first_use(
     assert open_dataset(tmp_path, "synthetic", pytest.fail).fingerprint == first.fingerprint
 
 
-@pytest.mark.parametrize("damage", ["truncate links", "remove items", "bad manifest", "old version", "other content"])
+@pytest.mark.parametrize("damage", ["truncate links", "remove lengths", "bad manifest", "old version", "other content"])
 def test_damaged_data_sets_are_refused_and_prepared_again(
     tmp_path: Path, tiny_options: synthetic.Options, damage: str
 ) -> None:
@@ -81,17 +82,15 @@ def test_damaged_data_sets_are_refused_and_prepared_again(
     home = tmp_path / "x"
     folder = home / manifest["fingerprint"][:12]
     if damage == "truncate links":
-        (folder / "links.parquet").write_bytes((folder / "links.parquet").read_bytes()[:100])
-    elif damage == "remove items":
-        (folder / "items.parquet").unlink()
+        (folder / "links.npy").write_bytes((folder / "links.npy").read_bytes()[:1000])
+    elif damage == "remove lengths":
+        (folder / "lengths.npy").unlink()
     elif damage == "bad manifest":
         (home / "manifest.json").write_text("{")
     elif damage == "old version":
         (home / "manifest.json").write_text(json.dumps(manifest | {"format_version": 0}))
     else:
-        tables.write_table(
-            folder / "links.parquet", tables.pa.table([np.zeros(1, np.int32)] * 2, schema=store.SCHEMAS["links"])
-        )
+        tables.write_array(folder / "links.npy", np.zeros((2, 1), np.int32))
     with pytest.raises(DataError, match="x"):
         store.load(tmp_path, "x")
     if damage not in ("truncate links", "other content"):
@@ -101,12 +100,11 @@ def test_damaged_data_sets_are_refused_and_prepared_again(
 
 def test_content_that_does_not_match_its_fingerprint_is_refused(tmp_path: Path, tiny_options: synthetic.Options) -> None:
     manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
-    links = tmp_path / "x" / manifest["fingerprint"][:12] / "links.parquet"
-    table = tables.read_table(links, store.SCHEMAS["links"])
+    path = tmp_path / "x" / manifest["fingerprint"][:12] / "links.npy"
+    links = np.array(tables.read_array(path, np.int32, 2))
     for user, item in ((0, 10**6), (0, -1), (1, 1)):
-        users, items = table["user"].to_numpy().copy(), table["item"].to_numpy().copy()
-        users[3], items[3] = user, item
-        tables.write_table(links, tables.pa.table([users, items], schema=store.SCHEMAS["links"]))
+        links[:, 3] = user, item
+        tables.write_array(path, links)
         with pytest.raises(DataError, match="does not match its fingerprint. Prepare it again"):
             store.load(tmp_path, "x")
 
@@ -186,9 +184,8 @@ def test_synthetic_is_the_same_for_a_seed_and_exact_in_size(tiny_options: synthe
     assert synthetic.make(dataclasses.replace(tiny_options, seed=1)).fingerprint({}) != one.fingerprint({})
     assert len(one.users) == tiny_options.links
     assert len({(int(u), int(v)) for u, v in zip(one.users, one.items, strict=True)}) == tiny_options.links
-    lengths = [len(text) for text in one.texts]
-    assert min(lengths) >= tiny_options.min_words
-    assert max(lengths) <= tiny_options.max_length
+    assert one.texts.lengths.min() >= tiny_options.min_words
+    assert one.texts.lengths.max() <= tiny_options.max_length
 
 
 def test_synthetic_degrees_are_heavy_tailed() -> None:
@@ -203,8 +200,8 @@ def test_synthetic_words_tell_the_links() -> None:
     """Users of items with common words are common: a text nearest neighbour shares more users than a random item."""
     content = synthetic.make(synthetic.Options(users=400, items=500, links=8000))
     bags = np.zeros((500, len(content.vocabulary.words) + 1))
-    for item, text in enumerate(content.texts):
-        np.add.at(bags[item], text, 1)
+    for item in range(500):
+        np.add.at(bags[item], content.texts[item], 1)
     bags /= bags.sum(axis=0).clip(1) ** 0.5
     bags /= np.linalg.norm(bags, axis=1, keepdims=True)
     links = np.zeros((500, 400))

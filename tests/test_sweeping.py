@@ -75,6 +75,7 @@ def rows_of(runs_dir: Path) -> dict[str, dict[str, Any]]:
     return {row["sampler"]: row for row in comparison.speedup_rows(group, allow_mixed=False, places={})}
 
 
+@pytest.mark.long
 def test_only_runs_that_took_turns_throughout_are_marked(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
     places = Locations(data_dir, tmp_path)
     arms = cells_of(["iid", "ns", "strat-ns"], loss="sg")
@@ -114,7 +115,15 @@ def test_epochs_that_a_cell_catches_up_alone_count_for_no_time(tiny: Dataset, da
 # Interruptions and failures
 
 
-@pytest.mark.parametrize(("sampler", "iteration"), [("neg", 1), ("ns", 20), ("strat-ns", 34), ("strat-ns", 51)])
+@pytest.mark.parametrize(
+    ("sampler", "iteration"),
+    [
+        ("ns", 20),
+        pytest.param("neg", 1, marks=pytest.mark.long),
+        ("strat-ns", 34),
+        pytest.param("strat-ns", 51, marks=pytest.mark.long),
+    ],
+)
 def test_ctrl_c_saves_all_cells_and_the_same_call_goes_on(
     tiny: Dataset, data_dir: Path, tmp_path: Path, whole: Path, sampler: str, iteration: int
 ) -> None:
@@ -195,9 +204,9 @@ def test_a_cell_whose_summary_is_gone_is_trained_again(tiny: Dataset, data_dir: 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (MemoryError("out of memory"), 1),
+        pytest.param(MemoryError("out of memory"), 1, marks=pytest.mark.long),
         (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\npages of it"), 1),
-        (DataError("Cannot write x: No space left on device."), 3),
+        pytest.param(DataError("Cannot write x: No space left on device."), 3, marks=pytest.mark.long),
     ],
 )
 def test_a_cell_that_fails_is_named_and_the_others_go_on(

@@ -115,9 +115,9 @@ def test_a_slow_step_shows_in_both_accounts(tiny: Dataset) -> None:
     assert full.waiting_seconds < 0.2 * full.seconds
 
 
-def test_compilation_is_recorded_apart_and_growth_is_off_the_clock(tiny: Dataset) -> None:
+def test_compilation_is_recorded_apart_and_growth_is_off_the_clock(growing: Dataset) -> None:
     messages: list[str] = []
-    with loop_for(tiny, slots=8) as loop:
+    with loop_for(growing, slots=8) as loop:
         loop.say = messages.append
         loop.full_block(30)
     compiles, full = by_kind(loop, "compile"), by_kind(loop, "full")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ncfbench import __version__
-from ncfbench.cli import audit, catalogue, doctor, prepare, profile, report, run, sweep
+from ncfbench.cli import audit, catalogue, custom, describe, doctor, prepare, profile, report, run, sweep
 
 EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data; 4 verification failed; 5 diverged;
 6 a check or comparison failed; 7 nothing to report; 8 another process of the run is lost; 130 interrupted."""
@@ -39,7 +39,9 @@ def root(
     """Options of the program itself."""
 
 
+prepare.prepare_app.command("custom")(custom.prepare_custom)
 app.add_typer(prepare.prepare_app, name="prepare")
+app.command("describe")(describe.describe)
 app.command("run")(run.run)
 app.command("sweep")(sweep.sweep)
 app.command("audit")(audit.audit)

@@ -76,6 +76,15 @@ def run(
         Path | None,
         typer.Option(help="Write a trace of JAX's profiler of ten steady iterations into this folder.", show_default=False),
     ] = None,
+    recommend: Annotated[
+        int | None,
+        typer.Option(
+            metavar="M",
+            help="At the end write the M best test items of every user with a link to recommendations.parquet in the run's "
+            "folder, by the parameters at the end of the run; with --resume also of a finished run.",
+            show_default=False,
+        ),
+    ] = None,
     coordinator: options.Coordinator = None,
     processes: options.Processes = None,
     process_id: options.ProcessId = None,
@@ -102,19 +111,26 @@ def run(
     settings, places = resolve(flags, set_ or (), config)
     simulate(-(-settings.devices // (processes or 1)))
     progress = progress_bar(quiet=quiet)
+    if recommend is not None and coordinator is not None:
+        raise UsageError("--recommend is for one process: repeat the command without --coordinator, with --resume.")
     with _joined(coordinator, processes, process_id, peer_timeout):
-        record = _trained(settings, places, progress, resume=resume, trace=trace)
+        record = _trained(settings, places, progress, resume=resume, trace=trace, recommend=recommend)
     if record is None:
         return
+    from ncfbench.recommendation import FILE as RECOMMENDATIONS
     from ncfbench.report.console import ledger_table, run_table
 
+    written = {} if recommend is None else {"recommendations": str(record.folder / RECOMMENDATIONS)}
+    if written and record.summary["reported_epoch"] not in (None, record.summary["epochs"]):
+        reported, end = (f"{record.summary[name]:g}" for name in ("reported_epoch", "epochs"))
+        say(f"Recommendations are those of epoch {end}, the end; the reported recall is that of epoch {reported}.")
     if json_:
-        print_json(
-            {"folder": str(record.folder), **record.summary, "config": record.config.to_dict(), "ledger": record.ledger}
-        )
+        found = {"folder": str(record.folder), **written, **record.summary}
+        print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
-        sent = [_sent(record)] if "sent_bytes" in record.environment else []
-        print_views(run_table(record.summary), ledger_table(record.ledger), *sent, f"Records: {record.folder}")
+        more = [_sent(record)] if "sent_bytes" in record.environment else []
+        more += [f"Records: {record.folder}", *(f"Recommendations: {path}" for path in written.values())]
+        print_views(run_table(record.summary), ledger_table(record.ledger), *more)
 
 
 def _sent(record: RunRecord) -> str:
@@ -129,7 +145,7 @@ def _sent(record: RunRecord) -> str:
 
 
 def _trained(
-    settings: RunConfig, places: Locations, progress: Progress, *, resume: bool, trace: Path | None
+    settings: RunConfig, places: Locations, progress: Progress, *, resume: bool, trace: Path | None, recommend: int | None
 ) -> RunRecord | None:
     """The run; None in all processes but the first, which keep no records."""
     from ncfbench import training
@@ -146,7 +162,7 @@ def _trained(
         follow(settings, places)
         return None
     try:
-        return training.run(settings, places, resume=resume, progress=progress, trace=trace)
+        return training.run(settings, places, resume=resume, progress=progress, trace=trace, recommend=recommend)
     except KeyboardInterrupt:
         say("To go on with this run: repeat the command with --resume.")
         raise

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,31 +56,44 @@ class Vocabulary:
     words: tuple[str, ...]
     counts: tuple[int, ...]
 
-    @classmethod
-    def build(cls, texts: Iterable[Sequence[str]], min_count: int, size: int | None = None) -> Vocabulary:
-        """The words that occur ``min_count`` times or more in all texts, at most ``size`` of them."""
-        counter: Counter[str] = Counter()
-        for tokens in texts:
-            counter.update(tokens)
-        kept = sorted(((word, n) for word, n in counter.items() if n >= min_count), key=lambda pair: (-pair[1], pair[0]))
-        kept = kept[:size]
-        return cls(words=tuple(word for word, _ in kept), counts=tuple(n for _, n in kept))
 
-    def encode(self, texts: Iterable[Sequence[str]], max_length: int) -> list[NDArray[np.int32]]:
-        """The ids of each text's known words, unknown ones left out, then cut to ``max_length``."""
-        ids = {word: number for number, word in enumerate(self.words, start=1)}
-        return [np.array([ids[token] for token in tokens if token in ids][:max_length], dtype=np.int32) for tokens in texts]
+@dataclass(frozen=True)
+class Texts:
+    """Word ids of n items, one item's after another's::
 
+        words   = [4 5 6 7 8]
+        lengths = [2 0 3]         item 0: 4 5, item 1: nothing, item 2: 6 7 8
 
-def pad(texts: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Texts side by side, as wide as the longest.
-
-    Returns:
-        tokens int32[n, L], with :data:`PADDING` behind the last word, and lengths int32[n].
+    Args:
+        words: int32[total], ids from 1; often a file that is mapped, not read.
+        lengths: int32[n].
     """
-    lengths = np.array([len(text) for text in texts], dtype=np.int32)
-    length = max(int(lengths.max(initial=0)), 1)
-    tokens = np.full((len(texts), length), PADDING, dtype=np.int32)
-    if len(texts):
-        tokens[np.arange(length) < lengths[:, None]] = np.concatenate(texts)
-    return tokens, lengths
+
+    words: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64[n + 1]: where each item's words begin, and behind the last one's."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths, dtype=np.int64)])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, item: int) -> NDArray[np.int32]:
+        return self.words[self.offsets[item] : self.offsets[item + 1]]
+
+    def taken(self, items: NDArray[np.integer]) -> Texts:
+        """The texts of the given items, in that order, in memory: ``taken([2, 0])`` of the example is ``[6 7 8 4 5]``."""
+        lengths = self.lengths[items]
+        taken = Texts(np.empty(int(lengths.sum(dtype=np.int64)), np.int32), lengths)
+        for place, item in enumerate(items.tolist()):
+            taken.words[taken.offsets[place] : taken.offsets[place + 1]] = self[item]
+        return taken
+
+    def padded(self) -> NDArray[np.int32]:
+        """int32[n, L], as wide as the longest, with :data:`PADDING` behind the last word."""
+        length = max(int(self.lengths.max(initial=0)), 1)
+        tokens = np.full((len(self), length), PADDING, dtype=np.int32)
+        tokens[np.arange(length) < self.lengths[:, None]] = self.words
+        return tokens

@@ -29,6 +29,9 @@ ROWS_PER_WORD = 4
 """Winners (of all filters and taps) per word of the vocabulary up to which the gradient is added to the words' rows one by
 one; above, it is gathered by word and filter first, which costs three passes over the vocabulary and little for a winner."""
 
+MOST_CELLS = 2**31 - 1
+"""Cells (word, tap, filter) of that gathering that int32 can number."""
+
 
 def plain_pool(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Texts) -> jax.Array:
     """The reference, and what accelerators run; see :data:`Pool`."""
@@ -132,7 +135,7 @@ def _backward(kept: Any, gradient_VxF: jax.Array) -> tuple[jax.Array, jax.Array,
     word_VxJxF = jnp.stack([jnp.take_along_axis(seen, winner_VxF + j, axis=1) for j in range(width)], axis=1)
     of_bias = jnp.sum(gradient_VxF, axis=0)
     # No word, no gradient: an index behind the last row is dropped.
-    if word_VxJxF.size <= ROWS_PER_WORD * n_rows:
+    if word_VxJxF.size <= ROWS_PER_WORD * n_rows or n_rows * width * filters > MOST_CELLS:
         updates = (gradient_VxF[:, None, :, None] * jnp.swapaxes(kernel, 1, 2)[None]).reshape(-1, word_dimension)
         rows = jnp.where(word_VxJxF > 0, word_VxJxF, n_rows).reshape(-1)
         of_table = jnp.zeros_like(table).at[rows].add(updates, mode="drop")

@@ -20,6 +20,8 @@ NOISES = {
 }
 SOURCES = {
     "citeulike": "CiteULike-a: ncfbench prepare citeulike",
+    "citeulike-t": "CiteULike-t, more users and articles: ncfbench prepare citeulike-t",
+    "mind": "Microsoft News, a stand-in for the paper's Yahoo! News data: ncfbench prepare mind --from FOLDER",
     "synthetic": "made-up data of any size: ncfbench prepare synthetic",
 }
 
@@ -64,7 +66,8 @@ def entries(data_dir: Path) -> dict[str, Any]:
         if manifest:
             counts = manifest["statistics"]
             summary = (
-                f"{counts['users']:,} users, {counts['items']:,} items, {counts['links']:,} links ({manifest['source']})"
+                f"{counts['users']:,} users, {counts['items']:,} items, {counts['links']:,} links "
+                f"({manifest.get('label') or manifest['source']})"
             )
             found["datasets"][folder.name] = {"summary": summary, "prepared": True}
     return found

@@ -69,6 +69,8 @@ class Comparison:
     """Any one of their settings."""
     data_fingerprint: str
     arms: Mapping[Variant, Mapping[int, RunRecord]]
+    data_label: str = ""
+    """What the data set is called wherever it appears, where its manifest says so."""
 
     @property
     def seed(self) -> int:

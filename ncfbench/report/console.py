@@ -26,16 +26,16 @@ def make_console(*, stderr: bool = False) -> Console:
     return console if console.is_terminal else Console(stderr=stderr, markup=False, highlight=False, width=400)
 
 
-def statistics_table(name: str, found: Mapping[str, float], paper: Mapping[str, float]) -> Table:
-    """A data set's counts, next to the paper's where it has them."""
+def statistics_table(name: str, found: Mapping[str, float], beside: Mapping[str, float], heading: str = "paper") -> Table:
+    """A data set's counts, next to the paper's, or others under their own heading, where there are any."""
     table = Table(title=Text(f"Data set {name}"), title_justify="left")
     table.add_column("")
     table.add_column("prepared", justify="right")
-    if paper:
-        table.add_column("paper", justify="right")
+    if beside:
+        table.add_column(heading, justify="right")
     for key, value in found.items():
         cells = [key.replace("_", " ").replace("words ", "words per item, "), f"{value:,}"]
-        table.add_row(*cells, *([f"{paper[key]:,}" if key in paper else ""] if paper else []))
+        table.add_row(*cells, *([f"{beside[key]:,}" if key in beside else ""] if beside else []))
     return table
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -53,15 +54,28 @@ def write(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | None:
     return runs_dir / FILE
 
 
+def labelled(comparisons: Sequence[Comparison], found: Mapping[str, Manifest]) -> list[Comparison]:
+    """The comparisons, each with its data set's label where there is one: it tells a stand-in from the real thing."""
+    return [replace(each, data_label=found.get(each.data_fingerprint, {}).get("label", "")) for each in comparisons]
+
+
 def preparation(name: str, manifest: Manifest) -> str:
-    """The command line that prepares such a data set again; FOLDER stands for files that are not the published ones."""
+    """The command line that prepares such a data set again; FOLDER stands for files that are not downloaded."""
     source = str(manifest.get("source", name))
     words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
     for key, value in manifest["options"].items():
-        if value is not None:
-            words += [f"--{key.replace('_', '-')}", ",".join(value) if isinstance(value, list) else str(value)]
-    if any(not file.get("verified") for file in manifest.get("files", {}).values()):
-        words += ["--from", "FOLDER", "--allow-unverified"]
+        flag = key.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value not in (None, []):
+            words += [f"--{flag}", ",".join(value) if isinstance(value, list) else str(value)]
+    if "arguments" in manifest:  # files of the user's own
+        return shlex.join([*words, *manifest["arguments"]])
+    verified = [file.get("verified") for file in manifest.get("files", {}).values()]
+    if not all(verified):
+        words += ["--from", "FOLDER"]
+    if False in verified:  # None: nothing was published to verify a file by, so that there is nothing to allow
+        words.append("--allow-unverified")
     return shlex.join(words)
 
 
@@ -75,6 +89,8 @@ def _is_manifest(fingerprint: str, value: object) -> bool:
     options, statistics, files = (dict(part) for part in parts)
     return (
         isinstance(value.get("source", ""), str)
+        and isinstance(value.get("label", ""), str)
+        and _is_words(value.get("arguments", []))
         and all(isinstance(file, dict) for file in files.values())
         and all(_is_number(number) for number in statistics.values())
         and all(option is None or isinstance(option, str | int | float) or _is_words(option) for option in options.values())

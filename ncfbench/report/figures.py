@@ -64,7 +64,7 @@ def convergence(comparison: Comparison, folder: Path, kinds: Sequence[str] = KIN
                 )
             _finish(axis)
     axes[0, 0].legend(frameon=False)
-    figure.suptitle(_what(comparison))
+    figure.suptitle(_over(comparison.data_label, _what(comparison)))
     return _save(figure, folder, f"convergence-{_name(comparison)}", kinds)
 
 
@@ -112,7 +112,7 @@ def targets(comparison: Comparison, folder: Path, kinds: Sequence[str] = KINDS, 
     shown = sorted(handles, key=bounds.__contains__)  # the samplers first
     figure.legend([handles[label] for label in shown], shown, frameon=False, loc="outside lower center", ncols=6)
     baseline = find_sampler(comparison.baseline_sampler).title
-    figure.suptitle(f"Speedup over {baseline} at every target: {_what(comparison)}")
+    figure.suptitle(_over(comparison.data_label, f"Speedup over {baseline} at every target: {_what(comparison)}"))
     return _save(figure, folder, f"targets-{_name(comparison)}", kinds)
 
 
@@ -157,15 +157,18 @@ def by_setting(comparison: Comparison, setting: str, folder: Path, kinds: Sequen
         _finish(axis)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=4)
     seeds_text = f"{len(common)} seed{'' if len(common) == 1 else 's'}"
-    figure.suptitle(f"{_what(comparison)}, {seeds_text}")
+    figure.suptitle(_over(comparison.data_label, f"{_what(comparison)}, {seeds_text}"))
     return _save(figure, folder, f"{setting.replace('_', '-')}-{_name(comparison)}", kinds)
 
 
-def epoch_time(rows: Sequence[Mapping[str, Any]], folder: Path, kinds: Sequence[str] = KINDS) -> list[Path]:
+def epoch_time(
+    rows: Sequence[Mapping[str, Any]], folder: Path, kinds: Sequence[str] = KINDS, *, data_label: str = ""
+) -> list[Path]:
     """Seconds of an epoch by encoder and sampler, on a logarithmic scale (KDD 2017, figure of epoch times by item function).
 
     Args:
         rows: of the cost model, of one data set, loss and environment.
+        data_label: see :class:`ncfbench.report.comparison.Comparison`.
     """
     figure = _figure(6.4, 3.8)
     axis = figure.subplots()
@@ -192,7 +195,7 @@ def epoch_time(rows: Sequence[Mapping[str, Any]], folder: Path, kinds: Sequence[
     axis.set_ylim(10 ** math.floor(math.log10(lowest)), axis.get_ylim()[1] * 3)
     axis.legend(frameon=False, ncols=3, fontsize="small", loc="upper left")
     first = rows[0]
-    axis.set_title(f"{first['dataset']}, {find_loss(first['loss']).title}, b={first['batch_size']}")
+    axis.set_title(_over(data_label, f"{first['dataset']}, {find_loss(first['loss']).title}, b={first['batch_size']}"))
     return _save(
         figure,
         folder,
@@ -241,7 +244,9 @@ def draw_all(
     for row in profile.get("costmodel", ()):
         key = tuple(row[name] for name in ("dataset", "loss", "batch_size", "data_fingerprint", "environment_key"))
         by_data.setdefault(key, []).append(row)
-    paths += [path for rows in by_data.values() for path in epoch_time(rows, folder, kinds)]
+    labels = {comparison.data_fingerprint: comparison.data_label for comparison in comparisons}
+    for rows in by_data.values():
+        paths += epoch_time(rows, folder, kinds, data_label=labels.get(rows[0]["data_fingerprint"], ""))
     pairs: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in profile.get("unitcost", ()):
         if row["part"].endswith("product"):
@@ -275,6 +280,11 @@ def _save(figure: Any, folder: Path, name: str, kinds: Sequence[str]) -> list[Pa
 def _what(comparison: Comparison) -> str:
     config = comparison.config
     return f"{config.dataset}, {find_encoder(config.encoder).title}, {find_loss(config.loss).title}"
+
+
+def _over(data_label: str, title: str) -> str:
+    """A figure's title, with what the data set is called, where it is called anything, on a line of its own."""
+    return f"{title}\n{data_label}" if data_label else title
 
 
 def _name(comparison: Comparison) -> str:

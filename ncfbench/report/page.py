@@ -66,6 +66,8 @@ def page(results: Results, places: Mapping[str, str]) -> str:
         places: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
     names = sorted({comparison.config.dataset for comparison in results.comparisons})
+    labelled = {f" {each.config.dataset}: {each.data_label}." for each in results.comparisons if each.data_label}
+    labels = html.escape("".join(sorted(labelled)))
     sections = {
         "verdicts": ("Verdicts", _verdicts(results)),
         "tables": ("Tables", _tables(results)),
@@ -86,7 +88,7 @@ def page(results: Results, places: Mapping[str, str]) -> str:
         f"<title>ncfbench: {html.escape(', '.join(names))}</title><style>{STYLE}</style></head>\n<body>"
         f"<header><h1>Mini-batches for content-based recommenders: {html.escape(', '.join(names))}</h1>"
         f"<p>{finished} finished runs, ncfbench {html.escape(__version__)}. A speedup is the baseline's time over the "
-        f"sampler's: above 1 is faster.</p><nav>{links}</nav></header>\n<main>{body}</main></body></html>\n"
+        f"sampler's: above 1 is faster.{labels}</p><nav>{links}</nav></header>\n<main>{body}</main></body></html>\n"
     )
 
 
@@ -177,6 +179,7 @@ def _environments(results: Results) -> str:
         manifest = results.manifests.get(fingerprint)
         facts = [("fingerprint", fingerprint)]
         if manifest is not None:
+            facts = [("what", manifest["label"]), *facts] if manifest.get("label") else facts
             facts += [(key.replace("_", " "), f"{value:g}") for key, value in manifest["statistics"].items()]
             facts += _facts(manifest["options"])
         parts.append(_fact_table(f"Data set {name}", facts))

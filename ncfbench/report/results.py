@@ -132,6 +132,7 @@ def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mappin
     ]
     comparisons = comparison.group(records)
     manifests, unknown = described.manifests(comparisons, runs_dir, data_dir)
+    comparisons = described.labelled(comparisons, manifests)
     problems += unknown
     beside: dict[str, Rows] = {}
     for wanted in (schemas.AUDIT_TABLES, schemas.PROFILE_TABLES):

@@ -264,6 +264,8 @@ def _sheet(title: str, members: Sequence[Member], columns: Mapping[str, Column],
         label = find_sampler(sampler).title + (f" ({variant})" if variant else "")
         lines.append(Line(find_encoder(encoder).title if encoder != last else "", label, tuple(shown)))
         last = encoder
+    labels = {data[_data(comparison)]: comparison.data_label for comparison, _ in members if comparison.data_label}
+    notes = [*(f"{name}: {label}." for name, label in labels.items()), *notes]
     return Sheet(title, tuple(data.values()), tuple(columns), tuple(lines), tuple(notes))
 
 

@@ -1,0 +1,56 @@
+"""``ncfbench describe``: what a prepared data set is, and what batches of it hold."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ncfbench.cli import options
+from ncfbench.cli.output import print_json, print_views, reporting, say
+
+
+@reporting
+def describe(
+    dataset: Annotated[
+        str | None, typer.Argument(help="Prepared data set.", metavar="DATASET", show_default="citeulike")
+    ] = None,
+    batch_size: options.BatchSize = None,
+    negatives: options.Negatives = None,
+    stratum_size: options.StratumSize = None,
+    strata: options.Strata = None,
+    uniform_items: options.UniformItems = None,
+    noise: options.Noise = None,
+    seed: options.Seed = None,
+    config: options.ConfigFile = None,
+    set_: options.Set = None,
+    data_dir: options.DataDir = None,
+    json_: options.Json = False,
+) -> None:
+    """Show what a data set is: counts, what is missing, how links and words are spread, and what batches hold.
+
+    The distinct items of a batch are what an encoder has to do for it. They are worked out for each sampler where that can be
+    done in closed form, and counted in twenty batches.
+
+    Example: ncfbench describe synthetic --batch-size 256
+    """
+    from ncfbench.config import complete, merge
+
+    flags = {
+        "dataset": dataset, "batch_size": batch_size, "negatives": negatives, "stratum_size": stratum_size,
+        "strata": strata, "uniform_items": uniform_items, "noise": noise, "seed": seed, "data_dir": data_dir,
+    }  # fmt: skip
+    settings, places = merge(flags, set_ or (), config)
+    from ncfbench import description
+    from ncfbench.datasets import open_dataset
+
+    configs = description.configurations(settings)
+    data = open_dataset(places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, say)
+    found = description.describe(data, configs)
+    if json_:
+        print_json(found)
+    else:
+        from ncfbench.report.described import preparation
+        from ncfbench.report.description import view
+
+        print_views(*view(found, preparation(data.name, {**data.manifest, **found})))
