@@ -24,6 +24,7 @@ def follow(config: RunConfig, places: Locations) -> None:
     require(config.precision)
     dataset = open_dataset(places.data_dir, config.dataset, lambda text: None)
     make_sampler(dataset.graph, config, Streams(config.seed))
+    Team.here().require_alike(config, dataset.fingerprint)
     (is_over,) = Team.here().any(False)
     if not is_over:
         with interrupts.noted(lambda text: None, STOPPING) as interrupted:

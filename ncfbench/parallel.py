@@ -13,6 +13,7 @@ put together for the step, and their gradients taken apart.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -167,6 +168,13 @@ class Layout:
         """The parts of a batch that are this process's."""
         each = self.size // jax.process_count()
         return range(jax.process_index() * each, (jax.process_index() + 1) * each)
+
+    def at_home(self) -> AbstractContextManager[Any]:
+        """Where a state is made: tables that are to be spread on the host, for they need not fit one device."""
+        try:
+            return jax.default_device(jax.local_devices(backend="cpu")[0]) if self.shard_tables else nullcontext()
+        except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
+            return nullcontext()
 
     def specs(self, tree: Tree) -> Tree:
         """Of a tree of parameters, or of a state: how each array lies on the devices."""

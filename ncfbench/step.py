@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -88,10 +89,11 @@ class Trainer:
         """
         precision.require(config.precision)
         layout = Layout.of(config)
-        graph, variables = nnx.split(make_towers(config, dataset))
-        parameters = nnx.as_pure(variables)
         optimizer = optax.adam(config.learning_rate)
-        state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
+        with nullcontext() if layout is None else layout.at_home():
+            graph, variables = nnx.split(make_towers(config, dataset))
+            parameters = nnx.as_pure(variables)
+            state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
         trainer = cls(config, graph, optimizer, shapes, layout)
         return trainer, trainer.from_host(state)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+
+from ncfbench import __version__
+from ncfbench.config import RunConfig
+from ncfbench.errors import UsageError
 
 Tree: TypeAlias = Any
 AGREED = "all processes stop together"
@@ -44,6 +50,24 @@ class Team:
         from jax.experimental.multihost_utils import process_allgather
 
         return tuple(map(bool, np.any(process_allgather(np.array(flags)), axis=0)))
+
+    def require_alike(self, config: RunConfig, data_fingerprint: str) -> None:
+        """See to it that all train the same.
+
+        Raises:
+            UsageError: settings, data or the version of this program are not those of the first process.
+        """
+        if self.count > 1:
+            text = json.dumps([config.to_dict(), data_fingerprint, __version__], sort_keys=True)
+            own = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+            from jax.experimental.multihost_utils import process_allgather
+
+            digests = np.asarray(process_allgather(own))
+            if different := [index for index, digest in enumerate(digests) if bytes(digest) != bytes(digests[0])]:
+                raise UsageError(
+                    f"Process {', '.join(map(str, different))} has other settings, other data or another version of ncfbench "
+                    "than process 0. Start all with the same command, but for --process-id, and prepare the same data."
+                )
 
     def from_first(self, tree: Tree) -> Tree:
         """The first process's tree of NumPy arrays; elsewhere ``tree`` gives shapes and dtypes. In pieces."""

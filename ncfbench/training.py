@@ -68,7 +68,7 @@ def run(
         DataError: the data set is not prepared, or a folder cannot be written.
         DivergedError: the loss stopped being finite; what was recorded is kept.
         KeyboardInterrupt: interrupted; the run can be resumed.
-        UsageError: the device cannot compute at the precision, or there is nothing to recommend.
+        UsageError: the device cannot compute at the precision, the processes are not alike, or there is nothing to recommend.
     """
     require(config.precision)
     progress = progress or Progress()
@@ -81,6 +81,7 @@ def run(
     make_sampler(dataset.graph, config, Streams(config.seed))  # refuses before a folder is made
     if recommend is not None:
         require_items(config, dataset, recommend)
+    Team.here().require_alike(config, dataset.fingerprint)
     folder = runs.find(places.runs_dir, config, dataset.fingerprint) if resume else None
     if folder is None:
         if resume:
@@ -246,10 +247,8 @@ class _Run:
     def finish(self) -> None:
         """Save the state and write the records of a run that is done."""
         if self.trace is not None:
-            self.progress.say(
-                "No trace was written: too few iterations between two probes, or after the first. Train for more "
-                "epochs, or with a larger --probe-every."
-            )
+            few = "too few iterations between two probes, or after the first"
+            self.progress.say(f"No trace was written: {few}. Train for more epochs, or with a larger --probe-every.")
         self._write("running")  # a checkpoint never knows of samples that the tables lack
         self._save_checkpoint()
         if self.recommend is not None:
@@ -351,7 +350,8 @@ class _Run:
         )
         self._collect_samples(resumed=False)
         self._write("diverged")
-        raise DivergedError(f"{self.records.message} What was recorded before is kept in {self.folder}.")
+        kept = f" What was recorded before is kept in {self.folder}." if self.team.is_first else ""
+        raise DivergedError(self.records.message + kept)
 
     @contextmanager
     def _timed(self, kind: str) -> Iterator[None]:

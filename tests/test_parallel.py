@@ -16,10 +16,13 @@ from ncfbench import runs, training
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.datasets.store import Dataset
 from ncfbench.dropout import Dropout
+from ncfbench.embedding import Embedder
 from ncfbench.errors import UsageError
+from ncfbench.evaluation import RecallEvaluator
 from ncfbench.exact import flat
 from ncfbench.model import Content
 from ncfbench.parallel import Layout
+from ncfbench.probe import Probe
 from ncfbench.registry import SAMPLERS
 from ncfbench.runs import RunRecord
 from ncfbench.samplers import make_sampler, plan_capacity
@@ -117,6 +120,19 @@ def test_a_run_goes_on_with_another_number_of_devices(data_dir: Path, tmp_path: 
     assert record.environment["key"] != one_device.environment["key"], "times of more devices are others"
     assert json.loads((record.folder / "config.json").read_text())["config"]["devices"] == 8, "as it was begun"
     assert runs.find(tmp_path, complete(SMALL | {"epochs": 2, "sampler": "strat-ns"}), record.data_fingerprint)
+
+
+def test_what_is_computed_from_tables_that_are_spread(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probe and recall: gathered first, as on a CPU; and by all devices together, as on others."""
+    config = complete(SMALL | {"sampler": "ns", "devices": 8, "shard_tables": True})
+    trainer, state = Trainer.create(config, tiny)
+    embedder = Embedder(trainer.towers, Content.of(tiny))
+    looks = Probe(tiny.graph, config, embedder), RecallEvaluator(tiny, "test", embedder)
+    gathered = [look(trainer.on_one(state.parameters)) for look in looks]
+    monkeypatch.setattr(Layout, "simulated", False)
+    parameters = trainer.on_one(state.parameters)
+    assert len(parameters["users"]["embedding"].sharding.device_set) == 8
+    assert [look(parameters) for look in looks] == [pytest.approx(gathered[0], rel=1e-6), pytest.approx(gathered[1])]
 
 
 def test_several_iterations_in_one_dispatch(data_dir: Path, tmp_path: Path, one_device: RunRecord) -> None:

@@ -24,28 +24,45 @@ from ncfbench.simulation import FLAG
 SCRIPT = "from ncfbench import cli, training; training.CHECKPOINT_SECONDS = 0.0; cli.main()"
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+SLURM_PORTS = range(61440, 65536)
+"""One of which JAX chooses by the number of the job."""
+
+
+def free_port(*, slurm: bool = False) -> int:
+    offset = os.getpid() % len(SLURM_PORTS)
+    for port in [*SLURM_PORTS[offset:], *SLURM_PORTS[:offset]] if slurm else [0]:
+        try:
+            with socket.create_server(("127.0.0.1", port)) as server:
+                return int(server.getsockname()[1])
+        except OSError:
+            continue
+    raise AssertionError("no port is free")
 
 
 def start(
-    data_dir: Path, runs_dir: Path, count: int, *flags: str, of: int | None = None, slurm: bool = False, **more: Any
+    data_dir: Path,
+    runs_dir: Path,
+    count: int,
+    *flags: str,
+    of: int | None = None,
+    slurm: bool = False,
+    last: tuple[str, ...] = (),
+    **more: Any,
 ) -> list[subprocess.Popen[str]]:
-    """``count`` of ``of`` processes of one run, which the program gives their devices.
+    """``count`` of ``of`` processes of one run, which the program gives their devices; the last has flags of its own.
 
     With ``slurm`` they are told of each other by nothing but the variables that Slurm gives the tasks of a job.
     """
     settings = SMALL | {"sampler": "strat-ns", "encoder": "mf"} | more
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     variables = os.environ | compiled_once() | {"XLA_FLAGS": os.environ["XLA_FLAGS"].split(FLAG)[0]}
-    port = free_port()
+    port = free_port(slurm=slurm)
     found = []
     for index in range(count):
         if slurm:
             # JAX makes the coordinator's port from the number of the job.
             job = {
-                "JOB_ID": port,
+                "JOB_ID": port - SLURM_PORTS.start,
                 "STEP_NODELIST": "localhost",
                 "STEP_NUM_NODES": 1,
                 "NTASKS": count,
@@ -57,7 +74,7 @@ def start(
             told, own = [f"127.0.0.1:{port}", "--processes", str(of or count), "--process-id", str(index)], {}
         command = [
             sys.executable, "-c", SCRIPT, "run", *words, "--data-dir", str(data_dir), "--runs-dir", str(runs_dir),
-            "--coordinator", *told, *flags,
+            "--coordinator", *told, *flags, *(last if index == count - 1 else ()),
         ]  # fmt: skip
         found.append(
             subprocess.Popen(command, env=variables | own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -97,7 +114,7 @@ def test_several_processes_make_the_curve_of_one_device(data_dir: Path, tmp_path
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_killed_process_ends_the_others_and_the_run_goes_on(data_dir: Path, tmp_path: Path, victim: int) -> None:
     """Four processes of a device each; then one process of two, and the uninterrupted curve."""
-    processes = start(data_dir, tmp_path / "cut", 4, "--peer-timeout", "20", epochs=30)
+    processes = start(data_dir, tmp_path / "cut", 4, "--peer-timeout", "20", epochs=12, probe_every=1000)
     while not list(tmp_path.glob("cut/*/checkpoints/[0-9]*")) and processes[0].poll() is None:
         time.sleep(0.005)
     begin = time.monotonic()
@@ -109,11 +126,11 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on(data_dir: Path, tm
         assert code == 8
         assert f"Error: Lost another process of this run: process {victim} has died" in err
         assert "repeat the commands with --resume" in err
-    record = train(data_dir, tmp_path / "cut", resume=True, encoder="mf", epochs=30, devices=2)
+    record = train(data_dir, tmp_path / "cut", resume=True, encoder="mf", epochs=12, probe_every=1000, devices=2)
     assert len(list((tmp_path / "cut").iterdir())) == 1
     assert record.timing[-1]["first_iteration"] > 0
     assert len({row["session"] for row in record.ledger}) == 2
-    assert_same_curve(record, train(data_dir, tmp_path / "whole", encoder="mf", epochs=30))
+    assert_same_curve(record, train(data_dir, tmp_path / "whole", encoder="mf", epochs=12, probe_every=1000))
 
 
 @pytest.mark.long
@@ -130,6 +147,15 @@ def test_an_interruption_of_one_process_stops_all_together(data_dir: Path, tmp_p
     record = runs.read(folder)
     assert record.summary["status"] == "interrupted"
     assert list(folder.glob(f"checkpoints/{record.summary['iterations']}"))
+
+
+@pytest.mark.long
+def test_processes_that_would_train_something_else_are_refused(data_dir: Path, tmp_path: Path) -> None:
+    """Before a folder is made."""
+    found = ends(start(data_dir, tmp_path, 2, last=("--seed", "1")))
+    assert [code for code, _, _ in found] == [2, 2], found[0][2]
+    assert "Process 1 has other settings" in found[0][2]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_process_that_never_comes_is_waited_for_so_long(data_dir: Path, tmp_path: Path) -> None:
