@@ -6,12 +6,13 @@ from ncfbench import interrupts
 from ncfbench.config import Locations, RunConfig
 from ncfbench.datasets import open_dataset
 from ncfbench.ledger import Ledger
+from ncfbench.openrun import OpenRun
 from ncfbench.precision import require
 from ncfbench.progress import Progress
 from ncfbench.samplers import make_sampler
 from ncfbench.streams import Streams
 from ncfbench.team import Team
-from ncfbench.training import STOPPING, OpenRun
+from ncfbench.training import STOPPING
 
 
 def follow(config: RunConfig, places: Locations) -> None:

@@ -21,6 +21,7 @@ from ncfbench.datasets import Dataset
 from ncfbench.errors import DivergedError, NcfbenchError
 from ncfbench.ledger import Ledger
 from ncfbench.model import Content
+from ncfbench.openrun import OpenRun
 from ncfbench.overview import Overview
 from ncfbench.samplers import make_sampler
 from ncfbench.streams import Streams
@@ -95,7 +96,7 @@ class _Cell:
         self.config = config
         self.ledger = Ledger()
         self.stack = ExitStack()
-        self.run: training.OpenRun
+        self.run: OpenRun
 
     @property
     def is_saved(self) -> bool:

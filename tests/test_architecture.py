@@ -29,7 +29,7 @@ ORDER = (
     "encoders.protocol", "encoders.cudnn", "encoders.mf", "encoders.pooling", "encoders.cnn", "encoders.recurrence",
     "encoders.lstm", "model", "losses", "objective", "team", "processes", "parallel", "step", "embedding", "probe",
     "exact", "gradients", "evaluation", "evaluators", "timing", "exchange", "parts", "limits", "costing", "profiling",
-    "points", "audit", "checkpoint", "recommendation", "training", "following", "sweeping", "forecast", "stages",
+    "points", "audit", "checkpoint", "recommendation", "openrun", "training", "following", "sweeping", "forecast", "stages",
     "cli.options", "cli.output", "cli.prepare", "cli.custom", "cli.describe", "cli.run", "cli.sweep", "cli.audit",
     "cli.profile", "cli.doctor", "cli.catalogue", "cli.report", "cli", "__main__",
 )  # fmt: skip

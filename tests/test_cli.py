@@ -114,7 +114,7 @@ def test_quiet_prints_no_progress(places: list[str]) -> None:
         (["--set", "epoch=3"], 2, ["did you mean 'epochs'"]),
         (["--config", "missing.toml"], 2, ["Cannot read the configuration"]),
         (["--dataset", "a" * 300], 2, ["not a data set's name"]),
-        (["--dataset", "nowhere"], 3, ["is not prepared", "ncfbench prepare nowhere"]),
+        (["--dataset", "nowhere"], 3, ["is not prepared", "ncfbench prepare SOURCE --name nowhere"]),
     ],
 )
 def test_bad_requests(places: list[str], words: list[str], code: int, messages: list[str]) -> None:
@@ -263,7 +263,9 @@ def test_interrupt_and_resume_from_the_command_line(places: list[str]) -> None:
     check(result, 7, "is interrupted at iteration")
     (run,) = folder.iterdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ncfbench.training._Run.go", lambda self: pytest.exit("resumed") if self.loop.iteration == 0 else None)
+        patch.setattr(
+            "ncfbench.openrun.OpenRun.go", lambda self: pytest.exit("resumed") if self.loop.iteration == 0 else None
+        )
         assert "No run with these settings" not in invoke(*words, "--resume").output
     assert [path.name for path in folder.iterdir()] == [run.name]
 

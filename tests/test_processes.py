@@ -21,7 +21,7 @@ from ncfbench.errors import UsageError
 from ncfbench.processes import Cluster
 from ncfbench.simulation import FLAG
 
-SCRIPT = "from ncfbench import cli, training; training.CHECKPOINT_SECONDS = 0.0; cli.main()"
+SCRIPT = "from ncfbench import cli, openrun; openrun.CHECKPOINT_SECONDS = 0.0; cli.main()"
 
 
 SLURM_PORTS = range(61440, 65536)

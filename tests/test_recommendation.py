@@ -26,6 +26,7 @@ from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.model import Content
 from ncfbench.recommendation import FILE, Recommender, merge
 from ncfbench.runs import RunRecord
+from ncfbench.schedule import Schedule
 from ncfbench.step import Trainer
 
 SMALL: dict[str, Any] = {
@@ -177,7 +178,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
     """Written with ids and without from the same parameters: each row names the same user and item."""
     trainer, state = Trainer.create(complete(SMALL), tiny)
     embedder = Embedder(trainer.towers, Content.of(tiny))
-    schedule = training.Schedule(100, 10, 2, 0)
+    schedule = Schedule(100, 10, 2, 0)
     assert 3 in tiny.users
     tables_by_name = {}
     for name, dataset in (
@@ -199,7 +200,7 @@ def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: 
     broken = jnp.full_like(state.parameters["users"]["embedding"], jnp.nan)
     state = state._replace(parameters=state.parameters | {"users": {"embedding": broken}})
     with pytest.raises(DivergedError, match="not finite"):
-        recommender.write(tmp_path, state, training.Schedule(100, 10, 2, 0))
+        recommender.write(tmp_path, state, Schedule(100, 10, 2, 0))
     assert not list(tmp_path.iterdir())
 
 

@@ -22,6 +22,7 @@ from ncfbench.config import Locations
 from ncfbench.datasets.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.ledger import Ledger
+from ncfbench.openrun import OpenRun
 from ncfbench.report import comparison
 from ncfbench.survey import survey
 
@@ -213,7 +214,7 @@ def test_a_cell_that_fails_is_named_and_the_others_go_on(
     tiny: Dataset, data_dir: Path, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
     places, noted = Locations(data_dir, tmp_path), Noted()
-    train_block = training._Run._train_block
+    train_block = OpenRun._train_block
 
     def failing(run: Any) -> None:
         if run.config.sampler == "ns" and run.epoch == 1:
@@ -221,7 +222,7 @@ def test_a_cell_that_fails_is_named_and_the_others_go_on(
         train_block(run)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training._Run, "_train_block", failing)
+        patch.setattr(OpenRun, "_train_block", failing)
         outcome = sweep(cells_of(), tiny, places, noted)
     assert outcome.exit_code == code
     assert [config.sampler for config in outcome.failed] == ["ns"]
@@ -279,11 +280,11 @@ KILLED_EPOCHS = 12
 SCRIPT = """
 import sys
 from pathlib import Path
-from ncfbench import records, sweeping, training
+from ncfbench import openrun, records, sweeping
 from ncfbench.config import Locations, complete
 from ncfbench.datasets.store import load
 from ncfbench.overview import Overview
-training.CHECKPOINT_SECONDS = records.TABLES_SECONDS = 0.0
+openrun.CHECKPOINT_SECONDS = records.TABLES_SECONDS = 0.0
 class Announced(Overview):
     def begin(self, states):
         print("begun", flush=True)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from processes import compiled_once
 
-from ncfbench import analysis, runs, schemas, tables, training
+from ncfbench import analysis, openrun, runs, schemas, tables, training
 from ncfbench.config import Locations, complete
 from ncfbench.datasets import store
 from ncfbench.errors import DataError, DivergedError, UsageError
@@ -136,8 +136,8 @@ def test_a_killed_run_ends_with_the_same_curve(data_dir: Path, tmp_path: Path) -
     """SIGKILL soon after the second and the fifth checkpoint; then it is left to finish."""
     settings = SMALL | {"epochs": 12}
     script = (
-        "import sys; from pathlib import Path; from ncfbench import training; from ncfbench.config import *;"
-        "training.CHECKPOINT_SECONDS = 0.0;"
+        "import sys; from pathlib import Path; from ncfbench import openrun, training; from ncfbench.config import *;"
+        "openrun.CHECKPOINT_SECONDS = 0.0;"
         f"training.run(complete({settings!r}), Locations(Path({str(data_dir)!r}), Path(sys.argv[1])), resume=True)"
     )
     ends = [-(-epoch * store.load(data_dir, "tiny").graph.n_links // 64) for epoch in range(1, 13)]
@@ -162,7 +162,7 @@ def test_a_killed_run_ends_with_the_same_curve(data_dir: Path, tmp_path: Path) -
 
 def test_a_finished_run_is_not_repeated_by_resume(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = train(data_dir, tmp_path, epochs=1)
-    monkeypatch.setattr(training, "_Run", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(training, "OpenRun", lambda *_: pytest.fail("trained again"))
     assert train(data_dir, tmp_path, epochs=1, resume=True).folder == first.folder
 
 
@@ -202,7 +202,7 @@ def test_damaged_checkpoints_fall_back_and_say_so(
     data_dir: Path, tmp_path: Path, damage: str, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older checkpoint, or the beginning; then interrupted again before the damaged one, and still the same curve."""
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(openrun, "CHECKPOINT_SECONDS", 0.0)
     whole = train(data_dir, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path / "cut", progress=StopAt(40))
@@ -278,7 +278,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_data_error(data_dir: Path, tmp
 def test_times_of_another_environment_are_not_mixed(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path, progress=StopAt(20))
-    monkeypatch.setattr(training.environment, "key", lambda environment: "elsewhere")
+    monkeypatch.setattr(openrun.environment, "key", lambda environment: "elsewhere")
     said = Said(-1)
     record = train(data_dir, tmp_path, resume=True, progress=said)
     assert any("environment has changed" in text for text in said.texts)
@@ -338,7 +338,7 @@ def test_a_trace_changes_no_result_and_no_time_that_counts(data_dir: Path, tmp_p
     assert list((tmp_path / "trace").rglob("*.xplane.pb"))
     assert figures(traced) == figures(train(data_dir, tmp_path / "plain"))
     (kept,) = [row for row in traced.timing if row["kind"] == "traced"]
-    assert 1 <= kept["iterations"] <= training.TRACE_ITERATIONS
+    assert 1 <= kept["iterations"] <= openrun.TRACE_ITERATIONS
     full = [row for row in traced.timing if row["kind"] == "full"]
     assert sum(row["iterations"] for row in full) + kept["iterations"] == traced.summary["iterations"]
     assert {row["line"] for row in traced.ledger if row["seconds"] > 0} >= {"trace"}
