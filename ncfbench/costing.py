@@ -158,10 +158,11 @@ def counts_of(batch: Batch, config: RunConfig, sizes: Sizes | None) -> Counts:
 
 
 def sent(sizes: Sizes | None, config: RunConfig) -> Row:
-    """The columns of what each device sends in an iteration: as it is, and what each way would send."""
+    """The columns of what each device sends in an iteration: as it is, and what each way would send; null for one device."""
+    columns = [f"{way}_sent_bytes" for way in ("global", "local", "texts")]
     if sizes is None:
-        return {}
-    ways = {f"{way}_sent_bytes": sum(sizes.sent(way).values()) for way in ("global", "local", "texts")}
+        return dict.fromkeys(("devices", "share", "gradient_sent_bytes", *columns))
+    ways = dict(zip(columns, (sum(sizes.sent(way).values()) for way in ("global", "local", "texts")), strict=True))
     return {"devices": sizes.devices, "share": config.share, "gradient_sent_bytes": sizes.sent("local")["gradients"], **ways}
 
 

@@ -25,6 +25,8 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.exact import flat
 from ncfbench.model import Content
 from ncfbench.parts import Parts, products
+from ncfbench.report.console import make_console
+from ncfbench.report.costs import view
 from ncfbench.samplers import batches
 from ncfbench.step import Trainer
 from ncfbench.streams import Streams
@@ -82,6 +84,14 @@ def record(tiny: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
     found = profiling.run(tiny, configs, rounds=3)
     patch.undo()
     return found
+
+
+def test_what_a_profile_prints(record: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the command does, of the rows as they were made."""
+    make_console().print(view(record.tables, paper_clock=False))
+    printed = capsys.readouterr().out
+    assert "Strat. w. N.S." in printed
+    assert "collectives" not in printed, "of one device"
 
 
 def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
