@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,39 @@ from ncfbench.datasets.store import Dataset, load
 from ncfbench.graph import BipartiteGraph
 from ncfbench.tables import atomic_path
 
+LONG = (
+    r"test_sweeping.py::test_a_killed_sweep_ends_with_the_same_tables$",
+    r"test_sweeping.py::test_ctrl_c_saves_all_cells_and_the_same_call_goes_on\[strat-ns-34",
+    r"test_sweeping.py::test_a_cell_whose_summary_is_gone_is_trained_again",
+    r"test_audit.py::test_audit_from_the_command_line",
+    r"test_audit.py::test_wrong_estimators_by_loss\[UnmaskedPairs",
+    r"test_audit.py::test_mean_gradient_of_batches_both_ways\[(?!ns-sg|strat-ns-softmax|iid-sg)",
+    r"test_tuning.py::test_the_command_tunes_trains_and_does_neither_twice",
+    r"test_training.py::test_synthetic_recall_on_cold_items_is_far_above_chance",
+    r"test_training.py::test_damaged_checkpoints_fall_back_and_say_so\[(?!newest-arrays|all-no arrays)",
+    r"test_training.py::test_an_interrupted_run_ends_with_the_same_curve\[(?!stops1-iid|stops2-strat-ns)",
+    r"test_training.py::test_the_probe_falls\[.*lstm",
+    r"test_step.py::test_every_combination_trains_with_a_falling_probe\[(?!.*-cnn|ns-sg-lstm|iid-sg-mf|strat-ns-log-mf)",
+    r"test_step.py::test_unique_items_change_the_work_and_not_the_gradient\[(iid|mixed-ns|strat)\]",
+    r"test_dispatch.py::test_losses_and_parameters_are_those_of_one_at_a_time\[lstm",
+    r"test_model.py::test_an_item_does_not_depend_on_its_neighbours_or_slot\[mf",
+    r"test_parallel.py::test_a_run_goes_on_with_another_number_of_devices",
+    r"test_evaluation.py::test_a_million_items_in_bounded_memory",
+    r"test_damaged.py::test_what_unpacks_to_half_a_gigabyte_stays_small\[gzip-(m|r.csv.gz-user,item.n-)",
+    r"test_mind.py::test_reports_name_the_stand_in_and_the_command_that_prepares_it",
+    r"test_compilation.py::test_a_run_with_the_cache_is_the_same_run",
+    r"test_benchmarks.py::test_samplers_at_scale",
+)
+"""Tests that are ``long`` for CI's sake alone: what they show of many cases, others show of one or two."""
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(re.search(pattern, item.nodeid) for pattern in LONG):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -248,7 +248,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["fingerprint"] == store.load(tmp_path, "hand").fingerprint
     assert "No batches: batch_size = 512 is larger" in " ".join(invoke("hand").stdout.split())
     for words, code, message in (
-        (["nowhere"], 3, "ncfbench prepare nowhere"),
+        (["nowhere"], 3, "ncfbench prepare SOURCE --name nowhere"),
         (["hand", "--batch-size", "0"], 2, "batch_size = 0"),
         (["hand", "--set", "epoch=1"], 2, "did you mean 'epochs'"),
     ):

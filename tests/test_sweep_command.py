@@ -97,7 +97,7 @@ def test_a_diverged_cell_gives_exit_code_5(data_dir: Path, tmp_path: Path) -> No
 
 def test_a_data_set_that_is_not_prepared_is_refused_at_once(data_dir: Path, tmp_path: Path) -> None:
     result = invoke(data_dir, tmp_path, "--dataset", "tiny,nowhere")
-    assert (result.exit_code, "ncfbench prepare nowhere" in result.stderr) == (3, True)
+    assert (result.exit_code, "ncfbench prepare SOURCE --name nowhere" in result.stderr) == (3, True)
     assert not list(tmp_path.iterdir())
 
 
