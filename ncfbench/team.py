@@ -76,11 +76,11 @@ class Team:
     def _array_from_first(self, array: Any) -> np.ndarray:
         from jax.experimental.multihost_utils import broadcast_one_to_all
 
+        found = np.zeros(array.shape, array.dtype)
         if not array.ndim:
-            return np.asarray(broadcast_one_to_all(np.asarray(array)))
-        found = np.empty(array.shape, array.dtype)
-        rows = max(1, int(PIECE_BYTES // max(array.nbytes / max(len(array), 1), 1)))
-        for start in range(0, len(array), rows):
+            return np.asarray(broadcast_one_to_all(np.asarray(array) if self.is_first else found))
+        rows = max(1, int(PIECE_BYTES // max(found.nbytes / max(len(found), 1), 1)))
+        for start in range(0, len(found), rows):
             piece = array[start : start + rows] if self.is_first else found[start : start + rows]
             found[start : start + rows] = broadcast_one_to_all(np.asarray(piece))
         return found
