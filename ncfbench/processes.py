@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import select
 import signal
 import socket
 import sys
@@ -17,10 +18,11 @@ from typing import NoReturn
 
 import jax
 import numpy as np
+from jax._src.distributed import global_state
 
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, DivergedError, PeerLostError, UsageError
 from ncfbench.roll import Roll
-from ncfbench.team import AGREED
+from ncfbench.team import AGREED, Team
 
 DETECTED = "auto"
 """In place of a coordinator's address: what JAX finds of the cluster by itself, Slurm's settings for example."""
@@ -29,10 +31,12 @@ MARGIN_SECONDS = 60.0
 """JAX ends a process with a trace of C++ after timeouts of its own; these are longer than ours by so much."""
 VERDICT_SECONDS = 5.0
 """A collective operation that failed waits so long for the roll to say which process was lost."""
-HOST_BYTES = 256
+PORT_BYTES = 4
+CAME = b"\0"
+"""Of no signal the number."""
 TO_GO_ON = (
-    "The run ends here, in every process. What was recorded is kept. To go on from the last checkpoint, with as many devices "
-    "as you like: repeat the commands with --resume."
+    "The run ends here, in every process. What was recorded is kept. To go on from the last checkpoint: repeat the commands "
+    "with --resume; with --share global also with another number of devices."
 )
 
 
@@ -58,6 +62,17 @@ class Cluster:
         if not self.timeout > 0:
             raise UsageError(f"--peer-timeout {self.timeout:g}: it must be above 0 seconds.")
 
+    @property
+    def place(self) -> str:
+        """The meeting place, for messages."""
+        return "the cluster that JAX finds" if self.coordinator == DETECTED else self.coordinator
+
+    @property
+    def host(self) -> str:
+        """The first process's machine; a detected one is known after :func:`jax.distributed.initialize`."""
+        address = global_state.coordinator_address if self.coordinator == DETECTED else self.coordinator
+        return str(address).rpartition(":")[0].strip("[]")
+
 
 @contextmanager
 def joined(cluster: Cluster, say: Callable[[str], None]) -> Iterator[None]:
@@ -71,39 +86,90 @@ def joined(cluster: Cluster, say: Callable[[str], None]) -> Iterator[None]:
         UsageError: JAX cannot find out what was not given.
     """
     _keep_output_clean()
-    _initialize(cluster, say)
-    roll = _called(cluster, say)
+    try:
+        with _waiting(cluster, say) as came:
+            _initialize(cluster)
+            came()
+            roll = _called(cluster, say)
+    except BaseException as error:
+        _exit_at_the_end(error)
+        raise
     _sleep_before_aborting()
     try:
-        yield
+        with _leaving_together():
+            yield
     except BaseException as error:
         if isinstance(error, jax.errors.JaxRuntimeError):
             time.sleep(VERDICT_SECONDS)  # the roll ends the process meanwhile, if it knows why
             text = f"An operation with other processes failed: {str(error).splitlines()[0][:200]} {TO_GO_ON}"
             roll.leave(text)
-            _exit_at_the_end(PeerLostError.exit_code)
-            raise PeerLostError(text) from error
-        # What all processes meet at the same time ends them alike.
-        alike = isinstance(error, DivergedError) or AGREED in error.args
-        roll.leave("" if alike else str(error).partition("\n")[0][:300] or type(error).__name__)
-        code = INTERRUPTED_EXIT_CODE if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)
-        _exit_at_the_end(int(code))
+            lost = PeerLostError(text)
+            _exit_at_the_end(lost)
+            raise lost from error
+        roll.leave("" if _is_of_all(error) else str(error).partition("\n")[0][:300] or type(error).__name__)
+        _exit_at_the_end(error)
         raise
     roll.leave()
     jax.distributed.shutdown()
 
 
-def _initialize(cluster: Cluster, say: Callable[[str], None]) -> None:
-    """JAX's own joining, with a clear end where not all processes come."""
-    where = "the cluster that JAX finds" if cluster.coordinator == DETECTED else cluster.coordinator
-    came = threading.Event()
+@contextmanager
+def _leaving_together() -> Iterator[None]:
+    """None leaves while another, the first that writes above all, is still at work."""
+    try:
+        yield
+    except BaseException as error:
+        if _is_of_all(error):
+            Team.here().any(False)
+        raise
+    Team.here().any(False)
 
-    def give_up() -> None:
-        if not came.wait(cluster.timeout):
-            whole = "the" if cluster.processes is None else f"the {cluster.processes}"
-            _end(say, f"Not all of {whole} processes have come to {where} within {cluster.timeout:g} s.")
 
-    threading.Thread(target=give_up, name="arrival", daemon=True).start()
+def _is_of_all(error: BaseException) -> bool:
+    """Whether all processes meet it at the same time."""
+    return isinstance(error, DivergedError) or AGREED in error.args
+
+
+@contextmanager
+def _waiting(cluster: Cluster, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Watch over the joining, while JAX waits in C++ and Python hears no signal: a thread ends the process if it must.
+
+    Yields:
+        To be called when a part of the joining is done: each may take as long as the timeout.
+    """
+    ours, heard = socket.socketpair()
+    heard.setblocking(False)
+
+    def watch() -> None:
+        while True:
+            ready, _, _ = select.select([ours], [], [], cluster.timeout)
+            if not ready:
+                whole = "the" if cluster.processes is None else f"the {cluster.processes}"
+                _end(say, f"Not all of {whole} processes have come to {cluster.place} within {cluster.timeout:g} s.")
+            byte = ours.recv(1)
+            if byte == CAME:
+                continue
+            if byte:  # a signal's number
+                say("Interrupted while waiting for the other processes.")
+                sys.stderr.flush()
+                os._exit(INTERRUPTED_EXIT_CODE)
+            return
+
+    threading.Thread(target=watch, name="arrival", daemon=True).start()
+    try:
+        before = signal.set_wakeup_fd(heard.fileno())
+    except ValueError:  # not the main thread, which alone has signals
+        before = None
+    try:
+        yield lambda: heard.sendall(CAME)
+    finally:
+        if before is not None:
+            signal.set_wakeup_fd(before)
+        heard.close()
+
+
+def _initialize(cluster: Cluster) -> None:
+    """JAX's own joining."""
     # Its handler of a termination would take the place of ours, which saves the run.
     jax.config.update("jax_enable_preemption_service", False)
     seconds = int(cluster.timeout + MARGIN_SECONDS)
@@ -118,36 +184,34 @@ def _initialize(cluster: Cluster, say: Callable[[str], None]) -> None:
         )
     except (ValueError, TypeError) as error:
         raise UsageError(
-            f"JAX cannot join the processes at {where}: {error} Give --coordinator HOST:PORT, --processes and --process-id."
+            f"JAX cannot join the processes at {cluster.place}: {error} Give --coordinator HOST:PORT, --processes and "
+            "--process-id."
         ) from error
     except RuntimeError as error:
-        raise PeerLostError(f"JAX cannot join the processes at {where}: {str(error).splitlines()[0][:300]}") from error
-    finally:
-        came.set()
+        raise PeerLostError(
+            f"JAX cannot join the processes at {cluster.place}: {str(error).splitlines()[0][:300]}"
+        ) from error
 
 
 def _called(cluster: Cluster, say: Callable[[str], None]) -> Roll:
-    """The roll of all processes, the first of which tells the others where it listens."""
+    """The roll of all processes, the first of which tells the others its port and the token."""
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
     def lost(what: str) -> None:
         _end(say, f"Lost another process of this run: {what}. {TO_GO_ON}")
 
     roll = Roll(jax.process_index(), jax.process_count(), cluster.timeout, lost)
-    address = np.zeros(HOST_BYTES + 4, np.uint8)
-    server = None
-    if roll.index == 0 and roll.count > 1:
-        server = roll.listen()
-        address[:HOST_BYTES] = np.frombuffer(socket.getfqdn().encode().ljust(HOST_BYTES, b"\0")[:HOST_BYTES], np.uint8)
-        address[HOST_BYTES:] = np.frombuffer(server.getsockname()[1].to_bytes(4, "big"), np.uint8)
-    told = np.asarray(broadcast_one_to_all(address)).astype(np.uint8).tobytes() if roll.count > 1 else b""
+    if roll.count == 1:
+        return roll
+    server = roll.listen() if roll.index == 0 else None
+    own = roll.token + (server.getsockname()[1] if server else 0).to_bytes(PORT_BYTES, "big")
+    told = np.asarray(broadcast_one_to_all(np.frombuffer(own, np.uint8))).astype(np.uint8).tobytes()
     try:
         if server is not None:
             roll.accept(server)
-        elif roll.count > 1:
-            named = told[:HOST_BYTES].rstrip(b"\0").decode()
-            host = named if cluster.coordinator == DETECTED else cluster.coordinator.rpartition(":")[0].strip("[]")
-            roll.connect(host, int.from_bytes(told[HOST_BYTES:], "big"))
+        else:
+            roll.token = told[:-PORT_BYTES]
+            roll.connect(cluster.host, int.from_bytes(told[-PORT_BYTES:], "big"))
     except OSError as error:
         raise PeerLostError(f"The processes cannot reach the first of them to watch each other: {error}.") from error
     return roll
@@ -160,8 +224,9 @@ def _end(say: Callable[[str], None], text: str) -> NoReturn:
     os._exit(PeerLostError.exit_code)
 
 
-def _exit_at_the_end(code: int) -> None:
-    """At exit JAX would wait for processes that never come: leave before it."""
+def _exit_at_the_end(error: BaseException) -> None:
+    """At exit JAX would wait for processes that never come: leave before it, with the error's code."""
+    code = INTERRUPTED_EXIT_CODE if isinstance(error, KeyboardInterrupt) else int(getattr(error, "exit_code", 1))
 
     def leave() -> None:
         sys.stdout.flush()

@@ -7,12 +7,16 @@ farewell, or is silent for too long, means that its process is lost; the first p
 
 from __future__ import annotations
 
+import secrets
+import selectors
 import socket
 import threading
 import time
 from collections.abc import Callable
 
 BEAT_SECONDS = 1.0
+TOKEN_BYTES = 8
+"""Of what the run's processes know, and others that reach the first one's port do not."""
 OWN_ERROR_SECONDS = 1.0
 """A process whose peer ended with an error has most likely met the same one, and is given this long to say so itself."""
 
@@ -33,6 +37,8 @@ class Roll:
         self._gone: set[int] = set()
         self._lock = threading.Lock()
         self._left = threading.Event()
+        self.token = secrets.token_bytes(TOKEN_BYTES)
+        """The first process's is that of the run."""
 
     def listen(self) -> socket.socket:
         """A place where the first process can be reached, on a free port of all its addresses."""
@@ -42,26 +48,64 @@ class Roll:
     def accept(self, server: socket.socket) -> None:
         """In the first process: wait for all others, and begin to watch them.
 
+        Who connects and does not know the token, a scan of the machine's ports for example, is not heard.
+
         Raises:
             TimeoutError: not all have come.
         """
         deadline = time.monotonic() + self.timeout
-        with server:
+        strangers: dict[socket.socket, bytearray] = {}
+        with server, selectors.DefaultSelector() as waiting:
+            server.setblocking(False)
+            waiting.register(server, selectors.EVENT_READ)
             while len(self._peers) < self.count - 1:
-                server.settimeout(max(deadline - time.monotonic(), 0.001))
-                peer, _ = server.accept()
-                peer.settimeout(self.timeout)
-                self._peers[int(_line(peer))] = peer
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError("not all have come")
+                for key, _ in waiting.select(left):
+                    try:
+                        if key.fileobj is server:
+                            stranger, _ = server.accept()
+                            stranger.setblocking(False)
+                            strangers[stranger] = bytearray()
+                            waiting.register(stranger, selectors.EVENT_READ)
+                        elif isinstance(peer := key.fileobj, socket.socket) and self._has_spoken(peer, strangers[peer]):
+                            waiting.unregister(peer)
+                            del strangers[peer]
+                            if peer not in self._peers.values():
+                                peer.close()
+                    except (BlockingIOError, InterruptedError, ConnectionError):
+                        continue
+            for peer in strangers:
+                peer.close()
         self._watch()
 
+    def _has_spoken(self, peer: socket.socket, said: bytearray) -> bool:
+        """One byte more of a greeting; whether it is over, well or ill."""
+        try:
+            byte = peer.recv(1)
+        except ConnectionError:
+            byte = b""
+        if byte and byte != b"\n":
+            said += byte
+            if len(said) <= len(self._greeting(self.count)):
+                return False
+        for index in range(1, self.count):
+            if byte == b"\n" and said + byte == self._greeting(index) and index not in self._peers:
+                self._peers[index] = peer
+        return True
+
+    def _greeting(self, index: int) -> bytes:
+        return f"{self.token.hex()} {index}\n".encode()
+
     def connect(self, host: str, port: int) -> None:
-        """In any other process: reach the first, and begin to watch it.
+        """In any other process, which has been given the run's token: reach the first, and begin to watch it.
 
         Raises:
             OSError: it cannot be reached.
         """
         peer = socket.create_connection((host, port), timeout=self.timeout)
-        peer.sendall(b"%d\n" % self.index)
+        peer.sendall(self._greeting(self.index))
         self._peers[0] = peer
         self._watch()
 

@@ -22,6 +22,30 @@ from ncfbench.processes import Cluster
 from ncfbench.simulation import FLAG
 
 SCRIPT = "from ncfbench import cli, openrun; openrun.CHECKPOINT_SECONDS = 0.0; cli.main()"
+SLOW = """
+import time
+from ncfbench import cli, records
+write = records.Records.write
+def slow(self, status, iteration):
+    write(self, status, iteration)
+    if status == "finished":
+        time.sleep(8)
+records.Records.write = slow
+cli.main()
+"""
+"""A first process that takes long to write its tables at the end."""
+TELLING = """
+import sys
+import jax
+from ncfbench import cli
+initialize = jax.distributed.initialize
+def telling(*arguments, **more):
+    print("joining", file=sys.stderr, flush=True)
+    initialize(*arguments, **more)
+jax.distributed.initialize = telling
+cli.main()
+"""
+"""A process that says when it begins to wait for the others."""
 
 
 SLURM_PORTS = range(61440, 65536)
@@ -47,6 +71,7 @@ def start(
     of: int | None = None,
     slurm: bool = False,
     last: tuple[str, ...] = (),
+    script: str = SCRIPT,
     **more: Any,
 ) -> list[subprocess.Popen[str]]:
     """``count`` of ``of`` processes of one run, which the program gives their devices; the last has flags of its own.
@@ -73,7 +98,7 @@ def start(
         else:
             told, own = [f"127.0.0.1:{port}", "--processes", str(of or count), "--process-id", str(index)], {}
         command = [
-            sys.executable, "-c", SCRIPT, "run", *words, "--data-dir", str(data_dir), "--runs-dir", str(runs_dir),
+            sys.executable, "-c", script, "run", *words, "--data-dir", str(data_dir), "--runs-dir", str(runs_dir),
             "--coordinator", *told, *flags, *(last if index == count - 1 else ()),
         ]  # fmt: skip
         found.append(
@@ -160,13 +185,40 @@ def test_processes_that_would_train_something_else_are_refused(data_dir: Path, t
     assert not list(tmp_path.iterdir())
 
 
+def test_all_wait_for_a_first_process_that_writes_for_longer_than_the_timeout(data_dir: Path, tmp_path: Path) -> None:
+    found = ends(start(data_dir, tmp_path, 2, "--peer-timeout", "3", script=SLOW, epochs=1))
+    assert [code for code, _, _ in found] == [0, 0], found[1][2]
+    (folder,) = tmp_path.iterdir()
+    assert runs.read(folder).summary["status"] == "finished"
+
+
+def test_ctrl_c_is_heard_while_the_others_are_waited_for(data_dir: Path, tmp_path: Path) -> None:
+    """The first waits for a second that does not come, and the second for a first: both in C++, where Python hears nothing."""
+    for index in (0, 1):
+        own = ("--process-id", str(index))
+        (process,) = start(data_dir, tmp_path, 1, "--peer-timeout", "100", of=2, last=own, script=TELLING)
+        assert process.stderr is not None
+        assert process.stderr.readline() == "joining\n"
+        time.sleep(0.5)
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        ((code, _, err),) = ends([process])
+        assert code == 130, err
+        assert "Interrupted" in err
+        assert time.monotonic() - begin < 20
+
+
 def test_a_process_that_never_comes_is_waited_for_so_long(data_dir: Path, tmp_path: Path) -> None:
+    """The second by the first, and the first by the second."""
     begin = time.monotonic()
-    ((code, out, err),) = ends(start(data_dir, tmp_path, 1, "--peer-timeout", "2", of=2))
-    assert code == 8
-    assert "Not all of the 2 processes have come to 127.0.0.1:" in err
-    assert "within 2 s" in err
-    assert not out
+    waiting = [
+        start(data_dir, tmp_path, 1, "--peer-timeout", "2", of=2, last=("--process-id", str(index)))[0] for index in (0, 1)
+    ]
+    for code, out, err in ends(waiting):
+        assert code == 8
+        assert "Not all of the 2 processes have come to 127.0.0.1:" in err
+        assert "within 2 s" in err
+        assert not out
     assert not list(tmp_path.iterdir())
     assert time.monotonic() - begin < 60
 

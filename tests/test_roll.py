@@ -24,6 +24,7 @@ class Three:
         first = threading.Thread(target=self.rolls[0].accept, args=(server,))
         first.start()
         for other in self.rolls[1:]:
+            other.token = self.rolls[0].token
             other.connect("127.0.0.1", port)
         first.join()
 
@@ -81,3 +82,30 @@ def test_who_does_not_come_is_waited_for_so_long() -> None:
     lonely = Roll(0, 2, 0.1, pytest.fail)
     with pytest.raises(TimeoutError):
         lonely.accept(lonely.listen())
+
+
+def test_who_does_not_know_the_token_is_not_heard() -> None:
+    """Silent ones, ones that close at once, and ones that say too much or the wrong thing, before and between the others."""
+    rolls = [Roll(index, 3, 5.0, pytest.fail) for index in range(3)]
+    server = rolls[0].listen()
+    address = ("127.0.0.1", server.getsockname()[1])
+    first = threading.Thread(target=rolls[0].accept, args=(server,))
+    first.start()
+    strangers = []
+    for said in (b"", b"GET / HTTP/1.1\r\n\r\n", b"x" * 10_000, b"1\n", rolls[1].token.hex().encode() + b" 1\n"):
+        strangers.append(socket.create_connection(address))
+        strangers[-1].sendall(said)
+    socket.create_connection(address).close()
+    for other in rolls[1:]:
+        other.token = rolls[0].token
+        if other.index == 2:
+            strangers.append(socket.create_connection(address))
+            strangers[-1].sendall(rolls[0].token.hex().encode() + b" 1\n")  # who has come comes no more
+        other.connect(*address)
+    first.join(timeout=5)
+    assert not first.is_alive()
+    assert sorted(rolls[0]._peers) == [1, 2]
+    for each in rolls:
+        each.leave()
+    for stranger in strangers:
+        stranger.close()
