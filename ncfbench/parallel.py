@@ -24,13 +24,13 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from ncfbench.batch import Batch
+from ncfbench.collectives import AXIS, fetched_rows, gathered, summed_part
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
 from ncfbench.partition import rounded_up
 from ncfbench.registry import find_encoder, load
 from ncfbench.traffic import Sizes
 
-AXIS = "data"
 ROW_BLOCK_BYTES = 2**26
 """Of a table's rows that pass from all devices to the host at a time."""
 
@@ -136,7 +136,7 @@ class Layout:
 
         def on_device(vectors: jax.Array, gradient: Tree) -> tuple[jax.Array, Tree]:
             if not self.shares_locally:
-                vectors = jax.lax.psum_scatter(self._gather(vectors), AXIS, tiled=True) / self.size
+                vectors = summed_part(gathered(vectors)) / self.size
             return vectors, jax.tree.map(lambda leaf: jax.lax.psum(leaf, AXIS) / self.size, gradient)
 
         everywhere = jax.tree.map(lambda _: Spec(), gradient)
@@ -279,10 +279,7 @@ class Layout:
         return found
 
     def _gather(self, vectors: jax.Array) -> jax.Array:
-        if self.shares_locally:
-            return vectors
-        gathered: jax.Array = jax.lax.all_gather(vectors, AXIS, tiled=True)
-        return gathered
+        return vectors if self.shares_locally else gathered(vectors)
 
     def _held(self, parameters: Tree, batch: Batch) -> tuple[Tree, Batch, jax.Array | None]:
         """Parameters with which a device can do its part, the batch as it names their rows, and the items' rows."""
@@ -296,26 +293,10 @@ class Layout:
                 return fetched_rows(leaf, batch.users)
             if _names(path)[1] in self.item_tables:
                 return fetched_rows(leaf, batch.items)
-            table: jax.Array = jax.lax.all_gather(leaf, AXIS, tiled=True)
-            return table
+            return gathered(leaf)
 
         users, items = (jnp.arange(len(ids), dtype=jnp.int32) for ids in (batch.users, batch.items))
         return jax.tree.map_with_path(held, parameters), batch._replace(users=users), items if self.item_tables else None
-
-
-def fetched_rows(share: jax.Array, ids: jax.Array) -> jax.Array:
-    """float32[n, D]: rows of a table that is spread, in ``jax.shard_map``; each device gets those of its own ids.
-
-    Args:
-        share: float32[R, D]: the device's rows; device p has those from p R on.
-        ids: int32[n], as many on each device.
-    """
-    first = jax.lax.axis_index(AXIS) * len(share)
-    places = jax.lax.all_gather(ids, AXIS, tiled=True) - first
-    is_here = (places >= 0) & (places < len(share))
-    rows = jnp.where(is_here[:, None], share[jnp.where(is_here, places, 0)], 0)
-    fetched: jax.Array = jax.lax.psum_scatter(rows, AXIS, tiled=True)
-    return fetched
 
 
 def is_table(path: Any) -> bool:

@@ -63,6 +63,7 @@ def counted(program: str, devices: int) -> Mapping[str, float]:
             "all-gather": (devices - 1) / devices,
             "reduce-scatter": devices - 1,
             "all-reduce": 2 * (devices - 1) / devices,
+            "all-to-all": (devices - 1) / devices,
         }
         found[operation] += size * factor.get(operation, 1.0)
     return found

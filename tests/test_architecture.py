@@ -27,7 +27,7 @@ ORDER = (
     "report.figures", "report.results", "report.expected", "report.recomputed", "report.verification",
     "report.regression", "report.checks", "report.page", "dropout", "device", "precision", "encoders",
     "encoders.protocol", "encoders.cudnn", "encoders.mf", "encoders.pooling", "encoders.cnn", "encoders.recurrence",
-    "encoders.lstm", "model", "losses", "objective", "team", "processes", "parallel", "step", "embedding", "probe",
+    "encoders.lstm", "model", "losses", "objective", "team", "processes", "collectives", "parallel", "step", "embedding", "probe",
     "exact", "gradients", "evaluation", "evaluators", "timing", "exchange", "parts", "limits", "costing", "profiling",
     "points", "audit", "checkpoint", "recommendation", "openrun", "training", "following", "sweeping", "forecast", "stages",
     "cli.options", "cli.output", "cli.prepare", "cli.custom", "cli.describe", "cli.run", "cli.sweep", "cli.audit",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ncfbench import profiling, tables
+from ncfbench import collectives, profiling, tables
 from ncfbench.config import complete
 from ncfbench.datasets.store import Dataset
 from ncfbench.errors import UsageError
@@ -62,7 +62,9 @@ def test_operations_are_counted_in_a_programs_text() -> None:
     ],
     ids=("global", "local", "rows by item", "tables of words"),
 )
-def test_a_compiled_step_sends_what_the_formulas_say(tiny: Dataset, more: dict[str, Any]) -> None:
+def test_a_compiled_step_sends_what_the_formulas_say(
+    tiny: Dataset, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Vectors and never texts; locally nothing but gradients. To the byte."""
     config = complete(SMALL | more)
     trainer, state = Trainer.create(config, tiny)
@@ -71,7 +73,8 @@ def test_a_compiled_step_sends_what_the_formulas_say(tiny: Dataset, more: dict[s
     slots = plan_capacity(tiny.graph, config)
     batch = trainer.put(next(made.batches(0, slots)))
     step: Any = trainer.step
-    program = step.lower(state, batch, trainer.spread(Content.of(tiny))).compile().as_text()
+    content = trainer.spread(Content.of(tiny))
+    program = step.lower(state, batch, content).compile().as_text()
     sizes = trainer.layout.sizes(trainer.shapes.parameters, len(batch.users), slots, tiny.tokens_IxL.shape[1])
     sent, found = sizes.sent(config.share), counted(program, config.devices)
     assert sum(found.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
@@ -82,6 +85,13 @@ def test_a_compiled_step_sends_what_the_formulas_say(tiny: Dataset, more: dict[s
         assert found["all-gather"] == found["reduce-scatter"] == sent["vectors"] / 2
         words = tiny.tokens_IxL.shape[1]
         assert f"[{slots},{words}]" not in program, "texts of all items stand on one device"
+    # Through Gloo: parts are exchanged, and the bytes are the same.
+    monkeypatch.setattr(collectives, "through_gloo", lambda: True)
+    again: Any = Trainer.create(config, tiny)[0].step
+    exchanged = counted(again.lower(state, batch, content).compile().as_text(), config.devices)
+    assert exchanged["reduce-scatter"] == 0
+    assert exchanged["all-to-all"] == pytest.approx(found["reduce-scatter"])
+    assert sum(exchanged.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
 
 
 def test_a_profile_of_several_devices(tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
