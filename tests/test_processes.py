@@ -9,14 +9,19 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import joined_step
+import numpy as np
 import pytest
 from processes import compiled_once
-from test_parallel import SMALL, assert_same_curve, train
+from test_parallel import SMALL, assert_same_curve, on_devices, train
 
 from ncfbench import runs
+from ncfbench.datasets import synthetic
+from ncfbench.datasets.store import load
 from ncfbench.errors import UsageError
 from ncfbench.processes import Cluster
 from ncfbench.simulation import FLAG
@@ -120,20 +125,56 @@ def ends(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
     return found
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.long)])
-def test_several_processes_make_the_curve_of_one_device(data_dir: Path, tmp_path: Path, count: int) -> None:
+LONG: Any = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("count", "more"),
+    [
+        (2, {"sampler": "strat-ns"}),
+        pytest.param(4, {"sampler": "strat-ns"}, marks=LONG),
+        pytest.param(2, {"sampler": "iid", "encoder": "cnn"}, marks=LONG),
+        pytest.param(2, {"sampler": "mixed-ns", "share": "local"}, marks=LONG),
+    ],
+)
+def test_several_processes_make_the_curve_of_one(data_dir: Path, tmp_path: Path, count: int, more: dict[str, Any]) -> None:
     """Tables by row over all of them; only the first writes, on disk and on standard output. Slurm tells two of each other."""
     flags = ("--devices", "4", "--shard-tables", "--json")
-    processes = start(data_dir, tmp_path / "all", count, *flags, slurm=count == 2, epochs=2)
+    processes = start(data_dir, tmp_path / "all", count, *flags, slurm=count == 2, epochs=2, **more)
     found = ends(processes)
     assert [code for code, _, _ in found] == [0] * count, found[0][2]
     assert [bool(out) for _, out, _ in found] == [True] + [False] * (count - 1)
     assert json.loads(found[0][1])["config"]["devices"] == 4
     (folder,) = (tmp_path / "all").iterdir()
     record = runs.read(folder)
-    assert_same_curve(record, train(data_dir, tmp_path / "one", encoder="mf"))
+    alone = {"encoder": "mf"} | more | ({"devices": 4} if "share" in more else {})
+    assert_same_curve(record, train(data_dir, tmp_path / "one", **alone))
     mesh = record.environment["mesh"]
     assert (mesh["processes"], mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (count, 4, True, True)
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=LONG)])
+def test_several_processes_compute_the_step_of_one_device(
+    tmp_path: Path, count: int, tiny_options: synthetic.Options
+) -> None:
+    """Loss and gradient of every sampler, and every link once an epoch. Users and items that no number of devices divides."""
+    synthetic.prepare(tmp_path, joined_step.DATASET, replace(tiny_options, users=121, items=401), say=lambda text: None)
+    variables = os.environ | compiled_once() | {"XLA_FLAGS": os.environ["XLA_FLAGS"].split(FLAG)[0]}
+    place = f"127.0.0.1:{free_port()}"
+    words = [[joined_step.__file__, place, str(count), str(index), str(tmp_path), str(tmp_path)] for index in range(count)]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    found = ends([subprocess.Popen([sys.executable, *each], env=variables, **pipes) for each in words])
+    assert [code for code, _, _ in found] == [0] * count, found[0][2]
+    results = [np.load(tmp_path / f"{index}.npz") for index in range(count)]
+    graph = (odd := load(tmp_path, joined_step.DATASET)).graph
+    for case in joined_step.CASES:
+        value, gradient, _ = on_devices(odd, joined_step.settings(case, shard_tables=False))
+        for each in results:
+            assert each[f"{case}/loss"] == pytest.approx(value, rel=1e-5)
+            assert np.linalg.norm(each[f"{case}/gradient"] - gradient) < 1e-5 * np.linalg.norm(gradient)
+        pairs = np.concatenate([each[f"{case}/links"] for each in results], axis=2).transpose(0, 2, 1).reshape(-1, 2)
+        epoch = sorted(map(tuple, pairs[: graph.n_links].tolist()))
+        assert epoch == sorted(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.long)])
