@@ -12,7 +12,7 @@ from ncfbench.progress import Progress
 from ncfbench.samplers import make_sampler
 from ncfbench.streams import Streams
 from ncfbench.team import Team
-from ncfbench.training import STOPPING
+from ncfbench.training import STOPPING_TOGETHER
 
 
 def follow(config: RunConfig, places: Locations) -> None:
@@ -28,5 +28,5 @@ def follow(config: RunConfig, places: Locations) -> None:
     Team.here().require_alike(config, dataset.fingerprint)
     (is_over,) = Team.here().any(False)
     if not is_over:
-        with interrupts.noted(lambda text: None, STOPPING) as interrupted:
+        with interrupts.noted(lambda text: None, STOPPING_TOGETHER) as interrupted:
             OpenRun(config, dataset, None, Progress(), interrupted, Ledger()).go()

@@ -20,6 +20,9 @@ from ncfbench.streams import Streams
 from ncfbench.team import Team
 
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last checkpoint."
+STOPPING_TOGETHER = (
+    "Stopping all processes at the next probe, then saving. Ctrl-C again stops at once, back to the last checkpoint."
+)
 
 
 def run(
@@ -73,7 +76,8 @@ def run(
             if recommend is not None:
                 write_finished(done, dataset, recommend, progress.say)
             return done
-        with interrupts.noted(progress.say, STOPPING) as interrupted, ledger.noticing_compilation():
+        stopping = STOPPING if Team.here().count == 1 else STOPPING_TOGETHER
+        with interrupts.noted(progress.say, stopping) as interrupted, ledger.noticing_compilation():
             with ledger.line("initialising"):
                 begun = OpenRun(config, dataset, folder, progress, interrupted, ledger, trace)
             begun.recommend = recommend

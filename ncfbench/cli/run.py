@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
-from ncfbench.config import Locations, RunConfig, resolve
+from ncfbench.config import Locations, RunConfig, complete, merge
 from ncfbench.errors import UsageError
 from ncfbench.registry import LOSSES, SAMPLERS
 from ncfbench.simulation import simulate
@@ -108,12 +107,19 @@ def run(
         "precision": precision, "devices": devices, "share": share, "shard_tables": shard_tables,
         "data_dir": data_dir, "runs_dir": runs_dir,
     }  # fmt: skip
-    settings, places = resolve(flags, set_ or (), config)
+    given, places = merge(flags, set_ or (), config)
+    # Where several processes are not told how many devices, these are all that they have: known when they have met.
+    is_counted = coordinator is None or "devices" in given
+    settings = complete(given if is_counted else given | {"share": RunConfig.share})
     simulate(-(-settings.devices // (processes or 1)))
     progress = progress_bar(quiet=quiet)
     if recommend is not None and coordinator is not None:
         raise UsageError("--recommend is for one process: repeat the command without --coordinator, with --resume.")
+    if trace is not None and coordinator is not None:
+        raise UsageError("--trace is for one process: JAX's profiler does not follow several. Leave --coordinator out.")
     with _joined(coordinator, processes, process_id, peer_timeout):
+        if not is_counted:
+            settings = complete(given | {"devices": _all_devices()})
         record = _trained(settings, places, progress, resume=resume, trace=trace, recommend=recommend)
     if record is None:
         return
@@ -152,11 +158,8 @@ def _trained(
     from ncfbench.compilation import keep_compiled
     from ncfbench.team import Team
 
-    team = Team.here()
-    if team.count > 1 and settings.devices == 1:
-        settings = dataclasses.replace(settings, devices=team.devices)
     keep_compiled(progress.say)
-    if not team.is_first:
+    if not Team.here().is_first:
         from ncfbench.following import follow
 
         follow(settings, places)
@@ -166,6 +169,13 @@ def _trained(
     except KeyboardInterrupt:
         say("To go on with this run: repeat the command with --resume.")
         raise
+
+
+def _all_devices() -> int:
+    """Of all processes together."""
+    from ncfbench.team import Team
+
+    return Team.here().devices
 
 
 @contextmanager
