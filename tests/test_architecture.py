@@ -21,7 +21,7 @@ ORDER = (
     "samplers.spread", "samplers", "distribution", "occupancy", "description", "xray", "expectation", "conformance",
     "environment", "compilation", "doctor", "runs", "schedule", "analysis", "seeds", "paper", "paper.printed", "bias",
     "costmodel", "traffic", "ledger", "interrupts", "records", "prefetch", "progress", "report", "report.comparison",
-    "sweeps", "survey", "slurm", "tuning", "overview", "report.sweep", "report.targets", "report.described",
+    "sweeps", "survey", "slurm", "queued", "tuning", "overview", "report.sweep", "report.targets", "report.described",
     "report.repetition", "report.verdicts", "report.marks", "report.sheets", "report.markup", "report.longform",
     "report.console", "report.description", "report.audit", "report.traffic", "report.costs", "report.catalogue",
     "report.figures", "report.results", "report.expected", "report.recomputed", "report.verification",
@@ -30,7 +30,7 @@ ORDER = (
     "encoders.lstm", "model", "losses", "objective", "team", "processes", "collectives", "parallel", "step", "embedding", "probe",
     "exact", "gradients", "evaluation", "evaluators", "timing", "exchange", "parts", "limits", "costing", "profiling",
     "points", "audit", "checkpoint", "recommendation", "openrun", "training", "following", "sweeping", "forecast", "stages",
-    "cli.options", "cli.output", "cli.prepare", "cli.custom", "cli.describe", "cli.run", "cli.sweep", "cli.audit",
+    "cli.options", "cli.output", "cli.prepare", "cli.custom", "cli.describe", "cli.run", "cli.launch", "cli.sweep", "cli.audit",
     "cli.profile", "cli.doctor", "cli.catalogue", "cli.report", "cli", "__main__",
 )  # fmt: skip
 """Every module; each imports only what stands before it."""

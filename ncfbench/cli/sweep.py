@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ncfbench.cli import options
+from ncfbench.cli.launch import launch
 from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.errors import UsageError
 from ncfbench.simulation import simulate
 
 if TYPE_CHECKING:
-    from ncfbench.config import Locations, RunConfig
+    from ncfbench.config import RunConfig
     from ncfbench.overview import Overview
     from ncfbench.stages import Stage, Tuning
-    from ncfbench.sweeps import Grid
     from ncfbench.tuning import Budget
 
 LAUNCHERS = ("local", "slurm")
@@ -77,7 +77,7 @@ def sweep(
     repeated, the others resume from their last checkpoints. `ncfbench report` then compares them.
 
     With --launcher slurm every cell is a task of one array job, alone on its device, and reports mark that it took no turns;
-    --dry-run only prints the job. The same command again submits what is not finished.
+    --dry-run only prints the job. The same command again submits what is neither finished nor in the queue.
 
     With --tune N every arm first has N trials with a seed of their own; their runs are kept in `tuning` below the runs.
 
@@ -93,8 +93,11 @@ def sweep(
     grid = sweeps.expand(wanted.axes)
     spent = _tuning_budget(grid.cells, tune, tune_epochs, tune_over)
     _, places = merge({"data_dir": data_dir, "runs_dir": runs_dir})
+    tell: Callable[[str], None] = (lambda text: None) if quiet else say
+    for each in grid.left_out:
+        tell(f"Left out ({each.combinations}): {each.reason}")
     if launcher == "slurm":
-        _submit(wanted.name, grid, places, slurm or (), dry_run=dry_run)
+        launch(wanted, grid, places, slurm or (), tell, dry_run=dry_run, json_=json_)
         return
     simulate(max(config.devices for config in grid.cells))
     from ncfbench.compilation import keep_compiled
@@ -103,9 +106,6 @@ def sweep(
     from ncfbench.report.sweep import rows
     from ncfbench.stages import Stage, Tuning
 
-    tell: Callable[[str], None] = (lambda text: None) if quiet else say
-    for each in grid.left_out:
-        tell(f"Left out ({each.combinations}): {each.reason}")
     keep_compiled(tell)
     datasets = {name: open_dataset(places.data_dir, name, tell) for name in dict.fromkeys(c.dataset for c in grid.cells)}
     stage = Stage(grid.cells, datasets, places, tell, Overview if quiet else _overview)
@@ -161,29 +161,6 @@ def _check_launcher(launcher: str, slurm: Sequence[str] | None, *, tune: int | N
         raise UsageError("--slurm belongs to --launcher slurm.")
     if launcher == "slurm" and (tune is not None or budget is not None):
         raise UsageError("--tune and --budget need all cells in one process. Leave them out, or use --launcher local.")
-
-
-def _submit(name: str, grid: Grid, places: Locations, assignments: Sequence[str], *, dry_run: bool) -> None:
-    """The cells that are not finished as an array job: printed, or submitted."""
-    from ncfbench import slurm
-    from ncfbench.datasets import open_dataset
-    from ncfbench.survey import survey
-
-    given = slurm.options_of(assignments)
-    names = dict.fromkeys(config.dataset for config in grid.cells)
-    fingerprints = {dataset: open_dataset(places.data_dir, dataset, say).fingerprint for dataset in names}
-    found = survey(places.runs_dir, grid.cells, fingerprints)
-    left = [config for config, state in found.states.items() if not state.is_over]
-    if not left:
-        print_views(f"All {len(grid.cells)} cells are done. To compare them: ncfbench report --runs-dir {places.runs_dir}")
-        return
-    job = slurm.Job(name, left, places, given)
-    if dry_run:
-        print_views(job.script)
-        return
-    print_views(
-        slurm.submit(job.write()), f"{len(left)} of {len(grid.cells)} cells; script, settings and outputs: {job.folder}"
-    )
 
 
 def _tuning_budget(cells: Sequence[RunConfig], trials: int | None, epochs: int | None, over: str | None) -> Budget | None:
