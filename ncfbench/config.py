@@ -105,6 +105,11 @@ class RunConfig:
         return dataclasses.replace(self, devices=1, share="global", shard_tables=False)
 
     @property
+    def placement(self) -> dict[str, Any]:
+        """Where the step lies: settings that with global sharing change times, and no number."""
+        return {"devices": self.devices, "shard_tables": self.shard_tables and self.devices > 1}
+
+    @property
     def tuned_settings(self) -> tuple[str, ...]:
         """The settings that a sweep chose for this arm on the validation items."""
         return tuple(self.tuned.partition(":")[0].split("+")) if self.tuned else ()

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class RunRecord:
 
     folder: Path
     config: RunConfig
+    """As it was trained last: its devices are those that the times are of, whatever ``config.json`` began with."""
     data_fingerprint: str
     environment: Mapping[str, Any]
     curve: list[dict[str, Any]]
@@ -45,6 +47,11 @@ class RunRecord:
     def name(self) -> str:
         """The run's id."""
         return self.folder.name
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its devices are one CPU's cores, so that its times say nothing of several devices' speed."""
+        return bool((self.environment.get("mesh") or {}).get("simulated"))
 
 
 def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
@@ -71,17 +78,58 @@ def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
     return folder
 
 
-def find(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path | None:
-    """The newest folder with exactly these settings and data; None where there is none."""
+def find(runs_dir: Path, config: RunConfig, data_fingerprint: str, *, anywhere: bool = False) -> Path | None:
+    """The folder to go on with: the newest with exactly these settings and data; None where there is none.
+
+    With global sharing one on as many devices is the first choice. Without one, a run that was interrupted on another number
+    is gone on with; one that is finished there has times of its own, and is no answer.
+
+    Args:
+        anywhere: a finished run is one wherever it was trained.
+    """
     matches = []
     for path in runs_dir.glob("*/config.json"):
         try:
             found, fingerprint = read_config(path)
         except (DataError, UsageError):
             continue
-        if (found.effective(), fingerprint) == (config.effective(), data_fingerprint):
-            matches.append(path.parent)
-    return max(matches, key=lambda folder: (folder / "config.json").stat().st_mtime_ns, default=None)
+        if (found.effective(), fingerprint) != (config.effective(), data_fingerprint):
+            continue
+        is_there = config.placement in (found.placement, _last_placement(path.parent))
+        if is_there or anywhere or _is_interrupted(path.parent):
+            matches.append((is_there, path.stat().st_mtime_ns, path.parent))
+    return max(matches)[-1] if matches else None
+
+
+def _last_placement(folder: Path) -> dict[str, Any] | None:
+    """Where a run was trained last; None where it was not, or cannot be known."""
+    try:
+        return _placed(read_config(folder / "config.json")[0], tables.read_json(folder / "environment.json")).placement
+    except (DataError, UsageError):
+        return None
+
+
+def _is_interrupted(folder: Path) -> bool:
+    """Whether a run has a checkpoint, is not over, and is trained by no process now."""
+    try:
+        (summary,) = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
+        with tables.lock(folder, "writing"):
+            return summary["status"] not in ("finished", "diverged") and any((folder / "checkpoints").glob("[0-9]*"))
+    except (DataError, UsageError, ValueError):
+        return False
+
+
+def _placed(config: RunConfig, environment: Any) -> RunConfig:
+    """Settings with the devices that an ``environment.json`` names.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    try:
+        mesh = environment.get("mesh") or {"devices": 1, "shard_tables": False}
+        return dataclasses.replace(config, devices=mesh["devices"], shard_tables=mesh["shard_tables"])
+    except (AttributeError, KeyError, TypeError, UsageError) as error:
+        raise DataError(f"the devices that it names cannot be: {error!r}") from error
 
 
 def read(folder: Path) -> RunRecord:
@@ -107,6 +155,10 @@ def read(folder: Path) -> RunRecord:
     environment = tables.read_json(folder / "environment.json")
     if not isinstance(environment, dict) or "key" not in environment:
         raise DataError(f"{folder / 'environment.json'} is damaged: it has no key.")
+    try:
+        config = _placed(config, environment)
+    except DataError as error:
+        raise DataError(f"{folder / 'environment.json'} is damaged: {error}") from error
     return RunRecord(
         folder=folder,
         config=config,

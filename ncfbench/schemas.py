@@ -116,6 +116,7 @@ SPEEDUP = pa.schema(
         ("iterations_speedup_at_most", pa.float64()),
         ("total_speedup_at_most", pa.float64()),
         ("interleaved", pa.bool_()),
+        ("simulated", pa.bool_()),
         ("same_environment", pa.bool_()),
         ("runs", pa.list_(pa.string())),
         ("baseline_runs", pa.list_(pa.string())),
@@ -127,7 +128,8 @@ SPEEDUP = pa.schema(
 
 Ratios are geometric means over the seeds that arm and baseline share, ``_lower`` and ``_upper`` their 95 % intervals, null
 with one seed (:mod:`ncfbench.seeds`). ``_at_most``: where ``seeds_reached`` of the ``seeds`` reached the reference loss and
-the others did not, what the ratio stays below. ``full_iteration_spread``: the largest of arm's and baseline's runs; see
+the others did not, what the ratio stays below. ``simulated``: a step lay on simulated devices, whose
+times are of no use. ``full_iteration_spread``: the largest of arm's and baseline's runs; see
 :func:`ncfbench.analysis.spread`.
 """
 

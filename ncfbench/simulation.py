@@ -16,3 +16,12 @@ def simulate(devices: int) -> None:
     flags = os.environ.get(VARIABLE, "")
     if devices > 1 and FLAG not in flags:
         os.environ[VARIABLE] = f"{flags} {FLAG}={devices}".strip()
+
+
+def is_simulated(devices: int) -> bool:
+    """Whether a step on so many devices would lie on simulated ones. Starts JAX, where there is more than one."""
+    if devices == 1:
+        return False
+    import jax
+
+    return jax.default_backend() == "cpu"

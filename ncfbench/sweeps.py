@@ -139,8 +139,8 @@ def expand(axes: Mapping[str, Sequence[Any]]) -> Grid:
 
 
 def identity(config: RunConfig) -> str:
-    """A text that two configurations share where their runs are the same."""
-    return json.dumps(config.effective(), sort_keys=True)
+    """A text that two configurations share where their runs are the same, their times too."""
+    return json.dumps(config.effective() | config.placement, sort_keys=True)
 
 
 def groups(cells: Sequence[RunConfig]) -> tuple[Group, ...]:

@@ -63,10 +63,11 @@ def run(
     if recommend is not None:
         require_items(config, dataset, recommend)
     Team.here().require_alike(config, dataset.fingerprint)
-    folder = runs.find(places.runs_dir, config, dataset.fingerprint) if resume else None
+    any_finished = recommend is not None
+    folder = runs.find(places.runs_dir, config, dataset.fingerprint, anywhere=any_finished) if resume else None
     if folder is None:
         if resume:
-            progress.say("No run with these settings and data to resume: starting a new one.")
+            progress.say("No run with these settings, data and devices to resume: starting a new one.")
         folder = runs.create(places.runs_dir, config, dataset.fingerprint)
     with tables.lock(folder, "writing"):
         done = runs.read(folder) if resume and (folder / "summary.parquet").exists() else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 from test_training import StopAt
 
-from ncfbench import runs, training
+from ncfbench import runs, tables, training
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.datasets.store import Dataset
 from ncfbench.dropout import Dropout
@@ -119,7 +121,26 @@ def test_a_run_goes_on_with_another_number_of_devices(data_dir: Path, tmp_path: 
     assert sum(record.environment["sent_bytes"].values()) > 0
     assert record.environment["key"] != one_device.environment["key"], "times of more devices are others"
     assert json.loads((record.folder / "config.json").read_text())["config"]["devices"] == 8, "as it was begun"
-    assert runs.find(tmp_path, complete(SMALL | {"epochs": 2, "sampler": "strat-ns"}), record.data_fingerprint)
+    assert record.config.devices == 4, "as its times are"
+    settings, found = SMALL | {"epochs": 2, "sampler": "strat-ns"}, record.data_fingerprint
+    assert runs.find(tmp_path, complete(settings | {"devices": 4}), found) == record.folder
+    assert runs.find(tmp_path, complete(settings | {"devices": 8, "shard_tables": True}), found) == record.folder
+    assert runs.find(tmp_path, complete(settings | {"devices": 2}), found) is None, "finished elsewhere: other times"
+    assert runs.find(tmp_path, complete(settings | {"devices": 2}), found, anywhere=True) == record.folder
+
+
+def test_a_run_that_another_process_trains_on_other_devices_is_left_to_it(data_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path, encoder="mf", progress=StopAt(5))
+    (folder,) = tmp_path.iterdir()
+    config, fingerprint = runs.read_config(folder / "config.json")
+    elsewhere = dataclasses.replace(config, devices=2)
+    assert runs.find(tmp_path, elsewhere, fingerprint) == folder
+    with tables.lock(folder, "writing"):
+        assert runs.find(tmp_path, elsewhere, fingerprint) is None
+        assert runs.find(tmp_path, config, fingerprint) == folder, "to say that it is trained now"
+    shutil.rmtree(folder / "checkpoints")
+    assert runs.find(tmp_path, elsewhere, fingerprint) is None, "there is nothing to go on from"
 
 
 def test_what_is_computed_from_tables_that_are_spread(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,17 @@ def test_groups_are_the_cells_of_one_comparison_and_one_seed() -> None:
     ]  # fmt: skip
 
 
+def test_where_a_step_lies_makes_another_cell() -> None:
+    """Its numbers are the same, its times are not; on one device there is nothing to share or to spread."""
+    axes = {"sampler": ["ns"], "devices": [1, 4], "share": ["global", "local"], "shard_tables": [False, True]}
+    grid = sweeps.expand(axes)
+    assert sorted((each.devices, each.share, each.shard_tables) for each in grid.cells) == [
+        (1, "global", False), (4, "global", False), (4, "global", True), (4, "local", False), (4, "local", True),
+    ]  # fmt: skip
+    assert len(set(sweeps.labels(grid.cells).values())) == 5
+    assert sorted(len(group.cells) for group in sweeps.groups(grid.cells)) == [1, 2, 2], "by devices and tables"
+
+
 @pytest.mark.parametrize("name", sweeps.preset_names())
 def test_presets_expand(name: str) -> None:
     wanted = sweeps.read(name)

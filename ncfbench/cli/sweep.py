@@ -186,11 +186,14 @@ def _print(
     *,
     dry_run: bool,
 ) -> None:
+    from ncfbench.report import marks
     from ncfbench.report.sweep import duration, size, view
+    from ncfbench.simulation import is_simulated
 
     if tuning is not None:
         print_views(view(f"Tuning ({tuning.budget.label})", trials), *tuning.lines)
-    print_views(view(title, table))
+    simulated = [marks.SIMULATED_NOTE] if any(map(is_simulated, (row["config"]["devices"] for row in table))) else []
+    print_views(view(title, table), *simulated)
     if dry_run:
         seconds = stage.seconds + (0.0 if tuning is None else tuning.stage.seconds)
         most = max(stage.memory_bytes or 0, 0 if tuning is None else tuning.stage.memory_bytes or 0)

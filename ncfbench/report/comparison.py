@@ -149,6 +149,7 @@ def speedup_rows(comparison: Comparison, *, allow_mixed: bool, places: Mapping[s
     for variant in _ordered(comparison):
         row = _speedup_row(comparison, variant, allow_mixed=allow_mixed, places=places)
         row["interleaved"] = _took_turns(comparison, variant)
+        row["simulated"] = any(run.is_simulated for run in _runs_behind(comparison, variant))
         rows.append(_identity(comparison, variant) | row)
     return rows
 
@@ -159,6 +160,13 @@ def _took_turns(comparison: Comparison, variant: Variant) -> bool:
     baselines = comparison.arms[base] if base else {}
     pairs = [(run, baselines[seed]) for seed, run in comparison.arms.get(variant, {}).items() if seed in baselines]
     return bool(pairs) and all(interleaved(run, baseline) for run, baseline in pairs)
+
+
+def _runs_behind(comparison: Comparison, variant: Variant) -> list[RunRecord]:
+    """A variant's runs and its baseline's."""
+    base = comparison.baseline(variant)
+    arms = [comparison.arms.get(arm, {}) for arm in (variant, base) if arm is not None]
+    return [run for runs in arms for run in runs.values()]
 
 
 def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool, places: Mapping[str, str]) -> dict[str, Any]:

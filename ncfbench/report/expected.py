@@ -71,6 +71,12 @@ class Cell:
         return bool(sessions) and all(own == base and None not in own for own, base in sessions)
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether any of the runs had devices that are a CPU's cores."""
+        meshes = [run.environment.get("mesh") for run in [*self.runs.values(), *(self.baselines or {}).values()]]
+        return any(mesh["simulated"] for mesh in meshes if mesh)
+
+    @property
     def is_of_one_environment(self) -> bool:
         """Whether every pair has one environment key, so that its times may be divided."""
         return all(run.environment["key"] == base.environment["key"] for run, base in self.pairs)

@@ -210,6 +210,7 @@ def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool
         "baseline": (cell.baseline, 0),
         "status": (status, 0),
         "interleaved": (cell.is_interleaved, 0),
+        "simulated": (cell.is_simulated, 0),
         "same_environment": (same_environment, 0),
     }
     return ExpectedRow([one.name for one in counted], [base.name for _, base in pairs], values)
