@@ -39,7 +39,7 @@ from ncfbench.timing import Sample, Stopwatch, TimedLoop
 
 TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
-"""A killed run loses at most this much, or one epoch where that is longer."""
+"""At the first end of an epoch after so long: a killed run loses at most this much and an epoch."""
 
 
 class OpenRun:
@@ -88,13 +88,12 @@ class OpenRun:
         """Whether an interruption cut the epoch at work: none of its times count."""
         self.alone_until = 0
         """Epochs that it catches up by itself, while runs that it takes turns with wait: their times do not count either."""
-        sampler = make_sampler(dataset.graph, config, Streams(config.seed))
-        self.environment |= sent_bytes(self.trainer, sampler, slots, dataset)
+        self.sampler = make_sampler(dataset.graph, config, Streams(config.seed))
         self.loop = TimedLoop(
             trainer=self.trainer,
             state=state,
             content=content,
-            sampler=sampler,
+            sampler=self.sampler,
             item_slots=slots,
             start=iteration,
             say=progress.say,
@@ -109,7 +108,7 @@ class OpenRun:
             self.finish()
 
     def __enter__(self) -> Self:
-        self._write_environment(self.environment)
+        self._write_environment()
         title = f"{self.config.dataset} {self.config.encoder} {self.config.loss} {self.config.sampler}"
         self.progress.begin(title, self.schedule.last, self.loop.iteration)
         self.began = self.loop.iteration
@@ -121,7 +120,7 @@ class OpenRun:
             self.loop.__exit__(kind, error, trace)
         finally:
             self.progress.end()
-            self._write_environment(self.environment | {"load_average_at_end": environment.load_average()})
+            self._write_environment({"load_average_at_end": environment.load_average()})
 
     @property
     def epoch(self) -> int:
@@ -312,6 +311,7 @@ class OpenRun:
         if self.team.is_first:
             self.records.write(status, self.loop.iteration)
 
-    def _write_environment(self, found: dict[str, Any]) -> None:
+    def _write_environment(self, more: dict[str, Any] | None = None) -> None:
         if self.team.is_first:
-            tables.write_json(self.folder / "environment.json", found)
+            sent = sent_bytes(self.trainer, self.sampler, self.loop.item_slots, self.dataset)
+            tables.write_json(self.folder / "environment.json", self.environment | sent | (more or {}))

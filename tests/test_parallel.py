@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from test_training import StopAt
 
-from ncfbench import runs, tables, training
+from ncfbench import openrun, runs, tables, training
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.datasets.store import Dataset
 from ncfbench.dropout import Dropout
@@ -159,6 +159,15 @@ def test_what_is_computed_from_tables_that_are_spread(tiny: Dataset, monkeypatch
 def test_several_iterations_in_one_dispatch(data_dir: Path, tmp_path: Path, one_device: RunRecord) -> None:
     record = train(data_dir, tmp_path, devices=2, iterations_per_dispatch=4)
     assert_same_curve(record, one_device)
+
+
+def test_what_is_sent_is_that_of_the_slots_at_the_end(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openrun, "plan_capacity", lambda graph, config: 16)
+    record = train(data_dir, tmp_path, encoder="mf", devices=2, epochs=1)
+    slots = record.environment["sent_bytes"]["vectors"] / (2 * 0.5 * 4 * SMALL["dimension"])
+    assert slots >= max(row["item_slots"] or 0 for row in record.timing) > 16
 
 
 def test_more_devices_than_there_are_is_said(tiny: Dataset) -> None:
