@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 from processes import compiled_once
 from test_parallel import SMALL, assert_same_curve, on_devices, train
+from typer.testing import CliRunner
 
 from ncfbench import runs
+from ncfbench.cli import app
 from ncfbench.datasets import synthetic
 from ncfbench.datasets.store import load
 from ncfbench.errors import UsageError
@@ -134,23 +136,26 @@ LONG: Any = pytest.mark.long
         (2, {"sampler": "strat-ns"}),
         pytest.param(4, {"sampler": "strat-ns"}, marks=LONG),
         pytest.param(2, {"sampler": "iid", "encoder": "cnn"}, marks=LONG),
-        pytest.param(2, {"sampler": "mixed-ns", "share": "local"}, marks=LONG),
+        pytest.param(2, {"sampler": "mixed-ns", "share": "local", "devices": 2}, marks=LONG),
     ],
 )
 def test_several_processes_make_the_curve_of_one(data_dir: Path, tmp_path: Path, count: int, more: dict[str, Any]) -> None:
     """Tables by row over all of them; only the first writes, on disk and on standard output. Slurm tells two of each other."""
-    flags = ("--devices", "4", "--shard-tables", "--json")
+    # Where nobody counts them, all that there are: one in each process, for a CPU shows itself as one.
+    devices = more.get("devices", 4)
+    flags = ("--shard-tables", "--json", *(() if "devices" in more else ("--devices", "4")))
+    more = {name: value for name, value in more.items() if name != "devices"}
     processes = start(data_dir, tmp_path / "all", count, *flags, slurm=count == 2, epochs=2, **more)
     found = ends(processes)
     assert [code for code, _, _ in found] == [0] * count, found[0][2]
     assert [bool(out) for _, out, _ in found] == [True] + [False] * (count - 1)
-    assert json.loads(found[0][1])["config"]["devices"] == 4
+    assert json.loads(found[0][1])["config"]["devices"] == devices
     (folder,) = (tmp_path / "all").iterdir()
     record = runs.read(folder)
-    alone = {"encoder": "mf"} | more | ({"devices": 4} if "share" in more else {})
+    alone = {"encoder": "mf"} | more | ({"devices": devices} if "share" in more else {})
     assert_same_curve(record, train(data_dir, tmp_path / "one", **alone))
     mesh = record.environment["mesh"]
-    assert (mesh["processes"], mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (count, 4, True, True)
+    assert (mesh["processes"], mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (count, devices, True, True)
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=LONG)])
@@ -199,6 +204,25 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on(data_dir: Path, tm
     assert record.timing[-1]["first_iteration"] > 0
     assert len({row["session"] for row in record.ledger}) == 2
     assert_same_curve(record, train(data_dir, tmp_path / "whole", encoder="mf", epochs=12, probe_every=1000))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_process_that_falls_silent_ends_the_others(data_dir: Path, tmp_path: Path, victim: int) -> None:
+    """It is stopped, and its connections stay; when it goes on again, it ends too."""
+    processes = start(data_dir, tmp_path, 3, "--peer-timeout", "5", batch_size=60, epochs=400)
+    while not list(tmp_path.glob("*/curve.parquet")) and processes[0].poll() is None:
+        time.sleep(0.005)
+    begin = time.monotonic()
+    processes[victim].send_signal(signal.SIGSTOP)
+    others = [process for index, process in enumerate(processes) if index != victim]
+    for code, _, err in ends(others):
+        assert code == 8
+        assert f"process {victim} has said nothing for 5 s" in err
+    assert time.monotonic() - begin < 5 + 10
+    processes[victim].send_signal(signal.SIGCONT)
+    ((code, _, _),) = ends([processes[victim]])
+    assert code in (8, -signal.SIGABRT)
 
 
 @pytest.mark.long
@@ -276,3 +300,18 @@ def test_a_process_that_never_comes_is_waited_for_so_long(data_dir: Path, tmp_pa
 def test_clusters_that_cannot_be(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Cluster(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--coordinator", "127.0.0.1:1", "--trace", "t"), "--trace is for one process"),
+        (("--coordinator", "127.0.0.1:1", "--recommend", "5"), "--recommend is for one process"),
+        (("--processes", "2"), "belong to --coordinator"),
+        (("--coordinator", "127.0.0.1:1", "--share", "local", "--sampler", "neg", "--devices", "2"), "shares no negatives"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_joining(words: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(app, ["run", *words])
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
