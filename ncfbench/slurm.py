@@ -48,13 +48,13 @@ class Job:
         name: of the sweep, one that :func:`require_plain` allows.
         cells: one for each task.
         places: given to every task, as full paths.
-        options: of ``sbatch``, by their long names: ``{"partition": "gpu", "gres": "gpu:1", "time": "02:00:00"}``.
+        options: of ``sbatch``, by their long names: ``{"partition": "gpu", "time": "02:00:00", "requeue": None}``.
     """
 
     name: str
     cells: Sequence[RunConfig]
     places: Locations
-    options: Mapping[str, str]
+    options: Mapping[str, str | None]
 
     @property
     def folder(self) -> Path:
@@ -72,13 +72,14 @@ class Job:
     @property
     def script(self) -> str:
         """What is submitted."""
-        options = {
+        options: dict[str, str | None] = {
             "job-name": f"ncfbench-{self.name}",
             "array": f"0-{len(self.cells) - 1}",
             "output": f"{str(self.folder).replace('%', '%%')}/%A_%a.out",
             "ntasks": "1",
+            "open-mode": "append",  # a task that was requeued writes behind what it wrote before
         }
-        if (_seconds(self.options.get("time", "")) or SHORT_SECONDS + 1) > SHORT_SECONDS:
+        if (_seconds(self.options.get("time") or "") or SHORT_SECONDS + 1) > SHORT_SECONDS:
             # To the batch shell, which the command below takes the place of; of itself Slurm tells job steps alone.
             options["signal"] = f"B:TERM@{SAVING_SECONDS}"
         # The code that submits is the code that trains, whatever lies in the folder where the task begins.
@@ -88,7 +89,8 @@ class Job:
         is_installed = package.name in ("site-packages", "dist-packages")
         path = f'export PYTHONPATH={shlex.quote(str(package))}"${{PYTHONPATH:+:$PYTHONPATH}}"'
         lines = ["#!/bin/bash"]
-        lines += [f"#SBATCH --{key}={quoted(value)}" for key, value in (options | dict(self.options)).items()]
+        for key, value in (options | dict(self.options)).items():
+            lines.append(f"#SBATCH --{key}" if value is None else f"#SBATCH --{key}={quoted(value)}")
         lines += ["set -eu", *([] if is_installed else [path])]
         settings = f'{shlex.quote(f"{self.folder}/cells")}/"$SLURM_ARRAY_TASK_ID".toml'
         return "\n".join([*lines, f"exec {shlex.join(command)} --config {settings}", ""])
@@ -172,20 +174,20 @@ def require_alike(cells: Sequence[RunConfig]) -> None:
             )
 
 
-def options_of(assignments: Sequence[str]) -> dict[str, str]:
-    """``KEY=VALUE`` texts as options of ``sbatch``.
+def options_of(assignments: Sequence[str]) -> dict[str, str | None]:
+    """``KEY=VALUE`` texts as options of ``sbatch``, and ``KEY`` for one that has no value.
 
     Raises:
         UsageError: one is not of that form, or names what the job says of itself.
     """
-    found = {}
+    found: dict[str, str | None] = {}
     for text in assignments:
         key, equals, value = text.strip().removeprefix("--").partition("=")
-        if not equals or not re.fullmatch(r"[a-z][a-z-]*", key) or UNWRITABLE.search(value):
-            raise UsageError(f"--slurm {text!r} is not of the form KEY=VALUE, for example --slurm partition=gpu.")
+        if not re.fullmatch(r"[a-z][a-z-]*", key) or UNWRITABLE.search(value):
+            raise UsageError(f"--slurm {text!r} is not of the form KEY=VALUE or KEY, for example --slurm partition=gpu.")
         if key in OWN:
             raise UsageError(f"--slurm {key}: the sweep sets that itself.")
-        found[key] = value
+        found[key] = value if equals else None
     return found
 
 

@@ -13,7 +13,8 @@ import os, re, shlex, subprocess, sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-KNOWN = {"job-name", "array", "output", "error", "ntasks", "signal", "partition", "gres", "time", "comment", "chdir"}
+KNOWN = {"job-name", "array", "output", "error", "ntasks", "signal", "partition", "gres", "time", "comment", "chdir", "open-mode"}
+BARE = {"requeue", "exclusive"}
 
 
 def fail(text):
@@ -38,8 +39,8 @@ for line in script.decode().split("\n"):
             words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
         except ValueError as error:
             fail(f"{error} in {line}")
-        match = re.fullmatch("--([a-z-]+)=(.*)", words[0]) if len(words) == 1 else None
-        if match is None or match[1] not in KNOWN:
+        match = re.fullmatch("--([a-z-]+)(?:=(.*))?", words[0]) if len(words) == 1 else None
+        if match is None or match[1] not in (BARE if match[2] is None else KNOWN):
             fail(f"not one known --key=value: {line}")
         options[match[1]] = match[2]
     elif line and not line.startswith("#"):
@@ -60,7 +61,7 @@ for task in range(int(re.fullmatch("0-([0-9]+)", options["array"])[1]) + 1):
             file.write(f"{job}_{task}\n")
         continue
     variables = os.environ | {"SLURM_ARRAY_JOB_ID": str(job), "SLURM_ARRAY_TASK_ID": str(task)}
-    with output.open("wb") as file:
+    with output.open({"append": "ab", "truncate": "wb"}[options["open-mode"]]) as file:
         subprocess.run(
             ["bash", str(spooled)], cwd=options.get("chdir"), env=variables, stdout=file, stderr=subprocess.STDOUT
         )

@@ -59,11 +59,22 @@ def test_an_array_job_is_printed_submitted_and_gone_on_with(
     data, results, file = tmp_path / "some data", tmp_path / f"runs {ODD}", str(tmp_path / f"--sweep {ODD}.toml")
     shutil.copytree(data_dir, data)
     Path(file).write_text(SETTINGS)
-    given = ("--slurm", "partition=gpu", "--slurm", "gres=gpu:1", "--slurm", f"comment={ODD}", "--slurm", "error=/tmp/%j.err")
+    given = (
+        "--slurm",
+        "partition=gpu",
+        "--slurm",
+        "gres=gpu:1",
+        "--slurm",
+        f"comment={ODD}",
+        "--slurm",
+        "error=/tmp/%j.err",
+        "--slurm",
+        "requeue",
+    )
     printed = invoke(data, results, file, "--dry-run", *given)
     assert printed.exit_code == 0, printed.output
     lines = printed.stdout.splitlines()
-    for line in ("array=0-1", "partition=gpu", "gres=gpu:1", "error=/tmp/%j.err", "ntasks=1", "signal=B:TERM@120"):
+    for line in ("array=0-1", "partition=gpu", "gres=gpu:1", "error=/tmp/%j.err", "ntasks=1", "signal=B:TERM@120", "requeue"):
         assert f"#SBATCH --{line}" in lines, "what needs no quotes has none"
     assert not results.exists()
     missing = invoke(data, results, file)
@@ -217,7 +228,7 @@ def test_one_object_and_nothing_beside_it(data_dir: Path, tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--slurm", "partition"), "is not of the form KEY=VALUE"),
+        (("--slurm", "=gpu"), "is not of the form KEY=VALUE"),
         (("--slurm", "comment=a\nb"), "is not of the form KEY=VALUE"),
         (("--slurm", "array=0-3"), "the sweep sets that itself"),
         (("--tune", "4"), "need all cells in one process"),

@@ -60,7 +60,7 @@ def sweep(
     slurm: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="An option of sbatch: partition=gpu, gres=gpu:1, time=2:00:00.", show_default=False
+            metavar="KEY[=VALUE]", help="An option of sbatch: partition=gpu, gres=gpu:1, requeue.", show_default=False
         ),
     ] = None,
     data_dir: options.DataDir = None,

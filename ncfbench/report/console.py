@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -20,10 +21,11 @@ Row = Mapping[str, Any]
 def make_console(*, stderr: bool = False) -> Console:
     """A console that does not fold tables where no terminal limits them; ``NO_COLOR`` is honoured.
 
-    User's names and paths are text, not Rich's markup.
+    User's names and paths are text, not Rich's markup nor its codes for emoji.
     """
-    console = Console(stderr=stderr, markup=False, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, markup=False, highlight=False, width=400)
+    plain = partial(Console, stderr=stderr, markup=False, highlight=False, emoji=False)
+    console = plain()
+    return console if console.is_terminal else plain(width=400)
 
 
 def statistics_table(name: str, found: Mapping[str, float], beside: Mapping[str, float], heading: str = "paper") -> Table:
