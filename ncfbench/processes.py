@@ -147,13 +147,12 @@ def _waiting(cluster: Cluster, say: Callable[[str], None]) -> Iterator[Callable[
                 whole = "the" if cluster.processes is None else f"the {cluster.processes}"
                 _end(say, f"Not all of {whole} processes have come to {cluster.place} within {cluster.timeout:g} s.")
             byte = ours.recv(1)
-            if byte == CAME:
-                continue
-            if byte:  # a signal's number
+            if not byte:
+                return
+            if byte[0] in (signal.SIGINT, signal.SIGTERM):
                 say("Interrupted while waiting for the other processes.")
                 sys.stderr.flush()
                 os._exit(INTERRUPTED_EXIT_CODE)
-            return
 
     threading.Thread(target=watch, name="arrival", daemon=True).start()
     try:
