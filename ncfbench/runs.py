@@ -95,18 +95,26 @@ def find(runs_dir: Path, config: RunConfig, data_fingerprint: str, *, anywhere: 
             continue
         if (found.effective(), fingerprint) != (config.effective(), data_fingerprint):
             continue
-        is_there = config.placement in (found.placement, _last_placement(path.parent))
+        try:
+            last, _ = trained_settings(path.parent)
+        except DataError:  # said when it is read
+            last = found
+        is_there = config.placement in (found.placement, last.placement)
         if is_there or anywhere or _is_interrupted(path.parent):
             matches.append((is_there, path.stat().st_mtime_ns, path.parent))
     return max(matches)[-1] if matches else None
 
 
-def _last_placement(folder: Path) -> dict[str, Any] | None:
-    """Where a run was trained last; None where it was not, or cannot be known."""
-    try:
-        return _placed(read_config(folder / "config.json")[0], tables.read_json(folder / "environment.json")).placement
-    except (DataError, UsageError):
-        return None
+def trained_settings(folder: Path) -> tuple[RunConfig, str]:
+    """Settings as a run was trained with them last, and the data's fingerprint; see :attr:`RunRecord.config`.
+
+    Raises:
+        DataError: a file is missing or damaged.
+        UsageError: its settings are none of this program's.
+    """
+    config, fingerprint = read_config(folder / "config.json")
+    path = folder / "environment.json"
+    return _placed(config, tables.read_json(path), path) if path.exists() else config, fingerprint
 
 
 def _is_interrupted(folder: Path) -> bool:
@@ -119,8 +127,8 @@ def _is_interrupted(folder: Path) -> bool:
         return False
 
 
-def _placed(config: RunConfig, environment: Any) -> RunConfig:
-    """Settings with the devices that an ``environment.json`` names.
+def _placed(config: RunConfig, environment: Any, path: Path) -> RunConfig:
+    """Settings with the devices that an ``environment.json`` names, as read from ``path``.
 
     Raises:
         DataError: it is damaged.
@@ -129,7 +137,7 @@ def _placed(config: RunConfig, environment: Any) -> RunConfig:
         mesh = environment.get("mesh") or {"devices": 1, "shard_tables": False}
         return dataclasses.replace(config, devices=mesh["devices"], shard_tables=mesh["shard_tables"])
     except (AttributeError, KeyError, TypeError, UsageError) as error:
-        raise DataError(f"the devices that it names cannot be: {error!r}") from error
+        raise DataError(f"{path} is damaged: the devices that it names cannot be: {error!r}.") from error
 
 
 def read(folder: Path) -> RunRecord:
@@ -155,10 +163,7 @@ def read(folder: Path) -> RunRecord:
     environment = tables.read_json(folder / "environment.json")
     if not isinstance(environment, dict) or "key" not in environment:
         raise DataError(f"{folder / 'environment.json'} is damaged: it has no key.")
-    try:
-        config = _placed(config, environment)
-    except DataError as error:
-        raise DataError(f"{folder / 'environment.json'} is damaged: {error}") from error
+    config = _placed(config, environment, folder / "environment.json")
     return RunRecord(
         folder=folder,
         config=config,

@@ -51,12 +51,16 @@ def survey(runs_dir: Path, cells: Sequence[RunConfig], fingerprints: Mapping[str
         fingerprints: of the data sets, by name; None where one is not prepared, so that no run can be of it.
     """
     wanted = {(identity(config), fingerprints.get(config.dataset)): config for config in cells}
+    digests = {config.digest() for config in cells}
     found = dict.fromkeys(cells, State())
     problems = []
     places = sorted(runs_dir.glob("*/config.json"), key=lambda path: path.stat().st_mtime_ns)
     for folder in (path.parent for path in places):
         try:
             config, fingerprint = runs.read_config(folder / "config.json")
+            if config.digest() not in digests:
+                continue
+            config, _ = runs.trained_settings(folder)  # of other devices by now, it is no run of the cell
             cell = wanted.get((identity(config), fingerprint))
             if cell is not None:
                 state = _state(folder)

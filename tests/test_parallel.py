@@ -30,6 +30,7 @@ from ncfbench.runs import RunRecord
 from ncfbench.samplers import make_sampler, plan_capacity
 from ncfbench.step import Trainer
 from ncfbench.streams import Streams
+from ncfbench.survey import survey
 
 SMALL: dict[str, Any] = {
     "dataset": "tiny", "batch_size": 64, "negatives": 3, "dimension": 8, "word_dimension": 8, "filters": 8, "lstm_units": 8,
@@ -139,6 +140,13 @@ def test_a_run_that_another_process_trains_on_other_devices_is_left_to_it(data_d
     with tables.lock(folder, "writing"):
         assert runs.find(tmp_path, elsewhere, fingerprint) is None
         assert runs.find(tmp_path, config, fingerprint) == folder, "to say that it is trained now"
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path, encoder="mf", resume=True, devices=2, progress=StopAt(9))
+    states = survey(tmp_path, [config, elsewhere], {config.dataset: fingerprint}).states
+    assert (states[config].folder, states[elsewhere].folder) == (None, folder), "it is a sweep's cell of two devices now"
+    assert runs.find(tmp_path, config, fingerprint) == folder, "as it was begun"
+    elsewhere = dataclasses.replace(config, devices=4)
+    assert runs.find(tmp_path, elsewhere, fingerprint) == folder
     shutil.rmtree(folder / "checkpoints")
     assert runs.find(tmp_path, elsewhere, fingerprint) is None, "there is nothing to go on from"
 
