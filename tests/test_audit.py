@@ -140,7 +140,7 @@ WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")
 def test_wrong_estimators_are_biased_and_right_ones_are_not(few_nodes: Path) -> None:
     """Distinct items counted once; division by the unmasked pairs. Every verdict, with the power that it states."""
     dataset = load(few_nodes, "few")
-    options = audit.Options(("strat-ns", "mixed-ns", *WRONG), ("log", "hinge"), ("uniform",), batches=6144)
+    options = audit.Options(("strat-ns", "mixed-ns", *WRONG), ("log", "hinge"), ("uniform",), batches=8192)
     record = audit.run(dataset, SMALL | {"dataset": "few"}, options)
     for row in record.audit:
         if row["sampler"] in WRONG:
