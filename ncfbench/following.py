@@ -7,6 +7,7 @@ from ncfbench.config import Locations, RunConfig
 from ncfbench.datasets import open_dataset
 from ncfbench.ledger import Ledger
 from ncfbench.openrun import OpenRun
+from ncfbench.parallel import Layout
 from ncfbench.precision import require
 from ncfbench.progress import Progress
 from ncfbench.samplers import make_sampler
@@ -25,6 +26,7 @@ def follow(config: RunConfig, places: Locations) -> None:
     require(config.precision)
     dataset = open_dataset(places.data_dir, config.dataset, lambda text: None)
     make_sampler(dataset.graph, config, Streams(config.seed))
+    Layout.of(config)
     Team.here().require_alike(config, dataset.fingerprint)
     (is_over,) = Team.here().any(False)
     if not is_over:

@@ -139,7 +139,7 @@ class OpenRun:
             DivergedError: the loss stopped being finite.
             KeyboardInterrupt: interrupted; ``is_saved`` says whether the state was saved.
         """
-        if not self.records.curve:
+        if self.loop.iteration == 0 and not self.records.curve:  # where it went on, only the first process has the curve
             self._record()
         while not self.done:
             # After the first block: what is compiled is compiled by then, and the queue of batches is full.

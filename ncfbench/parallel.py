@@ -80,8 +80,8 @@ class Layout:
             where = f"in each of {processes} processes" if processes > 1 else "here"
             raise UsageError(
                 f"--devices {n}, and JAX has {found} {jax.devices()[0].device_kind} {where}. Use --devices "
-                f"{found * processes}, or make more visible. On a CPU the program makes them itself, if JAX was not started "
-                "before it."
+                f"{found * processes}, or make more visible. On a CPU the program makes them itself, unless XLA_FLAGS says "
+                "how many there are, or JAX was started before it."
             )
         chosen = [device for devices in by_process for device in devices[: n // processes]]
         encoder = load(find_encoder(config.encoder).path)

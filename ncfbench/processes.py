@@ -12,31 +12,35 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import jax
 import numpy as np
 from jax._src.distributed import global_state
 
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, DivergedError, PeerLostError, UsageError
-from ncfbench.roll import Roll
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, DivergedError, NcfbenchError, PeerLostError, UsageError
+from ncfbench.roll import Roll, listening
 from ncfbench.team import AGREED, Team
 
 DETECTED = "auto"
 """In place of a coordinator's address: what JAX finds of the cluster by itself, Slurm's settings for example."""
 TIMEOUT_SECONDS = 60.0
+LEAST_SECONDS, MOST_SECONDS = 2.0, 604800.0
+"""Of the timeout: two beats of the roll, and a week."""
 MARGIN_SECONDS = 60.0
 """JAX ends a process with a trace of C++ after timeouts of its own; these are longer than ours by so much."""
 VERDICT_SECONDS = 5.0
 """A collective operation that failed waits so long for the roll to say which process was lost."""
+PARTING_SECONDS = 5.0
+"""At the end, when all is written, JAX's runtime is given so long to take leave of the others."""
 PORT_BYTES = 4
 CAME = b"\0"
 """Of no signal the number."""
 TO_GO_ON = (
-    "The run ends here, in every process. What was recorded is kept. To go on from the last checkpoint: repeat the commands "
-    "with --resume; with --share global also with another number of devices."
+    "The run ends here, in every process. What was recorded is kept. To go on from the last checkpoint, where there is "
+    "one: repeat the commands with --resume; with --share global also with another number of devices."
 )
 
 
@@ -59,8 +63,10 @@ class Cluster:
             raise UsageError(f"--processes {self.processes}: it must be at least 1.")
         if self.process_id is not None and not 0 <= self.process_id < (self.processes or self.process_id + 1):
             raise UsageError(f"--process-id {self.process_id}: it must be between 0 and --processes less 1.")
-        if not self.timeout > 0:
-            raise UsageError(f"--peer-timeout {self.timeout:g}: it must be above 0 seconds.")
+        if not LEAST_SECONDS <= self.timeout <= MOST_SECONDS:
+            raise UsageError(
+                f"--peer-timeout {self.timeout:g}: it must be between {LEAST_SECONDS:g} and {MOST_SECONDS:g} seconds."
+            )
 
     @property
     def place(self) -> str:
@@ -87,30 +93,33 @@ def joined(cluster: Cluster, say: Callable[[str], None]) -> Iterator[None]:
     """
     _keep_output_clean()
     try:
+        _require_free(cluster)
+        _when_aborted("sleep")
         with _waiting(cluster, say) as came:
             _initialize(cluster)
             came()
             roll = _called(cluster, say)
     except BaseException as error:
-        _exit_at_the_end(error)
+        _exit_at_the_end(_exit_code(error))
         raise
-    _sleep_before_aborting()
     try:
         with _leaving_together():
             yield
     except BaseException as error:
-        if isinstance(error, jax.errors.JaxRuntimeError):
+        if _may_be_of_another(error):
             time.sleep(VERDICT_SECONDS)  # the roll ends the process meanwhile, if it knows why
-            text = f"An operation with other processes failed: {str(error).splitlines()[0][:200]} {TO_GO_ON}"
+        if _is_of_operation(error):
+            text = f"An operation with other processes failed: {_first_line(error)} {TO_GO_ON}"
             roll.leave(text)
-            lost = PeerLostError(text)
-            _exit_at_the_end(lost)
-            raise lost from error
-        roll.leave("" if _is_of_all(error) else str(error).partition("\n")[0][:300] or type(error).__name__)
-        _exit_at_the_end(error)
+            _exit_at_the_end(PeerLostError.exit_code)
+            raise PeerLostError(text) from error
+        roll.leave("" if _is_of_all(error) else _first_line(error))
+        _exit_at_the_end(_exit_code(error))
         raise
+    # All is written: who is lost or late from here on changes nothing any more.
+    _when_aborted("pause")
     roll.leave()
-    jax.distributed.shutdown()
+    _part()
 
 
 @contextmanager
@@ -125,9 +134,56 @@ def _leaving_together() -> Iterator[None]:
     Team.here().any(False)
 
 
+def _part() -> None:
+    """Take leave of JAX's runtime too, if the others do."""
+    parted = threading.Event()
+
+    def shut_down() -> None:
+        with suppress(Exception):
+            jax.distributed.shutdown()
+            parted.set()
+
+    thread = threading.Thread(target=shut_down, name="parting", daemon=True)
+    thread.start()
+    thread.join(PARTING_SECONDS)
+    if not parted.is_set():
+        _exit_at_the_end(0)
+
+
 def _is_of_all(error: BaseException) -> bool:
     """Whether all processes meet it at the same time."""
     return isinstance(error, DivergedError) or AGREED in error.args
+
+
+def _is_of_operation(error: BaseException) -> bool:
+    """Whether a collective operation failed: JAX says so as one of its own errors, or as what Python makes of a status."""
+    return isinstance(error, jax.errors.JaxRuntimeError) or (isinstance(error, ValueError) and "Gloo" in str(error))
+
+
+def _may_be_of_another(error: BaseException) -> bool:
+    """Whether it may have come over this process because another is lost."""
+    return isinstance(error, Exception) and not isinstance(error, NcfbenchError)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:300] or type(error).__name__
+
+
+def _require_free(cluster: Cluster) -> None:
+    """See to it that the first process can listen where it is to; JAX ends it by a violation of memory otherwise.
+
+    Raises:
+        UsageError: something else listens there.
+    """
+    if cluster.process_id != 0 or cluster.coordinator == DETECTED:
+        return
+    port = cluster.coordinator.rpartition(":")[2]
+    try:
+        listening(int(port)).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"--coordinator {cluster.coordinator}: this machine's port {port} cannot be listened on: {error}. Choose another."
+        ) from error
 
 
 @contextmanager
@@ -145,7 +201,8 @@ def _waiting(cluster: Cluster, say: Callable[[str], None]) -> Iterator[Callable[
             ready, _, _ = select.select([ours], [], [], cluster.timeout)
             if not ready:
                 whole = "the" if cluster.processes is None else f"the {cluster.processes}"
-                _end(say, f"Not all of {whole} processes have come to {cluster.place} within {cluster.timeout:g} s.")
+                late = f"Not all of {whole} processes have come to {cluster.place} within {cluster.timeout:g} s"
+                _end(say, f"{late}, or one has gone again.")
             byte = ours.recv(1)
             if not byte:
                 return
@@ -187,9 +244,7 @@ def _initialize(cluster: Cluster) -> None:
             "--process-id."
         ) from error
     except RuntimeError as error:
-        raise PeerLostError(
-            f"JAX cannot join the processes at {cluster.place}: {str(error).splitlines()[0][:300]}"
-        ) from error
+        raise PeerLostError(f"JAX cannot join the processes at {cluster.place}: {_first_line(error)}") from error
 
 
 def _called(cluster: Cluster, say: Callable[[str], None]) -> Roll:
@@ -199,20 +254,23 @@ def _called(cluster: Cluster, say: Callable[[str], None]) -> Roll:
     def lost(what: str) -> None:
         _end(say, f"Lost another process of this run: {what}. {TO_GO_ON}")
 
-    roll = Roll(jax.process_index(), jax.process_count(), cluster.timeout, lost)
+    try:
+        roll = Roll(jax.process_index(), jax.process_count(), cluster.timeout, lost)
+    except RuntimeError as error:  # JAX starts its devices here
+        raise PeerLostError(f"JAX cannot start its devices with the other processes: {_first_line(error)}") from error
     if roll.count == 1:
         return roll
-    server = roll.listen() if roll.index == 0 else None
+    server = listening() if roll.index == 0 else None
     own = roll.token + (server.getsockname()[1] if server else 0).to_bytes(PORT_BYTES, "big")
-    told = np.asarray(broadcast_one_to_all(np.frombuffer(own, np.uint8))).astype(np.uint8).tobytes()
     try:
+        told = np.asarray(broadcast_one_to_all(np.frombuffer(own, np.uint8))).astype(np.uint8).tobytes()
         if server is not None:
             roll.accept(server)
         else:
             roll.token = told[:-PORT_BYTES]
             roll.connect(cluster.host, int.from_bytes(told[-PORT_BYTES:], "big"))
-    except OSError as error:
-        raise PeerLostError(f"The processes cannot reach the first of them to watch each other: {error}.") from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise PeerLostError(f"The processes have come, and cannot reach each other: {_first_line(error)}") from error
     return roll
 
 
@@ -223,9 +281,12 @@ def _end(say: Callable[[str], None], text: str) -> NoReturn:
     os._exit(PeerLostError.exit_code)
 
 
-def _exit_at_the_end(error: BaseException) -> None:
-    """At exit JAX would wait for processes that never come: leave before it, with the error's code."""
-    code = INTERRUPTED_EXIT_CODE if isinstance(error, KeyboardInterrupt) else int(getattr(error, "exit_code", 1))
+def _exit_code(error: BaseException) -> int:
+    return INTERRUPTED_EXIT_CODE if isinstance(error, KeyboardInterrupt) else int(getattr(error, "exit_code", 1))
+
+
+def _exit_at_the_end(code: int) -> None:
+    """At exit JAX would wait for processes that never come: leave before it."""
 
     def leave() -> None:
         sys.stdout.flush()
@@ -245,15 +306,16 @@ def _keep_output_clean() -> None:
         return
 
 
-def _sleep_before_aborting() -> None:
-    """Give the roll time to say why this process ends.
+def _when_aborted(function: Literal["sleep", "pause"]) -> None:
+    """Give this process time to end by itself where JAX's runtime aborts it, from a thread of its own.
 
-    Where the first process dies, JAX's runtime aborts the others at once, from a thread of its own. The signal's handler is
-    made the C library's ``sleep``, which takes the signal's number, 6, for seconds; then the abort goes on.
+    It does so at once where the first process dies. The signal's handler is made a function of the C library: ``sleep``
+    takes the signal's number, 6, for seconds, in which the roll can say why, and then the abort goes on; ``pause`` stops that
+    thread.
     """
     try:
         libc = ctypes.CDLL(None)
         libc.signal.restype = ctypes.c_void_p
-        libc.signal(signal.SIGABRT, ctypes.cast(libc.sleep, ctypes.c_void_p))
+        libc.signal(signal.SIGABRT, ctypes.cast(getattr(libc, function), ctypes.c_void_p))
     except (OSError, AttributeError):  # no such library: the trace is all there is
         return

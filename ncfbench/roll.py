@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 
 BEAT_SECONDS = 1.0
+BACKLOG = 1024
+"""Processes that may knock at once."""
 TOKEN_BYTES = 8
 """Of what the run's processes know, and others that reach the first one's port do not."""
 OWN_ERROR_SECONDS = 1.0
@@ -39,11 +41,6 @@ class Roll:
         self._left = threading.Event()
         self.token = secrets.token_bytes(TOKEN_BYTES)
         """The first process's is that of the run."""
-
-    def listen(self) -> socket.socket:
-        """A place where the first process can be reached, on a free port of all its addresses."""
-        family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-        return socket.create_server(("", 0), family=family, backlog=self.count, dualstack_ipv6=family == socket.AF_INET6)
 
     def accept(self, server: socket.socket) -> None:
         """In the first process: wait for all others, and begin to watch them.
@@ -160,6 +157,16 @@ class Roll:
                     peer.sendall(line.replace("\n", " ").encode() + b"\n")
                 except OSError:
                     continue  # its reader finds that out
+
+
+def listening(port: int = 0) -> socket.socket:
+    """A place where this process can be reached, at all its addresses; by default on a port that is free.
+
+    Raises:
+        OSError: there is none, or the port is in use.
+    """
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    return socket.create_server(("", port), family=family, backlog=BACKLOG, dualstack_ipv6=family == socket.AF_INET6)
 
 
 def _line(peer: socket.socket) -> str:

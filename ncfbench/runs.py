@@ -81,8 +81,9 @@ def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
 def find(runs_dir: Path, config: RunConfig, data_fingerprint: str, *, anywhere: bool = False) -> Path | None:
     """The folder to go on with: the newest with exactly these settings and data; None where there is none.
 
-    With global sharing one on as many devices is the first choice. Without one, a run that was interrupted on another number
-    is gone on with; one that is finished there has times of its own, and is no answer.
+    With global sharing one that was last on as many devices is the first choice. Without one, a run that was interrupted on
+    another number is gone on with, if it takes no turns with others; one that is finished there has times of its own, and is
+    no answer.
 
     Args:
         anywhere: a finished run is one wherever it was trained.
@@ -99,7 +100,7 @@ def find(runs_dir: Path, config: RunConfig, data_fingerprint: str, *, anywhere: 
             last, _ = trained_settings(path.parent)
         except DataError:  # said when it is read
             last = found
-        is_there = config.placement in (found.placement, last.placement)
+        is_there = config.placement == last.placement
         if is_there or anywhere or _is_interrupted(path.parent):
             matches.append((is_there, path.stat().st_mtime_ns, path.parent))
     return max(matches)[-1] if matches else None
@@ -118,12 +119,14 @@ def trained_settings(folder: Path) -> tuple[RunConfig, str]:
 
 
 def _is_interrupted(folder: Path) -> bool:
-    """Whether a run has a checkpoint, is not over, and is trained by no process now."""
+    """Whether a run has a checkpoint, is not over, is trained by no process now, and took no turns with others."""
     try:
+        if any(tables.read_json(folder / "environment.json")["interleaved"]):
+            return False
         (summary,) = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
         with tables.lock(folder, "writing"):
             return summary["status"] not in ("finished", "diverged") and any((folder / "checkpoints").glob("[0-9]*"))
-    except (DataError, UsageError, ValueError):
+    except (DataError, UsageError, ValueError, TypeError, KeyError):
         return False
 
 

@@ -12,6 +12,7 @@ from ncfbench.datasets import Dataset, open_dataset
 from ncfbench.ledger import Ledger
 from ncfbench.model import Content
 from ncfbench.openrun import OpenRun
+from ncfbench.parallel import Layout
 from ncfbench.precision import require
 from ncfbench.progress import Progress
 from ncfbench.recommendation import require_items, write_finished
@@ -60,6 +61,7 @@ def run(
     with ledger.line("loading"):
         dataset = open_dataset(places.data_dir, config.dataset, progress.say)
     make_sampler(dataset.graph, config, Streams(config.seed))  # refuses before a folder is made
+    Layout.of(config)
     if recommend is not None:
         require_items(config, dataset, recommend)
     Team.here().require_alike(config, dataset.fingerprint)

@@ -140,7 +140,7 @@ WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")
 def test_wrong_estimators_are_biased_and_right_ones_are_not(few_nodes: Path) -> None:
     """Distinct items counted once; division by the unmasked pairs. Every verdict, with the power that it states."""
     dataset = load(few_nodes, "few")
-    options = audit.Options(("strat-ns", "mixed-ns", *WRONG), ("log", "hinge"), ("uniform",), batches=8192)
+    options = audit.Options(("strat-ns", "mixed-ns", *WRONG), ("log", "hinge"), ("uniform",), batches=6144)
     record = audit.run(dataset, SMALL | {"dataset": "few"}, options)
     for row in record.audit:
         if row["sampler"] in WRONG:
@@ -148,7 +148,8 @@ def test_wrong_estimators_are_biased_and_right_ones_are_not(few_nodes: Path) -> 
             assert (row["verdict"], row["shown_by"]) == ("biased", "gradient"), row
         else:
             assert row["verdict"] == "unbiased", row
-        assert 0 < row["detectable_bias"] < 0.15
+        # A bias that is there makes the estimate of its own error larger.
+        assert 0 < row["detectable_bias"] < (0.25 if row["sampler"] in WRONG else 0.1)
         assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
         assert row["variance_seconds"] > 0
     failed = {(row["sampler"], row["property"]) for row in record.conformance if row["result"] == "fail"}

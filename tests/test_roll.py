@@ -19,7 +19,7 @@ class Three:
     def __init__(self, timeout: float) -> None:
         self.told: list[list[str]] = [[], [], []]
         self.rolls = [Roll(index, 3, timeout, self.told[index].append) for index in range(3)]
-        server = self.rolls[0].listen()
+        server = roll.listening()
         port = server.getsockname()[1]
         first = threading.Thread(target=self.rolls[0].accept, args=(server,))
         first.start()
@@ -81,13 +81,13 @@ def test_a_farewell_is_no_loss_in_any_order(three: Three) -> None:
 def test_who_does_not_come_is_waited_for_so_long() -> None:
     lonely = Roll(0, 2, 0.1, pytest.fail)
     with pytest.raises(TimeoutError):
-        lonely.accept(lonely.listen())
+        lonely.accept(roll.listening())
 
 
 def test_who_does_not_know_the_token_is_not_heard() -> None:
     """Silent ones, ones that close at once, and ones that say too much or the wrong thing, before and between the others."""
     rolls = [Roll(index, 3, 5.0, pytest.fail) for index in range(3)]
-    server = rolls[0].listen()
+    server = roll.listening()
     address = ("127.0.0.1", server.getsockname()[1])
     first = threading.Thread(target=rolls[0].accept, args=(server,))
     first.start()

@@ -154,33 +154,29 @@ def test_the_live_overview_shows_what_it_should() -> None:
 
 
 def test_devices_make_cells_of_their_own_and_their_times_are_marked(data_dir: Path, tmp_path: Path) -> None:
-    """One and two devices, and both ways of sharing on two: three runs, two comparisons; simulated ones say so wherever told."""
-    more = (
-        "--epochs",
-        "1",
-        "--set",
-        "sampler=ns",
-        "--set",
-        "encoder=mf",
-        "--set",
-        "devices=1,2",
-        "--set",
-        "share=global,local",
-    )
+    """One and two devices, and both ways of sharing on two: five runs, two comparisons; simulated ones say so wherever told."""
+    more = [
+        "--epochs", "1", "--set", "sampler=neg,ns", "--set", "encoder=mf", "--set", "devices=1,2", "--set", "share=global,local",
+    ]  # fmt: skip
     trained = invoke(data_dir, tmp_path, *more)
     assert trained.exit_code == 0, trained.output
     assert "SIMULATED" in trained.stdout
     cells = json.loads(invoke(data_dir, tmp_path, *more, "--dry-run", "--json").stdout)["cells"]
-    assert [(row["config"]["devices"], row["config"]["share"], row["status"]) for row in cells] == [
-        (1, "global", "done"), (2, "global", "done"), (2, "local", "done"),
-    ]  # fmt: skip
-    assert len({row["folder"] for row in cells}) == 3
-    assert cells[0]["smallest_probe_loss"] == pytest.approx(cells[1]["smallest_probe_loss"], rel=1e-4)
-    assert cells[2]["smallest_probe_loss"] != pytest.approx(cells[1]["smallest_probe_loss"], rel=1e-4)
+    assert len({row["folder"] for row in cells}) == len(cells) == 5
+    assert {row["status"] for row in cells} == {"done"}
+    losses = {
+        (row["config"]["devices"], row["config"]["share"]): row["smallest_probe_loss"]
+        for row in cells
+        if row["config"]["sampler"] == "ns"
+    }
+    assert losses[2, "global"] == pytest.approx(losses[1, "global"], rel=1e-4)
+    assert losses[2, "local"] != pytest.approx(losses[1, "global"], rel=1e-4)
     places = ["--runs-dir", str(tmp_path)]
-    report = CliRunner().invoke(app, ["report", *places, "--format", "json"])
-    assert [(row["settings"].count("devices=2"), row["variant"], row["simulated"]) for row in json.loads(report.stdout)["speedup"]
-            if row["runs"]] == [(0, "", False), (1, "", True), (1, "local", True)]  # fmt: skip
+    report = json.loads(CliRunner().invoke(app, ["report", *places, "--format", "json"]).stdout)["speedup"]
+    assert [(row["sampler"], row["settings"].count("devices=2"), row["variant"], row["simulated"]) for row in report] == [
+        ("neg", 0, "", False), ("ns", 0, "", False), ("strat-ns", 0, "", False), ("neg", 1, "", True), ("ns", 1, "", True),
+        ("ns", 1, "local", True), ("strat-ns", 1, "", False),
+    ]  # fmt: skip
     assert "SIMULATED" in CliRunner().invoke(app, ["report", *places]).stdout
     verified = CliRunner().invoke(app, ["report", *places, "--verify"])
     assert verified.exit_code == 0, verified.output

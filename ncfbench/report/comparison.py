@@ -163,8 +163,8 @@ def _took_turns(comparison: Comparison, variant: Variant) -> bool:
 
 
 def _runs_behind(comparison: Comparison, variant: Variant) -> list[RunRecord]:
-    """A variant's runs and its baseline's."""
-    base = comparison.baseline(variant)
+    """A variant's runs and its baseline's; none where it has none."""
+    base = comparison.baseline(variant) if variant in comparison.arms else None
     arms = [comparison.arms.get(arm, {}) for arm in (variant, base) if arm is not None]
     return [run for runs in arms for run in runs.values()]
 

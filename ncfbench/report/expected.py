@@ -74,7 +74,7 @@ class Cell:
     def is_simulated(self) -> bool:
         """Whether any of the runs had devices that are a CPU's cores."""
         meshes = [run.environment.get("mesh") for run in [*self.runs.values(), *(self.baselines or {}).values()]]
-        return any(mesh["simulated"] for mesh in meshes if mesh)
+        return bool(self.runs) and any(mesh["simulated"] for mesh in meshes if mesh)
 
     @property
     def is_of_one_environment(self) -> bool:
