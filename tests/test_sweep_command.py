@@ -178,5 +178,9 @@ def test_devices_make_cells_of_their_own_and_their_times_are_marked(data_dir: Pa
         ("ns", 1, "local", True), ("strat-ns", 1, "", False),
     ]  # fmt: skip
     assert "SIMULATED" in CliRunner().invoke(app, ["report", *places]).stdout
+    assert "SIMULATED" in CliRunner().invoke(app, ["report", *places, "--against", str(tmp_path)]).stdout
+    CliRunner().invoke(app, ["report", *places, "--figures", str(tmp_path / "figures")])
+    drawn = [path.read_text() for path in (tmp_path / "figures").glob("convergence-*.svg")]
+    assert sorted("2 devices, SIMULATED" in text for text in drawn) == [False, True]
     verified = CliRunner().invoke(app, ["report", *places, "--verify"])
     assert verified.exit_code == 0, verified.output

@@ -132,6 +132,7 @@ def run(
         say(f"Recommendations are those of epoch {end}, the end; the reported recall is that of epoch {reported}.")
     if json_:
         found = {"folder": str(record.folder), **written, **record.summary}
+        found |= {name: record.environment[name] for name in ("mesh", "sent_bytes") if name in record.environment}
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
         more = [_sent(record)] if "sent_bytes" in record.environment else []

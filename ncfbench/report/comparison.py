@@ -79,6 +79,11 @@ class Comparison:
         return min(seed for runs in baselines or self.arms.values() for seed in runs)
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether any of the runs had devices that one CPU simulated."""
+        return any(run.is_simulated for runs in self.arms.values() for run in runs.values())
+
+    @property
     def baseline_sampler(self) -> str:
         """See :attr:`ncfbench.registry.Loss.baseline_sampler`."""
         return find_loss(self.config.loss).baseline_sampler

@@ -130,7 +130,7 @@ def by_setting(comparison: Comparison, setting: str, folder: Path, kinds: Sequen
     beside: dict[str, Mapping[int, RunRecord]] = {}
     for variant, runs in comparison.arms.items():
         others = [getattr(variant, name) in (None, value) for name, value in usual.items() if name != setting]
-        if not all(others) or variant.strata is not None or variant.uniform_items is not None:
+        if not all(others) or any((variant.strata, variant.uniform_items, variant.share)):
             continue
         value = getattr(variant, setting)
         if value is not None:
@@ -195,7 +195,8 @@ def epoch_time(
     axis.set_ylim(10 ** math.floor(math.log10(lowest)), axis.get_ylim()[1] * 3)
     axis.legend(frameon=False, ncols=3, fontsize="small", loc="upper left")
     first = rows[0]
-    axis.set_title(_over(data_label, f"{first['dataset']}, {find_loss(first['loss']).title}, b={first['batch_size']}"))
+    on = f", {first['devices']} devices" + ", SIMULATED" * bool(first["simulated"]) if first["devices"] else ""
+    axis.set_title(_over(data_label, f"{first['dataset']}, {find_loss(first['loss']).title}, b={first['batch_size']}{on}"))
     return _save(
         figure,
         folder,
@@ -279,7 +280,10 @@ def _save(figure: Any, folder: Path, name: str, kinds: Sequence[str]) -> list[Pa
 
 def _what(comparison: Comparison) -> str:
     config = comparison.config
-    return f"{config.dataset}, {find_encoder(config.encoder).title}, {find_loss(config.loss).title}"
+    found = f"{config.dataset}, {find_encoder(config.encoder).title}, {find_loss(config.loss).title}"
+    if config.devices > 1:
+        found += f", {config.devices} devices"
+    return f"{found}, SIMULATED: times are of no use" if comparison.is_simulated else found
 
 
 def _over(data_label: str, title: str) -> str:
@@ -298,12 +302,19 @@ def _place(sampler: str) -> int:
     return list(STYLES).index(sampler) if sampler in STYLES else len(STYLES)
 
 
+def _style(variant: Variant) -> tuple[str, dict[str, Any]]:
+    """A variant's colour, and its line and marks; those of local sharing are hollow."""
+    color, line, mark = STYLES.get(variant.sampler, PLUGIN_STYLE)
+    hollow = {"markerfacecolor": "white", "alpha": 0.7} if variant.share else {}
+    return color, {"color": color, "linestyle": line, "marker": mark, "markersize": 4, "linewidth": 1.5} | hollow
+
+
 def _draw(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y: str, encoder: str) -> None:
     """One sampler's line: means over seeds at the iterations that all have, and the range as a band.
 
     The point before training is left out: far above the others, and none on a logarithmic time axis.
     """
-    color, line, mark = STYLES.get(variant.sampler, PLUGIN_STYLE)
+    color, style = _style(variant)
     curves = [{row["iteration"]: row for row in run.curve if row[y] is not None and row["iteration"] > 0} for run in runs]
     common = sorted(set.intersection(*(set(curve) for curve in curves)))
     if not common:  # an encoder without vectors of held-out items has no recall
@@ -311,10 +322,7 @@ def _draw(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y: str
     rows = [[curve[iteration] for curve in curves] for iteration in common]
     xs = [math.fsum(row[x] for row in each) / len(each) for each in rows]
     ys = [math.fsum(row[y] for row in each) / len(each) for each in rows]
-    axis.plot(
-        xs, ys, color=color, linestyle=line, marker=mark, markevery=max(1, len(rows) // 8), markersize=4, linewidth=1.5,
-        label=_label(variant, encoder),
-    )  # fmt: skip
+    axis.plot(xs, ys, markevery=max(1, len(rows) // 8), label=_label(variant, encoder), **style)
     if len(runs) > 1:
         lowest, highest = ([bound(row[y] for row in each) for each in rows] for bound in (min, max))
         axis.fill_between(xs, lowest, highest, color=color, alpha=0.15, linewidth=0)
@@ -323,13 +331,11 @@ def _draw(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y: str
 def _draw_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str) -> None:
     """One sampler's speedup at each target that all its seeds reached."""
     variant = targets[0].variant
-    color, line, mark = STYLES.get(variant.sampler, PLUGIN_STYLE)
+    color, style = _style(variant)
     points = [(target.level, getattr(target.speedup, kind)) for target in targets]
     known = [(level, estimate) for level, estimate in points if estimate is not None]
-    axis.plot(
-        [level for level, _ in known], [estimate.value for _, estimate in known], color=color, linestyle=line, marker=mark,
-        markevery=max(1, len(known) // 8), markersize=4, linewidth=1.5, label=_label(variant, encoder),
-    )  # fmt: skip
+    levels, values = [level for level, _ in known], [estimate.value for _, estimate in known]
+    axis.plot(levels, values, markevery=max(1, len(known) // 8), label=_label(variant, encoder), **style)
     bands = [(level, estimate.lower, estimate.upper) for level, estimate in known if estimate.lower is not None]
     if len(bands) > 1:
         axis.fill_between(*zip(*bands, strict=True), color=color, alpha=0.15, linewidth=0)

@@ -15,15 +15,15 @@ BUSY = "‡"
 """Times that vary within a run as those of a machine that does something else beside it."""
 
 SIMULATED_NOTE = (
-    "Devices are SIMULATED on the cores of one CPU: losses, iterations and recall are those of real devices; times and their "
-    "ratios are not, and say nothing of speed."
+    "Devices are SIMULATED by CPUs: losses, iterations and recall are those of real devices; times and their ratios are not, "
+    "and say nothing of speed."
 )
 
 
 def marks(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str]]:
     """Notes on the times of a speedup table, and what stands behind a row's ratios of times."""
     divided = [row for row in rows if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"]
-    simulated = [SIMULATED_NOTE] if any(row["simulated"] for row in rows) else []
+    simulated = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
     if not divided:
         return simulated, lambda row: ""
     notes, told = simulated, {SEPARATE: False, BUSY: any(map(_is_busy, divided))}

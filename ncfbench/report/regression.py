@@ -216,6 +216,7 @@ def _change(own: Member, other: Member, name: str, limit: float, allow_mixed: bo
     regressed = gain.value < 1 / (1 + limit)
     clear = None if gain.lower is None or gain.upper is None else not gain.lower <= 1 <= gain.upper
     notes = ["the 95 % interval holds 1"] if regressed and clear is False else []
+    notes += ["SIMULATED devices: no measure of speed"] * (is_time and (own[0].is_simulated or other[0].is_simulated))
     notes += [f"{len(common)} of the second's {len(others)} seeds"] if len(common) < len(others) else []
     return Change(
         *names, name, own_mean, other_mean, gain.value, gain.lower, gain.upper,
