@@ -44,6 +44,8 @@ LONG = (
     r"test_mind.py::test_reports_name_the_stand_in_and_the_command_that_prepares_it",
     r"test_compilation.py::test_a_run_with_the_cache_is_the_same_run",
     r"test_benchmarks.py::test_samplers_at_scale",
+    r"test_damaged.py::test_parquet_that_repeats_a_long_text_stays_small",
+    r"test_audit.py::test_mean_gradient_of_batches_both_ways\[iid-sg",
 )
 """Tests that are ``long`` for CI's sake alone: what they show of many cases, others show of one or two."""
 
