@@ -28,7 +28,7 @@ LONG = (
     r"test_sweeping.py::test_a_cell_whose_summary_is_gone_is_trained_again",
     r"test_audit.py::test_audit_from_the_command_line",
     r"test_audit.py::test_wrong_estimators_by_loss\[UnmaskedPairs",
-    r"test_audit.py::test_mean_gradient_of_batches_both_ways\[(?!ns-sg|strat-ns-softmax|iid-sg)",
+    r"test_audit.py::test_mean_gradient_of_batches_both_ways\[(?!ns-sg|strat-ns-softmax)",
     r"test_tuning.py::test_the_command_tunes_trains_and_does_neither_twice",
     r"test_training.py::test_synthetic_recall_on_cold_items_is_far_above_chance",
     r"test_training.py::test_damaged_checkpoints_fall_back_and_say_so\[(?!newest-arrays|all-no arrays)",
@@ -45,7 +45,6 @@ LONG = (
     r"test_compilation.py::test_a_run_with_the_cache_is_the_same_run",
     r"test_benchmarks.py::test_samplers_at_scale",
     r"test_damaged.py::test_parquet_that_repeats_a_long_text_stays_small",
-    r"test_audit.py::test_mean_gradient_of_batches_both_ways\[iid-sg",
 )
 """Tests that are ``long`` for CI's sake alone: what they show of many cases, others show of one or two."""
 
