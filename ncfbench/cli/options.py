@@ -34,7 +34,10 @@ Precision = Annotated[
     str | None, typer.Option(help=f"Of the training step's products: {', '.join(PRECISIONS)}.", show_default="float32")
 ]
 Devices = Annotated[
-    int | None, typer.Option(help="Devices that a batch is spread over; on a CPU simulated ones.", show_default="1")
+    int | None,
+    typer.Option(
+        help="Devices that a batch is spread over; on a CPU simulated ones.", show_default="1; of several processes all"
+    ),
 ]
 Share = Annotated[
     str | None,
