@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import ctypes
 import os
 import select
 import signal
@@ -14,12 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Literal, NoReturn
 
 import jax
 import numpy as np
 from jax._src.distributed import global_state
 
+from ncfbench.endings import end_now, exit_at_the_end, exit_code, when_aborted
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, DivergedError, NcfbenchError, PeerLostError, UsageError
 from ncfbench.roll import Roll, listening
 from ncfbench.team import AGREED, Team
@@ -82,7 +80,7 @@ class Cluster:
 
 @contextmanager
 def joined(cluster: Cluster, say: Callable[[str], None]) -> Iterator[None]:
-    """Join the other processes; begin before JAX computes anything. They end together: normally, or by :func:`_end`.
+    """Join the other processes; begin before JAX computes anything. They end together: normally, or with a message.
 
     Args:
         say: told, from a thread, why the run ends.
@@ -94,13 +92,13 @@ def joined(cluster: Cluster, say: Callable[[str], None]) -> Iterator[None]:
     _keep_output_clean()
     try:
         _require_free(cluster)
-        _when_aborted("sleep")
+        when_aborted("sleep")
         with _waiting(cluster, say) as came:
             _initialize(cluster)
             came()
             roll = _called(cluster, say)
     except BaseException as error:
-        _exit_at_the_end(_exit_code(error))
+        exit_at_the_end(exit_code(error))
         raise
     try:
         with _leaving_together():
@@ -111,13 +109,13 @@ def joined(cluster: Cluster, say: Callable[[str], None]) -> Iterator[None]:
         if _is_of_operation(error):
             text = f"An operation with other processes failed: {_first_line(error)} {TO_GO_ON}"
             roll.leave(text)
-            _exit_at_the_end(PeerLostError.exit_code)
+            exit_at_the_end(PeerLostError.exit_code)
             raise PeerLostError(text) from error
         roll.leave("" if _is_of_all(error) else _first_line(error))
-        _exit_at_the_end(_exit_code(error))
+        exit_at_the_end(exit_code(error))
         raise
     # All is written: who is lost or late from here on changes nothing any more.
-    _when_aborted("pause")
+    when_aborted("pause")
     roll.leave()
     _part()
 
@@ -147,7 +145,7 @@ def _part() -> None:
     thread.start()
     thread.join(PARTING_SECONDS)
     if not parted.is_set():
-        _exit_at_the_end(0)
+        exit_at_the_end(0)
 
 
 def _is_of_all(error: BaseException) -> bool:
@@ -202,14 +200,14 @@ def _waiting(cluster: Cluster, say: Callable[[str], None]) -> Iterator[Callable[
             if not ready:
                 whole = "the" if cluster.processes is None else f"the {cluster.processes}"
                 late = f"Not all of {whole} processes have come to {cluster.place} within {cluster.timeout:g} s"
-                _end(say, f"{late}, or one has gone again.")
+                say(f"Error: {late}, or one has gone again.")
+                end_now(PeerLostError.exit_code)
             byte = ours.recv(1)
             if not byte:
                 return
             if byte[0] in (signal.SIGINT, signal.SIGTERM):
                 say("Interrupted while waiting for the other processes.")
-                sys.stderr.flush()
-                os._exit(INTERRUPTED_EXIT_CODE)
+                end_now(INTERRUPTED_EXIT_CODE)
 
     threading.Thread(target=watch, name="arrival", daemon=True).start()
     try:
@@ -252,7 +250,8 @@ def _called(cluster: Cluster, say: Callable[[str], None]) -> Roll:
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
     def lost(what: str) -> None:
-        _end(say, f"Lost another process of this run: {what}. {TO_GO_ON}")
+        say(f"Error: Lost another process of this run: {what}. {TO_GO_ON}")
+        end_now(PeerLostError.exit_code)
 
     try:
         roll = Roll(jax.process_index(), jax.process_count(), cluster.timeout, lost)
@@ -274,28 +273,6 @@ def _called(cluster: Cluster, say: Callable[[str], None]) -> Roll:
     return roll
 
 
-def _end(say: Callable[[str], None], text: str) -> NoReturn:
-    """End this process from a thread, whatever the main one waits for."""
-    say(f"Error: {text}")
-    sys.stderr.flush()
-    os._exit(PeerLostError.exit_code)
-
-
-def _exit_code(error: BaseException) -> int:
-    return INTERRUPTED_EXIT_CODE if isinstance(error, KeyboardInterrupt) else int(getattr(error, "exit_code", 1))
-
-
-def _exit_at_the_end(code: int) -> None:
-    """At exit JAX would wait for processes that never come: leave before it."""
-
-    def leave() -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-    atexit.register(leave)
-
-
 def _keep_output_clean() -> None:
     """Gloo writes on standard output, where results belong: what is not written through Python goes to standard error."""
     try:
@@ -303,19 +280,4 @@ def _keep_output_clean() -> None:
         os.dup2(2, 1)
         sys.stdout = os.fdopen(kept, "w", buffering=1)
     except OSError:  # no such files, under a test for example
-        return
-
-
-def _when_aborted(function: Literal["sleep", "pause"]) -> None:
-    """Give this process time to end by itself where JAX's runtime aborts it, from a thread of its own.
-
-    It does so at once where the first process dies. The signal's handler is made a function of the C library: ``sleep``
-    takes the signal's number, 6, for seconds, in which the roll can say why, and then the abort goes on; ``pause`` stops that
-    thread.
-    """
-    try:
-        libc = ctypes.CDLL(None)
-        libc.signal.restype = ctypes.c_void_p
-        libc.signal(signal.SIGABRT, ctypes.cast(getattr(libc, function), ctypes.c_void_p))
-    except (OSError, AttributeError):  # no such library: the trace is all there is
         return

@@ -12,7 +12,7 @@ import ncfbench
 
 PACKAGE = Path(ncfbench.__file__).parent
 ORDER = (
-    "allocator", "simulation", "errors", "roll", "registry", "division", "config", "streams", "graph", "schemas",
+    "allocator", "simulation", "errors", "endings", "roll", "registry", "division", "config", "streams", "graph", "schemas",
     "tables", "datasets.text", "datasets.corpus", "datasets.lines", "datasets.published", "datasets.room",
     "datasets.content", "datasets.splits", "datasets.preparation", "datasets.store", "datasets.options", "datasets.libraries", "datasets.citeulike", "datasets.citeulike_t",
     "datasets.names", "datasets.members", "datasets.mind", "datasets.pieces", "datasets.rows", "datasets.columns", "datasets.guesses",
