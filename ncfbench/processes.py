@@ -19,7 +19,8 @@ from jax._src.distributed import global_state
 
 from ncfbench.endings import end_now, exit_at_the_end, exit_code, when_aborted
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, DivergedError, NcfbenchError, PeerLostError, UsageError
-from ncfbench.roll import Roll, listening
+from ncfbench.interrupts import noted
+from ncfbench.roll import OWN_ERROR_SECONDS, Roll, listening
 from ncfbench.team import AGREED, Team
 
 DETECTED = "auto"
@@ -92,11 +93,12 @@ def joined(cluster: Cluster, say: Callable[[str], None]) -> Iterator[None]:
     _keep_output_clean()
     try:
         _require_free(cluster)
-        when_aborted("sleep")
+        when_aborted("pause")
         with _waiting(cluster, say) as came:
             _initialize(cluster)
             came()
             roll = _called(cluster, say)
+        when_aborted("sleep")
     except BaseException as error:
         exit_at_the_end(exit_code(error))
         raise
@@ -108,13 +110,16 @@ def joined(cluster: Cluster, say: Callable[[str], None]) -> Iterator[None]:
             time.sleep(VERDICT_SECONDS)  # the roll ends the process meanwhile, if it knows why
         if _is_of_operation(error):
             text = f"An operation with other processes failed: {_first_line(error)} {TO_GO_ON}"
-            roll.leave(text)
             exit_at_the_end(PeerLostError.exit_code)
+            roll.leave(text)
             raise PeerLostError(text) from error
-        roll.leave("" if _is_of_all(error) else _first_line(error))
         exit_at_the_end(exit_code(error))
+        roll.leave("" if _is_of_all(error) else _first_line(error))
+        if roll.index == 0 and roll.count > 1:
+            time.sleep(1.5 * OWN_ERROR_SECONDS)  # JAX aborts the others when the first ends, and they are to say why before
         raise
     # All is written: who is lost or late from here on changes nothing any more.
+    roll.settle()
     when_aborted("pause")
     roll.leave()
     _part()
@@ -129,7 +134,8 @@ def _leaving_together() -> Iterator[None]:
         if _is_of_all(error):
             Team.here().any(False)
         raise
-    Team.here().any(False)
+    with noted(lambda text: None, ""):  # too late to be heard: the first may be at its last table
+        Team.here().any(False)
 
 
 def _part() -> None:

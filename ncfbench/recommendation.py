@@ -196,7 +196,7 @@ def write_finished(record: RunRecord, dataset: Dataset, count: int, say: Callabl
     """
     if is_written(record.folder, dataset, count):
         return
-    trainer, _ = Trainer.create(record.config, dataset)
+    trainer, _ = Trainer.create(record.config.on_one_device(), dataset)  # a checkpoint knows nothing of devices
     found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
     iteration = record.summary["iterations"]
     if found is None or int(found[0].iteration) != iteration:

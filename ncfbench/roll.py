@@ -106,6 +106,10 @@ class Roll:
         self._peers[0] = peer
         self._watch()
 
+    def settle(self) -> None:
+        """Nothing is left to lose: whoever is lost from here on is not told of."""
+        self._left.set()
+
     def leave(self, failure: str = "") -> None:
         """Say farewell; with the reason, where this process ends before the others do."""
         self._left.set()
@@ -154,7 +158,7 @@ class Roll:
         for index, peer in self._peers.items():
             if index != but:
                 try:
-                    peer.sendall(line.replace("\n", " ").encode() + b"\n")
+                    peer.sendall(line.replace("\n", " ").encode(errors="backslashreplace") + b"\n")
                 except OSError:
                     continue  # its reader finds that out
 

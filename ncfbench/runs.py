@@ -86,7 +86,7 @@ def find(runs_dir: Path, config: RunConfig, data_fingerprint: str, *, anywhere: 
     no answer.
 
     Args:
-        anywhere: a finished run is one wherever it was trained.
+        anywhere: a finished run is the first choice, wherever it was trained.
     """
     matches = []
     for path in runs_dir.glob("*/config.json"):
@@ -100,9 +100,9 @@ def find(runs_dir: Path, config: RunConfig, data_fingerprint: str, *, anywhere: 
             last, _ = trained_settings(path.parent)
         except DataError:  # said when it is read
             last = found
-        is_there = config.placement == last.placement
-        if is_there or anywhere or _is_interrupted(path.parent):
-            matches.append((is_there, path.stat().st_mtime_ns, path.parent))
+        is_there, is_answer = config.placement == last.placement, anywhere and _is_finished(path.parent)
+        if is_answer or is_there or _is_interrupted(path.parent):
+            matches.append((is_answer, is_there, path.stat().st_mtime_ns, path.parent))
     return max(matches)[-1] if matches else None
 
 
@@ -116,6 +116,13 @@ def trained_settings(folder: Path) -> tuple[RunConfig, str]:
     config, fingerprint = read_config(folder / "config.json")
     path = folder / "environment.json"
     return _placed(config, tables.read_json(path), path) if path.exists() else config, fingerprint
+
+
+def _is_finished(folder: Path) -> bool:
+    try:
+        return [row["status"] for row in tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)] == ["finished"]
+    except DataError:
+        return False
 
 
 def _is_interrupted(folder: Path) -> bool:

@@ -112,12 +112,13 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         DataError: missing, damaged, of another schema version, or without one of the columns.
     """
     try:
-        table = pq.read_table(path, partitioning=None, page_checksum_verification=True)
+        with pa.OSFile(str(path)) as file:  # opened once: it may be replaced meanwhile by a newer one
+            table = pq.read_table(file, page_checksum_verification=True)
         table.validate(full=True)
     except (OSError, pa.ArrowException, ValueError) as error:
         # Arrow says no more of a missing file than its path.
         missing = "there is no such file" if isinstance(error, FileNotFoundError) else ""
-        reason = getattr(error, "strerror", None) or missing or str(error).splitlines()[0]
+        reason = missing or getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise DataError(f"Cannot read {path}: {reason}.") from error
     version = (table.schema.metadata or {}).get(b"schema_version", b"none").decode()
     if version != str(SCHEMA_VERSION):

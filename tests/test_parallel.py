@@ -124,6 +124,8 @@ def test_a_run_goes_on_with_another_number_of_devices(data_dir: Path, tmp_path: 
     for elsewhere in ({"devices": 8, "shard_tables": True}, {"devices": 2}):
         assert runs.find(tmp_path, complete(settings | elsewhere), found) is None, "finished on others: other times"
     assert runs.find(tmp_path, complete(settings | {"devices": 2}), found, anywhere=True) == record.folder
+    assert runs.create(tmp_path, complete(settings | {"devices": 2}), found) != record.folder, "one that was killed at once"
+    assert runs.find(tmp_path, complete(settings | {"devices": 2}), found, anywhere=True) == record.folder
 
 
 def test_a_run_that_another_process_trains_on_other_devices_is_left_to_it(data_dir: Path, tmp_path: Path) -> None:

@@ -62,12 +62,12 @@ def test_silence_is_a_loss(three: Three) -> None:
 
 
 def test_a_failure_is_passed_on_with_its_reason(three: Three) -> None:
-    three.rolls[1].leave("No such data set.\nMore lines.")
+    three.rolls[1].leave("No such data set: n\udcffata.\nMore lines.")
     three.wait(0, 2)
     assert three.told == [
-        ["process 1 ended: No such data set. More lines."],
+        ["process 1 ended: No such data set: n\\udcffata. More lines."],
         [],
-        ["process 1 ended: No such data set. More lines."],
+        ["process 1 ended: No such data set: n\\udcffata. More lines."],
     ]
 
 
