@@ -35,7 +35,7 @@ LONG = (
     r"test_training.py::test_an_interrupted_run_ends_with_the_same_curve\[(?!stops1-iid|stops2-strat-ns)",
     r"test_training.py::test_the_probe_falls\[.*lstm",
     r"test_step.py::test_every_combination_trains_with_a_falling_probe\[(?!.*-cnn|ns-sg-lstm|iid-sg-mf|strat-ns-log-mf)",
-    r"test_step.py::test_unique_items_change_the_work_and_not_the_gradient\[(iid|mixed-ns|strat)\]",
+    r"test_step.py::test_unique_items_change_the_work_and_not_the_gradient\[(iid|mixed-ns|strat|neg)\]",
     r"test_dispatch.py::test_losses_and_parameters_are_those_of_one_at_a_time\[lstm",
     r"test_model.py::test_an_item_does_not_depend_on_its_neighbours_or_slot\[mf",
     r"test_parallel.py::test_a_run_goes_on_with_another_number_of_devices",
@@ -45,6 +45,9 @@ LONG = (
     r"test_compilation.py::test_a_run_with_the_cache_is_the_same_run",
     r"test_benchmarks.py::test_samplers_at_scale",
     r"test_damaged.py::test_parquet_that_repeats_a_long_text_stays_small",
+    r"test_sweeping.py::test_a_cell_that_fails_is_named_and_the_others_go_on\[error1",
+    r"test_profiling.py::test_the_parts_one_after_another_give_the_steps_gradient\[neg-sg-cnn",
+    r"test_model.py::test_only_the_words_of_the_texts_get_a_gradient\[lstm",
 )
 """Tests that are ``long`` for CI's sake alone: what they show of many cases, others show of one or two."""
 
