@@ -45,7 +45,6 @@ LONG = (
     r"test_compilation.py::test_a_run_with_the_cache_is_the_same_run",
     r"test_benchmarks.py::test_samplers_at_scale",
     r"test_damaged.py::test_parquet_that_repeats_a_long_text_stays_small",
-    r"test_sweeping.py::test_a_cell_that_fails_is_named_and_the_others_go_on\[error1",
     r"test_profiling.py::test_the_parts_one_after_another_give_the_steps_gradient\[neg-sg-cnn",
     r"test_model.py::test_only_the_words_of_the_texts_get_a_gradient\[lstm",
 )
