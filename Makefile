@@ -43,6 +43,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 # The five samplers on DATASET, interleaved in one process.
 bench: $(VENV)/.installed

@@ -1,11 +1,13 @@
-"""The encoders' fast ways on CPU beside their plain references: milliseconds forward, and forward and backward.
+"""The encoders' fast ways on CPU beside their plain references: milliseconds forward, and forward
+and backward.
 
     python benchmarks/bench_encoders.py --json FILE
 
-Texts like CiteULike's: 11,563 words by Zipf's law, lengths around two thirds of the longest, half of the words removed by
-dropout. All ways of one size are measured in turn, round after round. The last column sets the operations of a plain forward
-convolution (2 J E F for each place of the padded texts), over the seconds that the fast way needs for the same result, beside
-this machine's rate of large matrix products.
+Texts like CiteULike's: 11,563 words by Zipf's law, lengths around two thirds of the longest, half
+of the words removed by dropout. All ways of one size are measured in turn, round after round. The
+last column sets the operations of a plain forward convolution (2 J E F for each place of the padded
+texts), over the seconds that the fast way needs for the same result, beside this machine's rate of
+large matrix products.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from ncfbench import allocator, environment
-from ncfbench.encoders.pooling import plain_pool, projected_pool
-from ncfbench.encoders.protocol import Texts
-from ncfbench.encoders.recurrence import grouped_recur, plain_recur
-from ncfbench.report.console import make_console
+from ncfbench.models.encoders.pooling import plain_pool, projected_pool
+from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.recurrence import grouped_recur, plain_recur
+from ncfbench.report.render.console import make_console
+from ncfbench.timing import allocator, environment
 
 WORDS, SIZE = 11_563, 50
 """Of the vocabulary; of words, filters, units."""
@@ -38,8 +40,10 @@ WAYS: dict[str, tuple[Callable[..., jax.Array], Callable[..., jax.Array]]] = {
     "lstm": (plain_recur, grouped_recur),
 }
 """Plain and fast."""
-SIZES = {"cnn": ((184, 40), (512, 40), (1000, 40), (4272, 40), (184, 300), (512, 300), (4272, 300)),
-         "lstm": ((184, 40), (512, 40), (2336, 40), (184, 300), (512, 300))}  # fmt: skip
+SIZES = {
+    "cnn": ((184, 40), (512, 40), (1000, 40), (4272, 40), (184, 300), (512, 300), (4272, 300)),
+    "lstm": ((184, 40), (512, 40), (2336, 40), (184, 300), (512, 300)),
+}
 PRODUCT = 2048
 """Rows and columns of the matrices whose product is this machine's rate."""
 
@@ -49,7 +53,9 @@ def texts_of(items: int, length: int) -> Texts:
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.normal(0.65 * length, 0.24 * length, items), 1, length).astype(np.int32)
     ranks = np.minimum(rng.zipf(1.2, (items, length)), WORDS)
-    tokens = np.where(np.arange(length) < lengths[:, None], (rng.permutation(WORDS) + 1)[ranks - 1], 0).astype(np.int32)
+    tokens = np.where(
+        np.arange(length) < lengths[:, None], (rng.permutation(WORDS) + 1)[ranks - 1], 0
+    ).astype(np.int32)
     present = (tokens > 0) & (rng.random(tokens.shape) < 0.5)
     return Texts(*map(jnp.asarray, (np.arange(items, dtype=np.int32), tokens, present, lengths)))
 
@@ -101,18 +107,37 @@ def measure(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[
 
 def main() -> None:
     """Measure, print, and keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep raw seconds and environment")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="keep raw seconds and environment"
+    )
     arguments = parser.parse_args()
-    matrix = jnp.asarray(np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT)).astype(np.float32))
+    matrix = jnp.asarray(
+        np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT)).astype(np.float32)
+    )
     product = jax.jit(lambda matrix: matrix @ matrix)
     cells: list[dict[str, Any]] = []
     for encoder, sizes in SIZES.items():
         for items, length in sizes:
             calls = programs(encoder, items, length) | {"product": lambda: product(matrix)}
-            cells.append({"encoder": encoder, "items": items, "length": length, "seconds": measure(calls, arguments.rounds)})
-    result = {"environment": environment.describe(), "words": WORDS, "size": SIZE, "rounds": arguments.rounds, "cells": cells}
+            cells.append(
+                {
+                    "encoder": encoder,
+                    "items": items,
+                    "length": length,
+                    "seconds": measure(calls, arguments.rounds),
+                }
+            )
+    result = {
+        "environment": environment.describe(),
+        "words": WORDS,
+        "size": SIZE,
+        "rounds": arguments.rounds,
+        "cells": cells,
+    }
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -155,9 +180,10 @@ def show(result: dict[str, Any]) -> None:
     console.print(table)
     product = np.median([np.median(cell["seconds"]["product"]) for cell in result["cells"]])
     console.print(
-        f"rate: operations of the plain forward convolution over the fast way's seconds, as a share of "
-        f"{2 * PRODUCT**3 / product / 1e9:.0f} GFLOP/s, the rate of products of {PRODUCT} x {PRODUCT}. "
-        f"{where['cpu']}, {where['cores']} cores, jax {where['packages']['jax']}, {where['time']}",
+        "rate: operations of the plain forward convolution over the fast way's seconds, as a share"
+        f" of {2 * PRODUCT**3 / product / 1e9:.0f} GFLOP/s, the rate of products of {PRODUCT} x"
+        f" {PRODUCT}. {where['cpu']}, {where['cores']} cores, jax {where['packages']['jax']},"
+        f" {where['time']}",
         highlight=False,
     )
 

@@ -1,16 +1,19 @@
-"""The samplers on synthetic graphs of 10^5 to 10^8 links: memory of a link, links a second, seconds of a distinct item.
+"""The samplers on synthetic graphs of 10^5 to 10^8 links: memory of a link, links a second, seconds
+of a distinct item.
 
     python benchmarks/bench_samplers.py --links 1e5,1e6,1e7,1e8 --seconds 5 --json FILE
     python benchmarks/bench_samplers.py --peers all --peer-links 1e7 --json FILE --resume
 
-Each size has a process of its own, so that its peak memory is its own. Results are written to FILE as they come. Batches are
-of 512 links, 10 negatives of each, strata of 4, drawn and assembled as for training, without a device.
+Each size has a process of its own, so that its peak memory is its own. Results are written to FILE
+as they come. Batches are of 512 links, 10 negatives of each, strata of 4, drawn and assembled as
+for training, without a device.
 
-Times are processor seconds: a sampler is one thread, so that on an idle machine they are those of a clock, and other
-processes disturb them less. A batch's seconds include its share of the order of the links, which is made once an epoch.
-Targets, for each size and sampler: graph and sampler in at most 24 bytes a link, and a distinct item in at most 4 times the
-smallest graph's seconds. Peers are timed on their own draws of 10 items for each link, with our Negative Sampling beside them
-in the same process.
+Times are processor seconds: a sampler is one thread, so that on an idle machine they are those of a
+clock, and other processes disturb them less. A batch's seconds include its share of the order of
+the links, which is made once an epoch. Targets, for each size and sampler: graph and sampler in at
+most 24 bytes a link, and a distinct item in at most 4 times the smallest graph's seconds. Peers are
+timed on their own draws of 10 items for each link, with our Negative Sampling beside them in the
+same process.
 """
 
 from __future__ import annotations
@@ -29,14 +32,14 @@ from peer_samplers import PEERS
 from rich.table import Table
 from rich.text import Text
 
-from ncfbench import environment
 from ncfbench.config import complete
+from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, UsageError
-from ncfbench.graph import BipartiteGraph
 from ncfbench.registry import SAMPLERS, find_sampler, nearest
-from ncfbench.report.console import make_console
-from ncfbench.samplers import make_sampler
-from ncfbench.streams import Streams
+from ncfbench.report.render.console import make_console
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
+from ncfbench.timing import environment
 
 MOST_BYTES = 24
 MOST_RATIO = 4
@@ -51,24 +54,48 @@ PEER_SECONDS = 300
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--links", default="1e5,1e6,1e7", help="sizes, separated by commas (default 1e5,1e6,1e7)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--links", default="1e5,1e6,1e7", help="sizes, separated by commas (default 1e5,1e6,1e7)"
+    )
     parser.add_argument("--samplers", default="iid,neg,strat,ns,strat-ns")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of timed batches of each sampler and size (default 5)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=5.0,
+        help="of timed batches of each sampler and size (default 5)",
+    )
     parser.add_argument("--peers", default="", help=f"{', '.join(PEERS)}, or all; none by default")
-    parser.add_argument("--peer-links", default="1e7", help="largest graph for the peers (default 1e7)")
+    parser.add_argument(
+        "--peer-links", default="1e7", help="largest graph for the peers (default 1e7)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here")
     parser.add_argument("--resume", action="store_true", help="leave out what FILE has")
-    parser.add_argument("--check", action="store_true", help="end with exit code 6 where a target is missed")
+    parser.add_argument(
+        "--check", action="store_true", help="end with exit code 6 where a target is missed"
+    )
     parser.add_argument("--child", metavar="LINKS", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     try:
         if arguments.child:
-            print(json.dumps(measure(whole(arguments.child), arguments.samplers.split(","), arguments.seconds)))
+            print(
+                json.dumps(
+                    measure(
+                        whole(arguments.child), arguments.samplers.split(","), arguments.seconds
+                    )
+                )
+            )
             return
         result = run(arguments)
         show(result)
-        missed = [text for cell in result["sizes"].values() for row in cell["samplers"].values() for text in row["missed"]]
+        missed = [
+            text
+            for cell in result["sizes"].values()
+            for row in cell["samplers"].values()
+            for text in row["missed"]
+        ]
         if arguments.check and missed:
             raise CheckFailedError("\n".join(["Targets missed:", *missed]))
     except KeyboardInterrupt as error:
@@ -90,15 +117,23 @@ def whole(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Every size and every peer in a process of its own; the results so far are in the file after each."""
+    """Every size and every peer in a process of its own; the results so far are in the file after
+    each.
+    """
     names = arguments.samplers.split(",")
     for name in names:
         find_sampler(name)
     sizes = sorted(whole(text) for text in arguments.links.split(","))
-    peers = list(PEERS) if arguments.peers == "all" else [name for name in arguments.peers.split(",") if name]
+    peers = (
+        list(PEERS)
+        if arguments.peers == "all"
+        else [name for name in arguments.peers.split(",") if name]
+    )
     unknown = [name for name in peers if name not in PEERS]
     if unknown:
-        raise UsageError(f"Unknown peer {unknown[0]!r}{nearest(unknown[0], PEERS)} Valid: {', '.join(PEERS)}.")
+        raise UsageError(
+            f"Unknown peer {unknown[0]!r}{nearest(unknown[0], PEERS)} Valid: {', '.join(PEERS)}."
+        )
     result: dict[str, Any] = {
         "command": "python benchmarks/bench_samplers.py " + " ".join(sys.argv[1:]),
         "settings": SETTINGS | {"samplers": names, "seconds": arguments.seconds},
@@ -108,35 +143,70 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     if arguments.resume and arguments.json and arguments.json.exists():
         kept = json.loads(arguments.json.read_text(encoding="utf-8"))
-        if kept["settings"] != result["settings"] or kept["environment"]["key"] != result["environment"]["key"]:
-            raise UsageError(f"{arguments.json} was measured with other settings or on another machine: use another file.")
+        if (
+            kept["settings"] != result["settings"]
+            or kept["environment"]["key"] != result["environment"]["key"]
+        ):
+            raise UsageError(
+                f"{arguments.json} was measured with other settings or on another machine: use"
+                " another file."
+            )
         result |= {"sizes": kept["sizes"], "peers": kept["peers"]}
     script = Path(__file__)
     for size in sizes:
         if str(size) not in result["sizes"]:
             say(f"{size:,} links ...")
-            options = ["--child", str(size), "--samplers", ",".join(names), "--seconds", str(arguments.seconds)]
-            done = subprocess.run([sys.executable, str(script), *options], stdout=subprocess.PIPE, text=True, check=False)
+            options = [
+                "--child",
+                str(size),
+                "--samplers",
+                ",".join(names),
+                "--seconds",
+                str(arguments.seconds),
+            ]
+            done = subprocess.run(
+                [sys.executable, str(script), *options],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
             if done.returncode:
-                raise CheckFailedError(f"{size:,} links: the process ended with {done.returncode}; what came before is kept.")
+                raise CheckFailedError(
+                    f"{size:,} links: the process ended with {done.returncode}; what came before is"
+                    " kept."
+                )
             result["sizes"][str(size)] = json.loads(done.stdout)
             judge(result["sizes"])
             save(arguments.json, result)
     for size in sizes if peers else []:
         for peer in peers:
-            if size <= whole(arguments.peer_links) and peer not in result["peers"].get(str(size), {}):
+            if size <= whole(arguments.peer_links) and peer not in result["peers"].get(
+                str(size), {}
+            ):
                 say(f"{size:,} links, {peer} ...")
-                result["peers"].setdefault(str(size), {})[peer] = run_peer(script, peer, size, arguments.seconds)
+                result["peers"].setdefault(str(size), {})[peer] = run_peer(
+                    script, peer, size, arguments.seconds
+                )
                 save(arguments.json, result)
     judge(result["sizes"])
     return result
 
 
 def run_peer(script: Path, peer: str, size: int, seconds: float) -> dict[str, Any]:
-    """What the peer's process says, or why there is nothing: not installed, too slow, out of memory."""
-    command = [sys.executable, str(script.with_name("peer_samplers.py")), peer, str(size), str(seconds)]
+    """What the peer's process says, or why there is nothing: not installed, too slow, out of
+    memory.
+    """
+    command = [
+        sys.executable,
+        str(script.with_name("peer_samplers.py")),
+        peer,
+        str(size),
+        str(seconds),
+    ]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=PEER_SECONDS)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=False, timeout=PEER_SECONDS
+        )
     except subprocess.TimeoutExpired:
         return {"skipped": f"not done in {PEER_SECONDS} s"}
     if done.returncode:
@@ -219,19 +289,36 @@ def judge(sizes: dict[str, Any]) -> None:
     for cell in sizes.values():
         for name, row in cell["samplers"].items():
             row["item_ratio"] = row["item_seconds"] / smallest["samplers"][name]["item_seconds"]
-            held = max(row["array_bytes"], row["resident_bytes"] if cell["links"] >= FEWEST_LINKS else 0)
+            held = max(
+                row["array_bytes"], row["resident_bytes"] if cell["links"] >= FEWEST_LINKS else 0
+            )
             where = f"{name} at {cell['links']:,} links"
             row["missed"] = [f"{where}: {held:.1f} bytes a link"] * (held > MOST_BYTES)
-            row["missed"] += [f"{where}: {row['item_ratio']:.2f} times the smallest graph"] * (row["item_ratio"] > MOST_RATIO)
+            row["missed"] += [f"{where}: {row['item_ratio']:.2f} times the smallest graph"] * (
+                row["item_ratio"] > MOST_RATIO
+            )
 
 
 def show(result: dict[str, Any]) -> None:
     """The tables."""
-    graphs = table_of("Graphs", ("links", "users", "items", "made in s", "peak GiB", "bytes a link"))
+    graphs = table_of(
+        "Graphs", ("links", "users", "items", "made in s", "peak GiB", "bytes a link")
+    )
     rows = table_of(
-        f"Samplers: b = 512, k = 10, s = 4; targets: {MOST_BYTES} bytes a link, {MOST_RATIO} times the smallest graph",
+        f"Samplers: b = 512, k = 10, s = 4; targets: {MOST_BYTES} bytes a link, {MOST_RATIO} times"
+        " the smallest graph",
         (
-            *("links", "sampler", "distinct items", "batch ms", "order s", "links/s", "us an item", "ratio", "target"),
+            *(
+                "links",
+                "sampler",
+                "distinct items",
+                "batch ms",
+                "order s",
+                "links/s",
+                "us an item",
+                "ratio",
+                "target",
+            ),
             *("arrays B/link", "resident B/link", "peak B/link", "target"),
         ),
     )
@@ -263,8 +350,9 @@ def show(result: dict[str, Any]) -> None:
         console.print(peer_table(result["peers"]))
     console.print(
         Text(
-            "Peak: while an epoch's order was made; no target. Resident bytes count from 10^6 links on. "
-            f"{where['cpu']}, {where['cores']} cores, numpy {where['packages']['numpy']}, {where['time']}"
+            "Peak: while an epoch's order was made; no target. Resident bytes count from 10^6"
+            f" links on. {where['cpu']}, {where['cores']} cores, numpy"
+            f" {where['packages']['numpy']}, {where['time']}"
         )
     )
 
@@ -273,7 +361,18 @@ def peer_table(peers: dict[str, Any]) -> Table:
     """Peers, each with our Negative Sampling under the same noise, timed in turn with it."""
     table = table_of(
         "Ten items for each positive link",
-        ("links", "peer", "draws", "set up s", "B/link", "us a link", "ours us", "ratio", "min..max", "what differs"),
+        (
+            "links",
+            "peer",
+            "draws",
+            "set up s",
+            "B/link",
+            "us a link",
+            "ours us",
+            "ratio",
+            "min..max",
+            "what differs",
+        ),
     )
     for size in sorted(peers, key=int):
         for peer, found in peers[size].items():
@@ -299,7 +398,12 @@ def table_of(title: str, headings: tuple[str, ...]) -> Table:
     table = Table(title=title, title_justify="left")
     for heading in headings:
         table.add_column(
-            heading, justify="left" if heading in ("sampler", "peer", "draws", "target", "what differs") else "right"
+            heading,
+            justify=(
+                "left"
+                if heading in ("sampler", "peer", "draws", "target", "what differs")
+                else "right"
+            ),
         )
     return table
 

@@ -1,16 +1,19 @@
-"""A large synthetic set from the command to batches and ranks: seconds, bytes a link, peak memory, each in its own process.
+"""A large synthetic set from the command to batches and ranks: seconds, bytes a link, peak memory,
+each in its own process.
 
-    python benchmarks/bench_scale.py                                     10^8 links, 10^7 users, 10^6 items
-    python benchmarks/bench_scale.py --links 1e6 --users 1e5 --items 1e4
+    python benchmarks/bench_scale.py                                     10^8 links, 10^7 users,
+    10^6 items python benchmarks/bench_scale.py --links 1e6 --users 1e5 --items 1e4
 
-Three steps, one process each: `ncfbench prepare synthetic` as a user runs it; then the data set is loaded and verified, the
-graph built, and each sampler draws and assembles batches; then recall is evaluated over all items for some links, by blocks,
-with the vectors of an untrained model. The data set lies in a folder of its own below --scratch, and is removed.
+Three steps, one process each: `ncfbench prepare synthetic` as a user runs it; then the data set is
+loaded and verified, the graph built, and each sampler draws and assembles batches; then recall is
+evaluated over all items for some links, by blocks, with the vectors of an untrained model. The data
+set lies in a folder of its own below --scratch, and is removed.
 
-What comes out is checked once before it is timed: the number of links is exact, each is in range and there once; a batch's
-positives are training links, its slots are in range and its weights finite, and no training link has a weight among the
-negatives; some ranks are counted again in float64. A process that takes more memory than the limit ends the benchmark with
-exit code 6. Times of samplers are processor seconds, as other work may share the machine; seconds of steps are both.
+What comes out is checked once before it is timed: the number of links is exact, each is in range
+and there once; a batch's positives are training links, its slots are in range and its weights
+finite, and no training link has a weight among the negatives; some ranks are counted again in
+float64. A process that takes more memory than the limit ends the benchmark with exit code 6. Times
+of samplers are processor seconds, as other work may share the machine; seconds of steps are both.
 """
 
 from __future__ import annotations
@@ -33,17 +36,17 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from ncfbench import environment
-from ncfbench.batch import Batch, negative_ids
 from ncfbench.config import complete
-from ncfbench.datasets import store
-from ncfbench.datasets.content import Content
+from ncfbench.data import store
+from ncfbench.data.content import Content
+from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
-from ncfbench.graph import BipartiteGraph
 from ncfbench.registry import SAMPLERS, find_sampler
-from ncfbench.report.console import make_console
-from ncfbench.samplers import make_sampler, plan_capacity
-from ncfbench.streams import Streams
+from ncfbench.report.render.console import make_console
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.sampling.batch import Batch, negative_ids
+from ncfbench.timing import environment
 
 LIMIT_GIB = 24.0
 SETTINGS = {"batch_size": 512, "negatives": 10, "stratum_size": 4}
@@ -57,16 +60,30 @@ STEPS = ("prepare", "batches", "evaluation")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--links", type=whole, default=10**8)
     parser.add_argument("--users", type=whole, default=10**7)
     parser.add_argument("--items", type=whole, default=10**6)
-    parser.add_argument("--samplers", default="all", help="names, separated by commas (default: all)")
-    parser.add_argument("--batches", type=whole, default=1000, help="timed batches of each sampler (default 1000)")
-    parser.add_argument("--evaluated", type=whole, default=4096, help="links that are ranked (default 4096)")
+    parser.add_argument(
+        "--samplers", default="all", help="names, separated by commas (default: all)"
+    )
+    parser.add_argument(
+        "--batches", type=whole, default=1000, help="timed batches of each sampler (default 1000)"
+    )
+    parser.add_argument(
+        "--evaluated", type=whole, default=4096, help="links that are ranked (default 4096)"
+    )
     parser.add_argument("--batch-size", type=whole, default=SETTINGS["batch_size"])
-    parser.add_argument("--scratch", type=Path, help="where the data set lies meanwhile (default: a temporary folder)")
-    parser.add_argument("--limit-gib", type=float, default=LIMIT_GIB, help="memory of a process (default 24)")
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        help="where the data set lies meanwhile (default: a temporary folder)",
+    )
+    parser.add_argument(
+        "--limit-gib", type=float, default=LIMIT_GIB, help="memory of a process (default 24)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here")
     parser.add_argument("--child", choices=STEPS[1:], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -75,7 +92,13 @@ def main() -> None:
         for name in names:
             find_sampler(name)
         if arguments.child:
-            print(json.dumps(batches(arguments, names) if arguments.child == "batches" else evaluation(arguments)))
+            print(
+                json.dumps(
+                    batches(arguments, names)
+                    if arguments.child == "batches"
+                    else evaluation(arguments)
+                )
+            )
             return
         result = run(arguments, names)
         if arguments.json:
@@ -111,22 +134,40 @@ def run(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     }
     steps = result["steps"]
     with tempfile.TemporaryDirectory(prefix="ncfbench-scale-", dir=arguments.scratch) as scratch:
-        sizes = [part for key in ("users", "items", "links") for part in (f"--{key}", str(getattr(arguments, key)))]
+        sizes = [
+            part
+            for key in ("users", "items", "links")
+            for part in (f"--{key}", str(getattr(arguments, key)))
+        ]
         sizes += ["--data-dir", scratch, "--name", NAME, "--json"]
-        say(f"prepare: {arguments.links:,} links, {arguments.users:,} users, {arguments.items:,} items ...")
+        say(
+            f"prepare: {arguments.links:,} links, {arguments.users:,} users, {arguments.items:,}"
+            " items ..."
+        )
         steps["prepare"] = process("prepare", ["-m", "ncfbench", "prepare", "synthetic", *sizes])
         manifest = steps["prepare"].pop("output")
         steps["prepare"]["statistics"] = manifest["statistics"]
-        steps["prepare"]["disk_bytes"] = sum(path.stat().st_size for path in Path(scratch).rglob("*") if path.is_file())
+        steps["prepare"]["disk_bytes"] = sum(
+            path.stat().st_size for path in Path(scratch).rglob("*") if path.is_file()
+        )
         if manifest["statistics"]["links"] != arguments.links:
             raise CheckFailedError(f"{manifest['statistics']['links']:,} links were made.")
         passed = ["--batches", str(arguments.batches), "--evaluated", str(arguments.evaluated)]
-        passed += ["--batch-size", str(arguments.batch_size), "--samplers", ",".join(names), "--scratch", scratch]
+        passed += [
+            "--batch-size",
+            str(arguments.batch_size),
+            "--samplers",
+            ",".join(names),
+            "--scratch",
+            scratch,
+        ]
         for step in STEPS[1:]:
             steps[step] = process(step, [__file__, "--child", step, *passed])
             found = steps[step].pop("output")
             # A process that lets its peak begin anew does so for the system too.
-            steps[step] |= found | {"peak_bytes": max(steps[step]["peak_bytes"], found["peak_bytes"])}
+            steps[step] |= found | {
+                "peak_bytes": max(steps[step]["peak_bytes"], found["peak_bytes"])
+            }
     for name, step in steps.items():
         step["peak_bytes_a_link"] = step["peak_bytes"] / arguments.links
         say(f"{name}: {step['seconds']:.1f} s, peak {step['peak_bytes'] / 2**30:.2f} GiB")
@@ -192,7 +233,10 @@ def batches(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     built: list[float] = []
     anew()
     graph = timed(built, lambda: dataset.graph)
-    check(graph.n_links == int((dataset.split[dataset.items] == 0).sum()), "the graph has the training links")
+    check(
+        graph.n_links == int((dataset.split[dataset.items] == 0).sum()),
+        "the graph has the training links",
+    )
     found = {
         "load_seconds": loaded[0] - verified[0],
         "verify_seconds": verified[0],
@@ -205,7 +249,9 @@ def batches(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     for name in names:
         say(f"{name} ...")
         config = complete({"sampler": name, **SETTINGS, "batch_size": arguments.batch_size})
-        found["samplers"][name] = measure(graph, config, arguments.batches, before) | {"links": links}
+        found["samplers"][name] = measure(graph, config, arguments.batches, before) | {
+            "links": links
+        }
     anew()
     return found | {"peak_bytes": highest}
 
@@ -258,10 +304,15 @@ def check_links(dataset: store.Dataset) -> None:
     check(len(dataset.users) == len(dataset.items), "each link has two ends")
     last = -1
     for start in range(0, len(dataset.users), CHUNK):
-        user, item = (ids[start : start + CHUNK].astype(np.int64) for ids in (dataset.users, dataset.items))
+        user, item = (
+            ids[start : start + CHUNK].astype(np.int64) for ids in (dataset.users, dataset.items)
+        )
         for ids, size in ((user, dataset.n_users), (item, dataset.n_items)):
             check(bool(ids.min() >= 0 and ids.max() < size), "ids are in range")
-        check(bool((np.diff(user * dataset.n_items + item, prepend=last) > 0).all()), "each link is there once")
+        check(
+            bool((np.diff(user * dataset.n_items + item, prepend=last) > 0).all()),
+            "each link is there once",
+        )
         last = int(user[-1]) * dataset.n_items + int(item[-1])
 
 
@@ -270,14 +321,26 @@ def check_batch(batch: Batch, graph: BipartiteGraph, config: Any) -> None:
     user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
     check(len(user) == config.batch_size, "a batch has b positive links")
     check(bool(graph.searched(user, item).all()), "positives are training links")
-    check(len(np.unique(user.astype(np.int64) * graph.n_items + item)) > config.batch_size // 2, "positives differ")
+    check(
+        len(np.unique(user.astype(np.int64) * graph.n_items + item)) > config.batch_size // 2,
+        "positives differ",
+    )
     users, items = negative_ids(batch)
     weight = batch.negatives.weight
-    check(bool(np.isfinite(weight).all() and (weight >= 0).all() and weight.sum() > 0), "weights are finite and not all zero")
+    check(
+        bool(np.isfinite(weight).all() and (weight >= 0).all() and weight.sum() > 0),
+        "weights are finite and not all zero",
+    )
     row, column = np.nonzero(weight)
-    check(not graph.searched(users[row, column], items[row, column]).any(), "no negative is a training link")
+    check(
+        not graph.searched(users[row, column], items[row, column]).any(),
+        "no negative is a training link",
+    )
     n_items = int(batch.n_items)
-    check(bool((batch.pos_item < n_items).all() and not batch.items[n_items:].any()), "padding stands behind the items")
+    check(
+        bool((batch.pos_item < n_items).all() and not batch.items[n_items:].any()),
+        "padding stands behind the items",
+    )
     check(len(np.unique(batch.items[:n_items])) == n_items, "items are distinct")
 
 
@@ -286,9 +349,9 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     import jax
     from flax import nnx
 
-    from ncfbench.embedding import Embedder
-    from ncfbench.evaluation import BLOCK_LINKS, ranks_by_blocks, recall
-    from ncfbench.model import Content, make_towers
+    from ncfbench.models.towers import Content, make_towers
+    from ncfbench.training.inference import Embedder
+    from ncfbench.training.recall import BLOCK_LINKS, ranks_by_blocks, recall
 
     dataset = store.load(arguments.scratch, NAME)
     say("embed users and items ...")
@@ -324,30 +387,52 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def check_ranks(users: NDArray[Any], items: NDArray[Any], places: NDArray[Any], ranks: NDArray[Any]) -> None:
+def check_ranks(
+    users: NDArray[Any], items: NDArray[Any], places: NDArray[Any], ranks: NDArray[Any]
+) -> None:
     """Some ranks in float64: between the items that are surely before and those that may be."""
     for user, place, rank in zip(users.astype(np.float64), places, ranks, strict=False):
         scores = items.astype(np.float64) @ user
         room = 1e-5 * float(np.abs(scores).max())
         before = (scores > scores[place] + room).sum(), (scores >= scores[place] - room).sum()
-        check(bool(before[0] <= rank <= before[1]), f"rank {rank} is between {before[0]} and {before[1]}")
+        check(
+            bool(before[0] <= rank <= before[1]),
+            f"rank {rank} is between {before[0]} and {before[1]}",
+        )
 
 
 def show(result: dict[str, Any]) -> None:
     """The tables."""
     settings, steps = result["settings"], result["steps"]
     links = settings["links"]
-    title = f"{links:,} links, {settings['users']:,} users, {settings['items']:,} items; limit {settings['limit_gib']:g} GiB"
+    title = (
+        f"{links:,} links, {settings['users']:,} users, {settings['items']:,} items; limit"
+        f" {settings['limit_gib']:g} GiB"
+    )
     over = table_of(title, ("step", "s", "processor s", "peak GiB", "peak B/link", "within"))
     for name, step in steps.items():
         gib, link = step["peak_bytes"] / 2**30, step["peak_bytes_a_link"]
-        cells = f"{step['seconds']:.1f}", f"{step['processor_seconds']:.1f}", f"{gib:.2f}", f"{link:.1f}"
+        cells = (
+            f"{step['seconds']:.1f}",
+            f"{step['processor_seconds']:.1f}",
+            f"{gib:.2f}",
+            f"{link:.1f}",
+        )
         over.add_row(name, *cells, "yes" if gib <= settings["limit_gib"] else "no")
     b, training = settings["batch_size"], steps["batches"]["training_links"]
     rows = table_of(
         f"Samplers on {training:,} training links: b = {b}, k = 10, s = 4",
         (
-            *("sampler", "plan s", "order s", "first batch s", "batch us", "link us", "distinct items", "item us"),
+            *(
+                "sampler",
+                "plan s",
+                "order s",
+                "first batch s",
+                "batch us",
+                "link us",
+                "distinct items",
+                "item us",
+            ),
             *("arrays B/link", "resident B/link", "peak B/link"),
         ),
     )
@@ -367,14 +452,24 @@ def show(result: dict[str, Any]) -> None:
     disk, rate = steps["prepare"]["disk_bytes"] / links, found["scores_per_second"] / 1e6
     lines = (
         f"Peak and resident memory hold the mapped files. On the disk: {disk:.1f} bytes a link.",
-        f"Load {loaded['load_seconds']:.2f} s, verify {loaded['verify_seconds']:.2f} s, build the graph "
-        f"{loaded['graph_seconds']:.1f} s ({loaded['graph_array_bytes_a_link']:.1f} bytes a training link).",
-        f"Embed users {found['embed_users_seconds']:.1f} s, items {found['embed_items_seconds']:.1f} s; rank "
-        f"{found['links']:,} links among all items {found['rank_seconds']:.1f} s: {rate:.0f} million scores a second.",
-        f"Peak of evaluation above the model: {found['own_peak_bytes'] / 2**30:.2f} GiB; of making the model: "
-        f"{found['model_peak_bytes'] / 2**30:.2f} GiB.",
-        f"{where['cpu']}, {where['cores']} cores, numpy {where['packages']['numpy']}, jax {where['packages']['jax']}, "
-        f"load {where['load_average'][0]:.1f}, {where['time']}",
+        (
+            f"Load {loaded['load_seconds']:.2f} s, verify {loaded['verify_seconds']:.2f} s, build"
+            f" the graph {loaded['graph_seconds']:.1f} s ({loaded['graph_array_bytes_a_link']:.1f}"
+            " bytes a training link)."
+        ),
+        (
+            f"Embed users {found['embed_users_seconds']:.1f} s, items"
+            f" {found['embed_items_seconds']:.1f} s; rank {found['links']:,} links among all items"
+            f" {found['rank_seconds']:.1f} s: {rate:.0f} million scores a second."
+        ),
+        (
+            f"Peak of evaluation above the model: {found['own_peak_bytes'] / 2**30:.2f} GiB; of"
+            f" making the model: {found['model_peak_bytes'] / 2**30:.2f} GiB."
+        ),
+        (
+            f"{where['cpu']}, {where['cores']} cores, numpy {where['packages']['numpy']}, jax"
+            f" {where['packages']['jax']}, load {where['load_average'][0]:.1f}, {where['time']}"
+        ),
     )
     console = make_console()
     console.print(over, rows)
@@ -384,7 +479,9 @@ def show(result: dict[str, Any]) -> None:
 def table_of(title: str, headings: tuple[str, ...]) -> Table:
     table = Table(title=title, title_justify="left")
     for heading in headings:
-        table.add_column(heading, justify="left" if heading in ("step", "sampler", "within") else "right")
+        table.add_column(
+            heading, justify="left" if heading in ("step", "sampler", "within") else "right"
+        )
     return table
 
 

@@ -1,14 +1,18 @@
-"""From the command to the first iteration, and the most memory on the way: `ncfbench run` in a process of its own.
+"""From the command to the first iteration, and the most memory on the way: `ncfbench run` in a
+process of its own.
 
-    python benchmarks/bench_start.py --dataset citeulike --samplers strat-ns,iid --encoder cnn --iterations 40
+    python benchmarks/bench_start.py --dataset citeulike --samplers strat-ns,iid --encoder cnn
+    --iterations 40
 
-Cold: with an empty cache folder, so that everything is compiled. Warm: the same command again. The clock runs from before the
-process is started until its fourth iteration has been handed to the device, which waits for the first one to be done. The run
-is then stopped as by Ctrl-C after --iterations (0: it goes on to the end of its epochs), and saves its state; peak memory is
-that of the whole process, saving included. What the run was told is watched from outside: progress is counted where it is
-shown.
+Cold: with an empty cache folder, so that everything is compiled. Warm: the same command again. The
+clock runs from before the process is started until its fourth iteration has been handed to the
+device, which waits for the first one to be done. The run is then stopped as by Ctrl-C after
+--iterations (0: it goes on to the end of its epochs), and saves its state; peak memory is that of
+the whole process, saving included. What the run was told is watched from outside: progress is
+counted where it is shown.
 
-Processor seconds are those of all threads up to the same moment; on a busy machine they say what the clock cannot.
+Processor seconds are those of all threads up to the same moment; on a busy machine they say what
+the clock cannot.
 
 Targets: cold 10 s, warm 4 s; peak 2 GiB, or 4 GiB for iid with texts of 300 words.
 """
@@ -29,15 +33,25 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ncfbench import environment
 from ncfbench.config import resolve
-from ncfbench.datasets import open_dataset
+from ncfbench.data import open_dataset
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.registry import find_sampler
-from ncfbench.report.console import make_console
-from ncfbench.timing import IN_FLIGHT
+from ncfbench.report.render.console import make_console
+from ncfbench.timing import environment
+from ncfbench.training.loop import IN_FLIGHT
 
-HEADINGS = ("sampler", "cold s", "min..max", "processor s", "warm s", "min..max", "processor s", "peak GiB", "targets")
+HEADINGS = (
+    "sampler",
+    "cold s",
+    "min..max",
+    "processor s",
+    "warm s",
+    "min..max",
+    "processor s",
+    "peak GiB",
+    "targets",
+)
 COLD_SECONDS, WARM_SECONDS = 10, 4
 PEAK_GIB, LONG_PEAK_GIB, LONG_WORDS = 2, 4, 300
 
@@ -63,16 +77,29 @@ main()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dataset", default="synthetic")
     parser.add_argument("--samplers", default="strat-ns,iid")
     parser.add_argument("--encoder", default="cnn")
-    parser.add_argument("--iterations", type=int, default=40, help=f"0, or {IN_FLIGHT} or more (default 40)")
-    parser.add_argument("--rounds", type=int, default=3, help="cold and warm starts of each sampler, in turn (default 3)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of a run")
+    parser.add_argument(
+        "--iterations", type=int, default=40, help=f"0, or {IN_FLIGHT} or more (default 40)"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        help="cold and warm starts of each sampler, in turn (default 3)",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of a run"
+    )
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here")
-    parser.add_argument("--check", action="store_true", help="end with exit code 6 where a target is missed")
+    parser.add_argument(
+        "--check", action="store_true", help="end with exit code 6 where a target is missed"
+    )
     arguments = parser.parse_args()
     if 0 < arguments.iterations < IN_FLIGHT or arguments.iterations < 0 or arguments.rounds < 1:
         parser.error(f"--iterations must be 0, or {IN_FLIGHT} or more; --rounds 1 or more")
@@ -81,7 +108,9 @@ def main() -> None:
         if arguments.json:
             arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         show(result)
-        missed = [f"{name}: {text}" for name, row in result["samplers"].items() for text in row["missed"]]
+        missed = [
+            f"{name}: {text}" for name, row in result["samplers"].items() for text in row["missed"]
+        ]
         if arguments.check and missed:
             raise CheckFailedError("\n".join(["Targets missed:", *missed]))
     except KeyboardInterrupt as error:
@@ -93,14 +122,30 @@ def main() -> None:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Every sampler's starts, round by round."""
-    flags = {"dataset": arguments.dataset, "encoder": arguments.encoder, "data_dir": arguments.data_dir}
+    flags = {
+        "dataset": arguments.dataset,
+        "encoder": arguments.encoder,
+        "data_dir": arguments.data_dir,
+    }
     names = arguments.samplers.split(",")
     for name in names:
         _, places = resolve(flags | {"sampler": name}, arguments.set)
-    dataset = open_dataset(places.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr))
-    words = ["run", "--dataset", arguments.dataset, "--encoder", arguments.encoder, "--data-dir", str(places.data_dir)]
+    dataset = open_dataset(
+        places.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr)
+    )
+    words = [
+        "run",
+        "--dataset",
+        arguments.dataset,
+        "--encoder",
+        arguments.encoder,
+        "--data-dir",
+        str(places.data_dir),
+    ]
     words += ["--quiet", *(part for text in arguments.set for part in ("--set", text))]
-    starts: dict[str, dict[str, list[dict[str, float]]]] = {name: {"cold": [], "warm": []} for name in names}
+    starts: dict[str, dict[str, list[dict[str, float]]]] = {
+        name: {"cold": [], "warm": []} for name in names
+    }
     for _ in range(arguments.rounds):
         for name in names:
             with tempfile.TemporaryDirectory() as scratch:
@@ -111,23 +156,36 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     most = LONG_PEAK_GIB if longest >= LONG_WORDS else PEAK_GIB
     return {
         "command": "python benchmarks/bench_start.py " + " ".join(sys.argv[1:]),
-        "settings": {key: getattr(arguments, key) for key in ("dataset", "encoder", "iterations", "rounds", "set")},
+        "settings": {
+            key: getattr(arguments, key)
+            for key in ("dataset", "encoder", "iterations", "rounds", "set")
+        },
         "max_length": longest,
         "data_fingerprint": dataset.fingerprint,
         "environment": environment.describe(),
-        "samplers": {name: found | {"missed": missed(found, most)} for name, found in starts.items()},
+        "samplers": {
+            name: found | {"missed": missed(found, most)} for name, found in starts.items()
+        },
     }
 
 
 def start(words: list[str], scratch: Path, iterations: int) -> dict[str, float]:
-    """Seconds and processor seconds until the first iteration was done, and peak GiB of the whole process."""
+    """Seconds and processor seconds until the first iteration was done, and peak GiB of the whole
+    process.
+    """
     mark = scratch / "mark"
     mark.unlink(missing_ok=True)
-    variables = {"NCFBENCH_CACHE_DIR": str(scratch / "cache"), "NCFBENCH_RUNS_DIR": str(scratch / "runs")}
+    variables = {
+        "NCFBENCH_CACHE_DIR": str(scratch / "cache"),
+        "NCFBENCH_RUNS_DIR": str(scratch / "runs"),
+    }
     begin = time.time()
     process = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(mark), str(iterations), *words],
-        env={**{key: value for key, value in os.environ.items() if not key.startswith("JAX_")}, **variables},
+        env={
+            **{key: value for key, value in os.environ.items() if not key.startswith("JAX_")},
+            **variables,
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -137,7 +195,9 @@ def start(words: list[str], scratch: Path, iterations: int) -> dict[str, float]:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, INTERRUPTED_EXIT_CODE) or not mark.exists():
-        raise CheckFailedError(f"ncfbench {' '.join(words)} ended with {process.returncode}:\n{said}")
+        raise CheckFailedError(
+            f"ncfbench {' '.join(words)} ended with {process.returncode}:\n{said}"
+        )
     at, processor = map(float, mark.read_text().split())
     return {
         "start_seconds": at - begin,
@@ -162,8 +222,13 @@ def missed(found: dict[str, list[dict[str, float]]], most: float) -> list[str]:
 def show(result: dict[str, Any]) -> None:
     """The table."""
     settings = result["settings"]
-    what = f"{settings['dataset']}, {settings['encoder']}, texts of at most {result['max_length']} words"
-    table = Table(title=f"Seconds to the first iteration, and peak memory: {what}", title_justify="left")
+    what = (
+        f"{settings['dataset']}, {settings['encoder']}, texts of at most {result['max_length']}"
+        " words"
+    )
+    table = Table(
+        title=f"Seconds to the first iteration, and peak memory: {what}", title_justify="left"
+    )
     for place, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="right" if 0 < place < len(HEADINGS) - 1 else "left")
     for name, row in result["samplers"].items():
@@ -171,15 +236,22 @@ def show(result: dict[str, Any]) -> None:
         for kind in ("cold", "warm"):
             seconds = np.array([sample["start_seconds"] for sample in row[kind]])
             processor = np.median([sample["processor_seconds"] for sample in row[kind]])
-            cells += [f"{np.median(seconds):.2f}", f"{seconds.min():.2f}..{seconds.max():.2f}", f"{processor:.2f}"]
-        cells += [f"{max(sample['peak_gib'] for kind in ('cold', 'warm') for sample in row[kind]):.2f}"]
+            cells += [
+                f"{np.median(seconds):.2f}",
+                f"{seconds.min():.2f}..{seconds.max():.2f}",
+                f"{processor:.2f}",
+            ]
+        cells += [
+            f"{max(sample['peak_gib'] for kind in ('cold', 'warm') for sample in row[kind]):.2f}"
+        ]
         table.add_row(*cells, "; ".join(row["missed"]) or "met")
     where = result["environment"]
     make_console().print(
         table,
         Text(
-            f"Iterations before the stop: {settings['iterations'] or 'all'}. Load {where['load_average'][0]:.1f}. "
-            f"{where['cpu']}, {where['cores']} cores, jax {where['packages']['jax']}, {where['time']}"
+            f"Iterations before the stop: {settings['iterations'] or 'all'}. Load"
+            f" {where['load_average'][0]:.1f}. {where['cpu']}, {where['cores']} cores, jax"
+            f" {where['packages']['jax']}, {where['time']}"
         ),
     )
 

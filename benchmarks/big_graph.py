@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.graph import BipartiteGraph
+from ncfbench.data.graph import BipartiteGraph
 
 LINKS_OF_A_USER = 37
 """Mean, as in CiteULike; from 10^8 links on it is 10, so that 10^8 links have 10^7 users."""
@@ -23,14 +23,16 @@ CHUNK_LINKS = 2**21
 
 def size_of(links: int) -> tuple[int, int]:
     """Users and items of a graph of about that many links."""
-    return max(links // (10 if links >= 10**8 else LINKS_OF_A_USER), 2), min(max(links // LINKS_OF_AN_ITEM, 2), MOST_ITEMS)
+    return max(links // (10 if links >= 10**8 else LINKS_OF_A_USER), 2), min(
+        max(links // LINKS_OF_AN_ITEM, 2), MOST_ITEMS
+    )
 
 
 def make_graph(links: int, seed: int = 0) -> BipartiteGraph:
     """A graph of about ``links`` links (fewer where repeated draws leave a gap).
 
-    Users' degrees are log-normal; an item is linked in proportion to (rank + 10)^-0.9 with ranks in random order. Memory
-    beyond the graph and its building: O(``CHUNK_LINKS``).
+    Users' degrees are log-normal; an item is linked in proportion to (rank + 10)^-0.9 with ranks in
+    random order. Memory beyond the graph and its building: O(``CHUNK_LINKS``).
     """
     n_users, n_items = size_of(links)
     rng = np.random.default_rng(seed)
@@ -44,7 +46,9 @@ def make_graph(links: int, seed: int = 0) -> BipartiteGraph:
     ends = np.cumsum(degrees)
     while first < n_users:
         # At least one user at a time, however many links that user has.
-        last = max(int(np.searchsorted(ends, (ends[first - 1] if first else 0) + CHUNK_LINKS)), first + 1)
+        last = max(
+            int(np.searchsorted(ends, (ends[first - 1] if first else 0) + CHUNK_LINKS)), first + 1
+        )
         wanted = degrees[first:last]
         row = np.repeat(np.arange(first, last), wanted + wanted // 8)
         keys = np.sort(row * n_items + item_of_rank[_ranks(rng, len(row), n_items)])
@@ -68,7 +72,9 @@ def _ranks(rng: np.random.Generator, size: int, n_items: int) -> NDArray[np.int6
 
 
 def resident_bytes() -> int:
-    """Bytes of this process that are in memory now, less what the C library keeps of memory that was given back to it."""
+    """Bytes of this process that are in memory now, less what the C library keeps of memory that
+    was given back to it.
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,7 +1,9 @@
-"""PyTorch's side of the comparison, in a process of its own: its loops, and one loss and gradient for the check.
+"""PyTorch's side of the comparison, in a process of its own: its loops, and one loss and gradient
+for the check.
 
-Two programs in one process share a heap, and a pool of threads each: beside PyTorch our iterations took up to twice as long
-there as alone. The functions here are called in the other process; what they prepare stays there.
+Two programs in one process share a heap, and a pool of threads each: beside PyTorch our iterations
+took up to twice as long there as alone. The functions here are called in the other process; what
+they prepare stays there.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ from typing import Any
 import numpy as np
 from peer_model import Peer, Tensors, set_precision, torch
 
-from ncfbench.batch import Batch
 from ncfbench.config import RunConfig
-from ncfbench.datasets import Dataset
+from ncfbench.data import Dataset
+from ncfbench.sampling.batch import Batch
 
 WARM_UP = 3
-"""Iterations before any block, for each shape: a CUDA graph is compiled, then recorded, then replayed."""
+"""Iterations before any block, for each shape: a CUDA graph is compiled, then recorded, then
+replayed.
+"""
 PROGRAMS = 64
-"""Programs that torch.compile may make of one function; by its own limit of 8 it would go on without compiling."""
+"""Programs that torch.compile may make of one function; by its own limit of 8 it would go on
+without compiling.
+"""
 
 
 class PeerLoop:
@@ -43,7 +49,9 @@ class PeerLoop:
         self.replays = mode == "reduce-overhead"
 
     def run(self, iterations: int) -> float:
-        """Seconds of some iterations, from an idle device to an idle device (on a CPU operations end when they return)."""
+        """Seconds of some iterations, from an idle device to an idle device (on a CPU operations
+        end when they return).
+        """
         self._wait()
         begin = time.perf_counter()
         for batch in islice(cycle(self.batches), iterations):
@@ -66,10 +74,16 @@ _loops: dict[tuple[str, str], PeerLoop] = {}
 
 
 def prepare(
-    config: RunConfig, dataset: Dataset, parameters: Mapping[str, Any], batches: Sequence[Batch], modes: Mapping[str, Any],
+    config: RunConfig,
+    dataset: Dataset,
+    parameters: Mapping[str, Any],
+    batches: Sequence[Batch],
+    modes: Mapping[str, Any],
     device: str,
-) -> dict[str, str]:  # fmt: skip
-    """Make a sampler's loops, one for each arm, and warm them up; the messages of the arms that PyTorch cannot run."""
+) -> dict[str, str]:
+    """Make a sampler's loops, one for each arm, and warm them up; the messages of the arms that
+    PyTorch cannot run.
+    """
     if any(modes.values()) and not _loops:
         torch._dynamo.config.recompile_limit = PROGRAMS
         torch._dynamo.config.accumulated_recompile_limit = 4 * PROGRAMS

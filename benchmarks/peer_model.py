@@ -1,4 +1,6 @@
-"""The peer's model: both towers and the objective in PyTorch, as an expert would write them, and the way to and from ours."""
+"""The peer's model: both towers and the objective in PyTorch, as an expert would write them, and
+the way to and from ours.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ncfbench.batch import Batch, Listed
 from ncfbench.config import RunConfig
-from ncfbench.datasets import Dataset
+from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
+from ncfbench.sampling.batch import Batch, Listed
 
 try:
     import torch
     from torch import nn
     from torch.nn import functional
 except ImportError:  # pragma: no cover - the extra is not installed
-    raise SystemExit("This benchmark needs PyTorch. Install it with: pip install '.[bench]'") from None
+    raise SystemExit(
+        "This benchmark needs PyTorch. Install it with: pip install '.[bench]'"
+    ) from None
 
 
 class Tensors(NamedTuple):
@@ -27,9 +31,11 @@ class Tensors(NamedTuple):
     pos_user: torch.Tensor
     pos_item: torch.Tensor
     negatives: Any
-    """:class:`ncfbench.batch.Listed` or ``Shared``, of tensors."""
+    """:class:`ncfbench.sampling.batch.Listed` or ``Shared``, of tensors."""
     lengths: torch.Tensor
-    """int64[V]: words of each item's text, 1 at least, on the CPU, where packing wants them; made ahead of time."""
+    """int64[V]: words of each item's text, 1 at least, on the CPU, where packing wants them; made
+    ahead of time.
+    """
 
     @classmethod
     def of(cls, batch: Batch, dataset: Dataset, device: str = "cpu") -> Tensors:
@@ -37,31 +43,42 @@ class Tensors(NamedTuple):
 
         def tensor(array: Any) -> torch.Tensor:
             array = np.array(array)
-            return torch.from_numpy(array.astype(np.int64) if array.dtype == np.int32 else array).to(device)
+            return torch.from_numpy(
+                array.astype(np.int64) if array.dtype == np.int32 else array
+            ).to(device)
 
         negatives = type(batch.negatives)(*map(tensor, batch.negatives))
         lengths = np.maximum(dataset.lengths[np.asarray(batch.items)], 1).astype(np.int64)
-        nodes = (tensor(getattr(batch, name)) for name in ("users", "items", "pos_user", "pos_item"))
+        nodes = (
+            tensor(getattr(batch, name)) for name in ("users", "items", "pos_user", "pos_item")
+        )
         return cls(*nodes, negatives, torch.from_numpy(lengths))
 
 
 def set_precision(precision: str) -> None:
     """Whether PyTorch's float32 products may be TF32 on a GPU.
 
-    By the older settings: Inductor still reads them, and refuses where they and the newer ones were both used.
+    By the older settings: Inductor still reads them, and refuses where they and the newer ones were
+        both used.
     """
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
 class Peer(nn.Module):
-    """Both towers and the objective of a batch. For bfloat16 its products are autocast, as ours are rounded."""
+    """Both towers and the objective of a batch. For bfloat16 its products are autocast, as ours are
+    rounded.
+    """
 
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         super().__init__()
         self.config = config
-        self.register_buffer("tokens", torch.from_numpy(dataset.tokens_IxL.astype(np.int64)), persistent=False)
-        self.register_buffer("lengths", torch.from_numpy(dataset.lengths.astype(np.int64)), persistent=False)
+        self.register_buffer(
+            "tokens", torch.from_numpy(dataset.tokens_IxL.astype(np.int64)), persistent=False
+        )
+        self.register_buffer(
+            "lengths", torch.from_numpy(dataset.lengths.astype(np.int64)), persistent=False
+        )
         width = config.word_dimension
         self.users = nn.Embedding(dataset.n_users, config.dimension)
         if config.encoder == "mf":
@@ -95,7 +112,9 @@ class Peer(nn.Module):
             self.dense.weight.copy_(tensor(encoder["dense"]["kernel"]).T)
             self.dense.bias.copy_(tensor(encoder["dense"]["bias"]))
             if self.config.encoder == "cnn":
-                self.convolution.weight.copy_(tensor(encoder["convolution"]["kernel"]).permute(2, 1, 0))
+                self.convolution.weight.copy_(
+                    tensor(encoder["convolution"]["kernel"]).permute(2, 1, 0)
+                )
                 self.convolution.bias.copy_(tensor(encoder["convolution"]["bias"]))
             else:
                 units = self.config.lstm_units
@@ -137,14 +156,18 @@ class Peer(nn.Module):
             tokens, lengths = self.tokens[items], self.lengths[items]
             present = tokens > 0
             if self.training and self.config.word_dropout > 0:
-                present = present & (torch.rand(tokens.shape, device=tokens.device) >= self.config.word_dropout)
+                present = present & (
+                    torch.rand(tokens.shape, device=tokens.device) >= self.config.word_dropout
+                )
             words = self.words(tokens) * present.unsqueeze(-1)
             if self.config.encoder == "cnn":
                 activity = functional.relu(self.convolution(words.transpose(1, 2)))
                 in_text = torch.arange(tokens.shape[1], device=tokens.device) < lengths.unsqueeze(1)
                 pooled = (activity * in_text.unsqueeze(1)).amax(dim=2)
             else:
-                packed = nn.utils.rnn.pack_padded_sequence(words, host_lengths, batch_first=True, enforce_sorted=False)
+                packed = nn.utils.rnn.pack_padded_sequence(
+                    words, host_lengths, batch_first=True, enforce_sorted=False
+                )
                 _, (last, _) = self.lstm(packed)
                 pooled = last[0] * (lengths > 0).unsqueeze(1)
             vectors = self.dense(pooled).float()
@@ -172,13 +195,22 @@ class Peer(nn.Module):
         else:
             negative = (own @ items.T).float()
         if config.loss == "sg":
-            value = functional.softplus(-positive).mean() + config.lambda_ * (weight * functional.softplus(negative)).sum()
+            value = (
+                functional.softplus(-positive).mean()
+                + config.lambda_ * (weight * functional.softplus(negative)).sum()
+            )
         elif config.loss == "mse":
-            value = (1 - positive).square().mean() + config.lambda_ * (weight * negative.square()).sum()
+            value = (1 - positive).square().mean() + config.lambda_ * (
+                weight * negative.square()
+            ).sum()
         elif config.loss == "log":
-            value = (weight * functional.softplus(config.gamma * (negative - positive.unsqueeze(1)))).sum()
+            value = (
+                weight * functional.softplus(config.gamma * (negative - positive.unsqueeze(1)))
+            ).sum()
         elif config.loss == "hinge":
-            value = (weight * functional.relu(negative - positive.unsqueeze(1) + config.gamma)).sum()
+            value = (
+                weight * functional.relu(negative - positive.unsqueeze(1) + config.gamma)
+            ).sum()
         else:
             raise UsageError(f"The peer has no loss {config.loss!r}: sg, mse, log or hinge.")
         return value + config.user_l2 * raw[batch.pos_user].square().sum(dim=1).mean()

@@ -1,21 +1,24 @@
-"""What a user would write instead: the same model, layouts, objective and optimiser in PyTorch, timed beside ours.
+"""What a user would write instead: the same model, layouts, objective and optimiser in PyTorch,
+timed beside ours.
 
-    make bench-peer DATASET=citeulike
-    make bench-gpu DATASET=citeulike BENCH_FLAGS="--precision tf32"
-    python benchmarks/peer_pytorch.py --dataset citeulike --encoder cnn,lstm --words 40,300 --json FILE --resume
+    make bench-peer DATASET=citeulike make bench-gpu DATASET=citeulike BENCH_FLAGS="--precision
+    tf32" python benchmarks/peer_pytorch.py --dataset citeulike --encoder cnn,lstm --words 40,300
+    --json FILE --resume
 
-PyTorch, eager and compiled (torch.compile, for the batches' fixed shapes): distinct items embedded once, fused Adam, packed
-sequences for the LSTM, all threads, its own dropout, in a process of its own. Before any timing each program gets our
-parameters and one of our batches, without dropout, and must agree with our loss and gradients to 1e-4 of the gradient's
-norm, both in full float32. Then rounds: in each, every arm repeats steps on the same batches, which are ready on the device
-(our *step* account), and our *full* account runs beside them, with its sampler at work.
+PyTorch, eager and compiled (torch.compile, for the batches' fixed shapes): distinct items embedded
+once, fused Adam, packed sequences for the LSTM, all threads, its own dropout, in a process of its
+own. Before any timing each program gets our parameters and one of our batches, without dropout, and
+must agree with our loss and gradients to 1e-4 of the gradient's norm, both in full float32. Then
+rounds: in each, every arm repeats steps on the same batches, which are ready on the device (our
+*step* account), and our *full* account runs beside them, with its sampler at work.
 
-On a GPU there are two compiled arms, for which of them is better depends on the work: reduce-overhead, which replays CUDA
-graphs and so spares the host's share of small kernels, and max-autotune-no-cudagraphs, which tries kernels for each product.
-The comparison takes the best. Not measured on a GPU.
+On a GPU there are two compiled arms, for which of them is better depends on the work:
+reduce-overhead, which replays CUDA graphs and so spares the host's share of small kernels, and
+max-autotune-no-cudagraphs, which tries kernels for each product. The comparison takes the best. Not
+measured on a GPU.
 
-Texts of a length that the data set does not have are made: lengths as the paper prints them for CiteULike (22 to 300, mean
-194, scaled), words drawn by Zipf's law.
+Texts of a length that the data set does not have are made: lengths as the paper prints them for
+CiteULike (22 to 300, mean 194, scaled), words drawn by Zipf's law.
 """
 
 from __future__ import annotations
@@ -38,19 +41,20 @@ import peer_loop
 import peer_table
 from peer_model import torch
 
-from ncfbench import allocator, environment, tables
-from ncfbench.batch import Batch
+from ncfbench.audit.exact import flat
 from ncfbench.config import RunConfig, resolve
-from ncfbench.datasets import Dataset, open_dataset
-from ncfbench.datasets.text import Texts
+from ncfbench.data import Dataset, open_dataset
+from ncfbench.data.text import Texts
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, UsageError
-from ncfbench.exact import flat
-from ncfbench.model import Content
+from ncfbench.models.towers import Content
 from ncfbench.registry import find_loss, find_sampler
-from ncfbench.samplers import make_sampler
-from ncfbench.step import Parameters, Trainer
-from ncfbench.streams import Streams
-from ncfbench.timing import TimedLoop, timed_loops
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
+from ncfbench.sampling.batch import Batch
+from ncfbench.storage import tables
+from ncfbench.timing import allocator, environment
+from ncfbench.training.loop import TimedLoop, timed_loops
+from ncfbench.training.step import Parameters, Trainer
 
 TOLERANCE = 1e-4
 BLOCK_SECONDS = 1.0
@@ -58,11 +62,17 @@ BATCHES = 16
 """Batches that every arm repeats."""
 MODES = {
     "cpu": {"eager": None, "compiled": "default"},
-    "cuda": {"eager": None, "reduce-overhead": "reduce-overhead", "max-autotune": "max-autotune-no-cudagraphs"},
+    "cuda": {
+        "eager": None,
+        "reduce-overhead": "reduce-overhead",
+        "max-autotune": "max-autotune-no-cudagraphs",
+    },
 }
 """For each device PyTorch's arms, and torch.compile's mode for each."""
 Found = dict[str, dict[str, Any]]
-"""By sampler: seconds per iteration of each arm, round by round, and ``sampling``, ``item_slots``, ``failed``."""
+"""By sampler: seconds per iteration of each arm, round by round, and ``sampling``, ``item_slots``,
+``failed``.
+"""
 
 
 def in_this_process(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -71,10 +81,15 @@ def in_this_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def check(
-    trainer: Trainer, parameters: Parameters, dataset: Dataset, batch: Batch, device: str = "cpu",
+    trainer: Trainer,
+    parameters: Parameters,
+    dataset: Dataset,
+    batch: Batch,
+    device: str = "cpu",
     ask: Callable[..., Any] = in_this_process,
-) -> None:  # fmt: skip
-    """Loss and gradients of the peer against ours, at some parameters of ours, without dropout, both in full float32.
+) -> None:
+    """Loss and gradients of the peer against ours, at some parameters of ours, without dropout,
+    both in full float32.
 
     Args:
         ask: calls a function of :mod:`peer_loop` where PyTorch is.
@@ -93,19 +108,27 @@ def check(
         names = [str(getattr(entry, "key", getattr(entry, "name", entry))) for entry in path]
         ours[".".join(name for name in names if name != "value")] = np.asarray(leaf)
     if ours.keys() != theirs.keys():
-        raise CheckFailedError(f"Other parameters: ours {sorted(ours)}, PyTorch's {sorted(theirs)}.")
+        raise CheckFailedError(
+            f"Other parameters: ours {sorted(ours)}, PyTorch's {sorted(theirs)}."
+        )
     off = np.sqrt(sum(float(np.sum((ours[name] - theirs[name]) ** 2)) for name in ours))
     length = float(np.linalg.norm(flat(gradient)))
     if not off <= TOLERANCE * length:
-        raise CheckFailedError(f"{config.sampler}: the gradients differ by {off / length:.1e} of their length.")
+        raise CheckFailedError(
+            f"{config.sampler}: the gradients differ by {off / length:.1e} of their length."
+        )
 
 
 def with_words(dataset: Dataset, words: int) -> Dataset:
-    """The same graph with texts of up to ``words`` words: the data set's own if it has such, else made ones."""
+    """The same graph with texts of up to ``words`` words: the data set's own if it has such, else
+    made ones.
+    """
     if dataset.tokens_IxL.shape[1] == words:
         return dataset
     rng = np.random.default_rng(words)
-    lengths = np.clip(rng.normal(194, 72, dataset.n_items) * words / 300, max(22 * words // 300, 1), words).astype(np.int32)
+    lengths = np.clip(
+        rng.normal(194, 72, dataset.n_items) * words / 300, max(22 * words // 300, 1), words
+    ).astype(np.int32)
     ranks = np.minimum(rng.zipf(1.2, (dataset.n_items, words)), dataset.n_words)
     order = rng.permutation(dataset.n_words) + 1
     words_of_all = order[ranks - 1][np.arange(words)[None, :] < lengths[:, None]].astype(np.int32)
@@ -113,9 +136,14 @@ def with_words(dataset: Dataset, words: int) -> Dataset:
 
 
 def compare(
-    dataset: Dataset, configs: Mapping[str, RunConfig], rounds: int, modes: Mapping[str, str | None], device: str = "cpu"
+    dataset: Dataset,
+    configs: Mapping[str, RunConfig],
+    rounds: int,
+    modes: Mapping[str, str | None],
+    device: str = "cpu",
 ) -> Found:
-    """Seconds per iteration of every arm and sampler, round by round, after both programs were found to agree.
+    """Seconds per iteration of every arm and sampler, round by round, after both programs were
+    found to agree.
 
     A compiled arm that PyTorch cannot run is left out, with its message under ``failed``.
     """
@@ -133,10 +161,12 @@ def compare(
             batches = list(islice(loop.sampler.batches(0, loop.item_slots), BATCHES))
             parameters = on_host(loop.state.parameters)
             check(loop.trainer, loop.state.parameters, dataset, batches[0], device, ask)
-            found[name]["failed"] = ask(peer_loop.prepare, configs[name], dataset, parameters, batches, modes, device)
-            streams[name] = make_sampler(dataset.graph, configs[name], Streams(configs[name].seed)).batches(
-                0, loop.item_slots
+            found[name]["failed"] = ask(
+                peer_loop.prepare, configs[name], dataset, parameters, batches, modes, device
             )
+            streams[name] = make_sampler(
+                dataset.graph, configs[name], Streams(configs[name].seed)
+            ).batches(0, loop.item_slots)
             arms[name] = [arm for arm in modes if arm not in found[name]["failed"]]
             loop.full_block(BATCHES)
             loop.step_block()
@@ -144,15 +174,20 @@ def compare(
         for number in range(rounds + 1):
             for name, loop in loops.items():
                 calls: dict[str, Callable[[int], Mapping[str, float]]] = {
-                    arm: lambda n, name=name, arm=arm: {arm: ask(peer_loop.run, name, arm, n)} for arm in arms[name]
+                    arm: lambda n, name=name, arm=arm: {arm: ask(peer_loop.run, name, arm, n)}
+                    for arm in arms[name]
                 }
                 calls |= {
-                    account: lambda n, loop=loop, account=account: ours(loop, n, account) for account in ("full", "step")
+                    account: lambda n, loop=loop, account=account: ours(loop, n, account)
+                    for account in ("full", "step")
                 }
                 calls["sampling"] = lambda n, stream=streams[name]: built(stream, n)
                 for arm, call in calls.items():
                     # Whole dispatches of ours, as a long block has.
-                    count = -(-counts.get((name, arm), 1) // loop.trainer.per_dispatch) * loop.trainer.per_dispatch
+                    count = (
+                        -(-counts.get((name, arm), 1) // loop.trainer.per_dispatch)
+                        * loop.trainer.per_dispatch
+                    )
                     seconds = {key: value / count for key, value in call(count).items()}
                     if number == 0:  # the first round only says how many iterations fill a block
                         counts[name, arm] = int(np.clip(BLOCK_SECONDS / seconds[arm], 2, 2000))
@@ -204,14 +239,20 @@ def require_device(device: str) -> None:
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise UsageError(
-            f"--device cuda: PyTorch {torch.__version__} finds no GPU. Use --device cpu, or install its CUDA build."
+            f"--device cuda: PyTorch {torch.__version__} finds no GPU. Use --device cpu, or install"
+            " its CUDA build."
         )
     platform = jax.default_backend()
     if (platform == "gpu") != (device == "cuda"):
         instead = (
-            "Install ncfbench[cuda12] or [cuda13]" if device == "cuda" else "Set JAX_PLATFORMS=cpu, or use --device cuda"
+            "Install ncfbench[cuda12] or [cuda13]"
+            if device == "cuda"
+            else "Set JAX_PLATFORMS=cpu, or use --device cuda"
         )
-        raise UsageError(f"--device {device}: JAX computes on {platform}, which would compare two devices. {instead}.")
+        raise UsageError(
+            f"--device {device}: JAX computes on {platform}, which would compare two devices."
+            f" {instead}."
+        )
 
 
 def earlier_cells(path: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -226,33 +267,56 @@ def earlier_cells(path: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]
     for name in peer_table.COMPARED:
         if earlier.get(name) != result[name]:
             raise UsageError(
-                f"{path} was made with another {name}: {earlier.get(name)!r}, not {result[name]!r}. Use another file."
+                f"{path} was made with another {name}: {earlier.get(name)!r}, not {result[name]!r}."
+                " Use another file."
             )
     if earlier["environment"]["key"] != result["environment"]["key"]:
-        raise UsageError(f"{path} was made in another environment (hardware, versions or variables). Use another file.")
+        raise UsageError(
+            f"{path} was made in another environment (hardware, versions or variables). Use another"
+            " file."
+        )
     cells: list[dict[str, Any]] = earlier["cells"]
     return cells
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse, measure, print, and keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dataset", default="synthetic")
-    parser.add_argument("--encoder", default="cnn", help="one or more, separated by commas: cnn, lstm, mf")
-    parser.add_argument("--loss", default="sg")
-    parser.add_argument("--samplers", default="iid,neg,strat,ns,strat-ns", help="separated by commas")
     parser.add_argument(
-        "--words", default="40,300", help="longest texts, separated by commas; mf, without texts, takes the first"
+        "--encoder", default="cnn", help="one or more, separated by commas: cnn, lstm, mf"
+    )
+    parser.add_argument("--loss", default="sg")
+    parser.add_argument(
+        "--samplers", default="iid,neg,strat,ns,strat-ns", help="separated by commas"
+    )
+    parser.add_argument(
+        "--words",
+        default="40,300",
+        help="longest texts, separated by commas; mf, without texts, takes the first",
     )
     parser.add_argument("--device", default="cpu", choices=tuple(MODES))
-    parser.add_argument("--precision", help="float32 (default), tf32 or bfloat16: of both programs' products")
+    parser.add_argument(
+        "--precision", help="float32 (default), tf32 or bfloat16: of both programs' products"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--eager-only", action="store_true", help="leave torch.compile out")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of a run")
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep raw seconds and environment, after each cell")
     parser.add_argument(
-        "--resume", action="store_true", help="keep the cells that the --json file has, and measure the others"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of a run"
+    )
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="keep raw seconds and environment, after each cell",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="keep the cells that the --json file has, and measure the others",
     )
     try:
         result = measure(parser.parse_args(arguments))
@@ -267,21 +331,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """All cells that the arguments ask for, written to the file after each."""
     if arguments.device == "cuda":
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or JAX would leave PyTorch little memory
+        os.environ.setdefault(
+            "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
+        )  # or JAX would leave PyTorch little memory
     require_device(arguments.device)
     if arguments.resume and not arguments.json:
         raise UsageError("--resume needs --json FILE, which holds what was measured.")
     family = find_loss(arguments.loss).family
-    names = [name for name in arguments.samplers.split(",") if family in find_sampler(name).families]
+    names = [
+        name for name in arguments.samplers.split(",") if family in find_sampler(name).families
+    ]
     if not names:
-        raise UsageError(f"--samplers {arguments.samplers}: none of them serves --loss {arguments.loss}.")
+        raise UsageError(
+            f"--samplers {arguments.samplers}: none of them serves --loss {arguments.loss}."
+        )
     configs: dict[str, dict[str, RunConfig]] = {}
     for encoder in arguments.encoder.split(","):
         for name in names:
-            flags = {key: getattr(arguments, key) for key in ("dataset", "loss", "precision", "data_dir")}
+            flags = {
+                key: getattr(arguments, key) for key in ("dataset", "loss", "precision", "data_dir")
+            }
             config, places = resolve(flags | {"encoder": encoder, "sampler": name}, arguments.set)
             configs.setdefault(encoder, {})[name] = config
-    dataset = open_dataset(places.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr))
+    dataset = open_dataset(
+        places.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr)
+    )
     described = environment.describe()
     result: dict[str, Any] = {
         **{
@@ -289,7 +363,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             for name in ("dataset", "loss", "samplers", "rounds", "set", "device", "eager_only")
         },
         "precision": config.precision,
-        "device_name": torch.cuda.get_device_name() if arguments.device == "cuda" else described["cpu"],
+        "device_name": (
+            torch.cuda.get_device_name() if arguments.device == "cuda" else described["cpu"]
+        ),
         "data_fingerprint": dataset.fingerprint,
         "torch": torch.__version__,
         "torch_threads": torch.get_num_threads(),
@@ -300,14 +376,20 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         result["cells"] = earlier_cells(arguments.json, result)
     done = {(cell["encoder"], cell["words"]) for cell in result["cells"]}
     lengths = [int(words) for words in arguments.words.split(",")]
-    modes = {arm: mode for arm, mode in MODES[arguments.device].items() if mode is None or not arguments.eager_only}
+    modes = {
+        arm: mode
+        for arm, mode in MODES[arguments.device].items()
+        if mode is None or not arguments.eager_only
+    }
     for encoder, by_sampler in configs.items():
         for words in lengths[:1] if encoder == "mf" else lengths:
             if (encoder, words) in done:
                 print(f"{encoder}, {words} words: already in {arguments.json}", file=sys.stderr)
                 continue
             print(f"{encoder}, {words} words", file=sys.stderr)
-            found = compare(with_words(dataset, words), by_sampler, arguments.rounds, modes, arguments.device)
+            found = compare(
+                with_words(dataset, words), by_sampler, arguments.rounds, modes, arguments.device
+            )
             result["cells"].append({"encoder": encoder, "words": words, "samplers": found})
             if arguments.json:
                 arguments.json.parent.mkdir(parents=True, exist_ok=True)

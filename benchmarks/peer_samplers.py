@@ -1,12 +1,16 @@
-"""Negative samplers of other libraries, on the same graph, in turn with ours: one function and one size a process.
+"""Negative samplers of other libraries, on the same graph, in turn with ours: one function and one
+size a process.
 
-    python benchmarks/peer_samplers.py torch_geometric|torch_geometric-pairs|recbole|recbole-popularity LINKS SECONDS
+    python benchmarks/peer_samplers.py
+    torch_geometric|torch_geometric-pairs|recbole|recbole-popularity LINKS SECONDS
 
-Prints JSON, of processor seconds; where the library is not installed, that. Neither library needs its other dependencies for
-this: pip install --no-deps --target DIR torch_geometric xxhash recbole, then PYTHONPATH=DIR.
+Prints JSON, of processor seconds; where the library is not installed, that. Neither library needs
+its other dependencies for this: pip install --no-deps --target DIR torch_geometric xxhash recbole,
+then PYTHONPATH=DIR.
 
-Ours is Negative Sampling under the same noise: it draws, but also finds the batch's distinct items, masks linked pairs and
-writes the weights, and makes the positive links itself. The peers are given theirs.
+Ours is Negative Sampling under the same noise: it draws, but also finds the batch's distinct items,
+masks linked pairs and writes the weights, and makes the positive links itself. The peers are given
+theirs.
 """
 
 from __future__ import annotations
@@ -23,9 +27,9 @@ import numpy as np
 from big_graph import make_graph, resident_bytes
 
 from ncfbench.config import complete
-from ncfbench.graph import BipartiteGraph
-from ncfbench.samplers import make_sampler
-from ncfbench.streams import Streams
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
 
 BATCH, NEGATIVES = 512, 10
 ROUNDS = 5
@@ -57,7 +61,9 @@ def main() -> None:
 
 
 def in_turn(theirs: Timed, ours: Timed, seconds: float) -> tuple[list[float], list[float]]:
-    """Seconds of a positive link, ROUNDS each, one after the other; the first calls are not kept."""
+    """Seconds of a positive link, ROUNDS each, one after the other; the first calls are not
+    kept.
+    """
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(ROUNDS + 1):
         for times, arm in zip(found, (theirs, ours), strict=True):
@@ -73,7 +79,9 @@ def in_turn(theirs: Timed, ours: Timed, seconds: float) -> tuple[list[float], li
 
 def ours(graph: BipartiteGraph, noise: str) -> Timed:
     """Negative Sampling's next batch."""
-    config = complete({"sampler": "neg", "batch_size": BATCH, "negatives": NEGATIVES, "noise": noise})
+    config = complete(
+        {"sampler": "neg", "batch_size": BATCH, "negatives": NEGATIVES, "noise": noise}
+    )
     stream = make_sampler(graph, config, Streams(0)).batches()
 
     def batch() -> int:
@@ -87,7 +95,9 @@ Arm = tuple[str, str, str, Callable[[], Timed]]
 
 
 def torch_geometric_arm(graph: BipartiteGraph, *, pairs: bool) -> Arm:
-    """Its functions look at all links in each call, so they are called for all links at once: their cheapest use."""
+    """Its functions look at all links in each call, so they are called for all links at once: their
+    cheapest use.
+    """
     import torch
     from torch_geometric.utils import negative_sampling, structured_negative_sampling
 
@@ -97,7 +107,9 @@ def torch_geometric_arm(graph: BipartiteGraph, *, pairs: bool) -> Arm:
 
         def draw() -> int:
             if pairs:
-                negative_sampling(edge_index, num_nodes=shape, num_neg_samples=graph.n_links, method="sparse")
+                negative_sampling(
+                    edge_index, num_nodes=shape, num_neg_samples=graph.n_links, method="sparse"
+                )
             else:
                 structured_negative_sampling(edge_index, num_nodes=graph.n_items)
             # One item for each link, where the others draw NEGATIVES.
@@ -106,19 +118,34 @@ def torch_geometric_arm(graph: BipartiteGraph, *, pairs: bool) -> Arm:
         return draw
 
     if pairs:
-        return "pairs, uniform", "uniform", "distinct unlinked pairs of any user and item; all in one call", set_up
-    return "items of each user, uniform", "uniform", "linked ones drawn again; all links in one call", set_up
+        return (
+            "pairs, uniform",
+            "uniform",
+            "distinct unlinked pairs of any user and item; all in one call",
+            set_up,
+        )
+    return (
+        "items of each user, uniform",
+        "uniform",
+        "linked ones drawn again; all links in one call",
+        set_up,
+    )
 
 
 def recbole_arm(graph: BipartiteGraph, *, distribution: str) -> Arm:
-    """Its sampler on a stand-in for its data set, a batch of users at a time. Its item 0 is padding."""
+    """Its sampler on a stand-in for its data set, a batch of users at a time. Its item 0 is
+    padding.
+    """
     import torch
     from recbole.sampler import Sampler
 
     class Links:
         uid_field, iid_field = "user", "item"
         user_num, item_num = graph.n_users, graph.n_items + 1
-        inter_feat = {"user": torch.from_numpy(graph.link_user), "item": torch.from_numpy(graph.link_item + 1)}  # noqa: RUF012
+        inter_feat = {  # noqa: RUF012
+            "user": torch.from_numpy(graph.link_user),
+            "item": torch.from_numpy(graph.link_item + 1),
+        }
 
     rng = np.random.default_rng(0)
 
@@ -133,7 +160,12 @@ def recbole_arm(graph: BipartiteGraph, *, distribution: str) -> Arm:
         return draw
 
     noise = {"uniform": "uniform", "popularity": "unigram"}[distribution]
-    return f"items of each user, {distribution}", noise, "linked ones drawn again; a Python set for each user", set_up
+    return (
+        f"items of each user, {distribution}",
+        noise,
+        "linked ones drawn again; a Python set for each user",
+        set_up,
+    )
 
 
 PEERS: dict[str, Callable[[BipartiteGraph], Arm]] = {

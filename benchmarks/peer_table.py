@@ -1,4 +1,6 @@
-"""The peer's results as tables, a table for each encoder and length of texts, and how they stand to the targets."""
+"""The peer's results as tables, a table for each encoder and length of texts, and how they stand to
+the targets.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,33 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ncfbench import analysis
 from ncfbench.registry import find_sampler
-from ncfbench.report.console import make_console
+from ncfbench.report.render.console import make_console
+from ncfbench.timing import statistics as analysis
 
-COMPARED = ("dataset", "loss", "samplers", "rounds", "set", "device", "eager_only", "precision", "device_name",
-            "data_fingerprint", "torch", "torch_threads")  # fmt: skip
+COMPARED = (
+    "dataset",
+    "loss",
+    "samplers",
+    "rounds",
+    "set",
+    "device",
+    "eager_only",
+    "precision",
+    "device_name",
+    "data_fingerprint",
+    "torch",
+    "torch_threads",
+)
 """What must agree before cells stand in one result; and the environment's key."""
 ARMS = ("eager", "compiled", "reduce-overhead", "max-autotune")
-FASTER = {"cpu": {("cnn", 300): 2.0, ("cnn", 40): 1.5, ("lstm", 300): 1.0, ("lstm", 40): 1.0}, "cuda": dict.fromkeys(
-    [("cnn", 300), ("cnn", 40), ("lstm", 300), ("lstm", 40)], 1.5)}  # fmt: skip
-"""Targets of PyTorch / ours: on a CPU over PyTorch's best arm, on a GPU over its best compiled one."""
+FASTER = {
+    "cpu": {("cnn", 300): 2.0, ("cnn", 40): 1.5, ("lstm", 300): 1.0, ("lstm", 40): 1.0},
+    "cuda": dict.fromkeys([("cnn", 300), ("cnn", 40), ("lstm", 300), ("lstm", 40)], 1.5),
+}
+"""Targets of PyTorch / ours: on a CPU over PyTorch's best arm, on a GPU over its best compiled
+one.
+"""
 SAMPLING_SHARE = {300: 0.05, 40: 0.10}
 """Targets of sampling / full: at most."""
 OVERHEAD = {300: 1.05, 40: 1.15}
@@ -45,11 +63,12 @@ def show(result: Mapping[str, Any]) -> None:
     where = result["environment"]
     console.print(
         Text(
-            "PyTorch / ours: PyTorch's quickest arm over our step, both on batches that are ready; / full: over our "
-            "iterations with the sampler at work, which PyTorch is spared; sampling: the seconds "
-            "of building a batch, with nothing beside it, over those of full. "
-            f"{result['device_name']} ({result['device']}), {where['cores']} cores, {result['precision']}, "
-            f"jax {where['packages']['jax']}, torch {result['torch']}, {result['torch_threads']} threads, {where['time']}"
+            "PyTorch / ours: PyTorch's quickest arm over our step, both on batches that are ready;"
+            " / full: over our iterations with the sampler at work, which PyTorch is spared;"
+            " sampling: the seconds of building a batch, with nothing beside it, over those of"
+            f" full. {result['device_name']} ({result['device']}), {where['cores']} cores,"
+            f" {result['precision']}, jax {where['packages']['jax']}, torch {result['torch']},"
+            f" {result['torch_threads']} threads, {where['time']}"
         )
     )
     for line in verdicts(result):
@@ -59,11 +78,20 @@ def show(result: Mapping[str, Any]) -> None:
 def cell_table(result: Mapping[str, Any], cell: Mapping[str, Any]) -> Table:
     """One encoder at one length of texts: a row for each sampler."""
     texts = "no texts" if cell["encoder"] == "mf" else f"texts of up to {cell['words']} words"
-    title = f"{result['dataset']}, {cell['encoder']}, {result['loss']}, {texts}, {result['precision']}"
+    title = (
+        f"{result['dataset']}, {cell['encoder']}, {result['loss']}, {texts}, {result['precision']}"
+    )
     table = Table(title=Text(title), title_justify="left")
     table.add_column("sampler")
     arms = [arm for arm in ARMS if any(arm in row for row in cell["samplers"].values())]
-    headings = ("items", *(f"PyTorch {arm} ms" for arm in arms), "ours, step ms", "full ms", "PyTorch / ours", "interval")
+    headings = (
+        "items",
+        *(f"PyTorch {arm} ms" for arm in arms),
+        "ours, step ms",
+        "full ms",
+        "PyTorch / ours",
+        "interval",
+    )
     for heading in (*headings, "/ full", "full / step", "sampling"):
         table.add_column(heading, justify="right")
     for name, row in cell["samplers"].items():
@@ -73,7 +101,10 @@ def cell_table(result: Mapping[str, Any], cell: Mapping[str, Any]) -> Table:
         table.add_row(
             find_sampler(name).title,
             str(row["item_slots"]),
-            *(f"{1e3 * median(row, arm):.2f}" if arm in row else "failed" for arm in (*arms, "step", "full")),
+            *(
+                f"{1e3 * median(row, arm):.2f}" if arm in row else "failed"
+                for arm in (*arms, "step", "full")
+            ),
             f"{middle:.2f}",
             f"{lower:.2f}..{upper:.2f}",
             f"{analysis.ratio_of_medians(row[best], row['full'])[0]:.2f}",
@@ -89,7 +120,9 @@ def overhead(row: Mapping[str, Any]) -> float:
 
 
 def sampling_share(row: Mapping[str, Any]) -> float:
-    """The seconds of building a batch, by itself, over those of a full iteration, in the median round."""
+    """The seconds of building a batch, by itself, over those of a full iteration, in the median
+    round.
+    """
     return float(np.median(np.divide(row["sampling"], row["full"])))
 
 
@@ -105,19 +138,28 @@ def verdicts(result: Mapping[str, Any]) -> Iterator[str]:
         at = f"{encoder}, {words} words"
         if (encoder, words) in FASTER[result["device"]]:
             what = "compiled PyTorch / ours" if on_gpu else "PyTorch / ours"
-            yield verdict(f"{at}: {what}", faster, FASTER[result["device"]][encoder, words], least=True)
+            yield verdict(
+                f"{at}: {what}", faster, FASTER[result["device"]][encoder, words], least=True
+            )
         if encoder != "mf" and words in OVERHEAD:
             shares = {name: sampling_share(row) for name, row in rows.items()}
             yield verdict(f"{at}: sampling / full", shares, SAMPLING_SHARE[words], least=False)
             yield verdict(
-                f"{at}: full / step", {name: overhead(row) for name, row in rows.items()}, OVERHEAD[words], least=False
+                f"{at}: full / step",
+                {name: overhead(row) for name, row in rows.items()},
+                OVERHEAD[words],
+                least=False,
             )
 
 
 def verdict(what: str, values: Mapping[str, float | None], target: float, *, least: bool) -> str:
     """One target: every sampler must reach it; a value of None was not measured."""
     known = {name: value for name, value in values.items() if value is not None}
-    missed = [f"{name} {value:.2f}" for name, value in known.items() if (value < target if least else value > target)]
+    missed = [
+        f"{name} {value:.2f}"
+        for name, value in known.items()
+        if (value < target if least else value > target)
+    ]
     unknown = [name for name in values if name not in known]
     line = f"{what} {'at least' if least else 'at most'} {target:.2f}: "
     line += f"missed by {', '.join(missed)}" if missed else ("met" if known else "not measured")

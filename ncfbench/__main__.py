@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ncfbench import allocator
+from ncfbench.timing import allocator
 
 TRAINING = {"run", "sweep", "audit", "profile"}
 """Commands that compute for long enough to be worth a start with other memory settings."""

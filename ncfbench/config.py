@@ -1,7 +1,9 @@
-"""The settings of a run: defaults from the paper, layers of overrides, and the checks that refuse the impossible.
+"""The settings of a run: defaults from the paper, layers of overrides, and the checks that refuse
+the impossible.
 
-A :class:`RunConfig` is complete and possible by construction: whatever depends on the loss or the encoder is already
-filled in, and a combination that cannot work has been refused before any data is read.
+A :class:`RunConfig` is complete and possible by construction: whatever depends on the loss or the
+encoder is already filled in, and a combination that cannot work has been refused before any data is
+read.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ CACHE_DIR_VARIABLE = "NCFBENCH_CACHE_DIR"
 
 MAX_SEED = 2**32 - 1
 PRECISIONS = ("float32", "tf32", "bfloat16")
-"""Of the training step's products; see :mod:`ncfbench.precision`."""
+"""Of the training step's products; see :mod:`ncfbench.models.precision`."""
 TUNABLE = ("learning_rate", "word_dropout", "item_dropout")
-"""Settings that leave the objective as it is: tuned for each arm by itself, their probe losses are still comparable."""
+"""Settings that leave the objective as it is: tuned for each arm by itself, their probe losses are
+still comparable.
+"""
 
 
 def _setting(default: Any, text: str) -> Any:
@@ -39,7 +43,9 @@ def _setting(default: Any, text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Everything that decides a run's numbers. Where two runs agree in it and in the data, their curves are equal."""
+    """Everything that decides a run's numbers. Where two runs agree in it and in the data, their
+    curves are equal.
+    """
 
     dataset: str = _setting("citeulike", "prepared data set to train on")
     sampler: str = _setting("strat-ns", "how mini-batches are built")
@@ -47,10 +53,16 @@ class RunConfig:
     loss: str = _setting("sg", "loss function")
     batch_size: int = _setting(512, "positive links in a batch (b)")
     stratum_size: int = _setting(4, "positive links in a stratum (s), for strat and strat-ns")
-    negatives: int = _setting(0, "negative links for each positive one (k), for iid, neg and strat; 10, or 5 for lstm")
+    negatives: int = _setting(
+        0, "negative links for each positive one (k), for iid, neg and strat; 10, or 5 for lstm"
+    )
     strata: str = _setting("item", "what the links of a stratum share: item or user")
-    uniform_items: int = _setting(0, "items drawn uniformly into each batch (k'), for mixed-ns; as many as positive links")
-    noise: str = _setting("unigram", "noise distribution P_n: unigram, uniform, or an exponent of the item degree")
+    uniform_items: int = _setting(
+        0, "items drawn uniformly into each batch (k'), for mixed-ns; as many as positive links"
+    )
+    noise: str = _setting(
+        "unigram", "noise distribution P_n: unigram, uniform, or an exponent of the item degree"
+    )
     mask: bool = _setting(True, "leave linked pairs out of the negatives")
     unique_items: bool = _setting(True, "embed each distinct item of a batch once")
     epochs: int = _setting(30, "passes over the training links")
@@ -61,21 +73,39 @@ class RunConfig:
     item_dropout: float = _setting(0.1, "dropout on the item embedding while training")
     user_l2: float = _setting(1e-6, "weight of the users' squared norm")
     seed: int = _setting(0, "seed of the parameters, the batches and dropout")
-    probe_every: int = _setting(0, "iterations between probes of the objective; 0 = four in an epoch")
+    probe_every: int = _setting(
+        0, "iterations between probes of the objective; 0 = four in an epoch"
+    )
     dimension: int = _setting(50, "length of the user and item embeddings")
     word_dimension: int = _setting(50, "length of the word embeddings")
     filters: int = _setting(50, "filters of the convolution (cnn)")
     filter_width: int = _setting(3, "words a filter spans (cnn); odd")
     lstm_units: int = _setting(50, "units of the recurrent layer (lstm)")
-    patience: int = _setting(10, "epochs without a better validation recall before the reported epoch is settled")
-    probe_links: int = _setting(16384, "links of the probe, where the exact sum over all pairs is too long")
+    patience: int = _setting(
+        10, "epochs without a better validation recall before the reported epoch is settled"
+    )
+    probe_links: int = _setting(
+        16384, "links of the probe, where the exact sum over all pairs is too long"
+    )
     probe_negatives: int = _setting(64, "draws from P_n for each link of the probe")
-    precision: str = _setting("float32", "of the training step's products: float32, tf32 or bfloat16")
-    iterations_per_dispatch: int = _setting(0, "iterations in one call of the compiled step; 0 = by backend")
+    precision: str = _setting(
+        "float32", "of the training step's products: float32, tf32 or bfloat16"
+    )
+    iterations_per_dispatch: int = _setting(
+        0, "iterations in one call of the compiled step; 0 = by backend"
+    )
     devices: int = _setting(1, "devices that a batch is spread over")
-    share: str = _setting("global", "whose items are negatives on several devices: global (all) or local (each its own)")
-    shard_tables: bool = _setting(False, "spread embedding tables and their moments over the devices by row")
-    tuned: str = _setting("", "what `sweep --tune` chose, and its trials and their epochs: learning_rate:8x10; set by it")
+    share: str = _setting(
+        "global",
+        "whose items are negatives on several devices: global (all) or local (each its own)",
+    )
+    shard_tables: bool = _setting(
+        False, "spread embedding tables and their moments over the devices by row"
+    )
+    tuned: str = _setting(
+        "",
+        "what `sweep --tune` chose, and its trials and their epochs: learning_rate:8x10; set by it",
+    )
 
     def __post_init__(self) -> None:
         _check(self)
@@ -92,7 +122,9 @@ class RunConfig:
 
     @property
     def normalize(self) -> bool:
-        """Whether embeddings are scaled to unit length: for all but pointwise losses (the authors' program does)."""
+        """Whether embeddings are scaled to unit length: for all but pointwise losses (the authors'
+        program does).
+        """
         return self.family != "pointwise"
 
     @property
@@ -115,11 +147,15 @@ class RunConfig:
         return tuple(self.tuned.partition(":")[0].split("+")) if self.tuned else ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings as they are written to ``config.json``: ``lambda`` without its underscore."""
+        """The settings as they are written to ``config.json``: ``lambda`` without its
+        underscore.
+        """
         return {_outer(name): value for name, value in dataclasses.asdict(self).items()}
 
     def effective(self) -> dict[str, Any]:
-        """Like :meth:`to_dict`, with null where the sampler, encoder or data does not use a setting."""
+        """Like :meth:`to_dict`, with null where the sampler, encoder or data does not use a
+        setting.
+        """
         values = self.to_dict()
         sampler = find_sampler(self.sampler)
         unused = {
@@ -150,7 +186,9 @@ def _outer(name: str) -> str:
     return name.rstrip("_")
 
 
-FIELDS: Mapping[str, dataclasses.Field[Any]] = {_outer(f.name): f for f in dataclasses.fields(RunConfig)}
+FIELDS: Mapping[str, dataclasses.Field[Any]] = {
+    _outer(f.name): f for f in dataclasses.fields(RunConfig)
+}
 LOCATION_KEYS = ("data_dir", "runs_dir")
 
 
@@ -180,7 +218,8 @@ def resolve(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[RunConfig, Locations]:
-    """Merge the layers: flag, then ``--set``, then environment, then file, then the default for the loss and encoder.
+    """Merge the layers: flag, then ``--set``, then environment, then file, then the default for the
+    loss and encoder.
 
     Args:
         flags: settings given by flags; None stands for "not given".
@@ -189,7 +228,8 @@ def resolve(
         environment: variables to look at (``os.environ`` by default).
 
     Raises:
-        UsageError: an unknown key (with the nearest valid one), a malformed value, or an impossible combination.
+        UsageError: an unknown key (with the nearest valid one), a malformed value, or an impossible
+            combination.
     """
     merged, places = merge(flags, assignments, file, environment)
     return complete(merged), places
@@ -228,18 +268,28 @@ def merge(
 
 
 def complete(settings: Mapping[str, Any]) -> RunConfig:
-    """A :class:`RunConfig` from some settings (keys as in ``config.json``) and the defaults for its loss and encoder."""
+    """A :class:`RunConfig` from some settings (keys as in ``config.json``) and the defaults for its
+    loss and encoder.
+    """
     given: dict[str, Any] = {
-        FIELDS[_outer(key)].name: _convert(_outer(key), value) for key, value in settings.items() if value is not None
+        FIELDS[_outer(key)].name: _convert(_outer(key), value)
+        for key, value in settings.items()
+        if value is not None
     }
     if "noise" in given:
         given["noise"] = _canonical_noise(given["noise"])
     if given.get("negatives", 1) < 1:
-        raise UsageError(f"negatives = {given['negatives']}: a positive link needs at least one negative. Use 1 or more.")
+        raise UsageError(
+            f"negatives = {given['negatives']}: a positive link needs at least one negative. Use 1"
+            " or more."
+        )
     if "learning_rate" in given:
         _require_positive("learning_rate", given["learning_rate"])
     if given.get("uniform_items", 1) < 1:
-        raise UsageError(f"uniform_items = {given['uniform_items']}: mixed-ns draws at least one; without any it is ns.")
+        raise UsageError(
+            f"uniform_items = {given['uniform_items']}: mixed-ns draws at least one; without any it"
+            " is ns."
+        )
     encoder = find_encoder(given.get("encoder", RunConfig.encoder))
     loss = find_loss(given.get("loss", RunConfig.loss))
     defaults = {
@@ -264,19 +314,27 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _split_assignment(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UsageError(f"--set {text!r} is not of the form key=value, for example --set filters=100.")
+        raise UsageError(
+            f"--set {text!r} is not of the form key=value, for example --set filters=100."
+        )
     return key.strip(), value.strip()
 
 
 def _convert(name: str, value: Any) -> Any:
-    """``value`` as the type of the setting; text is parsed, anything else must have the type already."""
+    """``value`` as the type of the setting; text is parsed, anything else must have the type
+    already.
+    """
     kind = str(FIELDS[name].type).removesuffix(" | None")
     words = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a name"}
     try:
         if kind == "str" and isinstance(value, str | int | float) and not isinstance(value, bool):
             return str(value)
         if kind == "bool":
-            return value if isinstance(value, bool) else {"true": True, "false": False}[str(value).lower()]
+            return (
+                value
+                if isinstance(value, bool)
+                else {"true": True, "false": False}[str(value).lower()]
+            )
         if kind == "int" and isinstance(value, int | str) and not isinstance(value, bool):
             return int(value)
         if kind == "float" and isinstance(value, int | float | str) and not isinstance(value, bool):
@@ -294,7 +352,8 @@ def _noise_exponent(noise: str) -> float:
         exponent = float(noise)
     except ValueError:
         raise UsageError(
-            f"Unknown noise {noise!r}{nearest(noise, named)} Valid: unigram, uniform, or an exponent such as 0.75."
+            f"Unknown noise {noise!r}{nearest(noise, named)} Valid: unigram, uniform, or an"
+            " exponent such as 0.75."
         ) from None
     if not math.isfinite(exponent) or abs(exponent) > 8:
         raise UsageError(f"noise = {noise}: the exponent must be a finite number between -8 and 8.")
@@ -321,16 +380,38 @@ def _check(config: RunConfig) -> None:
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", config.dataset):
         raise UsageError(
-            f"dataset = {config.dataset[:80]!r} is not a data set's name: at most 64 letters, digits, dots and hyphens."
+            f"dataset = {config.dataset[:80]!r} is not a data set's name: at most 64 letters,"
+            " digits, dots and hyphens."
         )
     if config.strata not in ("item", "user"):
-        raise UsageError(f"strata = {config.strata!r}{nearest(config.strata, ('item', 'user'))} Valid: item, user.")
+        raise UsageError(
+            f"strata = {config.strata!r}{nearest(config.strata, ('item', 'user'))} Valid: item,"
+            " user."
+        )
     if config.precision not in PRECISIONS:
         raise UsageError(
-            f"precision = {config.precision!r}{nearest(config.precision, PRECISIONS)} Valid: {', '.join(PRECISIONS)}."
+            f"precision = {config.precision!r}{nearest(config.precision, PRECISIONS)} Valid:"
+            f" {', '.join(PRECISIONS)}."
         )
-    counts = ("batch_size", "stratum_size", "negatives", "uniform_items", "epochs", "dimension", "word_dimension", "filters")
-    for name in (*counts, "devices", "filter_width", "lstm_units", "patience", "probe_links", "probe_negatives"):
+    counts = (
+        "batch_size",
+        "stratum_size",
+        "negatives",
+        "uniform_items",
+        "epochs",
+        "dimension",
+        "word_dimension",
+        "filters",
+    )
+    for name in (
+        *counts,
+        "devices",
+        "filter_width",
+        "lstm_units",
+        "patience",
+        "probe_links",
+        "probe_negatives",
+    ):
         if getattr(config, name) < 1:
             raise UsageError(f"{name} = {getattr(config, name)}: it must be at least 1.")
     _require_positive("learning_rate", config.learning_rate)
@@ -339,52 +420,88 @@ def _check(config: RunConfig) -> None:
             _require_positive(name, getattr(config, name))
     for name in ("word_dropout", "item_dropout"):
         if not 0 <= getattr(config, name) < 1:
-            raise UsageError(f"{name} = {getattr(config, name)}: it must be at least 0 and below 1.")
+            raise UsageError(
+                f"{name} = {getattr(config, name)}: it must be at least 0 and below 1."
+            )
     if not (math.isfinite(config.user_l2) and config.user_l2 >= 0):
         raise UsageError(f"user_l2 = {config.user_l2}: it must be a finite number, 0 or above.")
     if config.probe_every < 0:
-        raise UsageError(f"probe_every = {config.probe_every}: it must be 0 (four in an epoch) or above.")
+        raise UsageError(
+            f"probe_every = {config.probe_every}: it must be 0 (four in an epoch) or above."
+        )
     if config.iterations_per_dispatch < 0:
         raise UsageError(
-            f"iterations_per_dispatch = {config.iterations_per_dispatch}: it must be 0 (the backend's choice) or above."
+            f"iterations_per_dispatch = {config.iterations_per_dispatch}: it must be 0 (the"
+            " backend's choice) or above."
         )
-    if config.tuned and not (re.fullmatch(r"[^:]+:\d+x\d+", config.tuned) and set(config.tuned_settings) <= set(TUNABLE)):
+    if config.tuned and not (
+        re.fullmatch(r"[^:]+:\d+x\d+", config.tuned) and set(config.tuned_settings) <= set(TUNABLE)
+    ):
         raise UsageError(
-            f"tuned = {config.tuned!r} is not of the form learning_rate:8x10. It is set by ncfbench sweep --tune."
+            f"tuned = {config.tuned!r} is not of the form learning_rate:8x10. It is set by ncfbench"
+            " sweep --tune."
         )
     if not 0 <= config.seed <= MAX_SEED:
         raise UsageError(f"seed = {config.seed}: it must be between 0 and {MAX_SEED}.")
     if config.filter_width % 2 == 0:
-        raise UsageError(f"filter_width = {config.filter_width}: it must be odd, so that a filter has a middle word.")
+        raise UsageError(
+            f"filter_width = {config.filter_width}: it must be odd, so that a filter has a middle"
+            " word."
+        )
 
     served = sampler.families_with(config.strata)
     if loss.family not in served:
         if loss.family == "pointwise":
-            reason, instead = f"it serves {' and '.join(served)} losses only", "--loss log, hinge or softmax"
+            reason, instead = (
+                f"it serves {' and '.join(served)} losses only",
+                "--loss log, hinge or softmax",
+            )
         else:
-            kind = {"pairwise": "pairwise loss compares two items", "listwise": "listwise loss compares items"}[loss.family]
-            reason = f"a {kind} of one user, and {config.sampler} draws its negative links for other users"
+            kind = {
+                "pairwise": "pairwise loss compares two items",
+                "listwise": "listwise loss compares items",
+            }[loss.family]
+            reason = (
+                f"a {kind} of one user, and {config.sampler} draws its negative links for other"
+                " users"
+            )
             instead = f"--sampler {sampler.instead}, or --loss sg or mse"
-        raise UsageError(f"--sampler {config.sampler} cannot train --loss {config.loss}: {reason}. Use {instead}.")
+        raise UsageError(
+            f"--sampler {config.sampler} cannot train --loss {config.loss}: {reason}. Use"
+            f" {instead}."
+        )
     if loss.family == "pointwise" and config.gamma is not None:
-        raise UsageError(f"gamma belongs to the other losses (log, hinge, softmax); --loss {config.loss} has none.")
+        raise UsageError(
+            f"gamma belongs to the other losses (log, hinge, softmax); --loss {config.loss} has"
+            " none."
+        )
     if loss.family != "pointwise" and config.lambda_ is not None:
-        raise UsageError(f"lambda belongs to the pointwise losses (sg, mse); --loss {config.loss} has none.")
+        raise UsageError(
+            f"lambda belongs to the pointwise losses (sg, mse); --loss {config.loss} has none."
+        )
     if loss.gamma is None and loss.family != "pointwise" and config.gamma is not None:
         raise UsageError(f"--loss {config.loss} has no gamma.")
     b, s = config.batch_size, config.stratum_size
     if sampler.uses_strata and b % s:
         raise UsageError(
-            f"batch_size = {b} is not a multiple of stratum_size = {s}. Use for example --batch-size {max(b // s, 2) * s}."
+            f"batch_size = {b} is not a multiple of stratum_size = {s}. Use for example"
+            f" --batch-size {max(b // s, 2) * s}."
         )
     if config.sampler == "strat-ns" and b == s:
         raise UsageError(
-            f"batch_size = stratum_size = {b}: the only stratum of a batch has no other whose items could be its "
-            f"negatives. Use --batch-size {2 * s} or more."
+            f"batch_size = stratum_size = {b}: the only stratum of a batch has no other whose items"
+            f" could be its negatives. Use --batch-size {2 * s} or more."
         )
     division.check(
-        config.sampler, batch_size=b, stratum_size=s, uniform_items=config.uniform_items, devices=config.devices,
+        config.sampler,
+        batch_size=b,
+        stratum_size=s,
+        uniform_items=config.uniform_items,
+        devices=config.devices,
         share=config.share,
-    )  # fmt: skip
+    )
     if config.sampler == "ns" and b == 1:
-        raise UsageError("batch_size = 1: with one link in a batch, ns has no negatives. Use --batch-size 2 or more.")
+        raise UsageError(
+            "batch_size = 1: with one link in a batch, ns has no negatives. Use --batch-size 2 or"
+            " more."
+        )

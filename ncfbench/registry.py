@@ -1,8 +1,9 @@
 """Every choice a user can name, with its family and where its code lives.
 
-Entries hold import paths as strings and load lazily: listing, checking and refusing names never imports JAX. What is not
-built in is a plug-in: an object named ``package.module:object``, or by a name that an installed package registers under one
-of the entry-point groups ``ncfbench.samplers``, ``ncfbench.encoders``, ``ncfbench.losses``.
+Entries hold import paths as strings and load lazily: listing, checking and refusing names never
+imports JAX. What is not built in is a plug-in: an object named ``package.module:object``, or by a
+name that an installed package registers under one of the entry-point groups ``ncfbench.samplers``,
+``ncfbench.encoders``, ``ncfbench.losses``.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ from ncfbench.errors import UsageError
 
 LossFamily = Literal["pointwise", "pairwise", "listwise"]
 FAMILIES: tuple[LossFamily, ...] = get_args(LossFamily)
-"""pointwise: a term for each link. pairwise: a term for a positive and a negative link of one user. listwise: a term for a
-positive link and all its negatives. The last two need negative links of the positive link's own user."""
+"""pointwise: a term for each link. pairwise: a term for a positive and a negative link of one user.
+listwise: a term for a positive link and all its negatives. The last two need negative links of the
+positive link's own user.
+"""
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """A way of building mini-batches. ``uses_*`` say which of the settings k, s and k' change its batches."""
+    """A way of building mini-batches. ``uses_*`` say which of the settings k, s and k' change its
+    batches.
+    """
 
     path: str
     title: str
@@ -37,7 +42,9 @@ class Sampler:
     uses_strata: bool
     uses_uniform_items: bool = False
     shares_items: bool = False
-    """Whether a batch's items are negatives of all its links, or of all on one device (``--share local``)."""
+    """Whether a batch's items are negatives of all its links, or of all on one device (``--share
+    local``).
+    """
     families_by_user: tuple[LossFamily, ...] = ()
     """The losses it serves with strata by user, where those are others."""
     instead: str = "neg, ns or strat-ns"
@@ -54,18 +61,23 @@ class Sampler:
 
     @classmethod
     def of(cls, path: str, plugin: Any) -> Sampler:
-        """The entry of a plug-in: a subclass of :class:`ncfbench.samplers.Sampler` with a ``families`` attribute."""
+        """The entry of a plug-in: a subclass of :class:`ncfbench.sampling.Sampler` with a
+        ``families`` attribute.
+        """
         families = _declared(path, plugin, "families", ("assemble", "draw", "batches"))
         if not isinstance(families, tuple) or not families or not set(families) <= set(FAMILIES):
             raise UsageError(
-                f"Plug-in {path!r} declares families = {families!r}: it must be a tuple of {', '.join(map(repr, FAMILIES))}."
+                f"Plug-in {path!r} declares families = {families!r}: it must be a tuple of"
+                f" {', '.join(map(repr, FAMILIES))}."
             )
         return cls(
             path=path,
             title=_title(plugin),
             summary=_summary(plugin),
             families=families,
-            uses_negatives=bool(getattr(plugin, "draws_users", False) or getattr(plugin, "draws_items", False)),
+            uses_negatives=bool(
+                getattr(plugin, "draws_users", False) or getattr(plugin, "draws_items", False)
+            ),
             uses_strata=bool(getattr(plugin, "stratified", False)),
             in_paper=False,
         )
@@ -86,18 +98,31 @@ class Loss:
 
     @property
     def baseline_sampler(self) -> str:
-        """What speedups are measured against: IID; Negative Sampling for the losses that IID cannot train."""
+        """What speedups are measured against: IID; Negative Sampling for the losses that IID cannot
+        train.
+        """
         return "iid" if self.family == "pointwise" else "neg"
 
     @classmethod
     def of(cls, path: str, plugin: Any) -> Loss:
-        """The entry of a plug-in: a class with a ``family``, built without arguments, or with ``gamma`` where it has one."""
+        """The entry of a plug-in: a class with a ``family``, built without arguments, or with
+        ``gamma`` where it has one.
+        """
         family = _declared(path, plugin, "family", ())
         if family not in FAMILIES:
-            raise UsageError(f"Plug-in {path!r} declares family = {family!r}. Valid: {', '.join(FAMILIES)}.")
-        methods = {"pointwise": ("positive", "negative"), "pairwise": ("pair",), "listwise": ("row",)}[family]
+            raise UsageError(
+                f"Plug-in {path!r} declares family = {family!r}. Valid: {', '.join(FAMILIES)}."
+            )
+        methods = {
+            "pointwise": ("positive", "negative"),
+            "pairwise": ("pair",),
+            "listwise": ("row",),
+        }[family]
         _declared(path, plugin, "family", methods)
-        lambda_, gamma = getattr(plugin, "default_lambda", None), getattr(plugin, "default_gamma", None)
+        lambda_, gamma = (
+            getattr(plugin, "default_lambda", None),
+            getattr(plugin, "default_gamma", None),
+        )
         return cls(
             path=path,
             title=_title(plugin),
@@ -122,16 +147,28 @@ class Encoder:
 
     @classmethod
     def of(cls, path: str, plugin: Any) -> Encoder:
-        """The entry of a plug-in: a :class:`flax.nnx.Module` built like those of :mod:`ncfbench.encoders`."""
-        if not inspect.isclass(plugin) or not any("__call__" in vars(base) for base in plugin.__mro__):
-            raise UsageError(f"Plug-in {path!r} is not a class with a __call__ method, as an encoder must be.")
+        """The entry of a plug-in: a :class:`flax.nnx.Module` built like those of
+        :mod:`ncfbench.encoders`.
+        """
+        if not inspect.isclass(plugin) or not any(
+            "__call__" in vars(base) for base in plugin.__mro__
+        ):
+            raise UsageError(
+                f"Plug-in {path!r} is not a class with a __call__ method, as an encoder must be."
+            )
         scores_cold_items = bool(getattr(plugin, "scores_cold_items", True))
-        return cls(path, _title(plugin), _summary(plugin), int(getattr(plugin, "negatives", 10)), scores_cold_items)
+        return cls(
+            path,
+            _title(plugin),
+            _summary(plugin),
+            int(getattr(plugin, "negatives", 10)),
+            scores_cold_items,
+        )
 
 
 SAMPLERS: Mapping[str, Sampler] = {
     "iid": Sampler(
-        path="ncfbench.samplers.listed:IidSampler",
+        path="ncfbench.sampling.listed:IidSampler",
         title="IID",
         summary="positive and negative links drawn independently",
         families=("pointwise",),
@@ -139,7 +176,7 @@ SAMPLERS: Mapping[str, Sampler] = {
         uses_strata=False,
     ),
     "neg": Sampler(
-        path="ncfbench.samplers.listed:NegativeSampler",
+        path="ncfbench.sampling.listed:NegativeSampler",
         title="Negative",
         summary="k negative items drawn for the user of each positive link",
         families=FAMILIES,
@@ -147,7 +184,7 @@ SAMPLERS: Mapping[str, Sampler] = {
         uses_strata=False,
     ),
     "strat": Sampler(
-        path="ncfbench.samplers.listed:StratifiedSampler",
+        path="ncfbench.sampling.listed:StratifiedSampler",
         title="Stratified",
         summary="s positive links an item; k negative users drawn for the item of each",
         families=("pointwise",),
@@ -157,7 +194,7 @@ SAMPLERS: Mapping[str, Sampler] = {
         instead="strat-ns, ns or neg (or --strata user)",
     ),
     "ns": Sampler(
-        path="ncfbench.samplers.shared:NegativeSharingSampler",
+        path="ncfbench.sampling.shared:NegativeSharingSampler",
         title="N.S.",
         summary="the batch's other items are every user's negatives",
         families=FAMILIES,
@@ -166,7 +203,7 @@ SAMPLERS: Mapping[str, Sampler] = {
         shares_items=True,
     ),
     "strat-ns": Sampler(
-        path="ncfbench.samplers.shared:StratifiedSharingSampler",
+        path="ncfbench.sampling.shared:StratifiedSharingSampler",
         title="Strat. w. N.S.",
         summary="s positive links an item, and the batch's other items are every user's negatives",
         families=FAMILIES,
@@ -175,7 +212,7 @@ SAMPLERS: Mapping[str, Sampler] = {
         shares_items=True,
     ),
     "mixed-ns": Sampler(
-        path="ncfbench.samplers.shared:MixedSharingSampler",
+        path="ncfbench.sampling.shared:MixedSharingSampler",
         title="Mixed N.S.",
         summary="like ns, with k' items drawn uniformly added to the batch",
         families=FAMILIES,
@@ -189,7 +226,7 @@ SAMPLERS: Mapping[str, Sampler] = {
 
 LOSSES: Mapping[str, Loss] = {
     "sg": Loss(
-        path="ncfbench.losses:SkipGram",
+        path="ncfbench.models.losses:SkipGram",
         title="SG",
         summary="skip-gram: -log sigmoid(score) for positives, -log sigmoid(-score) for negatives",
         family="pointwise",
@@ -197,7 +234,7 @@ LOSSES: Mapping[str, Loss] = {
         lambda_=128.0,
     ),
     "mse": Loss(
-        path="ncfbench.losses:MeanSquaredError",
+        path="ncfbench.models.losses:MeanSquaredError",
         title="MSE",
         summary="squared distance of the score to 1 (positives) or 0 (negatives)",
         family="pointwise",
@@ -205,7 +242,7 @@ LOSSES: Mapping[str, Loss] = {
         lambda_=8.0,
     ),
     "log": Loss(
-        path="ncfbench.losses:LogLoss",
+        path="ncfbench.models.losses:LogLoss",
         title="Log",
         summary="-log sigmoid(gamma (positive score - negative score)), on unit vectors",
         family="pairwise",
@@ -213,7 +250,7 @@ LOSSES: Mapping[str, Loss] = {
         gamma=10.0,
     ),
     "hinge": Loss(
-        path="ncfbench.losses:Hinge",
+        path="ncfbench.models.losses:Hinge",
         title="Hinge",
         summary="max(negative score - positive score + gamma, 0), on unit vectors",
         family="pairwise",
@@ -221,9 +258,12 @@ LOSSES: Mapping[str, Loss] = {
         gamma=0.1,
     ),
     "softmax": Loss(
-        path="ncfbench.losses:SampledSoftmax",
+        path="ncfbench.models.losses:SampledSoftmax",
         title="Softmax",
-        summary="-log of the positive item's share of exp(gamma score), with logQ correction, on unit vectors",
+        summary=(
+            "-log of the positive item's share of exp(gamma score), with logQ correction, on unit"
+            " vectors"
+        ),
         family="listwise",
         learning_rate=0.01,
         gamma=10.0,
@@ -233,20 +273,20 @@ LOSSES: Mapping[str, Loss] = {
 
 ENCODERS: Mapping[str, Encoder] = {
     "mf": Encoder(
-        path="ncfbench.encoders.mf:MatrixFactorization",
+        path="ncfbench.models.encoders.mf:MatrixFactorization",
         title="MF",
         summary="a free vector for each item; cannot score cold items",
         negatives=10,
         scores_cold_items=False,
     ),
     "cnn": Encoder(
-        path="ncfbench.encoders.cnn:Convolution",
+        path="ncfbench.models.encoders.cnn:Convolution",
         title="CNN",
         summary="word embeddings, convolution of width 3, maximum over time, dense",
         negatives=10,
     ),
     "lstm": Encoder(
-        path="ncfbench.encoders.lstm:Lstm",
+        path="ncfbench.models.encoders.lstm:Lstm",
         title="LSTM",
         summary="word embeddings, LSTM over the words, dense",
         negatives=5,
@@ -280,7 +320,9 @@ def find_encoder(name: str) -> Encoder:
 
 
 def registered(kind: str) -> dict[str, str]:
-    """Names and import paths that installed packages register for a kind: sampler, encoder or loss."""
+    """Names and import paths that installed packages register for a kind: sampler, encoder or
+    loss.
+    """
     from importlib.metadata import entry_points
 
     return {point.name: point.value for point in entry_points(group=GROUPS[kind])}
@@ -290,7 +332,8 @@ def plugin_path(kind: str, name: str, built_in: Iterable[str]) -> str:
     """The ``package.module:object`` that a name which is not built in stands for.
 
     Raises:
-        UsageError: it is neither such a path nor registered; the message lists the valid names and the nearest.
+        UsageError: it is neither such a path nor registered; the message lists the valid names and
+            the nearest.
     """
     if ":" in name:
         return name
@@ -299,7 +342,8 @@ def plugin_path(kind: str, name: str, built_in: Iterable[str]) -> str:
         return points[name]
     valid = [*built_in, *points]
     raise UsageError(
-        f"Unknown {kind} {name!r}{nearest(name, valid)} Valid: {', '.join(valid)}, or a plug-in as package.module:object."
+        f"Unknown {kind} {name!r}{nearest(name, valid)} Valid: {', '.join(valid)}, or a plug-in as"
+        " package.module:object."
     )
 
 
@@ -317,8 +361,8 @@ def load(path: str) -> Any:
         found = importlib.import_module(module)
     except Exception as error:
         raise UsageError(
-            f"Cannot import {path!r}: {type(error).__name__}: {error}. Run from the folder that holds the module, or "
-            f"install it."
+            f"Cannot import {path!r}: {type(error).__name__}: {error}. Run from the folder that"
+            " holds the module, or install it."
         ) from error
     if not hasattr(found, attribute):
         names = [key for key in vars(found) if not key.startswith("_")]
@@ -343,7 +387,10 @@ def _declared(path: str, plugin: Any, attribute: str, methods: tuple[str, ...]) 
         raise UsageError(f"Plug-in {path!r} is not a class.")
     missing = [name for name in (attribute, *methods) if not hasattr(plugin, name)]
     if missing:
-        raise UsageError(f"Plug-in {path!r} has no {missing[0]!r}; the README's guide to plug-ins shows what it needs.")
+        raise UsageError(
+            f"Plug-in {path!r} has no {missing[0]!r}; the README's guide to plug-ins shows what it"
+            " needs."
+        )
     return getattr(plugin, attribute)
 
 

@@ -1,4 +1,6 @@
-"""Slurm's commands for tests, strict about what they are given: ``sbatch`` runs the tasks here, or lets them wait."""
+"""Slurm's commands for tests, strict about what they are given: ``sbatch`` runs the tasks here, or
+lets them wait.
+"""
 
 from __future__ import annotations
 

@@ -52,8 +52,13 @@ def _parquet(table: bytes) -> bytes:
     return out.getvalue()
 
 
-RATINGS = _table("userId,movieId,rating,timestamp", [(n % 7, n % 11 + 1, 1 + n % 5, 10**9 + 60 * n) for n in range(60)])
-MOVIES = _table("movieId,title,genres", [(n + 1, f'The "{n}." Été, of {n * n}', "Drama|War") for n in range(11)])
+RATINGS = _table(
+    "userId,movieId,rating,timestamp",
+    [(n % 7, n % 11 + 1, 1 + n % 5, 10**9 + 60 * n) for n in range(60)],
+)
+MOVIES = _table(
+    "movieId,title,genres", [(n + 1, f'The "{n}." Été, of {n * n}', "Drama|War") for n in range(11)]
+)
 
 
 def _custom(links: str, items: str, ratings: bytes, movies: bytes, *more: str) -> Source:
@@ -63,17 +68,34 @@ def _custom(links: str, items: str, ratings: bytes, movies: bytes, *more: str) -
 
 SOURCES: dict[str, Source] = {
     "csv": _custom("r.csv", "m.csv", RATINGS, MOVIES, "--rating-threshold", "2", "--split", "time"),
-    "tsv": _custom("r.tsv", "m.tsv", RATINGS.replace(b",", b"\t"), b"id\ttext\n" + b"".join(b"%d\tx y%d\n" % (n, n) for n in range(12))),
-    "jsonl": _custom("r.jsonl", "m.jsonl", _jsonl(RATINGS), _jsonl(MOVIES), "--rating-threshold", "2"),
-    "parquet": _custom("r.parquet", "m.parquet", _parquet(RATINGS), _parquet(MOVIES), "--split", "time"),
-    "gzip": _custom("r.csv.gz", "m.jsonl.gz", gzip.compress(RATINGS, mtime=0), gzip.compress(_jsonl(MOVIES), mtime=0)),
+    "tsv": _custom(
+        "r.tsv",
+        "m.tsv",
+        RATINGS.replace(b",", b"\t"),
+        b"id\ttext\n" + b"".join(b"%d\tx y%d\n" % (n, n) for n in range(12)),
+    ),
+    "jsonl": _custom(
+        "r.jsonl", "m.jsonl", _jsonl(RATINGS), _jsonl(MOVIES), "--rating-threshold", "2"
+    ),
+    "parquet": _custom(
+        "r.parquet", "m.parquet", _parquet(RATINGS), _parquet(MOVIES), "--split", "time"
+    ),
+    "gzip": _custom(
+        "r.csv.gz",
+        "m.jsonl.gz",
+        gzip.compress(RATINGS, mtime=0),
+        gzip.compress(_jsonl(MOVIES), mtime=0),
+    ),
     "citeulike": Source(
         ("citeulike", "--from", "FOLDER", "--allow-unverified", "--text", "title,abstract,tags"),
         {
             "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
             "raw-data.csv": _table(
                 "doc.id,title,citeulike.id,raw.title,raw.abstract",
-                [(n + 1, f"t {n}", 40 + n, f"Title {n}, é", f'an "abstract"\nof {n} words') for n in range(7)],
+                [
+                    (n + 1, f"t {n}", 40 + n, f"Title {n}, é", f'an "abstract"\nof {n} words')
+                    for n in range(7)
+                ],
             ),
             "item-tag.dat": b"2 0 1\n0\n1 2\n1 0\n2 2 1\n1 1\n1 0\n",
             "tags.dat": b"big-fish\npet\nred_dog\n",
@@ -83,7 +105,9 @@ SOURCES: dict[str, Source] = {
         ("citeulike-t", "--from", "FOLDER", "--allow-unverified", "--text", "raw"),
         {
             "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
-            "rawtext.dat": b"".join(b"##%d\nA text of %d words,\nin lines \xe2\x80\x93 two\n" % (n, n) for n in range(7)),
+            "rawtext.dat": b"".join(
+                b"##%d\nA text of %d words,\nin lines \xe2\x80\x93 two\n" % (n, n) for n in range(7)
+            ),
         },
     ),
     "bag": Source(
@@ -98,15 +122,18 @@ SOURCES: dict[str, Source] = {
         ("mind", "--from", "FOLDER", "--history"),
         {
             "news.tsv": b"".join(
-                b'N%d\tnews\tworld\tTitle "%d\tAn abstract, of %d\thttps://x/%d\t[]\t[]\n' % (n, n, n, n) for n in range(9)
+                b'N%d\tnews\tworld\tTitle "%d\tAn abstract, of %d\thttps://x/%d\t[]\t[]\n'
+                % (n, n, n, n)
+                for n in range(9)
             ),
             "behaviors.tsv": b"".join(
-                b"%d\tU%d\t11/12/2019 2:14:46 PM\tN%d N%d\tN%d-1 N%d-0\n" % (n, n % 4, n % 9, n * 2 % 9, n * 5 % 9, n * 7 % 9)
+                b"%d\tU%d\t11/12/2019 2:14:46 PM\tN%d N%d\tN%d-1 N%d-0\n"
+                % (n, n % 4, n % 9, n * 2 % 9, n * 5 % 9, n * 7 % 9)
                 for n in range(20)
             ),
         },
     ),
-}  # fmt: skip
+}
 
 
 def _lines(content: bytes) -> list[bytes]:
@@ -130,7 +157,11 @@ def _flipped(content: bytes, rng: random.Random) -> bytes:
 
 def _number(content: bytes, rng: random.Random, put: bytes) -> bytes:
     """One of the numbers behind the first line replaced."""
-    places = [place for place in range(content.find(b"\n") + 1, len(content)) if content[place : place + 1].isdigit()]
+    places = [
+        place
+        for place in range(content.find(b"\n") + 1, len(content))
+        if content[place : place + 1].isdigit()
+    ]
     place = rng.choice(places or [0])
     return content[:place] + put + content[place + 1 :]
 
@@ -143,7 +174,9 @@ DAMAGES: dict[str, Damage] = {
     "blank lines only": lambda content, rng: b"\n \n\n",
     "first line only": lambda content, rng: _lines(content)[0],
     "first line gone": lambda content, rng: b"".join(_lines(content)[1:]),
-    "wrong delimiter": lambda content, rng: content.replace(b",", b";").replace(b"\t", b"|").replace(b" ", b","),
+    "wrong delimiter": lambda content, rng: (
+        content.replace(b",", b";").replace(b"\t", b"|").replace(b" ", b",")
+    ),
     "other delimiter in a line": lambda content, rng: _at(
         content, rng, lambda line: line.replace(b",", b";").replace(b" ", b";")
     ),
@@ -153,14 +186,18 @@ DAMAGES: dict[str, Damage] = {
     "spaces and commas": lambda content, rng: _number(content, rng, b'" 1, 2 "'),
     "byte order mark": lambda content, rng: b"\xef\xbb\xbf" + content,
     "windows line ends": lambda content, rng: content.replace(b"\n", b"\r\n"),
-    "latin-1 in the middle": lambda content, rng: _at(content, rng, lambda line: line[:-1] + b" caf\xe9 \n"),
+    "latin-1 in the middle": lambda content, rng: _at(
+        content, rng, lambda line: line[:-1] + b" caf\xe9 \n"
+    ),
     "utf-16": lambda content, rng: content.decode("utf-8", "replace").encode("utf-16"),
     "not a number": lambda content, rng: _number(content, rng, b"NaN"),
     "infinite": lambda content, rng: _number(content, rng, b"1e999"),
     "negative": lambda content, rng: _number(content, rng, b"-3"),
     "huge number": lambda content, rng: _number(content, rng, b"9" * 40),
     "nothing there": lambda content, rng: _number(content, rng, b""),
-    "huge line": lambda content, rng: _at(content, rng, lambda line: line[:-1] + b"x" * MOST_BYTES + b"\n"),
+    "huge line": lambda content, rng: _at(
+        content, rng, lambda line: line[:-1] + b"x" * MOST_BYTES + b"\n"
+    ),
     "zero bytes": lambda content, rng: _at(content, rng, lambda line: line[:-1] + b"\0\0\n"),
     "open quote": lambda content, rng: _at(content, rng, lambda line: b'"' + line),
     "bits flipped": _flipped,

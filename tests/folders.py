@@ -7,52 +7,98 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ncfbench import analysis, runs, schemas, tables
 from ncfbench.config import complete
+from ncfbench.runs import folder as runs
+from ncfbench.storage import schemas, tables
+from ncfbench.timing import statistics as analysis
 
-ENVIRONMENT = {"key": "one", "time": "2026-01-01", "cpu": "a <fast> & small one", "cores": 2, "packages": {"jax": "0.10.2"}}
+ENVIRONMENT = {
+    "key": "one",
+    "time": "2026-01-01",
+    "cpu": "a <fast> & small one",
+    "cores": 2,
+    "packages": {"jax": "0.10.2"},
+}
 BLOCKS = (0.9, 1.0, 1.1, 1.3, 0.95)
 """Seconds of the raw blocks, by the median of which an iteration is called."""
 
 
 def write_run(
-    runs_dir: Path, sampler: str, losses: Sequence[float], ms: float, recalls: Sequence[float] = (), **more: Any
+    runs_dir: Path,
+    sampler: str,
+    losses: Sequence[float],
+    ms: float,
+    recalls: Sequence[float] = (),
+    **more: Any,
 ) -> Path:
-    """A finished run: a probe every 100 iterations, an epoch at each; ``ms`` the median of an iteration.
+    """A finished run: a probe every 100 iterations, an epoch at each; ``ms`` the median of an
+    iteration.
 
-    ``recalls`` stand beside the losses; the first is not written, for no run is evaluated before it was trained.
+    ``recalls`` stand beside the losses; the first is not written, for no run is evaluated before it
+    was trained.
     """
-    environment = ENVIRONMENT | {key: more.pop(key) for key in ("key", "time", "interleaved") if key in more}
+    environment = ENVIRONMENT | {
+        key: more.pop(key) for key in ("key", "time", "interleaved") if key in more
+    }
     fingerprint, status = more.pop("fingerprint", "f" * 64), more.pop("status", "finished")
     config = complete({"sampler": sampler, "dataset": "citeulike"} | more)
     folder = runs.create(runs_dir, config, fingerprint)
     curve = []
     for place, loss in enumerate(losses):
         recall = recalls[place] if 0 < place < len(recalls) else None
-        row: dict[str, Any] = {"iteration": 100 * place, "epoch": float(place), "train_seconds": 0.1 * place * ms}
-        row |= {f"test_recall_at_{m}": None if recall is None else recall * m / 50 for m in schemas.CUTOFFS}
-        curve.append(row | {"probe_loss": float(loss), "batch_loss": float(loss), "validation_recall_at_50": None})
+        row: dict[str, Any] = {
+            "iteration": 100 * place,
+            "epoch": float(place),
+            "train_seconds": 0.1 * place * ms,
+        }
+        row |= {
+            f"test_recall_at_{m}": None if recall is None else recall * m / 50
+            for m in schemas.CUTOFFS
+        }
+        curve.append(
+            row
+            | {
+                "probe_loss": float(loss),
+                "batch_loss": float(loss),
+                "validation_recall_at_50": None,
+            }
+        )
     timing: list[dict[str, Any]] = []
     for kind, share in (("full", 1.0), ("step", 0.5)):
         for place, factor in enumerate(BLOCKS):
             timing.append(
                 {
-                    "kind": kind, "first_iteration": 10 * place, "iterations": 10, "seconds": 10 * factor * share * ms / 1e3,
-                    "sampling_seconds": 0.0, "transfer_seconds": 0.0, "waiting_seconds": 0.0, "resumed": False,
-                    "item_slots": 100.0 + place if kind == "full" else None, "environment_key": environment["key"],
+                    "kind": kind,
+                    "first_iteration": 10 * place,
+                    "iterations": 10,
+                    "seconds": 10 * factor * share * ms / 1e3,
+                    "sampling_seconds": 0.0,
+                    "transfer_seconds": 0.0,
+                    "waiting_seconds": 0.0,
+                    "resumed": False,
+                    "item_slots": 100.0 + place if kind == "full" else None,
+                    "environment_key": environment["key"],
                 }
-            )  # fmt: skip
+            )
     reported = analysis.reported_row(curve, config.patience) or {}
     summary = {
-        "run": folder.name, "status": status, "seed": config.seed, "config": json.dumps(config.to_dict()),
+        "run": folder.name,
+        "status": status,
+        "seed": config.seed,
+        "config": json.dumps(config.to_dict()),
         **{name: getattr(config, name) for name in ("dataset", "sampler", "encoder", "loss")},
-        "data_fingerprint": fingerprint, "environment_key": environment["key"], "iterations": 100 * (len(losses) - 1),
-        "epochs": float(len(losses) - 1), "smallest_probe_loss": float(min(losses)), "wall_seconds": 1.0,
+        "data_fingerprint": fingerprint,
+        "environment_key": environment["key"],
+        "iterations": 100 * (len(losses) - 1),
+        "epochs": float(len(losses) - 1),
+        "smallest_probe_loss": float(min(losses)),
+        "wall_seconds": 1.0,
         "full_iteration_seconds": analysis.seconds_per_iteration(timing, "full"),
         "step_iteration_seconds": analysis.seconds_per_iteration(timing, "step"),
-        "item_slots": analysis.weighted_mean(timing, "item_slots"), "reported_epoch": reported.get("epoch"),
+        "item_slots": analysis.weighted_mean(timing, "item_slots"),
+        "reported_epoch": reported.get("epoch"),
         **{f"test_recall_at_{m}": reported.get(f"test_recall_at_{m}") for m in schemas.CUTOFFS},
-    }  # fmt: skip
+    }
     tables.write_json(folder / "environment.json", environment)
     tables.write_rows(folder / "curve.parquet", curve, schemas.CURVE)
     tables.write_rows(folder / "timing.parquet", timing, schemas.TIMING)
@@ -62,39 +108,103 @@ def write_run(
 
 
 def write_full_folder(runs_dir: Path) -> Path:
-    """What a report can show at once: :func:`write_folder`, several s and k, a tuned comparison, a profile, the data."""
+    """What a report can show at once: :func:`write_folder`, several s and k, a tuned comparison, a
+    profile, the data.
+    """
     write_folder(runs_dir)
     for seed in range(3):
         both: dict[str, Any] = {"seed": seed, "interleaved": ["a"]}
         write_run(runs_dir, "iid", [9, 5, 3.2], 300, [0, 0.3, 0.41], negatives=20, **both)
         for k, loss in ((2, 3.4), (5, 3.1), (20, 2.8)):
-            write_run(runs_dir, "neg", [9, 5, loss + 0.02 * seed], 15 * k, [0, 0.3, 0.4 + k / 500], negatives=k, **both)
+            write_run(
+                runs_dir,
+                "neg",
+                [9, 5, loss + 0.02 * seed],
+                15 * k,
+                [0, 0.3, 0.4 + k / 500],
+                negatives=k,
+                **both,
+            )
         write_run(runs_dir, "neg", [9, 5, 2.9], 150, [0, 0.3, 0.42], **both)
         for s, loss in ((1, 2.8), (2, 2.85), (8, 3.1), (16, 3.6)):
             recalls = [0, 0.3, 0.46 - s / 200 + 0.004 * seed]
-            write_run(runs_dir, "strat-ns", [9, 6, loss + 0.05 * seed], 20 / s, recalls, stratum_size=s, seed=seed)
+            write_run(
+                runs_dir,
+                "strat-ns",
+                [9, 6, loss + 0.05 * seed],
+                20 / s,
+                recalls,
+                stratum_size=s,
+                seed=seed,
+            )
         for sampler, rate in (("iid", 0.02), ("ns", 0.00562), ("strat-ns", 0.0178)):
-            tuned = {"tuned": "learning_rate:8x10", "learning_rate": rate, "encoder": "lstm", "epochs": 2}
-            write_run(runs_dir, sampler, [9, 5, 3 + rate], 900 * rate, [0, 0.2, 0.3 + rate], seed=seed, **tuned)
+            tuned = {
+                "tuned": "learning_rate:8x10",
+                "learning_rate": rate,
+                "encoder": "lstm",
+                "epochs": 2,
+            }
+            write_run(
+                runs_dir,
+                sampler,
+                [9, 5, 3 + rate],
+                900 * rate,
+                [0, 0.2, 0.3 + rate],
+                seed=seed,
+                **tuned,
+            )
     write_profile(runs_dir)
     statistics = {"users": 5551, "items": 16980, "links": 204987, "words_mean": 41.25}
-    options = {"text": ["title", "tags"], "max_length": 40, "test_fraction": 0.2, "vocabulary_size": None}
-    manifest = {"source": "citeulike", "fingerprint": "f" * 64, "options": options, "statistics": statistics, "files": {}}
+    options = {
+        "text": ["title", "tags"],
+        "max_length": 40,
+        "test_fraction": 0.2,
+        "vocabulary_size": None,
+    }
+    manifest = {
+        "source": "citeulike",
+        "fingerprint": "f" * 64,
+        "options": options,
+        "statistics": statistics,
+        "files": {},
+    }
     tables.write_json(runs_dir / "datasets.json", {"f" * 64: manifest})
     return runs_dir
 
 
 def write_profile(runs_dir: Path) -> None:
     """Tables of two profiles, as far as the figures read them."""
-    common = {"dataset": "citeulike", "loss": "sg", "batch_size": 512, "data_fingerprint": "f" * 64, "environment_key": "one"}
+    common = {
+        "dataset": "citeulike",
+        "loss": "sg",
+        "batch_size": 512,
+        "data_fingerprint": "f" * 64,
+        "environment_key": "one",
+    }
     rows = [
-        common | {"encoder": encoder, "sampler": sampler, "links": 160_000,
-                  "measured_full_iteration_seconds": seconds * (7 if encoder == "lstm" else 1)}
+        common
+        | {
+            "encoder": encoder,
+            "sampler": sampler,
+            "links": 160_000,
+            "measured_full_iteration_seconds": seconds * (7 if encoder == "lstm" else 1),
+        }
         for encoder in ("cnn", "lstm")
-        for sampler, seconds in (("iid", 0.2), ("neg", 0.19), ("strat", 0.02), ("ns", 0.03), ("strat-ns", 0.012))
-    ]  # fmt: skip
+        for sampler, seconds in (
+            ("iid", 0.2),
+            ("neg", 0.19),
+            ("strat", 0.02),
+            ("ns", 0.03),
+            ("strat-ns", 0.012),
+        )
+    ]
     products = [
-        common | {"part": part, "sizes": [64, 128, 256, 512], "seconds": [base * 2**place for place in range(4)]}
+        common
+        | {
+            "part": part,
+            "sizes": [64, 128, 256, 512],
+            "seconds": [base * 2**place for place in range(4)],
+        }
         for part, base in (("matrix product", 1e-5), ("element-wise product", 4e-4))
     ]
     tables.write_rows(runs_dir / "costmodel.parquet", rows, schemas.COSTMODEL)
@@ -102,10 +212,28 @@ def write_profile(runs_dir: Path) -> None:
 
 
 def write_folder(runs_dir: Path, *, slower: float = 1.0) -> Path:
-    """IID and three other samplers with three seeds each, one of which does not always reach the reference loss."""
+    """IID and three other samplers with three seeds each, one of which does not always reach the
+    reference loss.
+    """
     for seed in range(3):
-        write_run(runs_dir, "iid", [9, 5, 3 + 0.1 * seed], 200 + 10 * seed, [0.1, 0.3, 0.40 + 0.01 * seed], seed=seed)
-        write_run(runs_dir, "ns", [9, 4 + 0.1 * seed, 2], slower * (20 + seed), [0.1, 0.35, 0.42 + 0.01 * seed], seed=seed)
+        write_run(
+            runs_dir,
+            "iid",
+            [9, 5, 3 + 0.1 * seed],
+            200 + 10 * seed,
+            [0.1, 0.3, 0.40 + 0.01 * seed],
+            seed=seed,
+        )
+        write_run(
+            runs_dir,
+            "ns",
+            [9, 4 + 0.1 * seed, 2],
+            slower * (20 + seed),
+            [0.1, 0.35, 0.42 + 0.01 * seed],
+            seed=seed,
+        )
         write_run(runs_dir, "strat-ns", [9, 6, 2.9 + 0.05 * seed], 10, [0.1, 0.3, 0.45], seed=seed)
-        write_run(runs_dir, "strat", [9, 8, 2.95 + 0.1 * seed**2], 12 + seed, [0.1, 0.2, 0.3], seed=seed)
+        write_run(
+            runs_dir, "strat", [9, 8, 2.95 + 0.1 * seed**2], 12 + seed, [0.1, 0.2, 0.3], seed=seed
+        )
     return runs_dir

@@ -1,4 +1,5 @@
-"""One of several processes that compute a step of every sampler together, and write down what they found.
+"""One of several processes that compute a step of every sampler together, and write down what they
+found.
 
 python joined_step.py HOST:PORT PROCESSES INDEX DATA_DIR OUT_DIR
 """
@@ -12,14 +13,20 @@ from typing import Any
 import numpy as np
 
 from ncfbench.config import RunConfig, complete
+from ncfbench.distributed.simulation import simulate
 from ncfbench.registry import SAMPLERS
-from ncfbench.simulation import simulate
 
 DATASET = "odd"
 DEVICES = 4
 SMALL: dict[str, Any] = {
-    "dataset": DATASET, "batch_size": 32, "negatives": 3, "dimension": 8, "word_dimension": 8, "filters": 8, "user_l2": 0.01,
-}  # fmt: skip
+    "dataset": DATASET,
+    "batch_size": 32,
+    "negatives": 3,
+    "dimension": 8,
+    "word_dimension": 8,
+    "filters": 8,
+    "user_l2": 0.01,
+}
 CASES: dict[str, dict[str, Any]] = {
     **{name: {"sampler": name, "encoder": "mf"} for name in SAMPLERS},
     "by user": {"sampler": "strat", "strata": "user", "encoder": "mf", "loss": "hinge"},
@@ -34,14 +41,15 @@ def settings(case: str, **more: Any) -> RunConfig:
 
 def main(coordinator: str, processes: int, index: int, data_dir: Path, out_dir: Path) -> None:
     simulate(DEVICES // processes)
+    from devices import on_devices
     from jax.experimental.multihost_utils import process_allgather
-    from test_parallel import on_devices
 
-    from ncfbench.datasets.store import load
-    from ncfbench.parallel import Layout
-    from ncfbench.processes import Cluster, joined
-    from ncfbench.samplers import SpreadSampler, make_sampler, plan_capacity
-    from ncfbench.streams import Streams
+    from ncfbench.data.store import load
+    from ncfbench.distributed.joining import Cluster, joined
+    from ncfbench.distributed.mesh import Layout
+    from ncfbench.distributed.spread import SpreadSampler
+    from ncfbench.rng import Streams
+    from ncfbench.sampling import make_sampler, plan_capacity
 
     dataset, found = load(data_dir, DATASET), {}
     with joined(Cluster(coordinator, processes, index), print):
@@ -50,7 +58,9 @@ def main(coordinator: str, processes: int, index: int, data_dir: Path, out_dir: 
             value, gradient, _ = on_devices(dataset, config)
             layout = Layout.of(config)
             assert layout is not None
-            sampler = SpreadSampler(make_sampler(dataset.graph, config, Streams(0)), layout.size, layout.own)
+            sampler = SpreadSampler(
+                make_sampler(dataset.graph, config, Streams(0)), layout.size, layout.own
+            )
             batches, per = sampler.batches(0, plan_capacity(dataset.graph, config)), 32 // DEVICES
             links = []
             for _ in range(-(-dataset.graph.n_links // 32)):
@@ -58,7 +68,11 @@ def main(coordinator: str, processes: int, index: int, data_dir: Path, out_dir: 
                 own = np.arange(len(batch.pos_user)) // per * (len(batch.users) // len(layout.own))
                 items = process_allgather(batch.items, tiled=True)
                 links.append(np.stack([batch.users[own + batch.pos_user], items[batch.pos_item]]))
-            found |= {f"{case}/loss": value, f"{case}/gradient": gradient, f"{case}/links": np.stack(links)}
+            found |= {
+                f"{case}/loss": value,
+                f"{case}/gradient": gradient,
+                f"{case}/links": np.stack(links),
+            }
     np.savez(out_dir / f"{index}.npz", **found)
 
 

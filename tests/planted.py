@@ -1,4 +1,6 @@
-"""Samplers with one fault each, as plug-ins: three wrong estimators, and one fault for each property of the suite."""
+"""Samplers with one fault each, as plug-ins: three wrong estimators, and one fault for each
+property of the suite.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.batch import Batch, Shared
-from ncfbench.samplers import Draw
-from ncfbench.samplers.listed import NegativeSampler
-from ncfbench.samplers.shared import StratifiedSharingSampler
+from ncfbench.sampling import Draw
+from ncfbench.sampling.batch import Batch, Shared
+from ncfbench.sampling.listed import NegativeSampler
+from ncfbench.sampling.shared import StratifiedSharingSampler
 
 ALL = ("pointwise", "pairwise", "listwise")
 
@@ -33,7 +35,9 @@ class DistinctOnce(_Sharing):
 
     def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
         ratio = np.zeros(weight.shape[1])
-        ratio[: batch.n_items] = (self.noise.probability / np.maximum(self.noise.data, 1e-12))[batch.items[: batch.n_items]]
+        ratio[: batch.n_items] = (self.noise.probability / np.maximum(self.noise.data, 1e-12))[
+            batch.items[: batch.n_items]
+        ]
         strata = np.arange(len(weight)) // self.stratum_size
         own = np.zeros_like(weight, dtype=bool)
         for stratum in np.unique(strata):
@@ -70,7 +74,9 @@ class ShapesFault(Right):
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         batch = super().assemble(draw, capacity)
-        return batch._replace(negatives=batch.negatives._replace(weight=batch.negatives.weight.astype(np.float64)))
+        return batch._replace(
+            negatives=batch.negatives._replace(weight=batch.negatives.weight.astype(np.float64))
+        )
 
 
 class IdsFault(Right):
@@ -99,7 +105,10 @@ class PermutationsFault(Right):
     def draw(self, start: int, count: int) -> list[Draw]:
         if self.positives.replacement:
             return super().draw(start, count)
-        return [draw._replace(links=np.where(draw.links == 5, 6, draw.links)) for draw in super().draw(start, count)]
+        return [
+            draw._replace(links=np.where(draw.links == 5, 6, draw.links))
+            for draw in super().draw(start, count)
+        ]
 
 
 class StreamsFault(Right):
@@ -150,7 +159,9 @@ class ExpectationFault(Right):
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         batch = super().assemble(draw, capacity)
-        return batch._replace(negatives=batch.negatives._replace(weight=batch.negatives.weight * np.float32(0.9)))
+        return batch._replace(
+            negatives=batch.negatives._replace(weight=batch.negatives.weight * np.float32(0.9))
+        )
 
 
 class EmptyShuffled(Right):
@@ -164,7 +175,9 @@ class EmptyShuffled(Right):
 
 
 class OneArray(Right):
-    """Writes every batch's weights into the same array, over those of batches that still wait in a queue."""
+    """Writes every batch's weights into the same array, over those of batches that still wait in a
+    queue.
+    """
 
     kept: Any = None
 

@@ -1,4 +1,6 @@
-"""Several real processes of one run, started by tests; and what processes that tests start share with them."""
+"""Several real processes of one run, started by tests; and what processes that tests start share
+with them.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,18 @@ from typing import Any
 
 import jax
 
-from ncfbench.simulation import FLAG
+from ncfbench.distributed.simulation import FLAG
 
 SMALL: dict[str, Any] = {
-    "dataset": "tiny", "batch_size": 64, "negatives": 3, "dimension": 8, "word_dimension": 8, "filters": 8, "lstm_units": 8,
+    "dataset": "tiny",
+    "batch_size": 64,
+    "negatives": 3,
+    "dimension": 8,
+    "word_dimension": 8,
+    "filters": 8,
+    "lstm_units": 8,
     "user_l2": 0.01,
-}  # fmt: skip
+}
 SCRIPT = "from ncfbench import cli, openrun; openrun.CHECKPOINT_SECONDS = 0.0; cli.main()"
 SLOW = """
 import time
@@ -70,9 +78,11 @@ def start(
     script: str = SCRIPT,
     **more: Any,
 ) -> list[subprocess.Popen[str]]:
-    """``count`` of ``of`` processes of one run, which the program gives their devices; the last has flags of its own.
+    """``count`` of ``of`` processes of one run, which the program gives their devices; the last has
+    flags of its own.
 
-    With ``slurm`` they are told of each other by nothing but the variables that Slurm gives the tasks of a job.
+    With ``slurm`` they are told of each other by nothing but the variables that Slurm gives the
+    tasks of a job.
     """
     settings = SMALL | {"sampler": "strat-ns", "encoder": "mf"} | more
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
@@ -92,13 +102,33 @@ def start(
             }
             told, own = ["auto"], {f"SLURM_{name}": str(value) for name, value in job.items()}
         else:
-            told, own = [f"127.0.0.1:{port}", "--processes", str(of or count), "--process-id", str(index)], {}
+            told, own = (
+                [f"127.0.0.1:{port}", "--processes", str(of or count), "--process-id", str(index)],
+                {},
+            )
         command = [
-            sys.executable, "-c", script, "run", *words, "--data-dir", str(data_dir), "--runs-dir", str(runs_dir),
-            "--coordinator", *told, *flags, *(last if index == count - 1 else ()),
-        ]  # fmt: skip
+            sys.executable,
+            "-c",
+            script,
+            "run",
+            *words,
+            "--data-dir",
+            str(data_dir),
+            "--runs-dir",
+            str(runs_dir),
+            "--coordinator",
+            *told,
+            *flags,
+            *(last if index == count - 1 else ()),
+        ]
         found.append(
-            subprocess.Popen(command, env=variables | own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                command,
+                env=variables | own,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
     return found
 

@@ -11,16 +11,24 @@ from typing import Any
 import jax
 import numpy as np
 
-from ncfbench import runs, sweeping
-from ncfbench.checkpoint import Checkpoints
 from ncfbench.config import Locations, RunConfig, complete
-from ncfbench.datasets.store import Dataset
-from ncfbench.overview import Overview
-from ncfbench.progress import Progress
-from ncfbench.runs import RunRecord
-from ncfbench.step import Trainer
+from ncfbench.data.store import Dataset
+from ncfbench.runs import folder as runs
+from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.progress import Progress
+from ncfbench.sweeps import runner as sweeping
+from ncfbench.sweeps.overview import Overview
+from ncfbench.training.checkpoint import Checkpoints
+from ncfbench.training.step import Trainer
 
-SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "epochs": 3, "dimension": 8, "word_dimension": 8, "filters": 8}
+SMALL: dict[str, Any] = {
+    "dataset": "tiny",
+    "batch_size": 64,
+    "epochs": 3,
+    "dimension": 8,
+    "word_dimension": 8,
+    "filters": 8,
+}
 ARMS = ("neg", "ns", "strat-ns")
 
 
@@ -28,13 +36,17 @@ def cells_of(samplers: Sequence[str] = ARMS, **more: Any) -> tuple[RunConfig, ..
     return tuple(complete(SMALL | {"sampler": sampler} | more) for sampler in samplers)
 
 
-def sweep(cells: Sequence[RunConfig], tiny: Dataset, places: Locations, overview: Overview | None = None) -> sweeping.Outcome:
+def sweep(
+    cells: Sequence[RunConfig], tiny: Dataset, places: Locations, overview: Overview | None = None
+) -> sweeping.Outcome:
     return sweeping.run(cells, {"tiny": tiny}, places, overview)
 
 
 def figures(record: RunRecord) -> list[dict[str, Any]]:
     """The curve without its times."""
-    return [{key: value for key, value in row.items() if key != "train_seconds"} for row in record.curve]
+    return [
+        {key: value for key, value in row.items() if key != "train_seconds"} for row in record.curve
+    ]
 
 
 def records(runs_dir: Path) -> dict[tuple[str, int], RunRecord]:
@@ -61,7 +73,9 @@ def assert_same(one: dict[Any, RunRecord], other: dict[Any, RunRecord], dataset:
     for key in one:
         assert one[key].summary["status"] == other[key].summary["status"] == "finished"
         assert figures(one[key]) == figures(other[key])
-        for a, b in zip(parameters(one[key], dataset), parameters(other[key], dataset), strict=True):
+        for a, b in zip(
+            parameters(one[key], dataset), parameters(other[key], dataset), strict=True
+        ):
             np.testing.assert_array_equal(a, b)
         timed = sum(row["iterations"] for row in one[key].timing if row["kind"] == "full")
         assert timed == one[key].summary["planned_iterations"]
@@ -70,7 +84,9 @@ def assert_same(one: dict[Any, RunRecord], other: dict[Any, RunRecord], dataset:
 class Noted(Overview):
     """Keeps what it is told, and does something at an iteration of a sampler."""
 
-    def __init__(self, sampler: str = "", iteration: int = -1, action: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, sampler: str = "", iteration: int = -1, action: Callable[[], None] = lambda: None
+    ) -> None:
         self.sampler, self.iteration, self.action = sampler, iteration, action
         self.epochs: list[tuple[str, float]] = []
         self.ends: list[tuple[str, str]] = []

@@ -1,4 +1,6 @@
-"""Small tables of links and items as files of every format, and the data set that is prepared of two files."""
+"""Small tables of links and items as files of every format, and the data set that is prepared of
+two files.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ncfbench.datasets import custom, store
-from ncfbench.datasets.plan import Options
-from ncfbench.datasets.store import Dataset
+from ncfbench.data import store
+from ncfbench.data.custom import prepare as custom
+from ncfbench.data.custom.plan import Options
+from ncfbench.data.store import Dataset
 
 Row = Mapping[str, Any]
 LINKS = [
-    {"userId": 7, "movieId": 30, "rating": 4.0, "timestamp": 50}, {"userId": 10, "movieId": 5, "rating": 2.5, "timestamp": 10},
-    {"userId": 7, "movieId": 5, "rating": 5.0, "timestamp": 20}, {"userId": 9, "movieId": 100, "rating": 3.0, "timestamp": 30},
-    {"userId": 9, "movieId": 30, "rating": 4.5, "timestamp": 45}, {"userId": 10, "movieId": 77, "rating": 1.0, "timestamp": 99},
-]  # fmt: skip
+    {"userId": 7, "movieId": 30, "rating": 4.0, "timestamp": 50},
+    {"userId": 10, "movieId": 5, "rating": 2.5, "timestamp": 10},
+    {"userId": 7, "movieId": 5, "rating": 5.0, "timestamp": 20},
+    {"userId": 9, "movieId": 100, "rating": 3.0, "timestamp": 30},
+    {"userId": 9, "movieId": 30, "rating": 4.5, "timestamp": 45},
+    {"userId": 10, "movieId": 77, "rating": 1.0, "timestamp": 99},
+]
 ITEMS = [
-    {"movieId": 100, "title": 'The "Red", Fish', "genres": "Drama|War"}, {"movieId": 5, "title": "Blue\nfish", "genres": "War"},
-    {"movieId": 30, "title": "Dogs; cats", "genres": ""}, {"movieId": 8, "title": "Nobody's", "genres": "War"},
-]  # fmt: skip
+    {"movieId": 100, "title": 'The "Red", Fish', "genres": "Drama|War"},
+    {"movieId": 5, "title": "Blue\nfish", "genres": "War"},
+    {"movieId": 30, "title": "Dogs; cats", "genres": ""},
+    {"movieId": 8, "title": "Nobody's", "genres": "War"},
+]
 
 
 def as_csv(path: Path, rows: Sequence[Row], delimiter: str = ",") -> Path:
@@ -55,14 +63,18 @@ def squeezed(path: Path, rows: Sequence[Row], squeeze: Callable[[bytes], bytes])
 
 
 FORMATS: dict[str, Callable[[Path, Sequence[Row]], Path]] = {
-    "csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet,
+    "csv": as_csv,
+    "jsonl": as_jsonl,
+    "parquet": as_parquet,
     "tsv": lambda path, rows: as_csv(path, rows, "\t"),
     "semicolons.csv": lambda path, rows: as_csv(path, rows, ";"),
     "csv.gz": lambda path, rows: squeezed(path, rows, gzip.compress),
     "jsonl.bz2": lambda path, rows: squeezed(path, rows, bz2.compress),
     "csv.xz": lambda path, rows: squeezed(path, rows, lzma.compress),
-    "csv.zst": lambda path, rows: squeezed(path, rows, lambda text: pa.compress(text, "zstd", asbytes=True)),
-}  # fmt: skip
+    "csv.zst": lambda path, rows: squeezed(
+        path, rows, lambda text: pa.compress(text, "zstd", asbytes=True)
+    ),
+}
 
 
 def prepare(folder: Path, links: Path, items: Path, **options: Any) -> tuple[Dataset, list[str]]:
@@ -76,7 +88,9 @@ def named_links(dataset: Dataset) -> list[tuple[str, str]]:
     assert dataset.user_ids is not None
     assert dataset.item_ids is not None
     users, items = dataset.user_ids.to_pylist(), dataset.item_ids.to_pylist()
-    return sorted((users[user], items[item]) for user, item in zip(dataset.users, dataset.items, strict=True))
+    return sorted(
+        (users[user], items[item]) for user, item in zip(dataset.users, dataset.items, strict=True)
+    )
 
 
 def words_of(dataset: Dataset, folder: Path) -> dict[str, list[str]]:
@@ -84,4 +98,7 @@ def words_of(dataset: Dataset, folder: Path) -> dict[str, list[str]]:
     path = folder / "data" / "x" / dataset.fingerprint[:12] / "vocabulary.parquet"
     words = ["", *store.tables.read_table(path, store.VOCABULARY)["word"].to_pylist()]
     assert dataset.item_ids is not None
-    return {id_: [words[token] for token in dataset.texts[item]] for item, id_ in enumerate(dataset.item_ids.to_pylist())}
+    return {
+        id_: [words[token] for token in dataset.texts[item]]
+        for item, id_ in enumerate(dataset.item_ids.to_pylist())
+    }

@@ -13,14 +13,21 @@ import pytest
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 
 
-def bench_samplers(*words: str | Path, modules: Path | None = None) -> subprocess.CompletedProcess[str]:
+def bench_samplers(
+    *words: str | Path, modules: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """The benchmark; ``modules`` holds modules that hide installed ones."""
     command = [sys.executable, str(FOLDER / "bench_samplers.py"), *map(str, words)]
-    path = os.pathsep.join([*([str(modules)] if modules else []), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join(
+        [*([str(modules)] if modules else []), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     environment = {**os.environ, "PYTHONPATH": path}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, env=environment
+    )
 
 
+@pytest.mark.long
 def test_samplers_at_scale(tmp_path: Path) -> None:
     file = tmp_path / "result.json"
     words: list[str | Path] = ["--seconds", "0.05", "--json", file]
@@ -44,7 +51,14 @@ def test_samplers_at_scale(tmp_path: Path) -> None:
             assert row["item_seconds"] > 0
             assert row["links_per_second"] > 0
     assert {row["item_ratio"] for row in found["sizes"]["10000"]["samplers"].values()} == {1.0}
-    for word in ("Strat. w. N.S.", "IID", "30,000", "us an item", "torch_geometric", "not installed (gone)"):
+    for word in (
+        "Strat. w. N.S.",
+        "IID",
+        "30,000",
+        "us an item",
+        "torch_geometric",
+        "not installed (gone)",
+    ):
         assert word in done.stdout, word
 
     # Another kind of measurement does not go into the same file.
@@ -63,13 +77,26 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
 
 
 def bench_scale(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    sizes = ["--links", "2e4", "--users", "2000", "--items", "5000", "--batches", "10", "--evaluated", "100"]
+    sizes = [
+        "--links",
+        "2e4",
+        "--users",
+        "2000",
+        "--items",
+        "5000",
+        "--batches",
+        "10",
+        "--evaluated",
+        "100",
+    ]
     command = [sys.executable, str(FOLDER / "bench_scale.py"), *sizes, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_a_large_set_made_small(tmp_path: Path) -> None:
-    """All steps on 5,000 items, more than one block of them; a limit that is exceeded is an error, and the result is kept."""
+    """All steps on 5,000 items, more than one block of them; a limit that is exceeded is an error,
+    and the result is kept.
+    """
     file = tmp_path / "scale.json"
     (tmp_path / "scratch").mkdir()
     done = bench_scale("--scratch", tmp_path / "scratch", "--json", file, "--limit-gib", "0.25")
@@ -83,7 +110,14 @@ def test_a_large_set_made_small(tmp_path: Path) -> None:
     assert len(found["missed"]) == sum(step["peak_bytes"] > 2**28 for step in steps.values()) > 0
     assert steps["prepare"]["statistics"]["links"] == 20_000
     assert 8 < steps["prepare"]["disk_bytes"] / 20_000 < 40
-    assert list(steps["batches"]["samplers"]) == ["iid", "neg", "strat", "ns", "strat-ns", "mixed-ns"]
+    assert list(steps["batches"]["samplers"]) == [
+        "iid",
+        "neg",
+        "strat",
+        "ns",
+        "strat-ns",
+        "mixed-ns",
+    ]
     for row in steps["batches"]["samplers"].values():
         assert row["peak_bytes"] < steps["batches"]["peak_bytes"]
         assert 12 < row["array_bytes_a_link"] < 40
@@ -107,7 +141,9 @@ def test_a_step_that_fails_is_named(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_start_of_a_run(data_dir: Path, tmp_path: Path) -> None:
     file = tmp_path / "start.json"
-    small = [word for text in ("batch_size=128", "dimension=8", "filters=8") for word in ("--set", text)]
+    small = [
+        word for text in ("batch_size=128", "dimension=8", "filters=8") for word in ("--set", text)
+    ]
     words = [
         "--dataset",
         "tiny",

@@ -17,21 +17,37 @@ def settings(**flags: Any) -> RunConfig:
 def test_defaults_are_the_papers() -> None:
     """KDD 2017, section 5.2."""
     table = {
-        ("sg", "cnn"): (0.01, 128.0, None, 10), ("mse", "cnn"): (0.001, 8.0, None, 10), ("log", "cnn"): (0.01, None, 10.0, 10),
-        ("hinge", "cnn"): (0.01, None, 0.1, 10), ("sg", "lstm"): (0.01, 128.0, None, 5), ("mse", "lstm"): (0.001, 8.0, None, 5),
-    }  # fmt: skip
+        ("sg", "cnn"): (0.01, 128.0, None, 10),
+        ("mse", "cnn"): (0.001, 8.0, None, 10),
+        ("log", "cnn"): (0.01, None, 10.0, 10),
+        ("hinge", "cnn"): (0.01, None, 0.1, 10),
+        ("sg", "lstm"): (0.01, 128.0, None, 5),
+        ("mse", "lstm"): (0.001, 8.0, None, 5),
+    }
     for (loss, encoder), expected in table.items():
         config = settings(loss=loss, encoder=encoder)
         assert (config.learning_rate, config.lambda_, config.gamma, config.negatives) == expected
     config = settings()
-    assert (config.batch_size, config.stratum_size, config.epochs, config.dimension, config.filters) == (512, 4, 30, 50, 50)
-    assert (config.filter_width, config.lstm_units, config.word_dimension, config.noise) == (3, 50, 50, "unigram")
+    assert (
+        config.batch_size,
+        config.stratum_size,
+        config.epochs,
+        config.dimension,
+        config.filters,
+    ) == (512, 4, 30, 50, 50)
+    assert (config.filter_width, config.lstm_units, config.word_dimension, config.noise) == (
+        3,
+        50,
+        50,
+        "unigram",
+    )
 
 
 def test_precedence(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text(
-        'epochs = 1\nseed = 1\ngamma = 0.5\nloss = "hinge"\ndata-dir = "file"\nruns-dir = "file"\nbatch_size = 64\n'
+        'epochs = 1\nseed = 1\ngamma = 0.5\nloss = "hinge"\ndata-dir = "file"\nruns-dir ='
+        ' "file"\nbatch_size = 64\n'
     )
     config, places = resolve(
         {"epochs": 3, "seed": None, "data_dir": Path("flag")},
@@ -39,9 +55,17 @@ def test_precedence(tmp_path: Path) -> None:
         file,
         {"NCFBENCH_DATA_DIR": "variable", "NCFBENCH_RUNS_DIR": "variable"},
     )
-    assert (config.epochs, config.seed, config.gamma, config.batch_size, config.learning_rate) == (3, 2, 0.5, 64, 0.5)
+    assert (config.epochs, config.seed, config.gamma, config.batch_size, config.learning_rate) == (
+        3,
+        2,
+        0.5,
+        64,
+        0.5,
+    )
     assert (places.data_dir, places.runs_dir) == (Path("flag"), Path("variable"))
-    assert resolve({}, ["data_dir=set"], file, {"NCFBENCH_DATA_DIR": "variable"})[1].data_dir == Path("set")
+    assert resolve({}, ["data_dir=set"], file, {"NCFBENCH_DATA_DIR": "variable"})[
+        1
+    ].data_dir == Path("set")
     assert resolve({}, [], file, {})[1].data_dir == Path("file")
     assert resolve({}, [], None, {})[1].data_dir == Path("data")
 
@@ -49,7 +73,10 @@ def test_precedence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"sampler": "iid", "loss": "hinge"}, ["iid cannot train --loss hinge", "neg, ns or strat-ns"]),
+        (
+            {"sampler": "iid", "loss": "hinge"},
+            ["iid cannot train --loss hinge", "neg, ns or strat-ns"],
+        ),
         ({"sampler": "strat", "loss": "log"}, ["strat cannot train --loss log", "strat-ns"]),
         ({"sampler": "startified"}, ["Unknown sampler 'startified'", "did you mean 'strat'"]),
         ({"loss": "higne"}, ["did you mean 'hinge'"]),
@@ -61,8 +88,14 @@ def test_precedence(tmp_path: Path) -> None:
         ({"batch_size": 4, "stratum_size": 4}, ["only stratum", "--batch-size 8"]),
         ({"sampler": "ns", "batch_size": 1}, ["ns has no negatives"]),
         ({"strata": "users"}, ["did you mean 'user'"]),
-        ({"sampler": "mixed-ns", "uniform_items": 0}, ["uniform_items = 0", "without any it is ns"]),
-        ({"sampler": "strat", "loss": "softmax"}, ["a listwise loss compares items of one user", "--strata user"]),
+        (
+            {"sampler": "mixed-ns", "uniform_items": 0},
+            ["uniform_items = 0", "without any it is ns"],
+        ),
+        (
+            {"sampler": "strat", "loss": "softmax"},
+            ["a listwise loss compares items of one user", "--strata user"],
+        ),
         ({"negatives": 0}, ["negatives = 0", "Use 1 or more"]),
         ({"learning_rate": float("nan")}, ["learning_rate = nan", "finite"]),
         ({"learning_rate": 0.0}, ["learning_rate = 0.0"]),
@@ -77,7 +110,9 @@ def test_precedence(tmp_path: Path) -> None:
         ({"dataset": "../secret"}, ["not a data set's name"]),
     ],
 )
-def test_impossible_settings_are_refused_with_what_to_use(flags: dict[str, Any], words: list[str]) -> None:
+def test_impossible_settings_are_refused_with_what_to_use(
+    flags: dict[str, Any], words: list[str]
+) -> None:
     with pytest.raises(UsageError) as caught:
         settings(**flags)
     for word in words:
@@ -126,18 +161,28 @@ def test_settings_survive_their_written_form() -> None:
         for name, loss in LOSSES.items():
             for encoder in ENCODERS:
                 if loss.family in entry.families:
-                    config = complete({"sampler": sampler, "loss": name, "encoder": encoder, "seed": 7})
+                    config = complete(
+                        {"sampler": sampler, "loss": name, "encoder": encoder, "seed": 7}
+                    )
                     assert complete(config.to_dict()) == config
     assert "lambda" in FIELDS
     assert "lambda_" not in FIELDS
 
 
 def test_one_distribution_has_one_name() -> None:
-    names = {"1": "unigram", "1.0": "unigram", "0": "uniform", "0.750": "0.75", "unigram": "unigram"}
+    names = {
+        "1": "unigram",
+        "1.0": "unigram",
+        "0": "uniform",
+        "0.750": "0.75",
+        "unigram": "unigram",
+    }
     assert {name: settings(noise=name).noise for name in names} == names
 
 
-@pytest.mark.parametrize("config", [{"dataset": 5}, {"epochs": "x"}, {"mask": 3}, {"dataset": "a" * 65}, {"seed": 1.5}])
+@pytest.mark.parametrize(
+    "config", [{"dataset": 5}, {"epochs": "x"}, {"mask": 3}, {"dataset": "a" * 65}, {"seed": 1.5}]
+)
 def test_settings_of_a_wrong_type_are_refused(config: dict[str, Any]) -> None:
     if config == {"dataset": 5}:
         assert complete(config).dataset == "5"
@@ -147,6 +192,12 @@ def test_settings_of_a_wrong_type_are_refused(config: dict[str, Any]) -> None:
 
 
 def test_the_digest_ignores_what_a_sampler_does_not_use() -> None:
-    assert settings(sampler="ns", negatives=3).digest() == settings(sampler="ns", stratum_size=8).digest()
-    assert settings(sampler="iid", negatives=3).digest() != settings(sampler="iid", negatives=4).digest()
+    assert (
+        settings(sampler="ns", negatives=3).digest()
+        == settings(sampler="ns", stratum_size=8).digest()
+    )
+    assert (
+        settings(sampler="iid", negatives=3).digest()
+        != settings(sampler="iid", negatives=4).digest()
+    )
     assert settings(stratum_size=8).digest() != settings().digest()

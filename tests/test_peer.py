@@ -1,4 +1,6 @@
-"""The peer in PyTorch is the same model: loss and gradients agree, and where they do not, its check says so."""
+"""The peer in PyTorch is the same model: loss and gradients agree, and where they do not, its check
+says so.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +15,31 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ncfbench.config import RunConfig, complete  # noqa: E402
-from ncfbench.datasets.store import Dataset  # noqa: E402
+from ncfbench.data.store import Dataset  # noqa: E402
 from ncfbench.errors import CheckFailedError, UsageError  # noqa: E402
 from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS  # noqa: E402
-from ncfbench.samplers import batches  # noqa: E402
-from ncfbench.step import Trainer  # noqa: E402
-from ncfbench.streams import Streams  # noqa: E402
+from ncfbench.rng import Streams  # noqa: E402
+from ncfbench.sampling import batches  # noqa: E402
+from ncfbench.training.step import Trainer  # noqa: E402
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 SMALL: dict[str, Any] = {
-    "dataset": "tiny", "batch_size": 16, "dimension": 6, "filters": 5, "word_dimension": 4, "lstm_units": 5, "negatives": 2,
+    "dataset": "tiny",
+    "batch_size": 16,
+    "dimension": 6,
+    "filters": 5,
+    "word_dimension": 4,
+    "lstm_units": 5,
+    "negatives": 2,
     "user_l2": 0.01,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[Any]:
-    """The module of the comparison; benchmarks/ is no package. One thread: these tensors are small."""
+    """The module of the comparison; benchmarks/ is no package. One thread: these tensors are
+    small.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     patch = pytest.MonkeyPatch()
@@ -49,7 +59,9 @@ def made(dataset: Dataset, config: RunConfig) -> Any:
 
     trainer, state = Trainer.create(config, dataset)
     keys = iter(jax.random.split(jax.random.key(1), len(jax.tree.leaves(state.parameters))))
-    parameters = jax.tree.map(lambda leaf: 0.3 * jax.random.normal(next(keys), leaf.shape, leaf.dtype), state.parameters)
+    parameters = jax.tree.map(
+        lambda leaf: 0.3 * jax.random.normal(next(keys), leaf.shape, leaf.dtype), state.parameters
+    )
     return trainer, parameters, next(batches(dataset.graph, config, Streams(0)))
 
 
@@ -63,22 +75,33 @@ def made(dataset: Dataset, config: RunConfig) -> Any:
         if entry.in_paper and other.in_paper and other.family in entry.families
     ],
 )
-def test_loss_and_gradients_agree(tiny: Dataset, peer: Any, sampler: str, loss: str, encoder: str) -> None:
-    trainer, parameters, batch = made(tiny, complete(SMALL | {"sampler": sampler, "loss": loss, "encoder": encoder}))
+def test_loss_and_gradients_agree(
+    tiny: Dataset, peer: Any, sampler: str, loss: str, encoder: str
+) -> None:
+    trainer, parameters, batch = made(
+        tiny, complete(SMALL | {"sampler": sampler, "loss": loss, "encoder": encoder})
+    )
     peer.check(trainer, parameters, tiny, batch)
 
 
-@pytest.mark.parametrize(("sampler", "loss", "encoder"), [("iid", "sg", "cnn"), ("ns", "hinge", "lstm"), ("ns", "mse", "mf")])
+@pytest.mark.parametrize(
+    ("sampler", "loss", "encoder"),
+    [("iid", "sg", "cnn"), ("ns", "hinge", "lstm"), ("ns", "mse", "mf")],
+)
 def test_a_changed_weight_is_found(
     tiny: Dataset, peer: Any, sampler: str, loss: str, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainer, parameters, batch = made(tiny, complete(SMALL | {"sampler": sampler, "loss": loss, "encoder": encoder}))
+    trainer, parameters, batch = made(
+        tiny, complete(SMALL | {"sampler": sampler, "loss": loss, "encoder": encoder})
+    )
     right = peer.peer_loop.Tensors.of.__func__
 
     def wrong(cls: Any, batch: Any, *arguments: Any) -> Any:
         weight = batch.negatives.weight.copy()
         weight[0, weight[0].argmax()] *= 1.1
-        return right(cls, batch._replace(negatives=batch.negatives._replace(weight=weight)), *arguments)
+        return right(
+            cls, batch._replace(negatives=batch.negatives._replace(weight=weight)), *arguments
+        )
 
     monkeypatch.setattr(peer.peer_loop.Tensors, "of", classmethod(wrong))
     with pytest.raises(CheckFailedError):
@@ -119,12 +142,31 @@ def test_bfloat16_is_near_and_its_parameters_stay_float32(tiny: Dataset, peer: A
 
 
 def test_a_run_from_the_command_line_and_one_that_is_resumed(
-    data_dir: Path, tmp_path: Path, peer: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    data_dir: Path,
+    tmp_path: Path,
+    peer: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peer, "BLOCK_SECONDS", 0.01)
     file = tmp_path / "peer.json"
-    sizes = [word for key in ("batch_size=16", "dimension=6", "word_dimension=4", "lstm_units=5") for word in ("--set", key)]
-    common = ["--dataset", "tiny", "--data-dir", str(data_dir), "--rounds", "2", "--eager-only", "--json", str(file), *sizes]
+    sizes = [
+        word
+        for key in ("batch_size=16", "dimension=6", "word_dimension=4", "lstm_units=5")
+        for word in ("--set", key)
+    ]
+    common = [
+        "--dataset",
+        "tiny",
+        "--data-dir",
+        str(data_dir),
+        "--rounds",
+        "2",
+        "--eager-only",
+        "--json",
+        str(file),
+        *sizes,
+    ]
     common += ["--samplers", "iid,strat-ns"]
     peer.main([*common, "--encoder", "mf", "--words", "40,8"])
     first = json.loads(file.read_text())
@@ -132,7 +174,10 @@ def test_a_run_from_the_command_line_and_one_that_is_resumed(
     assert (first["device"], first["device_name"]) == ("cpu", first["environment"]["cpu"])
     peer.main([*common, "--encoder", "mf,lstm", "--words", "40", "--resume"])
     second = json.loads(file.read_text())
-    assert [(cell["encoder"], cell["words"]) for cell in second["cells"]] == [("mf", 40), ("lstm", 40)]
+    assert [(cell["encoder"], cell["words"]) for cell in second["cells"]] == [
+        ("mf", 40),
+        ("lstm", 40),
+    ]
     assert second["cells"][0] == first["cells"][0], "measured again"
     for cell in second["cells"]:
         for row in cell["samplers"].values():
@@ -148,7 +193,9 @@ def test_a_run_from_the_command_line_and_one_that_is_resumed(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_a_usage_error(peer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gpu_that_is_not_there_is_a_usage_error(
+    peer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
         peer.main(["--device", "cuda"])
     assert caught.value.code == UsageError("").exit_code
@@ -165,17 +212,40 @@ def test_verdicts_by_hand(peer: Any) -> None:
         "iid": row(eager=4.0, compiled=2.1, step=1.0, full=1.02, sampling=0.03),
         "ns": row(eager=1.9, step=1.0, full=1.2, sampling=0.3),
     }
-    lines = list(table.verdicts({"device": "cpu", "cells": [{"encoder": "cnn", "words": 300, "samplers": rows}]}))
+    lines = list(
+        table.verdicts(
+            {"device": "cpu", "cells": [{"encoder": "cnn", "words": 300, "samplers": rows}]}
+        )
+    )
     assert lines == [
         "cnn, 300 words: PyTorch / ours at least 2.00: missed by ns 1.90",
         "cnn, 300 words: sampling / full at most 0.05: missed by ns 0.25",
         "cnn, 300 words: full / step at most 1.05: missed by ns 1.20",
     ]
     gpu = {
-        "iid": row(**{"eager": 1.0, "reduce-overhead": 1.7, "max-autotune": 1.6, "step": 1.0, "full": 1.1, "sampling": 0.1})
+        "iid": row(
+            **{
+                "eager": 1.0,
+                "reduce-overhead": 1.7,
+                "max-autotune": 1.6,
+                "step": 1.0,
+                "full": 1.1,
+                "sampling": 0.1,
+            }
+        )
     }
     gpu["ns"] = row(eager=9.0, step=1.0, full=1.0, sampling=0.0)
-    lines = list(table.verdicts({"device": "cuda", "cells": [{"encoder": "lstm", "words": 40, "samplers": gpu}]}))
-    assert lines[0] == "lstm, 40 words: compiled PyTorch / ours at least 1.50: met (not measured: ns)"
+    lines = list(
+        table.verdicts(
+            {"device": "cuda", "cells": [{"encoder": "lstm", "words": 40, "samplers": gpu}]}
+        )
+    )
+    assert (
+        lines[0] == "lstm, 40 words: compiled PyTorch / ours at least 1.50: met (not measured: ns)"
+    )
     assert [line.rpartition(": ")[2] for line in lines[1:]] == ["met", "met"]
-    assert not list(table.verdicts({"device": "cpu", "cells": [{"encoder": "mf", "words": 40, "samplers": rows}]}))
+    assert not list(
+        table.verdicts(
+            {"device": "cpu", "cells": [{"encoder": "mf", "words": 40, "samplers": rows}]}
+        )
+    )

@@ -14,7 +14,7 @@ from ncfbench import registry
 from ncfbench.cli import app
 from ncfbench.config import Locations, complete
 from ncfbench.errors import UsageError
-from ncfbench.training import run
+from ncfbench.training.run import run
 
 MODULE = '''
 import jax, jax.numpy as jnp
@@ -70,7 +70,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_train_with_a_sampler_a_loss_and_an_encoder_of_ones_own(module: str, data_dir: Path, tmp_path: Path) -> None:
+def test_train_with_a_sampler_a_loss_and_an_encoder_of_ones_own(
+    module: str, data_dir: Path, tmp_path: Path
+) -> None:
     settings = {"dataset": "tiny", "batch_size": 64, "epochs": 2, "dimension": 8}
     own = {"sampler": f"{module}:Own", "loss": f"{module}:Listless", "encoder": f"{module}:Bag"}
     record = run(complete(settings | own), Locations(data_dir, tmp_path / "runs"))
@@ -97,7 +99,9 @@ def test_train_with_a_sampler_a_loss_and_an_encoder_of_ones_own(module: str, dat
         ({"encoder": "{}:number"}, ["not a class with a __call__"]),
     ],
 )
-def test_what_cannot_work_is_refused_early(module: str, settings: dict[str, str], words: list[str]) -> None:
+def test_what_cannot_work_is_refused_early(
+    module: str, settings: dict[str, str], words: list[str]
+) -> None:
     with pytest.raises(UsageError) as caught:
         complete({key: value.format(module) for key, value in settings.items()})
     for word in words:
@@ -106,13 +110,19 @@ def test_what_cannot_work_is_refused_early(module: str, settings: dict[str, str]
 
 def test_modules_of_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / "herefile.py").write_text(MODULE)
-    script = "from ncfbench.registry import find_sampler; print(find_sampler('herefile:Own').summary)"
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    script = (
+        "from ncfbench.registry import find_sampler; print(find_sampler('herefile:Own').summary)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "Negatives of my own.\n"
 
 
 def test_registered_plugins(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "registered", lambda kind: {"own": f"{module}:Own"} if kind == "sampler" else {})
+    monkeypatch.setattr(
+        registry, "registered", lambda kind: {"own": f"{module}:Own"} if kind == "sampler" else {}
+    )
     assert registry.find_sampler("own").families == ("pairwise",)
     with pytest.raises(UsageError, match="did you mean 'own'"):
         registry.find_sampler("onw")
@@ -132,6 +142,8 @@ def test_list(data_dir: Path) -> None:
         "by user",
     ):
         assert name in result.stdout
-    found = json.loads(CliRunner().invoke(app, ["list", "--json", "--data-dir", str(data_dir)]).stdout)
+    found = json.loads(
+        CliRunner().invoke(app, ["list", "--json", "--data-dir", str(data_dir)]).stdout
+    )
     assert found["samplers"]["iid"]["losses"] == ["sg", "mse"]
     assert "hinge" in found["samplers"]["strat"]["losses_with_strata_by_user"]

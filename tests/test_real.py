@@ -6,18 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from ncfbench import training
 from ncfbench.config import Locations, complete
-from ncfbench.datasets import citeulike, store
-from ncfbench.xray import xray
+from ncfbench.data import store
+from ncfbench.data.sources import citeulike
+from ncfbench.sampling.batch_stats import xray
+from ncfbench.training import run as training
 
 
 @pytest.fixture(scope="module")
 def data(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real")
-    options = citeulike.Options(text=("title", "tags"), max_length=40, min_count=3, validation_fraction=0)
+    options = citeulike.Options(
+        text=("title", "tags"), max_length=40, min_count=3, validation_fraction=0
+    )
     source = shared_data / "citeulike-a"
-    citeulike.prepare(folder, "citeulike", options, folder=source, allow_unverified=True, say=lambda text: None)
+    citeulike.prepare(
+        folder, "citeulike", options, folder=source, allow_unverified=True, say=lambda text: None
+    )
     return folder
 
 
@@ -26,14 +31,18 @@ def test_citeulike_has_the_papers_counts(data: Path) -> None:
     statistics = manifest["statistics"]
     assert [statistics[name] for name in ("users", "items", "links")] == [5551, 16980, 204986]
     assert {name: file["verified"] for name, file in manifest["files"].items()} == {
-        "users.dat": True, "raw-data.csv": False, "item-tag.dat": True, "tags.dat": True,
-    }  # fmt: skip
+        "users.dat": True,
+        "raw-data.csv": False,
+        "item-tag.dat": True,
+        "tags.dat": True,
+    }
     assert 11_000 < statistics["vocabulary"] < 12_000
     assert (statistics["test_items"], statistics["training_items"]) == (3396, 13584)
 
 
 @pytest.mark.parametrize(
-    ("sampler", "expected"), [("iid", 4150), ("neg", 4150), ("strat", 160), ("ns", 495), ("strat-ns", 160)]
+    ("sampler", "expected"),
+    [("iid", 4150), ("neg", 4150), ("strat", 160), ("ns", 495), ("strat-ns", 160)],
 )
 def test_distinct_items_of_a_batch(data: Path, sampler: str, expected: int) -> None:
     """KDD 2017's speedups per iteration are ratios of these counts (4150 / 495 = 8.4)."""
@@ -42,7 +51,9 @@ def test_distinct_items_of_a_batch(data: Path, sampler: str, expected: int) -> N
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("loss", "least"), [("hinge", 0.40), ("log", 0.40), ("mse", 0.385), ("sg", 0.37)])
+@pytest.mark.parametrize(
+    ("loss", "least"), [("hinge", 0.40), ("log", 0.40), ("mse", 0.385), ("sg", 0.37)]
+)
 def test_recall_on_cold_articles(data: Path, tmp_path: Path, loss: str, least: float) -> None:
     record = training.run(complete({"loss": loss, "epochs": 10}), Locations(data, tmp_path))
     assert record.summary["test_recall_at_50"] >= least

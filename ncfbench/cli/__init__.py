@@ -1,4 +1,6 @@
-"""The command line: parse, call one plain function, print. Nothing heavy is imported before a command needs it."""
+"""The command line: parse, call one plain function, print. Nothing heavy is imported before a
+command needs it.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,30 @@ from typing import Annotated
 import typer
 
 from ncfbench import __version__
-from ncfbench.cli import audit, catalogue, custom, describe, doctor, prepare, profile, report, run, sweep
+from ncfbench.cli import (
+    audit,
+    catalogue,
+    custom,
+    describe,
+    doctor,
+    prepare,
+    profile,
+    report,
+    run,
+    sweep,
+)
 
-EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data; 4 verification failed; 5 diverged;
-6 a check or comparison failed; 7 nothing to report; 8 another process of the run is lost; 130 interrupted."""
+EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data;
+4 verification failed; 5 diverged; 6 a check or comparison failed; 7 nothing to report;
+8 another process of the run is lost; 130 interrupted."""
 
 app = typer.Typer(
     name="ncfbench",
-    help="Which way of building mini-batches trains a content-based recommender soonest, on your data and hardware?\n\n"
-    "Begin with: ncfbench run --dataset synthetic --epochs 3, then ncfbench report.",
+    help=(
+        "Which way of building mini-batches trains a content-based recommender soonest, on your"
+        " data and hardware?\n\nBegin with: ncfbench run --dataset synthetic --epochs 3, then"
+        " ncfbench report."
+    ),
     epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
@@ -34,7 +51,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Options of the program itself."""
 

@@ -16,21 +16,42 @@ from ncfbench.registry import LOSSES, SAMPLERS
 def audit(
     dataset: options.Dataset = None,
     samplers: Annotated[
-        str, typer.Option("--samplers", "--sampler", help="Which, separated by commas; plug-ins too. all: the built-in ones.")
+        str,
+        typer.Option(
+            "--samplers",
+            "--sampler",
+            help="Which, separated by commas; plug-ins too. all: the built-in ones.",
+        ),
     ] = "all",
     encoder: options.Encoder = None,
     loss: Annotated[
-        str, typer.Option(help="Which, separated by commas; each sampler gets those it can serve. all: the built-in ones.")
+        str,
+        typer.Option(
+            help=(
+                "Which, separated by commas; each sampler gets those it can serve. all: the"
+                " built-in ones."
+            )
+        ),
     ] = "all",
     noise: Annotated[str, typer.Option(help="P_n, separated by commas.")] = "unigram,uniform,0.75",
     batches: Annotated[
-        int, typer.Option(help="Batches of each sampler; more give narrower intervals. 0: suite and X-ray only.")
+        int,
+        typer.Option(
+            help="Batches of each sampler; more give narrower intervals. 0: suite and X-ray only."
+        ),
     ] = 1536,
-    batch_size: Annotated[int, typer.Option(help="b: small ones show faults of the order of 1/b.")] = 64,
+    batch_size: Annotated[
+        int, typer.Option(help="b: small ones show faults of the order of 1/b.")
+    ] = 64,
     margin: Annotated[
-        float, typer.Option(help="Unbiased: no bias is shown, and it is below this share of the exact gradient.")
+        float,
+        typer.Option(
+            help="Unbiased: no bias is shown, and it is below this share of the exact gradient."
+        ),
     ] = 0.1,
-    warmup: Annotated[int, typer.Option(help="Training iterations before the second set of parameters.")] = 20,
+    warmup: Annotated[
+        int, typer.Option(help="Training iterations before the second set of parameters.")
+    ] = 20,
     stratum_size: options.StratumSize = None,
     strata: options.Strata = None,
     negatives: options.Negatives = None,
@@ -48,39 +69,58 @@ def audit(
 ) -> None:
     """Show whether samplers are unbiased, how noisy they are, and what is in their batches.
 
-    Compares the mean gradient of many batches with the exact gradient over all user-item pairs, runs a conformance suite, and
-    takes an X-ray of the batches. Tables go to audit.parquet, xray.parquet and conformance.parquet in --runs-dir. Ends
-    with exit code 6 if a sampler is biased or fails a property.
+    Compares the mean gradient of many batches with the exact gradient over all user-item pairs,
+    runs a conformance suite, and takes an X-ray of the batches. Tables go to audit.parquet,
+    xray.parquet and conformance.parquet in --runs-dir. Ends with exit code 6 if a sampler is biased
+    or fails a property.
 
-    With --share local --devices N batches are in N parts that share negatives within themselves only; no device but one is
-    needed for that. With --share global devices change no batch.
+    With --share local --devices N batches are in N parts that share negatives within themselves
+    only; no device but one is needed for that. With --share global devices change no batch.
 
-    The exact gradient needs data of moderate size. A graph of a few hundred nodes takes about two minutes:
+    The exact gradient needs data of moderate size. A graph of a few hundred nodes takes about two
+    minutes:
 
-    ncfbench prepare synthetic --users 120 --items 180 --links 1800 && ncfbench audit --dataset synthetic
+    ncfbench prepare synthetic --users 120 --items 180 --links 1800 && ncfbench audit --dataset
+    synthetic
     """
     from ncfbench.config import complete, merge
 
     flags = {
-        "dataset": dataset, "encoder": encoder, "batch_size": batch_size, "stratum_size": stratum_size, "strata": strata,
-        "negatives": negatives, "uniform_items": uniform_items, "mask": mask, "seed": seed,
-        "devices": devices, "share": share,
-        "data_dir": data_dir, "runs_dir": runs_dir,
-    }  # fmt: skip
+        "dataset": dataset,
+        "encoder": encoder,
+        "batch_size": batch_size,
+        "stratum_size": stratum_size,
+        "strata": strata,
+        "negatives": negatives,
+        "uniform_items": uniform_items,
+        "mask": mask,
+        "seed": seed,
+        "devices": devices,
+        "share": share,
+        "data_dir": data_dir,
+        "runs_dir": runs_dir,
+    }
     settings, places = merge(flags, set_ or (), config)
     noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in options.names(noise)))
-    from ncfbench import audit as audits
-    from ncfbench.compilation import keep_compiled
-    from ncfbench.datasets import open_dataset
-    from ncfbench.report.audit import view, write
+    from ncfbench.audit import audit as audits
+    from ncfbench.audit.tables import view, write
+    from ncfbench.data import open_dataset
+    from ncfbench.timing.compile_cache import keep_compiled
 
     choices = audits.Options(
-        options.names(samplers, SAMPLERS), options.names(loss, LOSSES), noises, batches=batches, margin=margin, warmup=warmup
+        options.names(samplers, SAMPLERS),
+        options.names(loss, LOSSES),
+        noises,
+        batches=batches,
+        margin=margin,
+        warmup=warmup,
     )
     audits.configurations(settings, choices)
     progress = progress_bar(quiet=quiet)
     keep_compiled(progress.say)
-    data = open_dataset(places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say)
+    data = open_dataset(
+        places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say
+    )
     record = audits.run(data, settings, choices, progress)
     if json_:
         print_json(record.tables)
@@ -89,6 +129,8 @@ def audit(
     # Printed first: a folder that cannot be written must not hide the result.
     write(places.runs_dir, record.tables)
     if not json_:
-        print_views(f"Written: audit.parquet, xray.parquet and conformance.parquet in {places.runs_dir}")
+        print_views(
+            f"Written: audit.parquet, xray.parquet and conformance.parquet in {places.runs_dir}"
+        )
     if record.failures:
         raise CheckFailedError("\n".join(["The audit found faults:", *record.failures]))

@@ -9,7 +9,9 @@ from ncfbench.config import resolve
 
 @reporting
 def catalogue(data_dir: options.DataDir = None, json_: options.Json = False) -> None:
-    """List samplers, losses, encoders, noise distributions and data sets, and which of them go together."""
+    """List samplers, losses, encoders, noise distributions and data sets, and which of them go
+    together.
+    """
     from ncfbench.report.catalogue import catalogue_view, entries
 
     _, places = resolve({"data_dir": data_dir})

@@ -26,27 +26,49 @@ LINKS, ITEMS, SPLIT = "Columns of the links", "Columns of the items", "What beco
 
 @reporting
 def prepare_custom(
-    links: Annotated[Path, typer.Option(help="A row for each link: CSV, TSV, JSON Lines or Parquet; may be compressed.")],
-    items: Annotated[Path, typer.Option(help="A row for each item, with its id and its text; of the same formats.")],
+    links: Annotated[
+        Path,
+        typer.Option(
+            help="A row for each link: CSV, TSV, JSON Lines or Parquet; may be compressed."
+        ),
+    ],
+    items: Annotated[
+        Path,
+        typer.Option(help="A row for each item, with its id and its text; of the same formats."),
+    ],
     user_column: Annotated[
-        str | None, typer.Option(help="Of the user's id.", show_default="user, user_id, ...", rich_help_panel=LINKS)
+        str | None,
+        typer.Option(
+            help="Of the user's id.", show_default="user, user_id, ...", rich_help_panel=LINKS
+        ),
     ] = None,
     item_column: Annotated[
         str | None,
-        typer.Option(help="Of the item's id.", show_default="item, item_id, movieId, asin, ...", rich_help_panel=LINKS),
+        typer.Option(
+            help="Of the item's id.",
+            show_default="item, item_id, movieId, asin, ...",
+            rich_help_panel=LINKS,
+        ),
     ] = None,
     rating_column: Annotated[
-        str | None, typer.Option(help="For --rating-threshold.", show_default="rating, score, ...", rich_help_panel=LINKS)
+        str | None,
+        typer.Option(
+            help="For --rating-threshold.", show_default="rating, score, ...", rich_help_panel=LINKS
+        ),
     ] = None,
     time_column: Annotated[
         str | None,
         typer.Option(
-            help="Numbers or dates, for --split time.", show_default="timestamp, time, date, ...", rich_help_panel=LINKS
+            help="Numbers or dates, for --split time.",
+            show_default="timestamp, time, date, ...",
+            rich_help_panel=LINKS,
         ),
     ] = None,
     id_column: Annotated[
         str | None,
-        typer.Option(help="Of the item's id.", show_default="as in the links, id, ...", rich_help_panel=ITEMS),
+        typer.Option(
+            help="Of the item's id.", show_default="as in the links, id, ...", rich_help_panel=ITEMS
+        ),
     ] = None,
     text_columns: Annotated[
         str | None,
@@ -66,7 +88,11 @@ def prepare_custom(
     ] = None,
     split_column: Annotated[
         str | None,
-        typer.Option(help="Of train, validation and test.", show_default="split, fold, ...", rich_help_panel=ITEMS),
+        typer.Option(
+            help="Of train, validation and test.",
+            show_default="split, fold, ...",
+            rich_help_panel=ITEMS,
+        ),
     ] = None,
     rating_threshold: Annotated[
         float | None,
@@ -79,16 +105,22 @@ def prepare_custom(
     split: Annotated[
         str | None,
         typer.Option(
-            help="Which items are held out: random; time, those whose first link is newest; column.",
+            help=(
+                "Which items are held out: random; time, those whose first link is newest; column."
+            ),
             show_default="column where there is one, else random",
             rich_help_panel=SPLIT,
         ),
     ] = None,
     min_user_links: Annotated[
-        int, typer.Option(help="Leave out users of fewer links, and again until none is.", rich_help_panel=SPLIT)
+        int,
+        typer.Option(
+            help="Leave out users of fewer links, and again until none is.", rich_help_panel=SPLIT
+        ),
     ] = 1,
     min_item_links: Annotated[
-        int, typer.Option(help="The same of items; 0 keeps those without any.", rich_help_panel=SPLIT)
+        int,
+        typer.Option(help="The same of items; 0 keeps those without any.", rich_help_panel=SPLIT),
     ] = 1,
     max_length: MaxLength = 300,
     min_count: MinCount = 1,
@@ -98,10 +130,15 @@ def prepare_custom(
     split_seed: SplitSeed = 0,
     delimiter: Annotated[
         str | None,
-        typer.Option(help="Of CSV files that have it.", show_default="comma, tab, semicolon or bar"),
+        typer.Option(
+            help="Of CSV files that have it.", show_default="comma, tab, semicolon or bar"
+        ),
     ] = None,
     quotes: Annotated[
-        bool, typer.Option("--quotes/--no-quotes", help="Whether quotation marks enclose fields of CSV files.")
+        bool,
+        typer.Option(
+            "--quotes/--no-quotes", help="Whether quotation marks enclose fields of CSV files."
+        ),
     ] = True,
     encoding: Annotated[str, typer.Option(help="Of CSV files, such as latin-1.")] = "utf-8",
     name: Name = None,
@@ -110,12 +147,13 @@ def prepare_custom(
 ) -> None:
     """Your own data: a file of links and a file of items.
 
-    Columns with usual names are found, and the output says which. Ids are strings or whole numbers, and results have them.
+    Columns with usual names are found, and the output says which. Ids are strings or whole numbers,
+    and results have them.
 
     ncfbench prepare custom --links ratings.csv --items movies.csv --rating-threshold 4
     """
-    from ncfbench.datasets import custom
-    from ncfbench.datasets.plan import Options
+    from ncfbench.data.custom import prepare as custom
+    from ncfbench.data.custom.plan import Options
 
     _, places = resolve({"data_dir": data_dir, "dataset": name or "custom"})
     choices = Options(

@@ -13,7 +13,8 @@ from ncfbench.cli.output import print_json, print_views, reporting, say
 @reporting
 def describe(
     dataset: Annotated[
-        str | None, typer.Argument(help="Prepared data set.", metavar="DATASET", show_default="citeulike")
+        str | None,
+        typer.Argument(help="Prepared data set.", metavar="DATASET", show_default="citeulike"),
     ] = None,
     batch_size: options.BatchSize = None,
     negatives: options.Negatives = None,
@@ -27,30 +28,40 @@ def describe(
     data_dir: options.DataDir = None,
     json_: options.Json = False,
 ) -> None:
-    """Show what a data set is: counts, what is missing, how links and words are spread, and what batches hold.
+    """Show what a data set is: counts, what is missing, how links and words are spread, and what
+    batches hold.
 
-    The distinct items of a batch are what an encoder has to do for it. They are worked out for each sampler where that can be
-    done in closed form, and counted in twenty batches.
+    The distinct items of a batch are what an encoder has to do for it. They are worked out for each
+    sampler where that can be done in closed form, and counted in twenty batches.
 
     Example: ncfbench describe synthetic --batch-size 256
     """
     from ncfbench.config import complete, merge
 
     flags = {
-        "dataset": dataset, "batch_size": batch_size, "negatives": negatives, "stratum_size": stratum_size,
-        "strata": strata, "uniform_items": uniform_items, "noise": noise, "seed": seed, "data_dir": data_dir,
-    }  # fmt: skip
+        "dataset": dataset,
+        "batch_size": batch_size,
+        "negatives": negatives,
+        "stratum_size": stratum_size,
+        "strata": strata,
+        "uniform_items": uniform_items,
+        "noise": noise,
+        "seed": seed,
+        "data_dir": data_dir,
+    }
     settings, places = merge(flags, set_ or (), config)
-    from ncfbench import description
-    from ncfbench.datasets import open_dataset
+    from ncfbench.data import open_dataset
+    from ncfbench.sampling import description
 
     configs = description.configurations(settings)
-    data = open_dataset(places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, say)
+    data = open_dataset(
+        places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, say
+    )
     found = description.describe(data, configs)
     if json_:
         print_json(found)
     else:
-        from ncfbench.datasets.preparation import preparation
+        from ncfbench.data.preparation import preparation
         from ncfbench.report.description import view
 
         print_views(*view(found, preparation(data.name, {**data.manifest, **found})))

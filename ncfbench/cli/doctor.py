@@ -11,12 +11,12 @@ from ncfbench.errors import CheckFailedError
 def doctor(json_: options.Json = False) -> None:
     """Print the environment that times depend on, and warn of what would make them wrong.
 
-    Runs keep the same description in environment.json, and `report` divides no times of different environments. Ends
-    with exit code 6 if there is a warning.
+    Runs keep the same description in environment.json, and `report` divides no times of different
+    environments. Ends with exit code 6 if there is a warning.
     """
-    from ncfbench import doctor as doctors
-    from ncfbench import environment
-    from ncfbench.report.console import environment_table
+    from ncfbench.report.render.console import environment_table
+    from ncfbench.timing import doctor as doctors
+    from ncfbench.timing import environment
 
     described = environment.describe()
     found = doctors.warnings(described)

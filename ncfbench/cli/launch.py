@@ -1,4 +1,6 @@
-"""``ncfbench sweep --launcher slurm``: the cells of a sweep that are not finished as an array job."""
+"""``ncfbench sweep --launcher slurm``: the cells of a sweep that are not finished as an array
+job.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ from ncfbench.errors import DataError
 
 if TYPE_CHECKING:
     from ncfbench.config import Locations, RunConfig
-    from ncfbench.queued import Queue
-    from ncfbench.slurm import Job, Submission
-    from ncfbench.survey import Survey
-    from ncfbench.sweeps import Grid, Sweep
+    from ncfbench.sweeps.grid import Grid, Sweep
+    from ncfbench.sweeps.queued import Queue
+    from ncfbench.sweeps.slurm import Job, Submission
+    from ncfbench.sweeps.status import Survey
 
 
 def launch(
@@ -36,18 +38,26 @@ def launch(
         assignments: options of ``sbatch``.
         tell: shows messages of progress, or not.
     """
-    from ncfbench import queued, slurm, tables
-    from ncfbench.datasets import open_dataset
-    from ncfbench.survey import survey
+    from ncfbench.data import open_dataset
+    from ncfbench.storage import tables
+    from ncfbench.sweeps import queued, slurm
+    from ncfbench.sweeps.status import survey
 
     given = slurm.options_of(assignments)
     slurm.require_plain(wanted.name, places)
     slurm.require_alike(grid.cells)
     names = dict.fromkeys(config.dataset for config in grid.cells)
-    fingerprints = {dataset: open_dataset(places.data_dir, dataset, tell).fingerprint for dataset in names}
+    fingerprints = {
+        dataset: open_dataset(places.data_dir, dataset, tell).fingerprint for dataset in names
+    }
     # Two commands at once would both find the queue empty.
-    with nullcontext() if dry_run else tables.lock(places.runs_dir / slurm.FOLDER, "submitting jobs from"):
-        # In this order: a task that ends in between is seen in the queue, and not taken for one that never was.
+    with (
+        nullcontext()
+        if dry_run
+        else tables.lock(places.runs_dir / slurm.FOLDER, "submitting jobs from")
+    ):
+        # In this order: a task that ends in between is seen in the queue, and not taken for one
+        # that never was.
         queue = queued.find(places.runs_dir, grid.cells)
         plan = _Plan(survey(places.runs_dir, grid.cells, fingerprints), queue)
         for problem in (*queue.problems, *plan.survey.problems):
@@ -55,12 +65,21 @@ def launch(
         job = slurm.Job(wanted.name, plan.left, places, given) if plan.left else None
         submission = None if job is None or dry_run else _submit(job)
     if json_:
-        head = {"sweep": wanted.name, "title": wanted.title, **_described(job, submission, dry_run=dry_run)}
-        left_out = [{"reason": each.reason, "combinations": each.combinations} for each in grid.left_out]
+        head = {
+            "sweep": wanted.name,
+            "title": wanted.title,
+            **_described(job, submission, dry_run=dry_run),
+        }
+        left_out = [
+            {"reason": each.reason, "combinations": each.combinations} for each in grid.left_out
+        ]
         problems = [*queue.problems, *plan.survey.problems]
         print_json(head | plan.described() | {"left_out": left_out, "problems": problems})
     elif not plan.waiting and job is None:
-        print_views(f"All {len(grid.cells)} cells are done. To compare them: ncfbench report --runs-dir {places.runs_dir}")
+        print_views(
+            f"All {len(grid.cells)} cells are done. To compare them: ncfbench report --runs-dir"
+            f" {places.runs_dir}"
+        )
     elif job is None:
         print_views(f"{plan.note} Nothing is left to submit.")
     elif dry_run:
@@ -70,7 +89,10 @@ def launch(
     else:
         what = "Submitted" if submission is None else f"Submitted batch job {submission.id}"
         where = f"script, settings and outputs: {job.folder}"
-        print_views(*([plan.note] if plan.waiting else []), f"{what}: {len(plan.left)} of {len(grid.cells)} cells; {where}")
+        print_views(
+            *([plan.note] if plan.waiting else []),
+            f"{what}: {len(plan.left)} of {len(grid.cells)} cells; {where}",
+        )
 
 
 @dataclass(frozen=True)
@@ -83,13 +105,19 @@ class _Plan:
     @property
     def waiting(self) -> dict[RunConfig, str]:
         """Cells that are in the queue, and their tasks."""
-        return {config: task for config, task in self.queue.tasks.items() if not self.survey.states[config].is_over}
+        return {
+            config: task
+            for config, task in self.queue.tasks.items()
+            if not self.survey.states[config].is_over
+        }
 
     @property
     def left(self) -> list[RunConfig]:
         """Cells to submit."""
         return [
-            config for config, state in self.survey.states.items() if not state.is_over and config not in self.queue.tasks
+            config
+            for config, state in self.survey.states.items()
+            if not state.is_over and config not in self.queue.tasks
         ]
 
     @property
@@ -98,18 +126,26 @@ class _Plan:
         jobs = list(dict.fromkeys(task.partition("_")[0] for task in self.waiting.values()))
         which = f"job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}"
         count, of = len(self.waiting), len(self.survey.states)
-        return f"{count} of {of} cells {'is' if count == 1 else 'are'} in the queue already ({which}): left alone."
+        return (
+            f"{count} of {of} cells {'is' if count == 1 else 'are'} in the queue already ({which}):"
+            " left alone."
+        )
 
     def described(self) -> dict[str, Any]:
         """The cells as JSON."""
-        from ncfbench.sweeps import labels
+        from ncfbench.sweeps.grid import labels
 
         names = labels(tuple(self.survey.states))
 
         def row(config: RunConfig) -> dict[str, Any]:
             state = self.survey.states[config]
             folder = None if state.folder is None else str(state.folder)
-            return {"cell": names[config], "status": state.status, "folder": folder, "config": config.to_dict()}
+            return {
+                "cell": names[config],
+                "status": state.status,
+                "folder": folder,
+                "config": config.to_dict(),
+            }
 
         return {
             "cells": [row(config) for config in self.left],
@@ -131,14 +167,19 @@ def _described(job: Job | None, submission: Submission | None, *, dry_run: bool)
 
 def _submit(job: Job) -> Submission | None:
     """Write a job, hand it to Slurm, and keep what Slurm calls it."""
-    from ncfbench import queued, slurm
+    from ncfbench.sweeps import queued, slurm
 
     submission = slurm.submit(job.write())
     if submission is None:
-        say(f"Warning: {slurm.SUBMIT} did not say what it calls the job: while it waits, the same command submits it again.")
+        say(
+            f"Warning: {slurm.SUBMIT} did not say what it calls the job: while it waits, the same"
+            " command submits it again."
+        )
         return None
     try:
         queued.note(job.folder, submission)
     except DataError as error:
-        raise DataError(f"Job {submission.id} is submitted, and to know of it later failed: {error}") from error
+        raise DataError(
+            f"Job {submission.id} is submitted, and to know of it later failed: {error}"
+        ) from error
     return submission

@@ -13,7 +13,7 @@ import typer
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError
 
 if TYPE_CHECKING:
-    from ncfbench.progress import Progress
+    from ncfbench.runs.progress import Progress
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,14 +38,14 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
 
 def say(text: str) -> None:
     """A message or an error, on standard error."""
-    from ncfbench.report.console import make_console
+    from ncfbench.report.render.console import make_console
 
     make_console(stderr=True).print(text, soft_wrap=True)
 
 
 def print_views(*views: Any) -> None:
     """Results, on standard output."""
-    from ncfbench.report.console import make_console
+    from ncfbench.report.render.console import make_console
 
     console = make_console()
     for view in views:
@@ -69,10 +69,14 @@ def _finite(value: Any) -> Any:
 
 def progress_bar(*, quiet: bool) -> Progress:
     """Progress on standard error: live on a terminal, else plain lines, else nothing."""
-    from ncfbench.progress import LiveProgress, PlainProgress, Progress
-    from ncfbench.report.console import make_console
+    from ncfbench.report.render.console import make_console
+    from ncfbench.runs.progress import LiveProgress, PlainProgress, Progress
 
     console = make_console(stderr=True)
     if quiet:
         return Progress()
-    return LiveProgress(console) if console.is_terminal and not console.is_dumb_terminal else PlainProgress(console)
+    return (
+        LiveProgress(console)
+        if console.is_terminal and not console.is_dumb_terminal
+        else PlainProgress(console)
+    )

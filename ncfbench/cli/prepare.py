@@ -13,7 +13,7 @@ from ncfbench.config import cache_dir, resolve
 from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from ncfbench.progress import DownloadBar
+    from ncfbench.runs.progress import DownloadBar
 
 prepare_app = typer.Typer(
     rich_markup_mode="markdown",
@@ -21,18 +21,33 @@ prepare_app = typer.Typer(
     no_args_is_help=True,
 )
 
-Name = Annotated[str | None, typer.Option(help="Store it under another name, to keep several versions.", show_default=False)]
-TestFraction = Annotated[float, typer.Option(help="Share of the items held out for the test, with all their links.")]
-ValidationFraction = Annotated[float, typer.Option(help="Share of the remaining items held out for validation; 0 for none.")]
+Name = Annotated[
+    str | None,
+    typer.Option(help="Store it under another name, to keep several versions.", show_default=False),
+]
+TestFraction = Annotated[
+    float, typer.Option(help="Share of the items held out for the test, with all their links.")
+]
+ValidationFraction = Annotated[
+    float, typer.Option(help="Share of the remaining items held out for validation; 0 for none.")
+]
 SplitSeed = Annotated[int, typer.Option(help="Seed of the choice of held-out items.")]
 From = Annotated[
     Path | None,
-    typer.Option("--from", help="A folder with the published files, instead of a download.", show_default=False),
+    typer.Option(
+        "--from",
+        help="A folder with the published files, instead of a download.",
+        show_default=False,
+    ),
 ]
 MaxLength = Annotated[int, typer.Option(help="Words kept of a text.")]
 MinCount = Annotated[int, typer.Option(help="Leave out words that occur less often than this.")]
-VocabularySize = Annotated[int | None, typer.Option(help="Keep only this many words.", show_default=False)]
-AllowUnverified = Annotated[bool, typer.Option("--allow-unverified", help="Accept files that are not the published ones.")]
+VocabularySize = Annotated[
+    int | None, typer.Option(help="Keep only this many words.", show_default=False)
+]
+AllowUnverified = Annotated[
+    bool, typer.Option("--allow-unverified", help="Accept files that are not the published ones.")
+]
 Url = Annotated[str | None, typer.Option(help="Download from a mirror.", show_default=False)]
 
 
@@ -41,7 +56,8 @@ Url = Annotated[str | None, typer.Option(help="Download from a mirror.", show_de
 def prepare_citeulike(
     from_: From = None,
     text: Annotated[
-        str, typer.Option(help="What an item's text is made of, in order: any of title,abstract,tags.")
+        str,
+        typer.Option(help="What an item's text is made of, in order: any of title,abstract,tags."),
     ] = "title,abstract",
     max_length: MaxLength = 300,
     min_count: MinCount = 1,
@@ -59,7 +75,7 @@ def prepare_citeulike(
 
     The four published files are downloaded at a pinned commit and verified by git blob id.
     """
-    from ncfbench.datasets import citeulike
+    from ncfbench.data.sources import citeulike
 
     _, places = resolve({"data_dir": data_dir, "dataset": name or "citeulike"})
     choices = citeulike.Options(
@@ -77,7 +93,12 @@ def prepare_citeulike(
         with _download_progress() as progress:
             citeulike.FILES.download(folder, tuple(citeulike.FILES.blob_ids), url, progress)
     manifest = citeulike.prepare(
-        places.data_dir, name or "citeulike", choices, folder=folder, allow_unverified=allow_unverified, say=say
+        places.data_dir,
+        name or "citeulike",
+        choices,
+        folder=folder,
+        allow_unverified=allow_unverified,
+        say=say,
     )
     show_prepared(manifest, citeulike.PAPER_STATISTICS, json_)
 
@@ -87,7 +108,13 @@ def prepare_citeulike(
 def prepare_citeulike_t(
     from_: From = None,
     text: Annotated[
-        str, typer.Option(help="raw: texts in full; bag: counted words, without their order; auto: raw if it is there.")
+        str,
+        typer.Option(
+            help=(
+                "raw: texts in full; bag: counted words, without their order; auto: raw if it is"
+                " there."
+            )
+        ),
     ] = "auto",
     max_length: MaxLength = 300,
     min_count: MinCount = 1,
@@ -105,7 +132,7 @@ def prepare_citeulike_t(
 
     The published files are downloaded at a pinned commit and verified by git blob id.
     """
-    from ncfbench.datasets import citeulike_t
+    from ncfbench.data.sources import citeulike_t
 
     _, places = resolve({"data_dir": data_dir, "dataset": name or "citeulike-t"})
     choices = citeulike_t.Options(
@@ -123,7 +150,12 @@ def prepare_citeulike_t(
         with _download_progress() as progress:
             citeulike_t.FILES.download(folder, choices.files, url, progress)
     manifest = citeulike_t.prepare(
-        places.data_dir, name or "citeulike-t", choices, folder=folder, allow_unverified=allow_unverified, say=say
+        places.data_dir,
+        name or "citeulike-t",
+        choices,
+        folder=folder,
+        allow_unverified=allow_unverified,
+        say=say,
     )
     show_prepared(manifest, citeulike_t.PUBLISHED_STATISTICS, json_, heading="published")
 
@@ -135,35 +167,53 @@ def prepare_mind(
         Path | None,
         typer.Option(
             "--from",
-            help="Required: the folder with news.tsv and behaviors.tsv, or with parts as published: folders or zip archives.",
+            help=(
+                "Required: the folder with news.tsv and behaviors.tsv, or with parts as published:"
+                " folders or zip archives."
+            ),
             show_default=False,
         ),
     ] = None,
-    parts: Annotated[str | None, typer.Option(help="Of train,dev.", show_default="all that are there")] = None,
+    parts: Annotated[
+        str | None, typer.Option(help="Of train,dev.", show_default="all that are there")
+    ] = None,
     text: Annotated[
-        str, typer.Option(help="What an item's text is made of, in order: any of title,abstract,category,subcategory.")
+        str,
+        typer.Option(
+            help=(
+                "What an item's text is made of, in order: any of"
+                " title,abstract,category,subcategory."
+            )
+        ),
     ] = "title,abstract",
     history: Annotated[
-        bool, typer.Option("--history/--no-history", help="Take what a user had clicked before as links too.")
+        bool,
+        typer.Option(
+            "--history/--no-history", help="Take what a user had clicked before as links too."
+        ),
     ] = False,
     users: Annotated[
-        int | None, typer.Option(help="Draw this many of the users that have a link.", show_default="all")
+        int | None,
+        typer.Option(help="Draw this many of the users that have a link.", show_default="all"),
     ] = None,
     max_length: MaxLength = 200,
     min_count: MinCount = 1,
     vocabulary_size: VocabularySize = None,
     test_fraction: TestFraction = 0.2,
     validation_fraction: ValidationFraction = 0.1,
-    split_seed: Annotated[int, typer.Option(help="Seed of the choice of held-out items, and of users.")] = 0,
+    split_seed: Annotated[
+        int, typer.Option(help="Seed of the choice of held-out items, and of users.")
+    ] = 0,
     name: Name = None,
     data_dir: options.DataDir = None,
     json_: options.Json = False,
 ) -> None:
-    """Microsoft News (MIND), a stand-in for the paper's Yahoo! News data, which can no longer be had.
+    """Microsoft News (MIND), a stand-in for the paper's Yahoo! News data, which can no longer be
+    had.
 
     Links are clicks. The files are yours to get: Microsoft asks you to accept a licence first.
     """
-    from ncfbench.datasets import mind
+    from ncfbench.data.sources import mind
 
     _, places = resolve({"data_dir": data_dir, "dataset": name or "mind"})
     choices = mind.Options(
@@ -202,8 +252,10 @@ def prepare_synthetic(
     data_dir: options.DataDir = None,
     json_: options.Json = False,
 ) -> None:
-    """Made-up data of any size: heavy-tailed links, and texts from which cold items' links can be learned."""
-    from ncfbench.datasets import synthetic
+    """Made-up data of any size: heavy-tailed links, and texts from which cold items' links can be
+    learned.
+    """
+    from ncfbench.data.sources import synthetic
 
     _, places = resolve({"data_dir": data_dir, "dataset": name or "synthetic"})
     choices = synthetic.Options(
@@ -228,15 +280,17 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def show_prepared(manifest: dict[str, Any], beside: Any, as_json: bool, *, heading: str = "paper") -> None:
+def show_prepared(
+    manifest: dict[str, Any], beside: Any, as_json: bool, *, heading: str = "paper"
+) -> None:
     """Print what was prepared; ``beside``: other counts for a column next to it."""
-    from ncfbench.report.console import statistics_table
+    from ncfbench.report.render.console import statistics_table
 
     statistics = manifest["statistics"]
     if statistics["items_without_text"]:
         say(
-            f"Warning: {statistics['items_without_text']:,} of {statistics['items']:,} items have no text; an encoder gives "
-            f"them all the same embedding."
+            f"Warning: {statistics['items_without_text']:,} of {statistics['items']:,} items have"
+            " no text; an encoder gives them all the same embedding."
         )
     if as_json:
         print_json(manifest)
@@ -247,7 +301,7 @@ def show_prepared(manifest: dict[str, Any], beside: Any, as_json: bool, *, headi
 
 
 def _download_progress() -> DownloadBar:
-    from ncfbench.progress import DownloadBar
-    from ncfbench.report.console import make_console
+    from ncfbench.report.render.console import make_console
+    from ncfbench.runs.progress import DownloadBar
 
     return DownloadBar(make_console(stderr=True))

@@ -23,11 +23,14 @@ FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 @reporting
 def report(
     runs: Annotated[
-        Path | None, typer.Argument(help="Run folders, as --runs-dir.", show_default=False, metavar="[RUNS]")
+        Path | None,
+        typer.Argument(help="Run folders, as --runs-dir.", show_default=False, metavar="[RUNS]"),
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", help=f"{', '.join(FORMATS)}.", show_default="table", metavar="FORMAT"),
+        typer.Option(
+            "--format", help=f"{', '.join(FORMATS)}.", show_default="table", metavar="FORMAT"
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -42,41 +45,59 @@ def report(
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Work out rows and numbers of the written tables again, from the runs; 6 if one is wrong."
+            "--verify",
+            help=(
+                "Work out rows and numbers of the written tables again, from the runs; 6 if one is"
+                " wrong."
+            ),
         ),
     ] = False,
     against: Annotated[
-        Path | None, typer.Option(help="Other run folders, to set side by side with these.", show_default=False)
+        Path | None,
+        typer.Option(help="Other run folders, to set side by side with these.", show_default=False),
     ] = None,
     regression: Annotated[
         str | None,
         typer.Option(
-            help="With --against: how much worse than the other folder a measure may be before the exit code is 6, as it is "
-            "for one that was lost.",
+            help=(
+                "With --against: how much worse than the other folder a measure may be before the"
+                " exit code is 6, as it is "
+                "for one that was lost."
+            ),
             show_default=REGRESSION,
         ),
     ] = None,
     allow_mixed: Annotated[
-        bool, typer.Option("--allow-mixed", help="Divide times of different environments too, and mark the cells.")
+        bool,
+        typer.Option(
+            "--allow-mixed", help="Divide times of different environments too, and mark the cells."
+        ),
     ] = False,
     figures: Annotated[
-        Path | None, typer.Option(help="Also draw all figures into this folder (SVG and PNG).", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Also draw all figures into this folder (SVG and PNG).", show_default=False
+        ),
     ] = None,
     export: Annotated[
         Path | None,
-        typer.Option(help="Also copy tables and records, without checkpoints, into this folder.", show_default=False),
+        typer.Option(
+            help="Also copy tables and records, without checkpoints, into this folder.",
+            show_default=False,
+        ),
     ] = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     json_: options.Json = False,
 ) -> None:
-    """Print the paper's speedup and recall tables from all finished runs, and write them as Parquet.
+    """Print the paper's speedup and recall tables from all finished runs, and write them as
+    Parquet.
 
-    Each cell stands beside the paper's with a verdict. What `profile` and `audit` left in the same folder is printed below
-    the tables, by --format table and json.
+    Each cell stands beside the paper's with a verdict. What `profile` and `audit` left in the same
+    folder is printed below the tables, by --format table and json.
 
-    The baseline is IID for pointwise losses and Negative Sampling for pairwise ones. For each missing cell the command that
-    fills it is named.
+    The baseline is IID for pointwise losses and Negative Sampling for pairwise ones. For each
+    missing cell the command that fills it is named.
 
     Example: ncfbench report runs/new --against runs/old --regression 5%
     """
@@ -88,17 +109,23 @@ def report(
         raise UsageError("--verify and --against are two checks: ask for one at a time.")
     if regression is not None and against is None:
         raise UsageError(
-            f"--regression {regression} is a limit for --against: name the other run folders with --against DIR."
+            f"--regression {regression} is a limit for --against: name the other run folders with"
+            " --against DIR."
         )
     runs_dir = runs if runs_dir is None else runs_dir
     kind = "json" if json_ else format_ or "table"
     if kind not in FORMATS:
-        raise UsageError(f"Unknown format {kind!r}{nearest(kind, FORMATS)} Valid: {', '.join(FORMATS)}.")
+        raise UsageError(
+            f"Unknown format {kind!r}{nearest(kind, FORMATS)} Valid: {', '.join(FORMATS)}."
+        )
     _, where = resolve({"data_dir": data_dir, "runs_dir": runs_dir})
     if verify or against is not None:
-        if kind not in ("table", "json") or any(path is not None for path in (figures, export, output)):
+        if kind not in ("table", "json") or any(
+            path is not None for path in (figures, export, output)
+        ):
             raise UsageError(
-                "--verify and --against print a table or JSON: leave --format, --figures, --output and --export out."
+                "--verify and --against print a table or JSON: leave --format, --figures, --output"
+                " and --export out."
             )
         if against is None:
             _verify(where, kind)
@@ -107,7 +134,11 @@ def report(
         return
     if output is not None and kind in ("table", "json"):
         raise UsageError(f"--format {kind} is printed: send it to a file with > FILE.")
-    places = {flag: str(path) for flag, path in (("--data-dir", data_dir), ("--runs-dir", runs_dir)) if path is not None}
+    places = {
+        flag: str(path)
+        for flag, path in (("--data-dir", data_dir), ("--runs-dir", runs_dir))
+        if path is not None
+    }
     _report(where, kind, places, output, figures, export, allow_mixed=allow_mixed)
 
 
@@ -130,11 +161,12 @@ def _report(
         say(f"Note: {line}")
     if not results.comparisons and not results.beside:
         raise NothingToReportError(
-            f"No finished run in {where.runs_dir}. Begin with: ncfbench run --dataset synthetic --epochs 3"
+            f"No finished run in {where.runs_dir}. Begin with: ncfbench run --dataset synthetic"
+            " --epochs 3"
         )
     drawn: list[Path] = []
     if figures is not None:
-        from ncfbench.report.figures import draw_all
+        from ncfbench.report.render.figures import draw_all
 
         drawn = draw_all(results.comparisons, results.beside, figures, allow_mixed=allow_mixed)
     # Printed first: a folder that cannot be written must not hide the result.
@@ -146,14 +178,23 @@ def _report(
     else:
         written = _deliver(results, kind, places, output)
     if results.is_read_only:
-        say(f"Warning: {where.runs_dir} is read-only, so the tables are not written beside the runs. --export copies both.")
+        say(
+            f"Warning: {where.runs_dir} is read-only, so the tables are not written beside the"
+            " runs. --export copies both."
+        )
     else:
         written += results.write()
     written += drawn
     if export is not None:
         exported, trials = results.export(export)
-        what = [f"{exported} run{'' if exported == 1 else 's'}", *([f"{trials} trials"] if trials else [])]
-        say(f"Exported to {export}: {', '.join(what)} and {'its' if exported == 1 else 'their'} tables.")
+        what = [
+            f"{exported} run{'' if exported == 1 else 's'}",
+            *([f"{trials} trials"] if trials else []),
+        ]
+        say(
+            f"Exported to {export}: {', '.join(what)} and {'its' if exported == 1 else 'their'}"
+            " tables."
+        )
     if kind == "table" and written:
         print_views("Written: " + ", ".join(map(str, written)))
     elif kind == "html" or output is not None:
@@ -161,8 +202,11 @@ def _report(
 
 
 def _print_tables(results: Results) -> None:
-    from ncfbench import schemas
-    from ncfbench.report import audit, console, costs, sheets, verdicts
+    from ncfbench.audit import tables as audit_tables
+    from ncfbench.profiling import tables as profile_tables
+    from ncfbench.report import sheets, verdicts
+    from ncfbench.report.render import console
+    from ncfbench.storage import schemas
 
     if results.comparisons:
         print_views(
@@ -170,13 +214,19 @@ def _print_tables(results: Results) -> None:
             console.recall_view(results.comparisons, results.recalls),
         )
         if any(one.verdict != verdicts.MISSING for one in results.verdicts):
-            beside = sheets.verdict_sheets(results.comparisons, results.speedups, results.recalls, results.verdicts)
+            beside = sheets.verdict_sheets(
+                results.comparisons, results.speedups, results.recalls, results.verdicts
+            )
             print_views(console.sheets_view(beside), *verdicts.summary_lines(results.verdicts), "")
     else:
         print_views(f"No finished run in {results.runs_dir} yet.")
     if "costmodel" in results.beside:
-        print_views(costs.view(results.beside))
-    print_views(audit.view({name: results.beside[name] for name in schemas.AUDIT_TABLES if name in results.beside}))
+        print_views(profile_tables.view(results.beside))
+    print_views(
+        audit_tables.view(
+            {name: results.beside[name] for name in schemas.AUDIT_TABLES if name in results.beside}
+        )
+    )
     print_views(*console.missing_lines([*results.speedup, *results.recall]))
 
 
@@ -194,13 +244,16 @@ def _print_json(results: Results, drawn: list[Path]) -> None:
     print_json(document | dict(results.beside))
 
 
-def _deliver(results: Results, kind: str, places: dict[str, str], output: Path | None) -> list[Path]:
+def _deliver(
+    results: Results, kind: str, places: dict[str, str], output: Path | None
+) -> list[Path]:
     """Print or write one document; the path that was written, if any."""
-    from ncfbench import tables
-    from ncfbench.report import longform, markup, sheets
+    from ncfbench.report import sheets
+    from ncfbench.report.render import longform, markup
+    from ncfbench.storage import tables
 
     if kind == "html":
-        from ncfbench.report.page import page
+        from ncfbench.report.render.page import page
 
         text, output = page(results, places), output or results.runs_dir / "report.html"
     elif kind == "csv":
@@ -209,7 +262,9 @@ def _deliver(results: Results, kind: str, places: dict[str, str], output: Path |
         shown = [
             *sheets.speedup_sheets(results.comparisons, results.speedups),
             *sheets.recall_sheets(results.comparisons, results.recalls),
-            *sheets.verdict_sheets(results.comparisons, results.speedups, results.recalls, results.verdicts),
+            *sheets.verdict_sheets(
+                results.comparisons, results.speedups, results.recalls, results.verdicts
+            ),
         ]
         text = markup.markdown(shown) if kind == "markdown" else markup.latex(shown)
     if output is None:
@@ -224,7 +279,7 @@ def _verify(where: Locations, kind: str) -> None:
     import dataclasses
 
     from ncfbench.report.checks import verification_view
-    from ncfbench.report.verification import verify
+    from ncfbench.report.verify.verification import verify
 
     found = verify(where.runs_dir)
     if kind == "json":
@@ -232,10 +287,14 @@ def _verify(where: Locations, kind: str) -> None:
     else:
         print_views(verification_view(found))
     if found.mismatches:
-        raise CheckFailedError(f"{len(found.mismatches):,} entries of the tables in {where.runs_dir} do not match.")
+        raise CheckFailedError(
+            f"{len(found.mismatches):,} entries of the tables in {where.runs_dir} do not match."
+        )
 
 
-def _against(where: Locations, other: Path, regression: str, kind: str, *, allow_mixed: bool) -> None:
+def _against(
+    where: Locations, other: Path, regression: str, kind: str, *, allow_mixed: bool
+) -> None:
     import dataclasses
 
     from ncfbench.report.checks import changes_view
@@ -243,7 +302,10 @@ def _against(where: Locations, other: Path, regression: str, kind: str, *, allow
     from ncfbench.report.results import collect
 
     limit = parse_limit(regression)
-    both = [collect(path, where.data_dir, allow_mixed=allow_mixed, places={}) for path in (where.runs_dir, other)]
+    both = [
+        collect(path, where.data_dir, allow_mixed=allow_mixed, places={})
+        for path in (where.runs_dir, other)
+    ]
     for results in both:
         for problem in results.problems:
             say(f"Warning: {problem}")
@@ -256,4 +318,7 @@ def _against(where: Locations, other: Path, regression: str, kind: str, *, allow
         print_views(changes_view(found, str(where.runs_dir), str(other), limit))
     regressed = sum(one.regressed for one in found)
     if regressed:
-        raise CheckFailedError(f"{regressed} measures are worse than in {other} by more than {100 * limit:g} %, or lost.")
+        raise CheckFailedError(
+            f"{regressed} measures are worse than in {other} by more than {100 * limit:g} %, or"
+            " lost."
+        )

@@ -12,23 +12,26 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
 from ncfbench.config import Locations, RunConfig, complete, merge
+from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
 from ncfbench.registry import LOSSES, SAMPLERS
-from ncfbench.simulation import simulate
 
 if TYPE_CHECKING:
-    from ncfbench.progress import Progress
-    from ncfbench.runs import RunRecord
+    from ncfbench.runs.folder import RunRecord
+    from ncfbench.runs.progress import Progress
 
 
 @reporting
 def run(
     dataset: options.Dataset = None,
     sampler: Annotated[
-        str | None, typer.Option(help=f"{', '.join(SAMPLERS)}, or a plug-in.", show_default="strat-ns")
+        str | None,
+        typer.Option(help=f"{', '.join(SAMPLERS)}, or a plug-in.", show_default="strat-ns"),
     ] = None,
     encoder: options.Encoder = None,
-    loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}, or a plug-in.", show_default="sg")] = None,
+    loss: Annotated[
+        str | None, typer.Option(help=f"{', '.join(LOSSES)}, or a plug-in.", show_default="sg")
+    ] = None,
     batch_size: options.BatchSize = None,
     stratum_size: options.StratumSize = None,
     strata: options.Strata = None,
@@ -44,20 +47,33 @@ def run(
             show_default="unique",
         ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training links.", show_default="30")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Adam's learning rate.", show_default="0.01; mse 0.001")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the training links.", show_default="30")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Adam's learning rate.", show_default="0.01; mse 0.001")
+    ] = None,
     gamma: Annotated[
-        float | None, typer.Option(help="Margin of hinge (0.1), scale of log and softmax (10).", show_default=False)
+        float | None,
+        typer.Option(
+            help="Margin of hinge (0.1), scale of log and softmax (10).", show_default=False
+        ),
     ] = None,
     lambda_: Annotated[
         float | None,
-        typer.Option("--lambda", help="Weight of the negative term: sg (128), mse (8).", show_default=False),
+        typer.Option(
+            "--lambda", help="Weight of the negative term: sg (128), mse (8).", show_default=False
+        ),
     ] = None,
     word_dropout: Annotated[
         float | None, typer.Option(help="Share of words removed in training.", show_default="0.5")
     ] = None,
-    item_dropout: Annotated[float | None, typer.Option(help="Dropout on item embeddings.", show_default="0.1")] = None,
-    user_l2: Annotated[float | None, typer.Option(help="Weight of the users' squared norm.", show_default="1e-6")] = None,
+    item_dropout: Annotated[
+        float | None, typer.Option(help="Dropout on item embeddings.", show_default="0.1")
+    ] = None,
+    user_l2: Annotated[
+        float | None, typer.Option(help="Weight of the users' squared norm.", show_default="1e-6")
+    ] = None,
     precision: options.Precision = None,
     devices: options.Devices = None,
     share: options.Share = None,
@@ -70,17 +86,26 @@ def run(
     set_: options.Set = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run of these settings.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the interrupted run of these settings.")
+    ] = False,
     trace: Annotated[
         Path | None,
-        typer.Option(help="Write a trace of JAX's profiler of ten steady iterations into this folder.", show_default=False),
+        typer.Option(
+            help="Write a trace of JAX's profiler of ten steady iterations into this folder.",
+            show_default=False,
+        ),
     ] = None,
     recommend: Annotated[
         int | None,
         typer.Option(
             metavar="M",
-            help="At the end write the M best test items of every user with a link to recommendations.parquet in the run's "
-            "folder, by the parameters at the end of the run; with --resume also of a finished run.",
+            help=(
+                "At the end write the M best test items of every user with a link to"
+                " recommendations.parquet in the run's "
+                "folder, by the parameters at the end of the run; with --resume also of a finished"
+                " run."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -93,80 +118,132 @@ def run(
 ) -> None:
     """Train one recommender with one sampler, and record times, losses and recall.
 
-    Settings come from flags, then --set, then the environment, then --config, then the paper's defaults for the loss and the
-    encoder. The records are kept in a folder below --runs-dir; `ncfbench report` compares them.
+    Settings come from flags, then --set, then the environment, then --config, then the paper's
+    defaults for the loss and the encoder. The records are kept in a folder below --runs-dir;
+    `ncfbench report` compares them.
 
-    Example: ncfbench run --dataset synthetic --sampler strat-ns --encoder cnn --loss hinge --epochs 5
+    Example: ncfbench run --dataset synthetic --sampler strat-ns --encoder cnn --loss hinge --epochs
+        5
     """
     flags = {
-        "dataset": dataset, "sampler": sampler, "encoder": encoder, "loss": loss, "batch_size": batch_size,
-        "stratum_size": stratum_size, "negatives": negatives, "noise": noise, "mask": mask, "unique_items": unique_items,
-        "strata": strata, "uniform_items": uniform_items, "epochs": epochs, "learning_rate": learning_rate, "gamma": gamma,
-        "lambda": lambda_, "word_dropout": word_dropout,
-        "item_dropout": item_dropout, "user_l2": user_l2, "seed": seed, "probe_every": probe_every,
-        "precision": precision, "devices": devices, "share": share, "shard_tables": shard_tables,
-        "data_dir": data_dir, "runs_dir": runs_dir,
-    }  # fmt: skip
+        "dataset": dataset,
+        "sampler": sampler,
+        "encoder": encoder,
+        "loss": loss,
+        "batch_size": batch_size,
+        "stratum_size": stratum_size,
+        "negatives": negatives,
+        "noise": noise,
+        "mask": mask,
+        "unique_items": unique_items,
+        "strata": strata,
+        "uniform_items": uniform_items,
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "gamma": gamma,
+        "lambda": lambda_,
+        "word_dropout": word_dropout,
+        "item_dropout": item_dropout,
+        "user_l2": user_l2,
+        "seed": seed,
+        "probe_every": probe_every,
+        "precision": precision,
+        "devices": devices,
+        "share": share,
+        "shard_tables": shard_tables,
+        "data_dir": data_dir,
+        "runs_dir": runs_dir,
+    }
     given, places = merge(flags, set_ or (), config)
-    # Where several processes are not told how many devices, these are all that they have: known when they have met.
+    # Where several processes are not told how many devices, these are all that they have: known
+    # when they have met.
     is_counted = coordinator is None or "devices" in given
     settings = complete(given if is_counted else given | {"share": RunConfig.share})
     simulate(-(-settings.devices // (processes or 1)))
     progress = progress_bar(quiet=quiet)
     if recommend is not None and coordinator is not None:
-        raise UsageError("--recommend is for one process: repeat the command without --coordinator, with --resume.")
+        raise UsageError(
+            "--recommend is for one process: repeat the command without --coordinator, with"
+            " --resume."
+        )
     if trace is not None and coordinator is not None:
-        raise UsageError("--trace is for one process: JAX's profiler does not follow several. Leave --coordinator out.")
+        raise UsageError(
+            "--trace is for one process: JAX's profiler does not follow several. Leave"
+            " --coordinator out."
+        )
     with _joined(coordinator, processes, process_id, peer_timeout):
         if not is_counted:
             settings = complete(given | {"devices": _all_devices()})
-        record = _trained(settings, places, progress, resume=resume, trace=trace, recommend=recommend)
+        record = _trained(
+            settings, places, progress, resume=resume, trace=trace, recommend=recommend
+        )
     if record is None:
         return
-    from ncfbench.recommendation import FILE as RECOMMENDATIONS
-    from ncfbench.report.console import ledger_table, run_table
+    from ncfbench.report.render.console import ledger_table, run_table
+    from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
     written = {} if recommend is None else {"recommendations": str(record.folder / RECOMMENDATIONS)}
     if written and record.summary["reported_epoch"] not in (None, record.summary["epochs"]):
         reported, end = (f"{record.summary[name]:g}" for name in ("reported_epoch", "epochs"))
-        say(f"Recommendations are those of epoch {end}, the end; the reported recall is that of epoch {reported}.")
+        say(
+            f"Recommendations are those of epoch {end}, the end; the reported recall is that of"
+            f" epoch {reported}."
+        )
     if json_:
         found = {"folder": str(record.folder), **written, **record.summary}
-        found |= {name: record.environment[name] for name in ("mesh", "sent_bytes") if name in record.environment}
+        found |= {
+            name: record.environment[name]
+            for name in ("mesh", "sent_bytes")
+            if name in record.environment
+        }
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
         more = [_sent(record)] if "sent_bytes" in record.environment else []
-        more += [f"Records: {record.folder}", *(f"Recommendations: {path}" for path in written.values())]
+        more += [
+            f"Records: {record.folder}",
+            *(f"Recommendations: {path}" for path in written.values()),
+        ]
         print_views(run_table(record.summary), ledger_table(record.ledger), *more)
 
 
 def _sent(record: RunRecord) -> str:
-    """What devices sent each other, beside the ledger, whose ``step`` the time for it is a part of."""
+    """What devices sent each other, beside the ledger, whose ``step`` the time for it is a part
+    of.
+    """
     found, mesh = record.environment["sent_bytes"], record.environment["mesh"]
     parts = ", ".join(f"{name} {count / 1e3:,.1f}" for name, count in found.items() if count)
     simulated = "simulated " if mesh["simulated"] else ""
     return (
-        f"Each of {mesh['devices']} {simulated}devices sends {sum(found.values()) / 1e3:,.1f} kB an iteration ({parts}). The "
-        "time for it is in the line step, and by itself in `ncfbench profile --devices`."
+        f"Each of {mesh['devices']} {simulated}devices sends {sum(found.values()) / 1e3:,.1f} kB an"
+        f" iteration ({parts}). The time for it is in the line step, and by itself in `ncfbench"
+        " profile --devices`."
     )
 
 
 def _trained(
-    settings: RunConfig, places: Locations, progress: Progress, *, resume: bool, trace: Path | None, recommend: int | None
+    settings: RunConfig,
+    places: Locations,
+    progress: Progress,
+    *,
+    resume: bool,
+    trace: Path | None,
+    recommend: int | None,
 ) -> RunRecord | None:
     """The run; None in all processes but the first, which keep no records."""
-    from ncfbench import training
-    from ncfbench.compilation import keep_compiled
-    from ncfbench.team import Team
+    from ncfbench.distributed.process_group import Team
+    from ncfbench.timing.compile_cache import keep_compiled
+    from ncfbench.training import run as training
 
     keep_compiled(progress.say)
     if not Team.here().is_first:
-        from ncfbench.following import follow
+        from ncfbench.training.following import follow
 
         follow(settings, places)
         return None
     try:
-        return training.run(settings, places, resume=resume, progress=progress, trace=trace, recommend=recommend)
+        return training.run(
+            settings, places, resume=resume, progress=progress, trace=trace, recommend=recommend
+        )
     except KeyboardInterrupt:
         say("To go on with this run: repeat the command with --resume.")
         raise
@@ -174,20 +251,25 @@ def _trained(
 
 def _all_devices() -> int:
     """Of all processes together."""
-    from ncfbench.team import Team
+    from ncfbench.distributed.process_group import Team
 
     return Team.here().devices
 
 
 @contextmanager
-def _joined(coordinator: str | None, processes: int | None, process_id: int | None, timeout: float) -> Iterator[None]:
+def _joined(
+    coordinator: str | None, processes: int | None, process_id: int | None, timeout: float
+) -> Iterator[None]:
     """In company of the other processes, if there are to be some."""
     if coordinator is None:
         if processes is not None or process_id is not None:
-            raise UsageError("--processes and --process-id belong to --coordinator HOST:PORT, where the first one listens.")
+            raise UsageError(
+                "--processes and --process-id belong to --coordinator HOST:PORT, where the first"
+                " one listens."
+            )
         yield
         return
-    from ncfbench.processes import Cluster, joined
+    from ncfbench.distributed.joining import Cluster, joined
 
     with joined(Cluster(coordinator, processes, process_id, timeout), say):
         yield

@@ -1,1 +1,1 @@
-"""What "On Sampling Strategies for Neural Network-based Collaborative Filtering" (KDD 2017) printed, as data."""
+"""Figures that the paper printed (KDD 2017, tables 2 to 4)."""

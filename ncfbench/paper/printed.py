@@ -1,7 +1,8 @@
-"""The printed figures of the paper's tables 2, 3 and 4, looked up by data set, encoder, sampler and loss.
+"""The printed figures of the paper's tables 2, 3 and 4, looked up by data set, encoder, sampler and
+loss.
 
-They ship with the package as CSV: ``cost.csv`` (table 2, symbols), ``speedup.csv`` (table 3, ratios over IID; above 1 is
-faster), ``recall.csv`` (table 4, recall@50 as a share of 1).
+They ship with the package as CSV: ``cost.csv`` (table 2, symbols), ``speedup.csv`` (table 3, ratios
+over IID; above 1 is faster), ``recall.csv`` (table 4, recall@50 as a share of 1).
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Literal, get_args
 
-Measure = Literal["per_iteration_speedup", "iterations_speedup", "total_speedup", "test_recall_at_50"]
+Measure = Literal[
+    "per_iteration_speedup", "iterations_speedup", "total_speedup", "test_recall_at_50"
+]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 """Printed measures, by the names of our own columns."""
 SPEEDUP_LOSS = "sg"
-"""Table 3 does not name its loss. The paper's convergence curves are of CNN + SG, so SG is assumed."""
+"""Table 3 does not name its loss. The paper's convergence curves are of CNN + SG, so SG is
+assumed.
+"""
 _COLUMNS: Mapping[Measure, str] = {
     "per_iteration_speedup": "per_iteration",
     "iterations_speedup": "iterations",
@@ -45,7 +50,9 @@ def values() -> Mapping[Place, float]:
             place = Place(row["dataset"], row["encoder"], row["sampler"], SPEEDUP_LOSS, measure)
             found[place] = float(row[column])
     for row in table("recall"):
-        place = Place(row["dataset"], row["encoder"], row["sampler"], row["loss"], "test_recall_at_50")
+        place = Place(
+            row["dataset"], row["encoder"], row["sampler"], row["loss"], "test_recall_at_50"
+        )
         found[place] = float(row["recall_at_50"])
     return found
 

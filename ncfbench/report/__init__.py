@@ -1,1 +1,1 @@
-"""From run folders to the paper's tables: what is compared with what, and how it is shown."""
+"""From run folders to the paper's tables: what is compared with what, and what it says."""

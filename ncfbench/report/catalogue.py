@@ -1,4 +1,6 @@
-"""Everything a user can choose, with one line each, and which samplers go with which losses. Imports no JAX."""
+"""Everything a user can choose, with one line each, and which samplers go with which losses.
+Imports no JAX.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ncfbench.datasets.store import read_manifest
+from ncfbench.data.store import read_manifest
 from ncfbench.errors import NcfbenchError
 from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_loss, find_sampler, registered
 
@@ -21,28 +23,47 @@ NOISES = {
 SOURCES = {
     "citeulike": "CiteULike-a: ncfbench prepare citeulike",
     "citeulike-t": "CiteULike-t, more users and articles: ncfbench prepare citeulike-t",
-    "mind": "Microsoft News, a stand-in for the paper's Yahoo! News data: ncfbench prepare mind --from FOLDER",
+    "mind": (
+        "Microsoft News, a stand-in for the paper's Yahoo! News data: ncfbench prepare mind --from"
+        " FOLDER"
+    ),
     "synthetic": "made-up data of any size: ncfbench prepare synthetic",
 }
 
 
 def entries(data_dir: Path) -> dict[str, Any]:
-    """Names and summaries by kind. Registered plug-ins are loaded, and said to be broken where they are."""
-    found: dict[str, Any] = {"samplers": {}, "losses": {}, "encoders": {}, "noise": dict(NOISES), "datasets": {}}
+    """Names and summaries by kind. Registered plug-ins are loaded, and said to be broken where they
+    are.
+    """
+    found: dict[str, Any] = {
+        "samplers": {},
+        "losses": {},
+        "encoders": {},
+        "noise": dict(NOISES),
+        "datasets": {},
+    }
     for name in (*SAMPLERS, *registered("sampler")):
         try:
             sampler = find_sampler(name)
         except NcfbenchError as error:
-            found["samplers"][name] = {"summary": f"broken plug-in: {error}", "losses": [], "losses_with_strata_by_user": []}
+            found["samplers"][name] = {
+                "summary": f"broken plug-in: {error}",
+                "losses": [],
+                "losses_with_strata_by_user": [],
+            }
             continue
         found["samplers"][name] = {
             "summary": sampler.summary,
             "losses": [loss for loss, entry in LOSSES.items() if entry.family in sampler.families],
-            "losses_with_strata_by_user": [
-                loss for loss, entry in LOSSES.items() if entry.family in sampler.families_with("user")
-            ]
-            if sampler.uses_strata
-            else [],
+            "losses_with_strata_by_user": (
+                [
+                    loss
+                    for loss, entry in LOSSES.items()
+                    if entry.family in sampler.families_with("user")
+                ]
+                if sampler.uses_strata
+                else []
+            ),
         }
     for name in (*LOSSES, *registered("loss")):
         try:
@@ -79,11 +100,21 @@ def catalogue_view(found: dict[str, Any]) -> RenderableType:
     samplers = _table("Samplers (--sampler)", "what it does", *LOSSES)
     for name, entry in found["samplers"].items():
         marks = [
-            "yes" if loss in entry["losses"] else "by user" if loss in entry["losses_with_strata_by_user"] else "-"
+            (
+                "yes"
+                if loss in entry["losses"]
+                else "by user"
+                if loss in entry["losses_with_strata_by_user"]
+                else "-"
+            )
             for loss in LOSSES
         ]
         samplers.add_row(name, Text(entry["summary"]), *marks)
-    tables += [samplers, Text("by user: with --strata user. A plug-in's losses go by family.", style="dim"), Text("")]
+    tables += [
+        samplers,
+        Text("by user: with --strata user. A plug-in's losses go by family.", style="dim"),
+        Text(""),
+    ]
     losses = _table("Losses (--loss)", "what it is", "family")
     for name, entry in found["losses"].items():
         losses.add_row(name, Text(entry["summary"]), entry["family"])
@@ -99,7 +130,13 @@ def catalogue_view(found: dict[str, Any]) -> RenderableType:
     noise = _table("Noise distributions (--noise), for every sampler and loss", "what it is")
     for name, summary in found["noise"].items():
         noise.add_row(name, summary)
-    tables += [noise, Text("Anything of your own, as package.module:object: see the README on plug-ins.", style="dim")]
+    tables += [
+        noise,
+        Text(
+            "Anything of your own, as package.module:object: see the README on plug-ins.",
+            style="dim",
+        ),
+    ]
     return Group(*tables)
 
 

@@ -1,4 +1,6 @@
-"""The rows of the speedup and recall tables: which runs belong to one comparison, and what each cell says."""
+"""The rows of the speedup and recall tables: which runs belong to one comparison, and what each
+cell says.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +9,47 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncfbench import analysis, seeds
 from ncfbench.config import FIELDS, RunConfig, complete
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
-from ncfbench.runs import RunRecord, interleaved
-from ncfbench.schemas import CUTOFFS
+from ncfbench.runs.folder import RunRecord, interleaved
+from ncfbench.storage.schemas import CUTOFFS
+from ncfbench.timing import seed_statistics
+from ncfbench.timing import statistics as analysis
 
 ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items", "share")
 """Settings in which the runs of one comparison may differ."""
 FLAGS = (
-    "dataset", "sampler", "encoder", "loss", "batch_size", "stratum_size", "strata", "negatives", "uniform_items", "noise",
-    "epochs", "learning_rate", "gamma", "lambda", "word_dropout", "item_dropout", "user_l2", "seed", "probe_every",
-    "precision", "devices", "share",
-)  # fmt: skip
+    "dataset",
+    "sampler",
+    "encoder",
+    "loss",
+    "batch_size",
+    "stratum_size",
+    "strata",
+    "negatives",
+    "uniform_items",
+    "noise",
+    "epochs",
+    "learning_rate",
+    "gamma",
+    "lambda",
+    "word_dropout",
+    "item_dropout",
+    "user_l2",
+    "seed",
+    "probe_every",
+    "precision",
+    "devices",
+    "share",
+)
 """Settings with a flag of their own; the others are given by ``--set``."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A row of a table: a sampler, and its s and k where it uses them; what is not usual of strata, k' and sharing."""
+    """A row of a table: a sampler, and its s and k where it uses them; what is not usual of strata,
+    k' and sharing.
+    """
 
     sampler: str
     stratum_size: int | None
@@ -43,7 +67,11 @@ class Variant:
             effective["stratum_size"],
             effective["negatives"],
             "user" if effective["strata"] == "user" else None,
-            config.uniform_items if effective["uniform_items"] not in (None, config.batch_size) else None,
+            (
+                config.uniform_items
+                if effective["uniform_items"] not in (None, config.batch_size)
+                else None
+            ),
             "local" if config.shares_locally else None,
         )
 
@@ -63,7 +91,9 @@ class Variant:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs that differ only in :data:`ARM_SETTINGS`, by variant and seed; the newest where one was repeated."""
+    """Runs that differ only in :data:`ARM_SETTINGS`, by variant and seed; the newest where one was
+    repeated.
+    """
 
     config: RunConfig
     """Any one of their settings."""
@@ -74,8 +104,12 @@ class Comparison:
 
     @property
     def seed(self) -> int:
-        """The seed that a missing run should have: the baseline's smallest, or the smallest of all."""
-        baselines = [runs for arm, runs in self.arms.items() if arm.sampler == self.baseline_sampler]
+        """The seed that a missing run should have: the baseline's smallest, or the smallest of
+        all.
+        """
+        baselines = [
+            runs for arm, runs in self.arms.items() if arm.sampler == self.baseline_sampler
+        ]
         return min(seed for runs in baselines or self.arms.values() for seed in runs)
 
     @property
@@ -89,7 +123,9 @@ class Comparison:
         return find_loss(self.config.loss).baseline_sampler
 
     def baseline(self, variant: Variant) -> Variant | None:
-        """The baseline's variant to compare with: of the same k, else of the paper's, else the only one."""
+        """The baseline's variant to compare with: of the same k, else of the paper's, else the only
+        one.
+        """
         found = [arm for arm in self.arms if arm.sampler == self.baseline_sampler]
         paper = find_encoder(self.config.encoder).negatives
         for wanted in (variant.negatives, paper):
@@ -108,28 +144,47 @@ class Comparison:
     def title(self) -> str:
         """The settings that differ from the defaults, dataset, encoder and loss left out."""
         unnamed = ("dataset", "encoder", "loss", *ARM_SETTINGS, *self.config.tuned_settings)
-        return ", ".join(f"{key}={value}" for key, value in _differences(self.config).items() if key not in unnamed)
+        return ", ".join(
+            f"{key}={value}"
+            for key, value in _differences(self.config).items()
+            if key not in unnamed
+        )
 
     def tuned(self, variant: Variant) -> str:
-        """What a sweep chose for a variant: ``learning_rate=0.02``; nothing where nothing was tuned."""
+        """What a sweep chose for a variant: ``learning_rate=0.02``; nothing where nothing was
+        tuned.
+        """
         runs = self.arms.get(variant, {})
-        chosen = [{name: getattr(run.config, name) for name in run.config.tuned_settings} for run in runs.values()]
+        chosen = [
+            {name: getattr(run.config, name) for name in run.config.tuned_settings}
+            for run in runs.values()
+        ]
         return " or ".join(
-            dict.fromkeys(" ".join(f"{name}={value:g}" for name, value in one.items()) for one in chosen if one)
+            dict.fromkeys(
+                " ".join(f"{name}={value:g}" for name, value in one.items())
+                for one in chosen
+                if one
+            )
         )
 
 
 def shared_settings(config: RunConfig) -> dict[str, Any]:
-    """The settings that all runs of a comparison share: all but :data:`ARM_SETTINGS` and what was tuned for each arm."""
+    """The settings that all runs of a comparison share: all but :data:`ARM_SETTINGS` and what was
+    tuned for each arm.
+    """
     own = (*ARM_SETTINGS, *config.tuned_settings)
     return {name: value for name, value in config.to_dict().items() if name not in own}
 
 
 def group(records: Sequence[RunRecord]) -> list[Comparison]:
-    """Finished runs by comparison, in a stable order; and those that diverged, for to leave them out would flatter an arm."""
+    """Finished runs by comparison, in a stable order; and those that diverged, for to leave them
+    out would flatter an arm.
+    """
     groups: dict[tuple[Any, ...], dict[Variant, dict[int, RunRecord]]] = {}
     configs: dict[tuple[Any, ...], RunConfig] = {}
-    for record in sorted(records, key=lambda record: (str(record.environment.get("time")), record.name)):
+    for record in sorted(
+        records, key=lambda record: (str(record.environment.get("time")), record.name)
+    ):
         if record.summary["status"] not in ("finished", "diverged"):
             continue
         settings = shared_settings(record.config)
@@ -139,15 +194,20 @@ def group(records: Sequence[RunRecord]) -> list[Comparison]:
             tuple(sorted((name, str(value)) for name, value in settings.items())),
         )
         configs.setdefault(key, record.config)
-        groups.setdefault(key, {}).setdefault(Variant.of(record.config), {})[record.config.seed] = record
+        groups.setdefault(key, {}).setdefault(Variant.of(record.config), {})[record.config.seed] = (
+            record
+        )
     return [Comparison(configs[key], key[3], groups[key]) for key in sorted(groups)]
 
 
-def speedup_rows(comparison: Comparison, *, allow_mixed: bool, places: Mapping[str, str]) -> list[dict[str, Any]]:
+def speedup_rows(
+    comparison: Comparison, *, allow_mixed: bool, places: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """One row for each variant, and one for each valid sampler that has no run.
 
     Args:
-        allow_mixed: divide times of different environments all the same (``same_environment`` then says so).
+        allow_mixed: divide times of different environments all the same (``same_environment`` then
+            says so).
         places: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
     rows = []
@@ -163,7 +223,11 @@ def _took_turns(comparison: Comparison, variant: Variant) -> bool:
     """Whether all runs of a variant took turns with the baseline's runs of their seeds."""
     base = comparison.baseline(variant)
     baselines = comparison.arms[base] if base else {}
-    pairs = [(run, baselines[seed]) for seed, run in comparison.arms.get(variant, {}).items() if seed in baselines]
+    pairs = [
+        (run, baselines[seed])
+        for seed, run in comparison.arms.get(variant, {}).items()
+        if seed in baselines
+    ]
     return bool(pairs) and all(interleaved(run, baseline) for run, baseline in pairs)
 
 
@@ -174,32 +238,57 @@ def _runs_behind(comparison: Comparison, variant: Variant) -> list[RunRecord]:
     return [run for runs in arms for run in runs.values()]
 
 
-def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool, places: Mapping[str, str]) -> dict[str, Any]:
+def _speedup_row(
+    comparison: Comparison, variant: Variant, *, allow_mixed: bool, places: Mapping[str, str]
+) -> dict[str, Any]:
     runs = comparison.arms.get(variant)
     base = comparison.baseline(variant)
-    row: dict[str, Any] = {"baseline": comparison.baseline_sampler, "runs": [], "same_environment": None}
+    row: dict[str, Any] = {
+        "baseline": comparison.baseline_sampler,
+        "runs": [],
+        "same_environment": None,
+    }
     if not runs:
-        return row | {"status": "missing", "command": _filling(comparison, variant, places, comparison.seed)}
-    row |= {"runs": [run.name for run in runs.values()], "seeds": len(runs)} | _means(list(runs.values()))
+        return row | {
+            "status": "missing",
+            "command": _filling(comparison, variant, places, comparison.seed),
+        }
+    row |= {"runs": [run.name for run in runs.values()], "seeds": len(runs)} | _means(
+        list(runs.values())
+    )
     if any(run.summary["full_iteration_seconds"] is None for run in runs.values()):
         return row | {"status": "diverged" if any(map(diverges, runs.values())) else "no times"}
     if base is None:
-        wanted = Variant(comparison.baseline_sampler, None, find_encoder(comparison.config.encoder).negatives)
-        return row | {"status": "no baseline", "command": _filling(comparison, wanted, places, min(runs))}
+        wanted = Variant(
+            comparison.baseline_sampler, None, find_encoder(comparison.config.encoder).negatives
+        )
+        return row | {
+            "status": "no baseline",
+            "command": _filling(comparison, wanted, places, min(runs)),
+        }
     pairs = comparison.pairs(variant)
     if not pairs:
-        return row | {"status": "no baseline of this seed", "command": _filling(comparison, base, places, min(runs))}
+        return row | {
+            "status": "no baseline of this seed",
+            "command": _filling(comparison, base, places, min(runs)),
+        }
     row |= {"seeds": len(pairs)} | _means([run for run, _ in pairs])
-    row |= {"runs": [run.name for run, _ in pairs], "baseline_runs": [baseline.name for _, baseline in pairs]}
+    row |= {
+        "runs": [run.name for run, _ in pairs],
+        "baseline_runs": [baseline.name for _, baseline in pairs],
+    }
     diverged = any(diverges(run) for pair in pairs for run in pair)
     if any(baseline.summary["full_iteration_seconds"] is None for _, baseline in pairs):
         return row | {"status": "diverged" if diverged else "no times"}
     row["same_environment"] = all(a.environment["key"] == b.environment["key"] for a, b in pairs)
     row["full_iteration_spread"] = max(times_spread(run) for pair in pairs for run in pair)
     may_divide = row["same_environment"] or allow_mixed
-    result = seeds.over_seeds([(arm_of(run), arm_of(baseline)) for run, baseline in pairs])
+    result = seed_statistics.over_seeds(
+        [(arm_of(run), arm_of(baseline)) for run, baseline in pairs]
+    )
     if diverged:
-        # An iteration still took its time; how soon a loss is reached is nothing to ask of an arm that may not get there.
+        # An iteration still took its time; how soon a loss is reached is nothing to ask of an arm
+        # that may not get there.
         return row | {"status": "diverged"} | (_per_iteration(result) if may_divide else {})
     reached = result.at_reference
     row |= {"reference_loss": _mean(result.reference_losses), "seeds_reached": reached.reached}
@@ -212,7 +301,9 @@ def _speedup_row(comparison: Comparison, variant: Variant, *, allow_mixed: bool,
                 if value is not None
             ]
         )
-    row |= _interval("iterations_speedup", reached.iterations) | {"iterations_speedup_at_most": reached.iterations_at_most}
+    row |= _interval("iterations_speedup", reached.iterations) | {
+        "iterations_speedup_at_most": reached.iterations_at_most
+    }
     if variant == base:
         row["status"] = "baseline"
     elif may_divide:
@@ -244,16 +335,30 @@ def recall_rows(comparison: Comparison, *, places: Mapping[str, str]) -> list[di
         recalls: dict[str, Any] = {}
         for name in (f"test_recall_at_{m}" for m in CUTOFFS):
             known = [run.summary[name] for run in runs if run.summary[name] is not None]
-            recalls |= _interval(name, seeds.mean(known) if known and len(known) == len(runs) else None)
+            recalls |= _interval(
+                name, seed_statistics.mean(known) if known and len(known) == len(runs) else None
+            )
         reason = runs[-1].summary["recall_reason"]
-        row |= {"seeds": len(runs), "status": "no recall" if reason else "measured", "reason": reason}
-        rows.append(row | recalls | {"reported_epoch": _mean([run.summary["reported_epoch"] for run in runs])})
+        row |= {
+            "seeds": len(runs),
+            "status": "no recall" if reason else "measured",
+            "reason": reason,
+        }
+        rows.append(
+            row
+            | recalls
+            | {"reported_epoch": _mean([run.summary["reported_epoch"] for run in runs])}
+        )
     return rows
 
 
 def command(config: RunConfig, variant: Variant, places: Mapping[str, str], seed: int) -> str:
     """The command line that makes the run of a missing cell."""
-    settings = _differences(config) | {"dataset": config.dataset, "encoder": config.encoder, "loss": config.loss}
+    settings = _differences(config) | {
+        "dataset": config.dataset,
+        "encoder": config.encoder,
+        "loss": config.loss,
+    }
     settings = {key: value for key, value in settings.items() if key not in ARM_SETTINGS}
     settings["sampler"] = variant.sampler
     if variant.stratum_size not in (None, RunConfig.stratum_size):
@@ -281,8 +386,12 @@ def command(config: RunConfig, variant: Variant, places: Mapping[str, str], seed
     return shlex.join(words)
 
 
-def _filling(comparison: Comparison, variant: Variant, places: Mapping[str, str], seed: int) -> str | None:
-    """The command that fills a cell; none among tuned arms, whose settings only a sweep can choose."""
+def _filling(
+    comparison: Comparison, variant: Variant, places: Mapping[str, str], seed: int
+) -> str | None:
+    """The command that fills a cell; none among tuned arms, whose settings only a sweep can
+    choose.
+    """
     return None if comparison.config.tuned else command(comparison.config, variant, places, seed)
 
 
@@ -293,7 +402,10 @@ def _flag_order(key: str) -> int:
 
 def defaults(config: RunConfig) -> dict[str, Any]:
     """The settings that a run would have of which only encoder, loss and sampler are named."""
-    given = {name: getattr(config, name) for name in ("encoder", "loss", "sampler", "strata", "batch_size", "stratum_size")}
+    given = {
+        name: getattr(config, name)
+        for name in ("encoder", "loss", "sampler", "strata", "batch_size", "stratum_size")
+    }
     usual = {name: FIELDS[name].default for name in ("strata", "batch_size", "stratum_size")}
     return complete(given).to_dict() | usual
 
@@ -305,7 +417,9 @@ def _differences(config: RunConfig) -> dict[str, Any]:
 
 
 def _ordered(comparison: Comparison) -> list[Variant]:
-    """Variants in the paper's order, with the paper's own variant of every valid sampler that has none."""
+    """Variants in the paper's order, with the paper's own variant of every valid sampler that has
+    none.
+    """
     family = find_loss(comparison.config.loss).family
     result = []
     for name in dict.fromkeys([*SAMPLERS, *sorted(variant.sampler for variant in comparison.arms)]):
@@ -368,13 +482,13 @@ def diverges(run: RunRecord) -> bool:
     return bool(run.summary["status"] == "diverged")
 
 
-def _per_iteration(result: seeds.SeedSpeedup) -> dict[str, float | None]:
+def _per_iteration(result: seed_statistics.SeedSpeedup) -> dict[str, float | None]:
     return _interval("per_iteration_speedup", result.per_iteration) | _interval(
         "step_per_iteration_speedup", result.step_per_iteration
     )
 
 
-def _interval(name: str, estimate: seeds.Estimate | None) -> dict[str, float | None]:
+def _interval(name: str, estimate: seed_statistics.Estimate | None) -> dict[str, float | None]:
     """The three columns of an estimate."""
     if estimate is None:
         return {name: None, f"{name}_lower": None, f"{name}_upper": None}

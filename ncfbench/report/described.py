@@ -1,6 +1,8 @@
-"""What the runs' data sets are: the manifests of those that are prepared here, or as an earlier report kept them.
+"""What the runs' data sets are: the manifests of those that are prepared here, or as an earlier
+report kept them.
 
-A report keeps them beside its tables, so that a folder of results still says what text it is of where the data are not.
+A report keeps them beside its tables, so that a folder of results still says what text it is of
+where the data are not.
 """
 
 from __future__ import annotations
@@ -10,17 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ncfbench import tables
-from ncfbench.datasets.store import read_manifest
+from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError
 from ncfbench.report.comparison import Comparison
+from ncfbench.storage import tables
 
 FILE = "datasets.json"
 Manifest: TypeAlias = Mapping[str, Any]
 
 
-def manifests(comparisons: Sequence[Comparison], runs_dir: Path, data_dir: Path) -> tuple[dict[str, Manifest], list[str]]:
-    """The manifests of the comparisons' data sets by fingerprint, as far as they are known; and what cannot be read."""
+def manifests(
+    comparisons: Sequence[Comparison], runs_dir: Path, data_dir: Path
+) -> tuple[dict[str, Manifest], list[str]]:
+    """The manifests of the comparisons' data sets by fingerprint, as far as they are known; and
+    what cannot be read.
+    """
     found: dict[str, Manifest] = {}
     problems = []
     path = runs_dir / FILE
@@ -54,12 +60,19 @@ def write(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | None:
 
 
 def labelled(comparisons: Sequence[Comparison], found: Mapping[str, Manifest]) -> list[Comparison]:
-    """The comparisons, each with its data set's label where there is one: it tells a stand-in from the real thing."""
-    return [replace(each, data_label=found.get(each.data_fingerprint, {}).get("label", "")) for each in comparisons]
+    """The comparisons, each with its data set's label where there is one: it tells a stand-in from
+    the real thing.
+    """
+    return [
+        replace(each, data_label=found.get(each.data_fingerprint, {}).get("label", ""))
+        for each in comparisons
+    ]
 
 
 def _is_manifest(fingerprint: str, value: object) -> bool:
-    """Whether a value has what a report reads of a manifest, of the types that ``prepare`` writes, under its fingerprint."""
+    """Whether a value has what a report reads of a manifest, of the types that ``prepare`` writes,
+    under its fingerprint.
+    """
     if not isinstance(value, dict) or value.get("fingerprint") != fingerprint:
         return False
     parts = [value.get("options"), value.get("statistics"), value.get("files", {})]
@@ -72,7 +85,10 @@ def _is_manifest(fingerprint: str, value: object) -> bool:
         and _is_words(value.get("arguments", []))
         and all(isinstance(file, dict) for file in files.values())
         and all(_is_number(number) for number in statistics.values())
-        and all(option is None or isinstance(option, str | int | float) or _is_words(option) for option in options.values())
+        and all(
+            option is None or isinstance(option, str | int | float) or _is_words(option)
+            for option in options.values()
+        )
         and _is_words(options.get("text", []))
         and _is_number(options.get("max_length", 0))
     )

@@ -1,4 +1,6 @@
-"""A data set's description for the terminal (Rich): tables, and bar charts that need neither colour nor a wide window."""
+"""A data set's description for the terminal (Rich): tables, and bar charts that need neither colour
+nor a wide window.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ncfbench.registry import SAMPLERS
-from ncfbench.report.console import statistics_table
+from ncfbench.report.render.console import statistics_table
 
 Row = Mapping[str, Any]
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -28,7 +30,9 @@ MISSING = {
 
 
 class Bar:
-    """A horizontal bar of some share of :data:`BAR_CELLS`, in eighths of a cell; of ``#`` where there is ASCII only."""
+    """A horizontal bar of some share of :data:`BAR_CELLS`, in eighths of a cell; of ``#`` where
+    there is ASCII only.
+    """
 
     def __init__(self, share: float) -> None:
         self.share = min(max(share, 0.0), 1.0)
@@ -53,10 +57,12 @@ def view(found: Row, command: str) -> list[RenderableType]:
     """Everything, part by part; lines of text among them are commands and are not to be folded.
 
     Args:
-        found: of :func:`ncfbench.description.describe`.
+        found: of :func:`ncfbench.sampling.description.describe`.
         command: the command line that prepares the data set.
     """
-    user_links, item_links, words = (found[name] for name in ("links_of_a_user", "links_of_an_item", "words_of_an_item"))
+    user_links, item_links, words = (
+        found[name] for name in ("links_of_a_user", "links_of_an_item", "words_of_an_item")
+    )
     return [
         statistics_table(found["name"], found["statistics"], {}),
         *_origin(found, command),
@@ -75,22 +81,33 @@ def view(found: Row, command: str) -> list[RenderableType]:
 
 
 def _origin(found: Row, command: str) -> list[RenderableType]:
-    lines: list[RenderableType] = [Text(f"What it is: {_plain(found['label'])}")] if found["label"] else []
+    lines: list[RenderableType] = (
+        [Text(f"What it is: {_plain(found['label'])}")] if found["label"] else []
+    )
     lines += [Text(f"Source: {_plain(found['source'])}"), f"Prepared by: {_plain(command)}"]
     if found["files"]:
         # Neither one nor the other where nothing was published to verify a file by.
         told = {True: " (verified)", False: " (not verified)"}
-        names = [f"{file.get('name', name)}{told.get(file.get('verified'), '')}" for name, file in found["files"].items()]
+        names = [
+            f"{file.get('name', name)}{told.get(file.get('verified'), '')}"
+            for name, file in found["files"].items()
+        ]
         lines.append(Text(f"Files: {_plain(', '.join(names))}"))
     return [*lines, Text(f"Fingerprint: {found['fingerprint'][:12]}")]
 
 
 def _left_out(found: Row) -> RenderableType:
-    removed = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in found["removed"].items()]
+    removed = [
+        f"{count:,} {reason.replace('_', ' ')}" for reason, count in found["removed"].items()
+    ]
     missing = [f"{count:,} {MISSING[name]}" for name, count in found["missing"].items() if count]
     lines = [
         f"Left out of the source: {', '.join(removed) if removed else 'nothing'}.",
-        f"There are {' and '.join(missing)}." if missing else "Every item has text, every user a link and a test item.",
+        (
+            f"There are {' and '.join(missing)}."
+            if missing
+            else "Every item has text, every user a link and a test item."
+        ),
     ]
     return Text("\n".join(_plain(line) for line in lines))
 
@@ -100,13 +117,13 @@ def _chart(title: str, distribution: Row | None, nodes: str, things: str) -> Ren
         return Group(Text(title, style="bold"), Text(f"There are no {nodes} to count."))
     each = distribution
     told = [
-        f"{each['nodes']:,} {nodes}, {each['total']:,} {things}: min {each['smallest']:,}, median {each['median']:,g}, "
-        f"mean {each['mean']:,.1f}, max {each['largest']:,}"
+        f"{each['nodes']:,} {nodes}, {each['total']:,} {things}: min {each['smallest']:,}, median"
+        f" {each['median']:,g}, mean {each['mean']:,.1f}, max {each['largest']:,}"
     ]
     if each["gini"] is not None:
         told.append(
-            f"the top 1 % of the {nodes} have {100 * each['top_1_percent']:.1f} % of the {things}, the top 10 % "
-            f"{100 * each['top_10_percent']:.1f} %; Gini {each['gini']:.2f}"
+            f"the top 1 % of the {nodes} have {100 * each['top_1_percent']:.1f} % of the {things},"
+            f" the top 10 % {100 * each['top_10_percent']:.1f} %; Gini {each['gini']:.2f}"
         )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column(things, justify="right", no_wrap=True)
@@ -148,12 +165,19 @@ def _node(rows: Sequence[Row]) -> tuple[Text, Text]:
 def _batches(found: Row) -> RenderableType:
     rows, settings = found["batches"], found["batch_settings"]
     title = (
-        f"Distinct nodes in a batch (b={settings['batch_size']}, k={settings['negatives']}, s={settings['stratum_size']}, "
-        f"P_n {settings['noise']}{', strata by user' if settings['strata'] == 'user' else ''})"
+        f"Distinct nodes in a batch (b={settings['batch_size']}, k={settings['negatives']},"
+        f" s={settings['stratum_size']}, P_n"
+        f" {settings['noise']}{', strata by user' if settings['strata'] == 'user' else ''})"
     )
     table = Table(title=Text(title), title_justify="left")
     table.add_column("\nsampler", no_wrap=True)
-    for heading in ("items:\nexpected", "\nmeasured", "items of IID\nover its own", "users:\nexpected", "\nmeasured"):
+    for heading in (
+        "items:\nexpected",
+        "\nmeasured",
+        "items of IID\nover its own",
+        "users:\nexpected",
+        "\nmeasured",
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
     drawn = [row for row in rows if row["reason"] is None]
     for row in drawn:
@@ -169,8 +193,9 @@ def _batches(found: Row) -> RenderableType:
         ]
         table.add_row(SAMPLERS[row["sampler"]].title, *numbers)
     notes = [
-        f"measured: mean of {found['measured_batches']} batches. expected: in closed form, for a batch within an epoch; "
-        f"-: depends on the graph. items of IID over its own: above 1 is less work for the item encoder."
+        f"measured: mean of {found['measured_batches']} batches. expected: in closed form, for a"
+        " batch within an epoch; -: depends on the graph. items of IID over its own: above 1 is"
+        " less work for the item encoder."
     ]
     refused: dict[str, list[str]] = {}
     for row in rows:

@@ -1,11 +1,13 @@
-"""Marks beside ratios of times: of runs that did not take turns with their baseline, and of a busy machine."""
+"""Marks beside ratios of times: of runs that did not take turns with their baseline, and of a busy
+machine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ncfbench.analysis import BUSY_SPREAD
+from ncfbench.timing.statistics import BUSY_SPREAD
 
 Row = Mapping[str, Any]
 
@@ -15,14 +17,18 @@ BUSY = "‡"
 """Times that vary within a run as those of a machine that does something else beside it."""
 
 SIMULATED_NOTE = (
-    "Devices are SIMULATED by CPUs: losses, iterations and recall are those of real devices; times and their ratios are not, "
-    "and say nothing of speed."
+    "Devices are SIMULATED by CPUs: losses, iterations and recall are those of real devices; times"
+    " and their ratios are not, and say nothing of speed."
 )
 
 
 def marks(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str]]:
     """Notes on the times of a speedup table, and what stands behind a row's ratios of times."""
-    divided = [row for row in rows if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"]
+    divided = [
+        row
+        for row in rows
+        if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"
+    ]
     simulated = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
     if not divided:
         return simulated, lambda row: ""
@@ -34,12 +40,14 @@ def marks(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str]]:
     else:
         told[SEPARATE] = True
         notes.append(
-            f"{SEPARATE}: times of separate runs, not interleaved with the baseline's; all others are of interleaved runs."
+            f"{SEPARATE}: times of separate runs, not interleaved with the baseline's; all others"
+            " are of interleaved runs."
         )
     if told[BUSY]:
         notes.append(
-            f"{BUSY}: the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of their median or more: "
-            "the machine was busy with something else, and the ratio is not to be quoted."
+            f"{BUSY}: the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of"
+            " their median or more: the machine was busy with something else, and the ratio is not"
+            " to be quoted."
         )
 
     def mark(row: Row) -> str:

@@ -1,4 +1,6 @@
-"""Two folders of runs side by side: the same cells, what has become better, what worse, and what was lost."""
+"""Two folders of runs side by side: the same cells, what has become better, what worse, and what
+was lost.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ncfbench import seeds
 from ncfbench.errors import UsageError
 from ncfbench.report.comparison import Comparison, Variant, arm_of
-from ncfbench.runs import RunRecord
+from ncfbench.runs.folder import RunRecord
+from ncfbench.timing import seed_statistics
 
 DEFAULT_LIMIT = 0.1
 
@@ -21,7 +23,8 @@ class Change:
     Attributes:
         own, other: means over the common seeds; ``own`` is None where the measure was lost.
         gain: above 1, the first folder is better; None where nothing compares.
-        gain_at_most: what the gain stays below, where the first folder did not reach its reference loss.
+        gain_at_most: what the gain stays below, where the first folder did not reach its reference
+            loss.
         clear: whether the gain's interval holds no 1: that of common seeds; None with one seed.
         note: why it has regressed, why nothing compares, or what to keep in mind.
     """
@@ -47,7 +50,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Reading:
-    """A measure of one run: a value, or the reason why there is none, and what it stays below where that is known."""
+    """A measure of one run: a value, or the reason why there is none, and what it stays below where
+    that is known.
+    """
 
     value: float | None
     reason: str = ""
@@ -58,19 +63,24 @@ Measured = Callable[[Comparison, Variant, bool], Mapping[int, Reading]]
 """Readings by seed; the flag allows dividing times of different environments."""
 
 
-def changes(own: Sequence[Comparison], other: Sequence[Comparison], *, limit: float, allow_mixed: bool) -> list[Change]:
-    """Every measure of every cell that both folders have, paired by seed; and the cells that only one of them has.
+def changes(
+    own: Sequence[Comparison], other: Sequence[Comparison], *, limit: float, allow_mixed: bool
+) -> list[Change]:
+    """Every measure of every cell that both folders have, paired by seed; and the cells that only
+    one of them has.
 
-    A gain is the geometric mean over common seeds of own / other, inverted for seconds and losses, so that above 1 the first
-    folder is better; its interval is :func:`ncfbench.seeds.geometric`'s. A measure has regressed where
+    A gain is the geometric mean over common seeds of own / other, inverted for seconds and losses,
+    so that above 1 the first folder is better; its interval is
+    :func:`ncfbench.timing.seed_statistics.geometric`'s. A measure has regressed where
 
-    - the gain is below 1 / (1 + limit): the other folder is better by more than the limit. One rule for any number of seeds.
-      The interval, which is wide with few seeds, excuses nothing; ``clear`` says whether it leaves room for no change;
-    - or it was lost: the other folder has it for a seed, and the first ran that seed without getting it (not reached,
-      diverged, no times), or has no run of the cell at all.
+    - the gain is below 1 / (1 + limit): the other folder is better by more than the limit. One rule
+      for any number of seeds. The interval, which is wide with few seeds, excuses nothing;
+      ``clear`` says whether it leaves room for no change;
+    - or it was lost: the other folder has it for a seed, and the first ran that seed without
+      getting it (not reached, diverged, no times), or has no run of the cell at all.
 
-    What only the first folder has is no regression, nor is a seed that it did not run while it ran others. Times of different
-    environments are not compared.
+    What only the first folder has is no regression, nor is a seed that it did not run while it ran
+    others. Times of different environments are not compared.
 
     Args:
         limit: 0.1 for ten per cent.
@@ -107,7 +117,9 @@ def parse_limit(text: str) -> float:
 
 
 def _summary(column: str, lacking: str, *, outlives_divergence: bool = False) -> Measured:
-    def measure(comparison: Comparison, variant: Variant, allow_mixed: bool) -> Mapping[int, Reading]:
+    def measure(
+        comparison: Comparison, variant: Variant, allow_mixed: bool
+    ) -> Mapping[int, Reading]:
         return {seed: reading(run) for seed, run in comparison.arms[variant].items()}
 
     def reading(run: RunRecord) -> Reading:
@@ -119,26 +131,37 @@ def _summary(column: str, lacking: str, *, outlives_divergence: bool = False) ->
 
 
 def _ratio(name: str) -> Measured:
-    def measure(comparison: Comparison, variant: Variant, allow_mixed: bool) -> Mapping[int, Reading]:
+    def measure(
+        comparison: Comparison, variant: Variant, allow_mixed: bool
+    ) -> Mapping[int, Reading]:
         base = comparison.baseline(variant)
         if variant == base:
             return {}
         baselines: Mapping[int, RunRecord] = comparison.arms[base] if base else {}
-        return {seed: reading(run, baselines.get(seed), allow_mixed) for seed, run in comparison.arms[variant].items()}
+        return {
+            seed: reading(run, baselines.get(seed), allow_mixed)
+            for seed, run in comparison.arms[variant].items()
+        }
 
     def reading(run: RunRecord, base: RunRecord | None, allow_mixed: bool) -> Reading:
         if base is None:
             return Reading(None, "no baseline of this seed")
-        if name != "per_iteration" and any(one.summary["status"] != "finished" for one in (run, base)):
+        if name != "per_iteration" and any(
+            one.summary["status"] != "finished" for one in (run, base)
+        ):
             return Reading(None, "diverged")
         if any(one.summary["full_iteration_seconds"] is None for one in (run, base)):
             return Reading(None, "no times")
-        if name != "iterations" and not allow_mixed and run.environment["key"] != base.environment["key"]:
+        if (
+            name != "iterations"
+            and not allow_mixed
+            and run.environment["key"] != base.environment["key"]
+        ):
             return Reading(None, "arm and baseline of different environments")
-        found = seeds.over_seeds([(arm_of(run), arm_of(base))])
+        found = seed_statistics.over_seeds([(arm_of(run), arm_of(base))])
         if name == "per_iteration":
             return Reading(found.per_iteration.value)
-        estimate: seeds.Estimate | None = getattr(found.at_reference, name)
+        estimate: seed_statistics.Estimate | None = getattr(found.at_reference, name)
         if estimate is not None:
             return Reading(estimate.value)
         # Without a bound either, one of the two was at the reference loss before it began.
@@ -149,15 +172,25 @@ def _ratio(name: str) -> Measured:
 
 
 MEASURED: Mapping[str, tuple[Measured, bool, bool]] = {
-    "full_iteration_seconds": (_summary("full_iteration_seconds", "no times", outlives_divergence=True), True, True),
-    "step_iteration_seconds": (_summary("step_iteration_seconds", "no times", outlives_divergence=True), True, True),
+    "full_iteration_seconds": (
+        _summary("full_iteration_seconds", "no times", outlives_divergence=True),
+        True,
+        True,
+    ),
+    "step_iteration_seconds": (
+        _summary("step_iteration_seconds", "no times", outlives_divergence=True),
+        True,
+        True,
+    ),
     "smallest_probe_loss": (_summary("smallest_probe_loss", "no probe"), True, False),
     "test_recall_at_50": (_summary("test_recall_at_50", "no recall"), False, False),
     "per_iteration_speedup": (_ratio("per_iteration"), False, True),
     "iterations_speedup": (_ratio("iterations"), False, False),
     "total_speedup": (_ratio("total"), False, True),
 }
-"""By name: readings by seed, whether smaller is better, whether hardware and versions decide them."""
+"""By name: readings by seed, whether smaller is better, whether hardware and versions decide
+them.
+"""
 
 Member = tuple[Comparison, Variant]
 
@@ -180,60 +213,121 @@ def _lost_cell(theirs: Member, allow_mixed: bool) -> Change:
     """A cell without a run in the first folder: lost, if the second had anything of it."""
     names = _names(*theirs)
     if any(
-        reading.value is not None for measure, *_ in MEASURED.values() for reading in measure(*theirs, allow_mixed).values()
+        reading.value is not None
+        for measure, *_ in MEASURED.values()
+        for reading in measure(*theirs, allow_mixed).values()
     ):
-        return Change(*names, "", regressed=True, note="lost: no finished run; only in the second folder")
+        return Change(
+            *names, "", regressed=True, note="lost: no finished run; only in the second folder"
+        )
     return Change(*names, "", note="only in the second folder")
 
 
-def _change(own: Member, other: Member, name: str, limit: float, allow_mixed: bool) -> Change | None:
+def _change(
+    own: Member, other: Member, name: str, limit: float, allow_mixed: bool
+) -> Change | None:
     measure, smaller_is_better, is_time = MEASURED[name]
     ours = measure(*own, allow_mixed)
     values = {seed: reading.value for seed, reading in ours.items() if reading.value is not None}
-    others = {seed: found.value for seed, found in measure(*other, allow_mixed).items() if found.value is not None}
+    others = {
+        seed: found.value
+        for seed, found in measure(*other, allow_mixed).items()
+        if found.value is not None
+    }
     names = _names(*own)
     if not others:
-        return Change(*names, name, _mean(values), note="only in the first folder") if values else None
+        return (
+            Change(*names, name, _mean(values), note="only in the first folder") if values else None
+        )
     common = sorted(set(ours) & set(others))
     if not common and values:
         return Change(*names, name, _mean(values), _mean(others), note="no seed in common")
     other_mean = _mean({seed: others[seed] for seed in common} or others)
-    elsewhere = is_time and not allow_mixed and _environments(own, common) != _environments(other, common)
+    elsewhere = (
+        is_time and not allow_mixed and _environments(own, common) != _environments(other, common)
+    )
     if any(ours[seed].value is None for seed in common or ours):
         note, at_most = _lost(ours, others, common)
         at_most = None if elsewhere else at_most
-        return Change(*names, name, None, other_mean, gain_at_most=at_most, seeds=len(common), regressed=True, note=note)
+        return Change(
+            *names,
+            name,
+            None,
+            other_mean,
+            gain_at_most=at_most,
+            seeds=len(common),
+            regressed=True,
+            note=note,
+        )
     own_mean = _mean({seed: values[seed] for seed in common})
     if elsewhere:
         note = "different environments (--allow-mixed compares all the same)"
         return Change(*names, name, own_mean, other_mean, seeds=len(common), note=note)
-    pairs = [(others[seed], values[seed]) if smaller_is_better else (values[seed], others[seed]) for seed in common]
+    pairs = [
+        (others[seed], values[seed]) if smaller_is_better else (values[seed], others[seed])
+        for seed in common
+    ]
     if not all(value > 0 for pair in pairs for value in pair):
         # A loss or a recall of 0 is in no ratio; which of the two is better it says all the same.
         worse = any(above < below for above, below in pairs)
-        return Change(*names, name, own_mean, other_mean, seeds=len(common), regressed=worse, note="a value is 0: no ratio")
-    gain = seeds.geometric([above / below for above, below in pairs])
+        return Change(
+            *names,
+            name,
+            own_mean,
+            other_mean,
+            seeds=len(common),
+            regressed=worse,
+            note="a value is 0: no ratio",
+        )
+    gain = seed_statistics.geometric([above / below for above, below in pairs])
     regressed = gain.value < 1 / (1 + limit)
     clear = None if gain.lower is None or gain.upper is None else not gain.lower <= 1 <= gain.upper
     notes = ["the 95 % interval holds 1"] if regressed and clear is False else []
-    notes += ["SIMULATED devices: no measure of speed"] * (is_time and (own[0].is_simulated or other[0].is_simulated))
-    notes += [f"{len(common)} of the second's {len(others)} seeds"] if len(common) < len(others) else []
+    notes += ["SIMULATED devices: no measure of speed"] * (
+        is_time and (own[0].is_simulated or other[0].is_simulated)
+    )
+    notes += (
+        [f"{len(common)} of the second's {len(others)} seeds"] if len(common) < len(others) else []
+    )
     return Change(
-        *names, name, own_mean, other_mean, gain.value, gain.lower, gain.upper,
-        clear=clear, seeds=len(common), regressed=regressed, note="; ".join(notes),
-    )  # fmt: skip
+        *names,
+        name,
+        own_mean,
+        other_mean,
+        gain.value,
+        gain.lower,
+        gain.upper,
+        clear=clear,
+        seeds=len(common),
+        regressed=regressed,
+        note="; ".join(notes),
+    )
 
 
-def _lost(ours: Mapping[int, Reading], others: Mapping[int, float], common: Sequence[int]) -> tuple[str, float | None]:
-    """Why the first folder has no value for some seed, and what the gain stays below where every such seed has a bound."""
+def _lost(
+    ours: Mapping[int, Reading], others: Mapping[int, float], common: Sequence[int]
+) -> tuple[str, float | None]:
+    """Why the first folder has no value for some seed, and what the gain stays below where every
+    such seed has a bound.
+    """
     reasons = [ours[seed].reason for seed in common or ours if ours[seed].value is None]
     note = "lost: " + " or ".join(dict.fromkeys(reasons))
     if len(common) > 1:
         note += f" ({len(reasons)} of {len(common)} seeds)"
-    bounds = [ours[seed].at_most if ours[seed].value is None else ours[seed].value for seed in common]
-    gains = [bound / others[seed] for seed, bound in zip(common, bounds, strict=True) if bound and others[seed]]
-    has_bound = bool(gains) and len(gains) == len(common) and any(ours[seed].at_most is not None for seed in common)
-    return note, seeds.geometric(gains).value if has_bound else None
+    bounds = [
+        ours[seed].at_most if ours[seed].value is None else ours[seed].value for seed in common
+    ]
+    gains = [
+        bound / others[seed]
+        for seed, bound in zip(common, bounds, strict=True)
+        if bound and others[seed]
+    ]
+    has_bound = (
+        bool(gains)
+        and len(gains) == len(common)
+        and any(ours[seed].at_most is not None for seed in common)
+    )
+    return note, seed_statistics.geometric(gains).value if has_bound else None
 
 
 def _mean(values: Mapping[int, float]) -> float:

@@ -1,4 +1,6 @@
-"""Everything a folder of runs has to report: comparisons, the rows of the tables, verdicts, what profile and audit left."""
+"""Everything a folder of runs has to report: comparisons, the rows of the tables, verdicts, what
+profile and audit left.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from ncfbench import runs, schemas, tables, tuning
 from ncfbench.errors import DataError
 from ncfbench.report import comparison, described, targets
 from ncfbench.report.comparison import Comparison
 from ncfbench.report.verdicts import Verdict, judge_all
-from ncfbench.runs import RunRecord
+from ncfbench.runs import folder as runs
+from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.trials import FOLDER
+from ncfbench.storage import schemas, tables
 
 Rows = list[dict[str, Any]]
 
@@ -51,11 +55,17 @@ class Results:
 
     def sensitivity(self) -> Rows:
         """Speedups at every target."""
-        return [row for each in self.comparisons for row in targets.sensitivity_rows(each, allow_mixed=self.allow_mixed)]
+        return [
+            row
+            for each in self.comparisons
+            for row in targets.sensitivity_rows(each, allow_mixed=self.allow_mixed)
+        ]
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the folder of the runs refuses to be written, as a mounted or another user's folder does."""
+        """Whether the folder of the runs refuses to be written, as a mounted or another user's
+        folder does.
+        """
         return not os.access(self.runs_dir, os.W_OK)
 
     def write(self, folder: Path | None = None) -> list[Path]:
@@ -64,7 +74,8 @@ class Results:
         A table that says the same already is left alone: to look at results is not to change them.
 
         Args:
-            folder: that of the runs, where none is given. In another one no command names this user's folders.
+            folder: that of the runs, where none is given. In another one no command names this
+                user's folders.
 
         Raises:
             DataError: the folder cannot be written.
@@ -73,7 +84,10 @@ class Results:
             return []
         own = {} if folder is None else {"command": None}
         folder = folder or self.runs_dir
-        written = {"speedup": (self.speedup, schemas.SPEEDUP), "recall": (self.recall, schemas.RECALL)}
+        written = {
+            "speedup": (self.speedup, schemas.SPEEDUP),
+            "recall": (self.recall, schemas.RECALL),
+        }
         for name, (rows, schema) in written.items():
             if not _holds(folder / f"{name}.parquet", rows, schema):
                 tables.write_rows(folder / f"{name}.parquet", [row | own for row in rows], schema)
@@ -82,9 +96,11 @@ class Results:
         return paths if kept is None else [*paths, kept]
 
     def export(self, folder: Path) -> tuple[int, int]:
-        """Copy the records of all compared runs, without checkpoints, and the tables: small enough to publish.
+        """Copy the records of all compared runs, without checkpoints, and the tables: small enough
+        to publish.
 
-        Where settings were tuned, so are the trials that they were chosen by, as far as they can be read.
+        Where settings were tuned, so are the trials that they were chosen by, as far as they can be
+        read.
 
         Returns:
             How many runs were copied, and how many trials.
@@ -92,13 +108,20 @@ class Results:
         Raises:
             DataError: the folder cannot be written.
         """
-        compared = [run for each in self.comparisons for seeds in each.arms.values() for run in seeds.values()]
+        compared = [
+            run
+            for each in self.comparisons
+            for seeds in each.arms.values()
+            for run in seeds.values()
+        ]
         for run in compared:
             runs.copy_records(run, folder / run.name)
         tuned = {each.data_fingerprint for each in self.comparisons if each.config.tuned}
-        trials = [run for run in runs.read_all(self.runs_dir / tuning.FOLDER)[0] if run.data_fingerprint in tuned]
+        trials = [
+            run for run in runs.read_all(self.runs_dir / FOLDER)[0] if run.data_fingerprint in tuned
+        ]
         for run in trials:
-            runs.copy_records(run, folder / tuning.FOLDER / run.name)
+            runs.copy_records(run, folder / FOLDER / run.name)
         for name, rows in self.beside.items():
             schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
             tables.write_rows(folder / f"{name}.parquet", rows, schema)
@@ -113,10 +136,14 @@ def _holds(path: Path, rows: Rows, schema: pa.Schema) -> bool:
     except DataError:
         return False
     names = [name for name in schema.names if name != "command"]
-    return [[row[name] for name in names] for row in found] == [[row.get(name) for name in names] for row in rows]
+    return [[row[name] for name in names] for row in found] == [
+        [row.get(name) for name in names] for row in rows
+    ]
 
 
-def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mapping[str, str]) -> Results:
+def collect(
+    runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mapping[str, str]
+) -> Results:
     """Read a folder of runs and compare what belongs together.
 
     Args:
@@ -126,7 +153,8 @@ def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mappin
     """
     records, problems = runs.read_all(runs_dir)
     unfinished = [
-        f"{record.name} is {record.summary['status']} at iteration {record.summary['iterations']:,}; left out."
+        f"{record.name} is {record.summary['status']} at iteration"
+        f" {record.summary['iterations']:,}; left out."
         for record in records
         if record.summary["status"] not in ("finished", "diverged")
     ]
@@ -139,7 +167,10 @@ def collect(runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mappin
         found, unreadable = tables.read_present(runs_dir, wanted)
         beside |= found
         problems += unreadable
-    speedups = [comparison.speedup_rows(each, allow_mixed=allow_mixed, places=places) for each in comparisons]
+    speedups = [
+        comparison.speedup_rows(each, allow_mixed=allow_mixed, places=places)
+        for each in comparisons
+    ]
     recalls = [comparison.recall_rows(each, places=places) for each in comparisons]
     return Results(
         runs_dir=runs_dir,

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ncfbench import seeds
-from ncfbench.analysis import Arm
 from ncfbench.report.comparison import Comparison, Variant, arm_of
-from ncfbench.runs import RunRecord
+from ncfbench.runs.folder import RunRecord
+from ncfbench.timing import seed_statistics
+from ncfbench.timing.statistics import Arm
 
 TargetMeasure = Literal["probe_loss", "test_recall_at_50"]
 TARGET_MEASURES: tuple[TargetMeasure, ...] = ("probe_loss", "test_recall_at_50")
@@ -22,16 +22,19 @@ class Target:
     variant: Variant
     measure: TargetMeasure
     level: float
-    speedup: seeds.AtTarget
+    speedup: seed_statistics.AtTarget
 
 
-def sensitivity(comparison: Comparison, measure: TargetMeasure, *, allow_mixed: bool = False) -> list[Target]:
+def sensitivity(
+    comparison: Comparison, measure: TargetMeasure, *, allow_mixed: bool = False
+) -> list[Target]:
     """Every variant at every level, from the easiest level to the hardest that any run reached.
 
-    A loss level is reached where the probe first comes down to it, a recall level where test recall@50 first rises to it,
-    linear between probes and between evaluated epochs. The levels are common to all variants and seeds. A seed that does not
-    reach one is censored there, and so is one whose first evaluated epoch is past it, for it may have been so before
-    (:class:`ncfbench.seeds.AtTarget`).
+    A loss level is reached where the probe first comes down to it, a recall level where test
+    recall@50 first rises to it, linear between probes and between evaluated epochs. The levels are
+    common to all variants and seeds. A seed that does not reach one is censored there, and so is
+    one whose first evaluated epoch is past it, for it may have been so before
+    (:class:`ncfbench.timing.seed_statistics.AtTarget`).
 
     Args:
         allow_mixed: also divide times of different environments.
@@ -40,16 +43,22 @@ def sensitivity(comparison: Comparison, measure: TargetMeasure, *, allow_mixed: 
     for variant in comparison.arms:
         runs = comparison.pairs(variant)
         same = all(a.environment["key"] == b.environment["key"] for a, b in runs)
-        timed = all(run.summary["full_iteration_seconds"] is not None for pair in runs for run in pair)
+        timed = all(
+            run.summary["full_iteration_seconds"] is not None for pair in runs for run in pair
+        )
         if variant == comparison.baseline(variant) or not timed or not (same or allow_mixed):
             continue
         found = [(_arm(arm, measure), _arm(base, measure)) for arm, base in runs]
         if found and all(one.losses for pair in found for one in pair):
             pairs[variant] = found
     sign = -1 if measure == "test_recall_at_50" else 1
-    levels = seeds.levels([one for found in pairs.values() for pair in found for one in pair])
+    levels = seed_statistics.levels(
+        [one for found in pairs.values() for pair in found for one in pair]
+    )
     return [
-        Target(variant, measure, sign * level, seeds.speedup_at([level] * len(found), found))
+        Target(
+            variant, measure, sign * level, seed_statistics.speedup_at([level] * len(found), found)
+        )
         for variant, found in pairs.items()
         for level in levels
     ]
@@ -63,12 +72,22 @@ def sensitivity_rows(comparison: Comparison, *, allow_mixed: bool) -> list[dict[
         for target in sensitivity(comparison, measure, allow_mixed=allow_mixed):
             found = target.speedup
             row: dict[str, Any] = {
-                "dataset": config.dataset, "encoder": config.encoder, "loss": config.loss, "sampler": target.variant.sampler,
-                "variant": target.variant.note(config.encoder), "settings": comparison.title(), "measure": measure,
-                "level": target.level, "seeds": found.seeds, "seeds_reached": found.reached,
+                "dataset": config.dataset,
+                "encoder": config.encoder,
+                "loss": config.loss,
+                "sampler": target.variant.sampler,
+                "variant": target.variant.note(config.encoder),
+                "settings": comparison.title(),
+                "measure": measure,
+                "level": target.level,
+                "seeds": found.seeds,
+                "seeds_reached": found.reached,
                 "baseline_seeds_reached": found.baseline_reached,
-            }  # fmt: skip
-            estimates: Mapping[str, seeds.Estimate | None] = {"iterations": found.iterations, "total": found.total}
+            }
+            estimates: Mapping[str, seed_statistics.Estimate | None] = {
+                "iterations": found.iterations,
+                "total": found.total,
+            }
             for name, estimate in estimates.items():
                 row[f"{name}_speedup"] = estimate.value if estimate else None
                 row[f"{name}_speedup_lower"] = estimate.lower if estimate else None
@@ -84,10 +103,14 @@ def sensitivity_rows(comparison: Comparison, *, allow_mixed: bool) -> list[dict[
 
 
 def _arm(run: RunRecord, measure: TargetMeasure) -> Arm:
-    """A run's course in a measure that falls: recall with its sign changed, of the epochs that were evaluated."""
+    """A run's course in a measure that falls: recall with its sign changed, of the epochs that were
+    evaluated.
+    """
     if measure == "probe_loss":
         return arm_of(run)
-    evaluated: Sequence[Mapping[str, Any]] = [row for row in run.curve if row.get(measure) is not None]
+    evaluated: Sequence[Mapping[str, Any]] = [
+        row for row in run.curve if row.get(measure) is not None
+    ]
     return Arm(
         iterations=[row["iteration"] for row in evaluated],
         losses=[-row[measure] for row in evaluated],

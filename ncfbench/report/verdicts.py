@@ -19,13 +19,21 @@ BY_FIGURES = (REPRODUCED, BETTER, WORSE, UNDECIDED)
 """What two figures can say by themselves."""
 VERDICTS = (*BY_FIGURES, NOT_COMPARABLE, MISSING)
 RATIO_TOLERANCE = 0.25
-"""How far a ratio may be from the printed one, as a share of it: a choice, stated wherever it decides."""
+"""How far a ratio may be from the printed one, as a share of it: a choice, stated wherever it
+decides.
+"""
 RECALL_TOLERANCE = 0.02
 """The same of a recall. Between IID and the best sampler the paper prints 3 %."""
 NEUTRAL = (
-    "probe_every", "probe_links", "probe_negatives", "iterations_per_dispatch", "patience", "precision", "item_dropout",
+    "probe_every",
+    "probe_links",
+    "probe_negatives",
+    "iterations_per_dispatch",
+    "patience",
+    "precision",
+    "item_dropout",
     "user_l2",
-)  # fmt: skip
+)
 """Settings whose values the paper does not give, or that change no result."""
 OTHER_MACHINE = "not comparable (other machine): its baseline ran in another environment"
 CHOICE = "one without other settings before the others"
@@ -62,24 +70,29 @@ class Verdict:
     reason: str
 
 
-def judge(row: Row | None, measure: Measure, printed_value: float, differences: Sequence[str]) -> tuple[str, str | None, str]:
+def judge(
+    row: Row | None, measure: Measure, printed_value: float, differences: Sequence[str]
+) -> tuple[str, str | None, str]:
     """The verdict on a cell, what the figures alone say, and the reason.
 
     The rule, in this order:
 
-    *missing*: there is no run for the cell, or none with this figure; a run that diverged has none. Where arm and baseline
-    ran on different machines, so that their times are not divided, it is *not comparable* instead.
+    *missing*: there is no run for the cell, or none with this figure; a run that diverged has none.
+    Where arm and baseline ran on different machines, so that their times are not divided, it is
+    *not comparable* instead.
 
-    *by the figures alone*: ``reproduced`` where ours is within :data:`RATIO_TOLERANCE` (ratios) or :data:`RECALL_TOLERANCE`
-    (recall) of the printed value and, with several seeds, that lies within our 95 % interval. ``undecided`` where it lies in
-    the interval and ours is not near: then the interval is too wide to tell, and a wide one must not make it easier to
-    reproduce. Else ``better`` or ``worse`` by the side on which ours lies: more recall, more speedup is better. A target
-    that some seed never reached gives only an upper bound: ``worse`` where that is below the printed value, else
-    ``undecided``.
+    *by the figures alone*: ``reproduced`` where ours is within :data:`RATIO_TOLERANCE` (ratios) or
+    :data:`RECALL_TOLERANCE` (recall) of the printed value and, with several seeds, that lies within
+    our 95 % interval. ``undecided`` where it lies in the interval and ours is not near: then the
+    interval is too wide to tell, and a wide one must not make it easier to reproduce. Else
+    ``better`` or ``worse`` by the side on which ours lies: more recall, more speedup is better. A
+    target that some seed never reached gives only an upper bound: ``worse`` where that is below the
+    printed value, else ``undecided``.
 
-    *not comparable*: the experiments differ in what the figure depends on: other text or data than the paper's, settings
-    other than the paper's, or other hardware, which every per-iteration and total ratio depends on. What the figures alone
-    say is then kept beside the verdict, and is no reproduction.
+    *not comparable*: the experiments differ in what the figure depends on: other text or data than
+    the paper's, settings other than the paper's, or other hardware, which every per-iteration and
+    total ratio depends on. What the figures alone say is then kept beside the verdict, and is no
+    reproduction.
 
     Otherwise the verdict is what the figures alone say.
 
@@ -95,11 +108,20 @@ def judge(row: Row | None, measure: Measure, printed_value: float, differences: 
         if bound is None and row["status"] == "different environment":
             return NOT_COMPARABLE, None, "; ".join([*differences, OTHER_MACHINE])
         if bound is None:
-            return MISSING, None, str((row["status"] != "diverged" and row.get("reason")) or row["status"])
+            return (
+                MISSING,
+                None,
+                str((row["status"] != "diverged" and row.get("reason")) or row["status"]),
+            )
         alone = WORSE if bound < printed_value else UNDECIDED
-        reason = f"not reached by {row['seeds'] - row['seeds_reached']} of {row['seeds']} seeds: at most {bound:.2f}"
+        reason = (
+            f"not reached by {row['seeds'] - row['seeds_reached']} of {row['seeds']} seeds: at most"
+            f" {bound:.2f}"
+        )
     else:
-        alone, reason = _by_figures(value, row.get(f"{measure}_lower"), row.get(f"{measure}_upper"), measure, printed_value)
+        alone, reason = _by_figures(
+            value, row.get(f"{measure}_lower"), row.get(f"{measure}_upper"), measure, printed_value
+        )
     if differences:
         return NOT_COMPARABLE, alone, "; ".join([*differences, reason])
     return alone, alone, reason
@@ -117,7 +139,10 @@ def _by_figures(
     if not lower <= printed_value <= upper:
         return side, "printed value outside our 95 % interval"
     if not near:
-        return UNDECIDED, f"printed value in our 95 % interval, too wide to tell: ours is {distance}"
+        return (
+            UNDECIDED,
+            f"printed value in our 95 % interval, too wide to tell: ours is {distance}",
+        )
     return REPRODUCED, f"printed value in our 95 % interval, ours {distance}"
 
 
@@ -135,7 +160,9 @@ def data_differences(comparison: Comparison, manifest: Mapping[str, Any] | None)
         found.append(f"other text ({','.join(text) if text else 'none'})")
     elif options.get("max_length", 0) < PAPER_WORDS:
         found.append(f"other text (cut at {options.get('max_length')} words)")
-    unpublished = [name for name, file in manifest.get("files", {}).items() if not file.get("verified")]
+    unpublished = [
+        name for name, file in manifest.get("files", {}).items() if not file.get("verified")
+    ]
     if unpublished:
         found.append(f"other data (not as published: {', '.join(sorted(unpublished))})")
     if options.get("test_fraction") != 0.2:
@@ -145,7 +172,11 @@ def data_differences(comparison: Comparison, manifest: Mapping[str, Any] | None)
 
 def setting_differences(comparison: Comparison) -> list[str]:
     """The comparison's settings that are not the paper's."""
-    parts = [part for part in comparison.title().split(", ") if part and part.partition("=")[0] not in NEUTRAL]
+    parts = [
+        part
+        for part in comparison.title().split(", ")
+        if part and part.partition("=")[0] not in NEUTRAL
+    ]
     return [f"other settings ({', '.join(parts)})"] if parts else []
 
 
@@ -155,7 +186,8 @@ def judge_all(
     recalls: Sequence[Sequence[Row]],
     manifests: Mapping[str, Mapping[str, Any]],
 ) -> list[Verdict]:
-    """A verdict for each printed cell of each comparison, then one for each printed cell that no comparison has.
+    """A verdict for each printed cell of each comparison, then one for each printed cell that no
+    comparison has.
 
     Args:
         manifests: of data sets, by fingerprint: what their text is.
@@ -175,8 +207,15 @@ def judge_all(
                 continue
             covered.add(place)
             rows = recall if place.measure == "test_recall_at_50" else speedup
-            row = next((row for row in rows if row["sampler"] == place.sampler and not row["variant"]), None)
-            hardware = ["other hardware"] if place.measure in ("per_iteration_speedup", "total_speedup") else []
+            row = next(
+                (row for row in rows if row["sampler"] == place.sampler and not row["variant"]),
+                None,
+            )
+            hardware = (
+                ["other hardware"]
+                if place.measure in ("per_iteration_speedup", "total_speedup")
+                else []
+            )
             said = judge(row, place.measure, value, [*differences, *hardware])
             found.append(_verdict(place, value, comparison, row or {}, said))
     for place, value in printed.values().items():
@@ -184,13 +223,20 @@ def judge_all(
             reason, unknown = "no run", strangers.get((place.encoder, place.loss))
             if unknown:
                 names = ", ".join(dict.fromkeys(unknown))
-                reason += f", unless those of {names} are: its manifest is not here, so its source is not known"
+                reason += (
+                    f", unless those of {names} are: its manifest is not here, so its source is not"
+                    " known"
+                )
             found.append(_verdict(place, value, None, {}, (MISSING, None, reason)))
     return found
 
 
 def _verdict(
-    place: printed.Place, value: float, comparison: Comparison | None, row: Row, said: tuple[str, str | None, str]
+    place: printed.Place,
+    value: float,
+    comparison: Comparison | None,
+    row: Row,
+    said: tuple[str, str | None, str],
 ) -> Verdict:
     """The verdict that :func:`judge` gave on a printed value, beside ours."""
     word, alone, reason = said
@@ -220,10 +266,11 @@ def as_rows(found: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 
 def summary_lines(found: Sequence[Verdict]) -> list[str]:
-    """How many printed cells have which verdict; and among those that cannot be compared, what the figures say.
+    """How many printed cells have which verdict; and among those that cannot be compared, what the
+    figures say.
 
-    A cell counts once. Of several comparisons that have it, the one counts that has a figure, is comparable and has no other
-    settings, in this order; of equals the first.
+    A cell counts once. Of several comparisons that have it, the one counts that has a figure, is
+    comparable and has no other settings, in this order; of equals the first.
     """
     lines = []
     titles = {
@@ -251,7 +298,10 @@ def summary_lines(found: Sequence[Verdict]) -> list[str]:
                 parts.append(part)
         line = f"{titles[measure]}, {len(own)} printed cells: {', '.join(parts)}."
         if repeated := sum(len(several) > 1 for several in by_cell.values()):
-            line += f" {repeated} {'is' if repeated == 1 else 'are'} of several comparisons: one counts, {CHOICE}."
+            line += (
+                f" {repeated} {'is' if repeated == 1 else 'are'} of several comparisons: one"
+                f" counts, {CHOICE}."
+            )
         lines.append(line)
     return lines
 

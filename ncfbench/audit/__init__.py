@@ -1,0 +1,1 @@
+"""Audits of samplers: exact gradients, estimator tests, conformance."""

@@ -1,0 +1,181 @@
+"""How far a mean of noisy vectors is from an exact one: an estimate that noise does not inflate, an
+interval, a verdict.
+
+The squared distance of a mean to its target is inflated by the mean's own noise. The product of two
+*independent* errors is not: with block means h_a = mean_a - target, the mean of h_a . h_b over all
+pairs a != b is an unbiased estimate of the squared bias, the average over all ways of splitting the
+blocks in halves. Pure NumPy and SciPy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.floating]
+Verdict = Literal["unbiased", "biased", "too few batches"]
+
+FAMILY_ERROR = 0.05
+"""Chance of one wrong verdict or more among all of an audit."""
+POWER = 0.9
+RESOLUTION = 1e-3
+"""Share of the exact gradient below which a shown bias may be float32's rounding, and is none."""
+
+
+@dataclass(frozen=True)
+class Bias:
+    """Bias of a mean of vectors, relative to the length of the exact vector; all but the verdict's
+    inputs are fractions.
+    """
+
+    estimate: float
+    """sqrt of the unbiased estimate of the squared bias; 0 where that is negative."""
+    lower: float
+    upper: float
+    detectable: float
+    """The bias that as many blocks find ``POWER`` of the time, wherever it points; most directions
+    are less noisy.
+    """
+    cosine: float
+    """Between the expected vector and the exact one, corrected for noise."""
+    variance: float
+    """Of one batch: E |g - E g|^2 / |exact|^2."""
+    squared: float
+    """The unbiased estimate itself, and its standard error; may be negative."""
+    squared_error: float
+    noisiest: float
+    """Variance of the mean of all batches along its noisiest direction."""
+    quantile: float
+    """Student's, of both bounds."""
+    batches: int
+
+    def verdict(self, margin: float) -> Verdict:
+        """``biased``: a bias is shown, also one within the margin; ``unbiased``: none is, and it is
+        within it; or neither.
+        """
+        if self.lower > RESOLUTION:
+            return "biased"
+        return "unbiased" if self.upper <= margin else "too few batches"
+
+    def batches_needed(self, margin: float) -> int | None:
+        """About how many batches would settle the verdict if the bias is what it seems to be; None
+        where none would.
+        """
+        squared = max(self.squared, 0.0)
+        for power in range(1, 24):
+            factor = 1.5**power
+            # The error of a squared bias falls as one over the batches, or as their root once the
+            # bias outweighs it.
+            error = self.squared_error / (
+                factor if squared < self.squared_error else math.sqrt(factor)
+            )
+            shown = squared - self.quantile * error > RESOLUTION**2
+            if shown or _upper(squared, error, self.noisiest / factor, self.quantile) <= margin:
+                return math.ceil(self.batches * factor)
+        return None
+
+
+def _upper(squared: float, error: float, noisiest: float, quantile: float) -> float:
+    """Above the jackknife's bound also the one for a bias along the noisiest direction."""
+    along = math.sqrt(max(squared + noisiest, 0)) + quantile * math.sqrt(noisiest)
+    return math.sqrt(max(squared + quantile * error, along**2, 0))
+
+
+def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bias:
+    """The bias of blocks' means.
+
+    Both bounds hold with probability ``1 - FAMILY_ERROR / (2 verdicts)`` each (Bonferroni): from
+    the jackknife over blocks with Student's quantile, and above that the bound for a bias along the
+    direction in which the mean is noisiest, to which the jackknife is blind while the estimate is
+    near zero.
+
+    Args:
+        means: float[B, P], B >= 4 means of independent blocks of equal size.
+        exact: float[P].
+        batches: batches in all blocks together.
+        verdicts: how many verdicts the bounds must hold for together.
+    """
+    from scipy import stats
+
+    n = len(means)
+    scale = float(np.linalg.norm(exact.astype(np.float64)))
+    errors = (means - exact) / scale
+    gram = (errors @ errors.T).astype(np.float64)
+    total, diagonal, rows = gram.sum(), np.diag(gram), gram.sum(axis=1)
+    squared = (total - diagonal.sum()) / (n * (n - 1))
+    without = ((total - 2 * rows + diagonal) - (diagonal.sum() - diagonal)) / ((n - 1) * (n - 2))
+    error = math.sqrt((n - 1) / n * float(np.sum((without - without.mean()) ** 2)))
+    quantile = float(stats.t.ppf(1 - FAMILY_ERROR / (2 * verdicts), n - 1))
+    noisiest = _largest_variance(errors) / n
+    variance = (float(diagonal.mean()) - total / n**2) * n / (n - 1) * (batches / n)
+    # |mean|^2 without the mean's own noise, and its product with the exact vector.
+    direction = errors.astype(np.float64) @ (exact.astype(np.float64) / scale)
+    length = math.sqrt(max(squared + 2 * float(direction.mean()) + 1, 1e-30))
+    return Bias(
+        estimate=math.sqrt(max(squared, 0)),
+        lower=math.sqrt(max(squared - quantile * error, 0)),
+        upper=_upper(float(squared), error, noisiest, quantile),
+        detectable=_detectable(quantile + float(stats.t.ppf(POWER, n - 1)), error, noisiest),
+        cosine=min((1 + float(direction.mean())) / length, 1.0),
+        variance=variance,
+        squared=float(squared),
+        squared_error=error,
+        noisiest=noisiest,
+        quantile=quantile,
+        batches=batches,
+    )
+
+
+def _detectable(quantiles: float, error: float, noisiest: float) -> float:
+    """The bias x at which x^2 is ``quantiles`` standard errors: that of no bias, and what x times
+    the noise adds to it.
+    """
+    slope = 4 * noisiest * quantiles**2
+    return math.sqrt((slope + math.sqrt(slope**2 + 4 * (quantiles * error) ** 2)) / 2)
+
+
+def _largest_variance(errors: Float) -> float:
+    """The variance of the blocks along their noisiest direction: found in one half, measured in the
+    other.
+    """
+    half = len(errors) // 2
+    found = []
+    for one, other in ((errors[:half], errors[half:]), (errors[half:], errors[:half])):
+        one, other = one - one.mean(axis=0), other - other.mean(axis=0)
+        _, vectors = np.linalg.eigh((one @ one.T).astype(np.float64))
+        direction = vectors[:, -1].astype(one.dtype) @ one
+        direction /= max(float(np.linalg.norm(direction)), 1e-30)
+        found.append(float(np.sum((other @ direction) ** 2)) / (len(other) - 1))
+    return sum(found) / 2
+
+
+def consistency(found: Bias, more: Bias | None, margin: float, blocks: int, verdicts: int) -> str:
+    """Whether a bias falls as the negatives grow: ``consistent``, ``biased`` (it does not), or
+    ``too few batches``.
+
+    A bias of the order of one over the negatives falls to a quarter with four times as many, its
+    square to a sixteenth. Consistent: the bias is within the margin, with these negatives or with
+    more, or its square is shown to be below half of what it is with these. Biased: it is shown to
+    be above half. That the limit is the right one is not for the gradients to say: the conformance
+    suite shows that the normaliser is estimated without bias.
+
+    Args:
+        more: with four times the negatives, from ``blocks`` means; None where the data has too few
+            links for that.
+    """
+    from scipy import stats
+
+    if found.upper <= margin:
+        return "consistent"
+    if more is None:
+        return "too few batches"
+    quantile = float(stats.t.ppf(1 - FAMILY_ERROR / (2 * verdicts), blocks - 1))
+    gap = found.squared / 2 - more.squared
+    error = math.hypot(found.squared_error / 2, more.squared_error)
+    if more.upper <= margin or gap > quantile * error:
+        return "consistent"
+    return "biased" if gap < -quantile * error else "too few batches"

@@ -1,0 +1,172 @@
+"""Expected loss: functions of links whose mean under a sampler's weights is known exactly. Pure
+NumPy and SciPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.sampling.batch import Batch, Shared, negative_ids
+from ncfbench.sampling.noise import Noise
+
+ERROR = 1e-4
+"""Chance that a property of a right sampler fails, for those that are tests of chance."""
+TEST_FUNCTIONS = 8
+"""Random functions of links whose expectation under a batch's weights is compared with the exact
+one, beside named ones.
+"""
+POWER = 0.9
+"""How often the stated detectable error would be found."""
+MAX_LINK_TABLE = 2**24
+"""Up to this many pairs of a user and an item, which of them are linked is looked up in a table."""
+
+
+class TestFunctions:
+    """Functions of links, for which the exact expectation is a matter of a few products.
+
+    Random ones ``1 + x_u . y_v`` of a link's ends, each tested on positive links and on negative
+    ones; for losses that compare a negative link with its positive one, on the product of both.
+    Then some of negative links alone that tell what is usually wrong: their number, the popularity
+    of their items, rare items, users' degrees, training links among them.
+    """
+
+    __test__ = False
+
+    def __init__(self, graph: BipartiteGraph, config: RunConfig, dimension: int = 3) -> None:
+        rng = np.random.default_rng(0)
+        self.graph, self.config = graph, config
+        noise = Noise(graph, config.noise_exponent)
+        self.measure = (
+            (graph.item_degrees > 0) * 1.0 if config.family == "listwise" else noise.probability
+        )
+        degree = graph.item_degrees / graph.n_links * len(graph.items_in_use)
+        common = np.cumsum(np.sort(degree)) > degree.sum() / 2
+        named_x = {
+            "negative weight": np.ones(graph.n_users),
+            "negative items' degree": np.ones(graph.n_users),
+            "negative weight on rare items": np.ones(graph.n_users),
+            "negative users' degree": graph.user_degrees / graph.user_degrees.mean(),
+        }
+        ones = np.ones(graph.n_items)
+        named_y = [ones, degree, (degree < np.sort(degree)[common][0]) * 1.0, ones]
+        random = (TEST_FUNCTIONS, 1 + dimension)
+        self.x = np.zeros((graph.n_users, TEST_FUNCTIONS + len(named_x), 1 + dimension))
+        self.y = np.zeros((graph.n_items, *self.x.shape[1:]))
+        self.x[:, :TEST_FUNCTIONS] = rng.uniform(-0.5, 0.5, (graph.n_users, *random))
+        self.y[:, :TEST_FUNCTIONS] = rng.uniform(-1, 1, (graph.n_items, *random))
+        self.x[:, :TEST_FUNCTIONS, 0] = self.y[:, :TEST_FUNCTIONS, 0] = 1
+        self.x[:, TEST_FUNCTIONS:, 0] = np.stack(list(named_x.values()), axis=1)
+        self.y[:, TEST_FUNCTIONS:, 0] = np.stack(named_y, axis=1)
+        self.names = [
+            *["a random function of positive links"] * TEST_FUNCTIONS,
+            *["a random function of negative links"] * TEST_FUNCTIONS,
+            *named_x,
+            "negative weight on training links",
+        ]
+        self.foreign = 0
+        self.link_table: NDArray[np.bool_] | None = None
+        if graph.n_users * graph.n_items <= MAX_LINK_TABLE:
+            self.link_table = np.zeros((graph.n_users, graph.n_items), bool)
+            self.link_table[graph.link_user, graph.link_item] = True
+
+    def _own(self, user: NDArray[np.integer], item: NDArray[np.integer]) -> NDArray[np.float64]:
+        """float64[b, functions]: the factor of each positive link; 1 where the negative links stand
+        alone.
+        """
+        own = np.ones((len(user), self.x.shape[1]))
+        if self.config.family != "pointwise":
+            own[:, :TEST_FUNCTIONS] = self._positive(user, item)
+        return own
+
+    def _positive(
+        self, user: NDArray[np.integer], item: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        x, y = self.x[user, :TEST_FUNCTIONS], self.y[item, :TEST_FUNCTIONS]
+        values: NDArray[np.float64] = np.einsum("btd,btd->bt", x, y)
+        return values
+
+    def of(self, batch: Batch) -> NDArray[np.float64]:
+        """float64[names]: a batch's mean over positive links, and its weighted sums over negative
+        ones.
+        """
+        user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
+        users, items = negative_ids(batch)
+        weight = batch.negatives.weight.astype(np.float64)
+        is_linked = (
+            self.graph.linked(users, items)
+            if self.link_table is None
+            else self.link_table[users, items]
+        )
+        linked = float(weight[is_linked].sum())
+        own, (_, functions, d) = self._own(user, item), self.x.shape
+        if self.config.family != "pointwise":
+            self.foreign = max(
+                self.foreign, int(np.count_nonzero((users != user[:, None]) & (weight > 0)))
+            )
+        if isinstance(batch.negatives, Shared):
+            inner = (weight @ self.y[batch.items].reshape(len(batch.items), -1)).reshape(
+                len(user), functions, d
+            )
+            negative = np.einsum("bt,btd,btd->t", own, self.x[user], inner)
+        else:
+            values = np.einsum("bktd,bktd->bkt", self.x[users], self.y[items])
+            negative = np.einsum("bt,bk,bkt->t", own, weight, values)
+        return np.concatenate([self._positive(user, item).mean(axis=0), negative, [linked]])
+
+    def compare(self, batches: Iterable[Batch], slack: float = 0.0) -> tuple[str, float]:
+        """What is wrong with the mean over some batches; and the relative error that would be found
+        nine times in ten.
+
+        Args:
+            slack: relative error that is none.
+        """
+        from scipy import stats
+
+        values, exact = np.stack([self.of(batch) for batch in batches]), self.exact()
+        if not np.isfinite(values).all():
+            return "a batch has weights that are not finite", math.inf
+        n, found = len(values), values.mean(axis=0)
+        quantile = float(stats.t.isf(ERROR / (2 * len(exact)), n - 1))
+        # Where all batches agree, nothing but the rounding of float32 is left.
+        error = np.maximum(
+            values.std(axis=0, ddof=1), 1e-5 * np.maximum(np.abs(exact), 1e-3 * exact.max())
+        ) / np.sqrt(n)
+        t = np.maximum(np.abs(found - exact) - slack * np.abs(exact), 0) / error
+        weights = slice(2 * TEST_FUNCTIONS, None)
+        room = (quantile + float(stats.norm.ppf(POWER))) * error[weights]
+        detectable = float(np.max(room[exact[weights] > 0] / exact[weights][exact[weights] > 0]))
+        if t.max() <= quantile:
+            return "", detectable
+        # A function with a name says more than a random one.
+        worst = (
+            weights.start + int(np.argmax(t[weights]))
+            if t[weights].max() > quantile
+            else int(np.argmax(t))
+        )
+        name = self.names[worst]
+        return (
+            (
+                f"the mean of {name} is {found[worst]:.4g} instead of {exact[worst]:.4g} (t ="
+                f" {t[worst]:.1f}, {n} batches)"
+            ),
+            detectable,
+        )
+
+    def exact(self) -> NDArray[np.float64]:
+        """float64[names]: their expectations by the definition of L."""
+        graph, measure = self.graph, self.measure
+        user, item = graph.link_user, graph.link_item
+        of_user = np.einsum("utd,td->ut", self.x, np.einsum("v,vtd->td", measure, self.y))
+        linked = np.bincount(user, measure[item], graph.n_users)[user].mean()
+        if self.config.mask:
+            of_link = np.einsum("ltd,ltd->lt", self.x[user], self.y[item])
+            np.subtract.at(of_user, user, measure[item, None] * of_link)
+            linked = 0.0
+        negative = np.mean(self._own(user, item) * of_user[user], axis=0)
+        return np.concatenate([self._positive(user, item).mean(axis=0), negative, [linked]])

@@ -1,0 +1,1 @@
+"""Readers of text lines, rows, archives and Parquet files in bounded memory."""

@@ -1,0 +1,1 @@
+"""Published data sets, one module each, and a synthetic one."""

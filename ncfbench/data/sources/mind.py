@@ -1,0 +1,425 @@
+"""MIND, the Microsoft News data set: news with titles and abstracts, and who clicked what.
+
+Published by Wu et al. (ACL 2020). It stands in for the paper's Yahoo! News data, which can no
+longer be had. Its licence is accepted on Microsoft's site, so nothing is downloaded; no checksums
+are published, so the manifest keeps those of the files that were used. Of the texts only checksums
+are held in memory: news.tsv is read once for the ids and once for the words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ncfbench.data import store
+from ncfbench.data.content import Content, distinct_links
+from ncfbench.data.corpus import Corpus
+from ncfbench.data.ids import in_order
+from ncfbench.data.options import ItemOptions, require_names
+from ncfbench.data.readers.archive import Member, find_members
+from ncfbench.data.splits import split_items
+from ncfbench.data.text import Texts, Vocabulary, tokenize
+from ncfbench.errors import DataError, UsageError
+from ncfbench.rng import Streams
+
+LABEL = "MIND, a stand-in for the paper's Yahoo! News data"
+PAPER_STATISTICS: Mapping[str, float] = {
+    "users": 10_000,
+    "items": 58_579,
+    "links": 515_503,
+    "vocabulary": 41_537,
+    "words_max": 200,
+    "words_min": 2,
+    "words_mean": 89,
+    "words_median": 90,
+}
+"""Of the Yahoo! News data."""
+HOW_TO_GET = (
+    "MIND is not downloaded for you: its licence (Microsoft Research License Terms) is yours to"
+    " accept, at https://msnews.github.io. Get MINDsmall_train.zip and MINDsmall_dev.zip there, or"
+    " those of MINDlarge, into one folder, and run: ncfbench prepare mind --from FOLDER"
+)
+NEWS, BEHAVIORS = "news.tsv", "behaviors.tsv"
+FIELDS = {NEWS: 8, BEHAVIORS: 5}
+TEXT_PARTS = ("title", "abstract", "category", "subcategory")
+_PLACES = {"category": 1, "subcategory": 2, "title": 3, "abstract": 4}
+PARTS = ("train", "dev")
+"""The parts with clicks."""
+LONGEST_ID = 100
+"""Characters; no real id is near it."""
+PIECE = 2**22
+"""Links at least that are collected before those that repeat are put together."""
+_PART = re.compile(r"(?:(MIND[A-Za-z]+)_)?(train|dev|test)(?:\.zip)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ItemOptions):
+    """What decides the prepared content.
+
+    Args:
+        text: parts of an item's text, in order.
+        parts: of the data; None for all that are there.
+        history: whether what a user had clicked before counts as well.
+        users: how many are drawn of those that have a link; None for all.
+    """
+
+    text: tuple[str, ...] = ("title", "abstract")
+    max_length: int = 200
+    parts: tuple[str, ...] | None = None
+    history: bool = False
+    users: int | None = None
+
+    def __post_init__(self) -> None:
+        require_names("text", self.text, TEXT_PARTS)
+        if self.parts is not None:
+            if "test" in self.parts:
+                raise UsageError(
+                    "MIND's test part is published without clicks: there are no links in it."
+                )
+            require_names("parts", self.parts, PARTS)
+        if self.users is not None and self.users < 1:
+            raise UsageError(f"users = {self.users}: it must be at least 1.")
+        super().__post_init__()
+
+
+def prepare(
+    data_dir: Path, name: str, options: Options, *, folder: Path, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Parse the files in ``folder``, and store the data set; instant where that was done before.
+
+    Args:
+        folder: holds the two files, or the parts as they are published: folders or zip archives
+            such as MINDsmall_train.zip.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        DataError: a file is missing or malformed; the message names the file and the line.
+        UsageError: more users than there are.
+    """
+    parts = find_parts(folder, options.parts, say)
+    named = tuple(part for part in PARTS if part in parts)
+    options = replace(options, parts=named or None)
+    files = {
+        f"{_label(member.home)}/{name}" if named else name: {"sha256": member.sha256()}
+        for part in parts.values()
+        for name, member in part.items()
+    }
+    origin = {"source": "mind", "label": LABEL, "files": files}
+    read = partial(read_content, list(parts.values()), options, say=say)
+    return store.prepare(data_dir, name, origin, options.stored(), read, say)
+
+
+def find_parts(
+    folder: Path, wanted: Sequence[str] | None, say: Callable[[str], None]
+) -> dict[str, dict[str, Member]]:
+    """The two files of each part, ``train`` before ``dev``; of a folder that has them directly,
+    under an empty name.
+
+    Raises:
+        DataError: a part that is wanted or one of its files is not there, or parts of several sizes
+            are.
+    """
+    if not folder.exists():
+        raise DataError(f"{folder} does not exist. {HOW_TO_GET}")
+    direct = find_members(folder, tuple(FIELDS))
+    homes: dict[str, Path] = {}
+    sizes = set()
+    # An unpacked part goes before its archive: folders first.
+    for home in (
+        sorted(folder.iterdir(), key=lambda path: (path.is_file(), path.name))
+        if folder.is_dir()
+        else ()
+    ):
+        found = _PART.fullmatch(home.name)
+        if found and (home.is_dir() or home.suffix == ".zip"):
+            homes.setdefault(found[2], home)
+            sizes.add(found[1])
+    if direct and homes:
+        raise DataError(
+            f"{folder} holds {next(iter(direct))} and also {_listed(homes)}: --from one of them, or"
+            " a folder of parts."
+        )
+    if direct:
+        if wanted is not None:
+            raise UsageError(
+                f"{folder} has no parts to choose from: {next(iter(direct))} stands in it directly."
+            )
+        return {"": _complete(folder, direct)}
+    if len(sizes) > 1:
+        raise DataError(
+            f"{folder} holds parts of several data sets: {_listed(homes)}. Give each a folder of"
+            " its own."
+        )
+    if "test" in homes:
+        say(f"Left out: {homes.pop('test').name} is published without clicks.")
+    for part in wanted or ():
+        if part not in homes:
+            raise DataError(f"{folder} has no part {part!r}; it has {_listed(homes) or 'none'}.")
+    chosen = [part for part in PARTS if part in (wanted or homes)]
+    if not chosen:
+        raise DataError(
+            f"{folder} holds neither {NEWS} and {BEHAVIORS} nor a part such as MINDsmall_train."
+            f" {HOW_TO_GET}"
+        )
+    return {
+        part: _complete(homes[part], find_members(homes[part], tuple(FIELDS))) for part in chosen
+    }
+
+
+def _complete(home: Path, found: dict[str, Member]) -> dict[str, Member]:
+    for name in FIELDS:
+        if name not in found:
+            raise DataError(f"{name} is missing in {home}.")
+    return found
+
+
+def _listed(homes: Mapping[str, Path]) -> str:
+    return ", ".join(sorted(home.name for home in homes.values()))
+
+
+def _label(home: Path) -> str:
+    return home.name.removesuffix(".zip")
+
+
+def read_content(
+    parts: Sequence[Mapping[str, Member]],
+    options: Options,
+    scratch: Path,
+    *,
+    say: Callable[[str], None],
+) -> Content:
+    """Parse the files: links, texts, vocabulary, split.
+
+    Users and items are numbered in the natural order of their ids (``N9`` before ``N10``), whatever
+    the order of lines.
+    """
+    removed: Counter[str] = Counter()
+    news = [part[NEWS] for part in parts]
+    numbers = _numbered(news, options.text, removed, say)
+    links = _Links()
+    user_numbers: dict[str, int] = {}
+    unknown: dict[str, int] = {}
+    for part in parts:
+        for user_id, clicked in read_clicks(part[BEHAVIORS], history=options.history):
+            user = user_numbers.setdefault(user_id, len(user_numbers))
+            for id_ in clicked:
+                item = numbers.get(id_)
+                links.add(
+                    user,
+                    unknown.setdefault(id_, len(numbers) + len(unknown)) if item is None else item,
+                )
+    users, items = links.finish()
+    removed["duplicate_links"] = links.repeated
+    known = items < len(numbers)
+    users, items = users[known], items[known]
+    if len(users) < len(known):
+        removed["links_to_unknown_news"] = len(known) - len(users)
+        say(
+            f"Warning: {len(known) - len(users):,} links are dropped: they are to {len(unknown):,}"
+            f" news that {NEWS} does not have."
+        )
+    if not len(users):
+        raise DataError(f"No link is left: {BEHAVIORS} has no click on a news that {NEWS} has.")
+    user_ids, new_user = _ordered(user_numbers, np.unique(users))
+    removed["users_without_links"] = len(user_numbers) - len(user_ids)
+    if options.users is not None:
+        user_ids, new_user = _drawn(user_ids, new_user, options.users, options.split_seed, removed)
+        drawn = new_user[users] >= 0
+        removed["links_of_users_not_drawn"] = int(np.sum(~drawn))
+        users, items = users[drawn], items[drawn]
+    item_ids, new_item = _ordered(numbers, np.unique(items))
+    removed["items_without_links"] = len(numbers) - len(item_ids)
+    if removed["items_without_links"]:
+        say(
+            f"Left out: {removed['items_without_links']:,} of {len(numbers):,} news, to which none"
+            f" of the {len(user_ids):,} users has a link."
+        )
+    users, items, _ = distinct_links(new_user[users], new_item[items])
+    texts, vocabulary = _texts(
+        news, options, {id_: item for item, id_ in enumerate(item_ids)}, scratch
+    )
+    return Content(
+        n_users=len(user_ids),
+        users=users,
+        items=items,
+        texts=texts,
+        vocabulary=vocabulary,
+        split=split_items(
+            len(item_ids), options.test_fraction, options.validation_fraction, options.split_seed
+        ),
+        user_ids=pa.array(user_ids, pa.string()),
+        item_ids=pa.array(item_ids, pa.string()),
+        removed=removed,
+    )
+
+
+def read_news(file: Member, text: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """The id and the parts of the text of each line of news.tsv.
+
+    Raises:
+        DataError: another number of fields, or an id that is none.
+    """
+    places = [_PLACES[part] for part in text]
+    for where, fields in _rows(file, NEWS):
+        yield _id(fields[0], where, "news"), [fields[place] for place in places]
+
+
+def read_clicks(file: Member, *, history: bool) -> Iterator[tuple[str, list[str]]]:
+    """The user of each line of behaviors.tsv, and the news clicked there; with ``history`` those
+    clicked before as well.
+
+    Raises:
+        DataError: another number of fields, a user id that is none, no impression, or one without
+            its mark of a click.
+    """
+    for where, (_, user, _, before, impressions) in _rows(file, BEHAVIORS):
+        clicked = before.split() if history else []
+        shown = impressions.split()
+        if not shown:
+            raise DataError(f"{where}: no impression.")
+        for impression in shown:
+            id_, _, mark = impression.rpartition("-")
+            if mark == "1" and id_:
+                clicked.append(id_)
+            elif mark != "0" or not id_:
+                raise DataError(
+                    f"{where}: impression {impression[:40]!r} does not end in -0 or -1. (MIND's"
+                    " test part is published without these marks.)"
+                )
+        yield _id(user, where, "user"), clicked
+
+
+def _rows(file: Member, kind: str) -> Iterator[tuple[str, list[str]]]:
+    """The fields of each line, and what to call the line in a message. Quotes are characters like
+    any other.
+    """
+    for number, line in enumerate(file.lines(), start=1):
+        fields = line.rstrip("\r\n").split("\t")
+        where = f"{file.path}, line {number}"
+        if len(fields) != FIELDS[kind]:
+            raise DataError(
+                f"{where}: {len(fields)} fields, separated by tabs, where {kind} has"
+                f" {FIELDS[kind]}. Is the file truncated?"
+            )
+        yield where, fields
+
+
+def _id(text: str, where: str, what: str) -> str:
+    if text.split() != [text] or len(text) > LONGEST_ID:
+        raise DataError(f"{where}: {text[:40]!r} is no {what} id.")
+    return text
+
+
+def _numbered(
+    news: Sequence[Member], text: Sequence[str], removed: Counter[str], say: Callable[[str], None]
+) -> dict[str, int]:
+    """A number for each news, in the order of lines. Parts share news; a file that repeats one is
+    counted.
+    """
+    texts: dict[str, bytes] = {}
+    for file in news:
+        own = set()
+        for id_, parts in read_news(file, text):
+            digest = hashlib.blake2b("\t".join(parts).encode(), digest_size=16).digest()
+            if texts.setdefault(id_, digest) != digest:
+                removed["news_with_another_text"] += 1
+            elif id_ in own:
+                removed["repeated_news"] += 1
+            own.add(id_)
+    if removed["news_with_another_text"]:
+        say(
+            f"Warning: {removed['news_with_another_text']:,} lines of {NEWS} give another text to a"
+            " news that was there already; the first is kept."
+        )
+    return {id_: number for number, id_ in enumerate(texts)}
+
+
+class _Links:
+    """Links as they come, of which those that repeat are put together now and then."""
+
+    def __init__(self) -> None:
+        self.repeated = 0
+        self._users = self._items = np.zeros(0, np.int32)
+        self._pending = array("i"), array("i")
+
+    def add(self, user: int, item: int) -> None:
+        self._pending[0].append(user)
+        self._pending[1].append(item)
+        if len(self._pending[0]) >= max(PIECE, len(self._users)):
+            self._merge()
+
+    def finish(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Users and items of the distinct links."""
+        self._merge()
+        return self._users, self._items
+
+    def _merge(self) -> None:
+        users, items = (np.asarray(each, np.int32) for each in self._pending)
+        self._pending = array("i"), array("i")
+        self._users, self._items, repeated = distinct_links(
+            np.concatenate([self._users, users]), np.concatenate([self._items, items])
+        )
+        self.repeated += repeated
+
+
+def _ordered(
+    numbers: Mapping[str, int], used: NDArray[np.int32]
+) -> tuple[list[str], NDArray[np.int32]]:
+    """The ids whose numbers are used, in natural order; and for each number its place among them,
+    or -1.
+    """
+    is_used = np.zeros(len(numbers), bool)
+    is_used[used] = True
+    present = pa.array([id_ for id_, number in numbers.items() if is_used[number]], pa.string())
+    ids: list[str] = present.take(pa.array(in_order(present))).to_pylist()
+    new = np.full(len(numbers), -1, np.int32)
+    new[[numbers[id_] for id_ in ids]] = np.arange(len(ids), dtype=np.int32)
+    return ids, new
+
+
+def _drawn(
+    ids: list[str], new: NDArray[np.int32], size: int, seed: int, removed: Counter[str]
+) -> tuple[list[str], NDArray[np.int32]]:
+    """As :func:`_ordered` has it, for some users only: those of a smaller draw are among those of a
+    larger one.
+    """
+    if size > len(ids):
+        raise UsageError(f"users = {size:,}: only {len(ids):,} users have a link.")
+    removed["users_not_drawn"] = len(ids) - size
+    chosen = np.sort(Streams(seed).generator("users").permutation(len(ids))[:size])
+    place = np.full(len(ids), -1, np.int32)
+    place[chosen] = np.arange(size, dtype=np.int32)
+    return [ids[number] for number in chosen.tolist()], np.where(new < 0, new, place[new])
+
+
+def _texts(
+    news: Sequence[Member], options: Options, items: dict[str, int], scratch: Path
+) -> tuple[Texts, Vocabulary]:
+    """The texts of the items, and the vocabulary of these alone."""
+    corpus = Corpus(scratch)
+    due, order = dict(items), array("i")
+    for id_, parts in chain.from_iterable(read_news(file, options.text) for file in news):
+        item = due.pop(id_, None)
+        if item is not None:
+            order.append(item)
+            corpus.add(chain.from_iterable(map(tokenize, parts)))
+    if due:
+        raise DataError(f"{news[0].path} changed while it was read.")
+    texts, vocabulary = corpus.finish(
+        options.min_count, options.vocabulary_size, options.max_length
+    )
+    return texts.taken(np.argsort(np.asarray(order))), vocabulary

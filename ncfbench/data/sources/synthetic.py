@@ -1,0 +1,269 @@
+"""Synthetic data: heavy-tailed links and texts that share latent topics, made from a seed.
+
+Users and items have topics. A link is a user (chosen by a heavy-tailed activity), one of the user's
+topics, and an item of that topic (chosen by a heavy-tailed popularity). An item's words come mostly
+from its topic, so that its text says which users will like it, also when it was never seen: recall
+on cold items can be learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.data import resources, store
+from ncfbench.data.content import Content
+from ncfbench.data.graph import MAX_LINKS
+from ncfbench.data.splits import split_items
+from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.errors import UsageError
+from ncfbench.rng import Streams
+
+TOPICS_OF_A_USER = 3
+"""Topics a user cares about; a user's links fall on them with weights 1, 1/2, 1/3."""
+TOPIC_WORD_SHARE = 0.6
+"""Share of an item's words that come from its topic; the others come from all words."""
+OFF_TOPIC_SHARE = 0.1
+"""Share of links that ignore topics."""
+PIECE = 2**22
+"""Links or words drawn at a time."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Sizes and seeds of a synthetic data set."""
+
+    users: int = 800
+    items: int = 3200
+    links: int = 60_000
+    topics: int = 12
+    vocabulary_size: int = 1000
+    min_words: int = 6
+    max_length: int = 24
+    test_fraction: float = 0.2
+    validation_fraction: float = 0.1
+    split_seed: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in (
+            "users",
+            "items",
+            "links",
+            "topics",
+            "vocabulary_size",
+            "min_words",
+            "max_length",
+        ):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} = {getattr(self, name)}: it must be at least 1.")
+            if getattr(self, name) > MAX_LINKS:
+                raise UsageError(
+                    f"{name} = {getattr(self, name):,}: more than {MAX_LINKS:,} are not supported."
+                )
+        if self.links > self.users * self.items // 4:
+            raise UsageError(
+                f"links = {self.links}: more than a quarter of all {self.users} x {self.items}"
+                " pairs. Use fewer links."
+            )
+        if self.topics > min(self.items, self.vocabulary_size):
+            raise UsageError(f"topics = {self.topics}: more than the items or the words.")
+        if self.min_words > self.max_length:
+            raise UsageError(
+                f"min_words = {self.min_words} is above max_length = {self.max_length}."
+            )
+
+    @property
+    def words(self) -> int:
+        """How many words all texts have in all, about."""
+        return self.items * (self.min_words + self.max_length) // 2
+
+    @property
+    def memory_bytes(self) -> int:
+        """Most memory that making the data set takes, about; see :func:`make`."""
+        nodes = 40 * (self.users + self.items) + 200 * self.vocabulary_size
+        return (
+            nodes
+            + max(24 * self.links, 8 * self.links + 14 * self.words)
+            + 60 * min(self.links, PIECE)
+        )
+
+    @property
+    def disk_bytes(self) -> int:
+        """What it takes on the disk, about."""
+        return 8 * self.links + 4 * self.words + 5 * self.items
+
+
+def prepare(
+    data_dir: Path, name: str, options: Options, *, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Make and store the data set; instant where that was done before. Returns the manifest.
+
+    Raises:
+        UsageError: sizes for which memory or disk have no room, before anything is made.
+    """
+    origin = {"source": "synthetic", "files": {}}
+
+    def read(scratch: Path) -> Content:
+        what = (
+            f"{options.users:,} users, {options.items:,} items with {options.words:,} words and"
+            f" {options.links:,} links"
+        )
+        resources.require(
+            what, scratch, memory_bytes=options.memory_bytes, disk_bytes=options.disk_bytes
+        )
+        return make(options)
+
+    return store.prepare(data_dir, name, origin, asdict(options), read, say)
+
+
+def make(options: Options) -> Content:
+    """The content; the same options give the same content, bit for bit.
+
+    At most some 24 bytes a link, while the surplus is drawn; or 8 bytes a link and 14 a word; and
+    40 a user and an item.
+    """
+    streams = Streams(options.seed)
+    rng = streams.generator("items")
+    # A topic's items are a contiguous run of ``by_topic``, so that drawing one is two look-ups.
+    topic_of_item = np.sort(rng.integers(options.topics, size=options.items))
+    popularity = _heavy_tail(rng, options.items)
+    # Ids must not tell the topic.
+    rename = rng.permutation(options.items).astype(np.int32)
+    users, items = _links(options, streams, topic_of_item, popularity, rename)
+    texts, vocabulary = _texts(options, streams, topic_of_item[np.argsort(rename)])
+    return Content(
+        n_users=options.users,
+        users=users,
+        items=items,
+        texts=texts,
+        vocabulary=vocabulary,
+        split=split_items(
+            options.items, options.test_fraction, options.validation_fraction, options.split_seed
+        ),
+    )
+
+
+def _heavy_tail(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
+    """Positive weights with a Pareto tail (exponent 1.2), cut so that no single one dominates."""
+    return np.minimum(1 + rng.pareto(1.2, size), 0.01 * size + 10)
+
+
+def _choose(
+    rng: np.random.Generator, cumulative: NDArray[np.float64], size: int
+) -> NDArray[np.int64]:
+    """``size`` draws with replacement, by weights whose sums are given."""
+    place = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+    chosen: NDArray[np.int64] = np.minimum(place, len(cumulative) - 1)
+    return chosen
+
+
+def _links(
+    options: Options,
+    streams: Streams,
+    topic_of_item: NDArray[np.int64],
+    popularity: NDArray[np.float64],
+    rename: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Exactly ``options.links`` distinct links, by user and item; item i of a topic's run is called
+    ``rename[i]``.
+    """
+    rng = streams.generator("links")
+    activity = np.cumsum(_heavy_tail(rng, options.users))
+    topics_of_user = rng.integers(
+        options.topics, size=(options.users, TOPICS_OF_A_USER), dtype=np.int32
+    )
+    topic_weights = np.cumsum(1 / np.arange(1, TOPICS_OF_A_USER + 1))
+    cumulative = np.cumsum(popularity)
+    starts = np.searchsorted(topic_of_item, np.arange(options.topics + 1))
+    bounds = np.concatenate([[0.0], cumulative])[starts]
+
+    def draw(size: int) -> NDArray[np.int64]:
+        # Users in order are found sooner; which of them has which item is drawn all the same.
+        user = np.searchsorted(
+            activity, np.sort(rng.random(size)) * activity[-1], side="right"
+        ).clip(max=len(activity) - 1)
+        topic = topics_of_user[user, _choose(rng, topic_weights, size)]
+        at_large = (rng.random(size) < OFF_TOPIC_SHARE) | (bounds[topic] == bounds[topic + 1])
+        low = np.where(at_large, 0.0, bounds[topic])
+        high = np.where(at_large, cumulative[-1], bounds[topic + 1])
+        item = np.searchsorted(cumulative, low + rng.random(size) * (high - low), side="right")
+        key: NDArray[np.int64] = user * options.items + rename[np.minimum(item, options.items - 1)]
+        return key
+
+    keys = np.zeros(0, np.int64)
+    while len(keys) < options.links:
+        # Popular pairs come up again and again; ask for more than is missing.
+        wanted = (options.links - len(keys)) * 5 // 4 + 64
+        grown = np.empty(len(keys) + wanted, np.int64)
+        grown[: len(keys)] = keys
+        for start in range(len(keys), len(grown), PIECE):
+            grown[start : start + PIECE] = draw(min(PIECE, len(grown) - start))
+        del keys
+        grown.sort()
+        kept = np.ones(len(grown), bool)
+        np.not_equal(grown[1:], grown[:-1], out=kept[1:])
+        keys = _compacted(grown, kept)
+        del grown
+    kept = np.ones(len(keys), bool)
+    kept[rng.choice(len(keys), len(keys) - options.links, replace=False)] = False
+    keys = _compacted(keys, kept)
+    del kept
+    users, items = np.empty(len(keys), np.int32), np.empty(len(keys), np.int32)
+    for start in range(0, len(keys), PIECE):
+        part = slice(start, start + PIECE)
+        users[part], items[part] = np.divmod(keys[part], options.items)
+    return users, items
+
+
+def _compacted(values: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """``values[kept]``, moved to the front of the same memory."""
+    filled = 0
+    for start in range(0, len(values), PIECE):
+        part = slice(start, start + PIECE)
+        found = values[part][kept[part]]
+        values[filled : filled + len(found)] = found
+        filled += len(found)
+    return values[:filled]
+
+
+def _texts(
+    options: Options, streams: Streams, topic_of_item: NDArray[np.int64]
+) -> tuple[Texts, Vocabulary]:
+    """Word ids of each item, and the words ``w0001``, ``w0002``, ... by falling count."""
+    rng = streams.generator("texts")
+    lengths = rng.integers(options.min_words, options.max_length + 1, size=options.items)
+    topic = np.repeat(topic_of_item.astype(np.int32), lengths)
+    total = len(topic)
+    zipf = np.cumsum(1 / np.arange(1, options.vocabulary_size + 1))
+    pieces = [slice(start, min(start + PIECE, total)) for start in range(0, total, PIECE)]
+    words, own = np.empty(total, np.int32), topic
+    for part in pieces:
+        words[part] = _choose(rng, zipf, part.stop - part.start)
+    # Topic t owns the words t, t + topics, t + 2 topics, ...: each topic has frequent and rare
+    # words.
+    per_topic = np.cumsum(1 / np.sqrt(np.arange(1, options.vocabulary_size // options.topics + 1)))
+    for part in pieces:
+        own[part] += options.topics * _choose(rng, per_topic, part.stop - part.start)
+    counts = np.zeros(options.vocabulary_size, np.int64)
+    for part in pieces:
+        words[part] = np.where(
+            rng.random(part.stop - part.start) < TOPIC_WORD_SHARE, own[part], words[part]
+        )
+        counts += np.bincount(words[part], minlength=options.vocabulary_size)
+    del topic, own
+    by_count = np.argsort(-counts, kind="stable")
+    by_count = by_count[counts[by_count] > 0]
+    ids = np.zeros(options.vocabulary_size, np.int32)
+    ids[by_count] = np.arange(1, len(by_count) + 1)
+    vocabulary = Vocabulary(
+        tuple(f"w{word:04d}" for word in by_count), tuple(counts[by_count].tolist())
+    )
+    for part in pieces:
+        words[part] = ids[words[part]]
+    return Texts(words, lengths.astype(np.int32)), vocabulary

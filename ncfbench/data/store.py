@@ -1,0 +1,324 @@
+"""A prepared data set, in memory and on disk.
+
+On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the content::
+
+    data/citeulike/manifest.json          source, options, statistics, fingerprint
+    data/citeulike/3f2a91c0d4e5/          the fingerprint's first digits
+        links.npy                         int32[2, links]: the user and the item of every link
+        words.npy, lengths.npy            int32: token ids, item after item; tokens of each item
+        split.npy                         uint8[items]: 0 train, 1 validation, 2 test
+        vocabulary.parquet                word, count: row i is token i + 1
+        user_ids.parquet, item_ids.parquet   id: row i is the source's id of user or item i
+
+Arrays are mapped into memory, not read. Replacing the manifest is one rename, so an interrupted
+``prepare`` leaves the previous data set as it was.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ncfbench import __version__
+from ncfbench.data.content import Content, Int32
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.data.preparation import SOURCES, preparation
+from ncfbench.data.splits import SPLITS, Split
+from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.errors import DataError
+from ncfbench.storage import tables
+
+FORMAT_VERSION = 2
+"""Of the files. What they hold has a version of its own, in :mod:`ncfbench.data.content`."""
+FINGERPRINT_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A loaded data set: the graph of training links, the held-out links, and the texts."""
+
+    name: str
+    manifest: Mapping[str, Any]
+    n_users: int
+    users: Int32
+    items: Int32
+    split: NDArray[np.uint8]
+    texts: Texts
+    user_ids: pa.StringArray | None = None
+    item_ids: pa.StringArray | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of content and options."""
+        return str(self.manifest["fingerprint"])
+
+    @property
+    def n_items(self) -> int:
+        """All items, held-out ones included."""
+        return len(self.split)
+
+    @property
+    def n_words(self) -> int:
+        """Words of the vocabulary; token ids are 1..n_words, 0 is padding."""
+        return int(self.manifest["statistics"]["vocabulary"])
+
+    @property
+    def lengths(self) -> Int32:
+        """int32[n_items]: words of each item."""
+        return self.texts.lengths
+
+    @cached_property
+    def tokens_IxL(self) -> Int32:  # noqa: N802 - a name with its shape
+        """int32[n_items, L]: all texts padded to the longest."""
+        return self.texts.padded()
+
+    @cached_property
+    def graph(self) -> BipartiteGraph:
+        """The training links."""
+        users, items = self.links("train")
+        return BipartiteGraph.from_links(users, items, self.n_users, self.n_items)
+
+    def items_of(self, split: Split) -> Int32:
+        """The ids of the items in a split, ascending."""
+        return np.flatnonzero(self.split == SPLITS.index(split)).astype(np.int32)
+
+    def links(self, split: Split) -> tuple[Int32, Int32]:
+        """Users and items of the links whose item is in a split."""
+        chosen = self.split[self.items] == SPLITS.index(split)
+        return self.users[chosen], self.items[chosen]
+
+
+def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
+    """The manifest of a prepared data set; None where there is none, or none that this version can
+    use.
+    """
+    try:
+        manifest = tables.read_json(data_dir / name / "manifest.json")
+    except DataError:
+        return None
+    needed = {"fingerprint": str, "options": dict, "statistics": dict}
+    if not isinstance(manifest, dict) or manifest.get("format_version") != FORMAT_VERSION:
+        return None
+    if not all(isinstance(manifest.get(key), kind) for key, kind in needed.items()):
+        return None
+    folder = _folder(data_dir / name, manifest)
+    files = (*(f"{part}.npy" for part in ARRAYS), "vocabulary.parquet")
+    return manifest if all((folder / file).is_file() for file in files) else None
+
+
+def prepare(
+    data_dir: Path,
+    name: str,
+    origin: Mapping[str, Any],
+    options: Mapping[str, Any],
+    read: Callable[[Path], Content],
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Make and write a data set, then switch to it; instant where the same was done before.
+
+    The previous one of that name stays in place until the new one is whole.
+
+    Args:
+        origin: the source; its files, with what is known of their content (``verified``: whether it
+            is the published one, where that can be told); and, for data that must not be taken for
+            other data, a ``label`` that reports show.
+        options: what the user chose; part of the fingerprint.
+        read: makes the content; it is given a folder for what it does not want to hold in memory.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        DataError: the source is damaged, or the data set cannot be written.
+        UsageError: another process is preparing it.
+    """
+    options = dict(options)
+    done = read_manifest(data_dir, name)
+    if (
+        done
+        and done["options"] == options
+        and all(done.get(key) == value for key, value in origin.items())
+    ):
+        if _is_intact(data_dir / name, done):
+            say(
+                f"Already prepared with these options{' and files' if origin.get('files') else ''}:"
+                f" {data_dir / name}"
+            )
+            return done
+        say(f"Warning: the data set in {data_dir / name} is damaged; it is prepared again.")
+    with _scratch(data_dir / name) as scratch:
+        content = read(scratch)
+        manifest = {
+            "format_version": FORMAT_VERSION,
+            "name": name,
+            **origin,
+            "options": options,
+            "fingerprint": content.fingerprint(options),
+            "statistics": content.statistics(),
+            "removed": {reason: count for reason, count in content.removed.items() if count},
+            "ncfbench_version": __version__,
+        }
+        with tables.storage_errors(data_dir / name):
+            folder = _folder(data_dir / name, manifest)
+            if not _is_intact(data_dir / name, manifest):
+                _write(scratch / "content", content)
+                shutil.rmtree(folder, ignore_errors=True)
+                (scratch / "content").rename(folder)
+            tables.write_json(data_dir / name / "manifest.json", manifest)
+            for other in (data_dir / name).iterdir():
+                if other.is_dir() and other != folder and len(other.name) == FINGERPRINT_DIGITS:
+                    shutil.rmtree(other, ignore_errors=True)
+    return manifest
+
+
+@contextmanager
+def _scratch(home: Path) -> Iterator[Path]:
+    """A new folder in a data set's own, which one process at a time has; it is removed, and so is
+    what a kill left.
+    """
+    with tables.lock(home, "preparing"):
+        scratch = home / ".new"
+        with tables.storage_errors(scratch):
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir()
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _write(folder: Path, content: Content) -> None:
+    folder.mkdir()
+    texts = content.texts
+    arrays: list[tables.Rows] = [
+        (content.users, content.items),
+        texts.words,
+        texts.lengths,
+        content.split,
+    ]
+    for (part, (dtype, _)), array in zip(ARRAYS.items(), arrays, strict=True):
+        tables.write_array(folder / f"{part}.npy", array, dtype)
+    words = [
+        pa.array(content.vocabulary.words, pa.string()),
+        pa.array(content.vocabulary.counts, pa.int64()),
+    ]
+    tables.write_table(folder / "vocabulary.parquet", pa.table(words, schema=VOCABULARY))
+    for part, ids in (("user_ids", content.user_ids), ("item_ids", content.item_ids)):
+        if ids is not None:
+            tables.write_table(folder / f"{part}.parquet", pa.table([ids], schema=IDS))
+
+
+def load(data_dir: Path, name: str) -> Dataset:
+    """Map a prepared data set, and verify that it is the one its manifest speaks of.
+
+    Raises:
+        DataError: it was never prepared (the message names the command), or its files are damaged.
+    """
+    manifest = read_manifest(data_dir, name)
+    if manifest is None:
+        present = sorted(path.parent.name for path in data_dir.glob("*/manifest.json"))
+        how = (
+            f"ncfbench prepare {name}"
+            if name in SOURCES
+            else f"ncfbench prepare SOURCE --name {name}"
+        )
+        if name not in SOURCES:
+            how += f" (sources: {', '.join(SOURCES)})"
+        if name in present:
+            raise DataError(
+                f"Data set {name!r} in {data_dir} is damaged or of another version. Prepare it"
+                f" again: {how}"
+            )
+        prepared = f" Prepared there: {', '.join(present)}." if present else ""
+        raise DataError(
+            f"Data set {name!r} is not prepared in {data_dir}.{prepared} Prepare it with: {how}"
+        )
+    again = f"Prepare it again: {preparation(name, manifest)}"
+    try:
+        content = _verified(data_dir / name, manifest)
+    except DataError as error:
+        raise DataError(f"Data set {name!r} in {data_dir} is damaged: {error} {again}") from error
+    return Dataset(
+        name=name,
+        manifest=manifest,
+        n_users=content.n_users,
+        users=content.users,
+        items=content.items,
+        split=content.split,
+        texts=content.texts,
+        user_ids=content.user_ids,
+        item_ids=content.item_ids,
+    )
+
+
+def _is_intact(home: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether the content that a manifest speaks of is there, whole."""
+    try:
+        _verified(home, manifest)
+    except DataError:
+        return False
+    return True
+
+
+def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
+    """The content that a manifest speaks of; DataError where it is another one, or none."""
+    folder = _folder(home, manifest)
+    try:
+        content = _read(folder, int(manifest["statistics"]["users"]))
+        is_it = content.fingerprint(manifest["options"]) == manifest["fingerprint"]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise DataError(f"{folder}: {error}.") from error
+    if not is_it:
+        raise DataError(f"{folder} does not match its fingerprint.")
+    return content
+
+
+def _read(folder: Path, n_users: int) -> Content:
+    links, words, lengths, split = (
+        tables.read_array(folder / f"{part}.npy", *kind) for part, kind in ARRAYS.items()
+    )
+    if len(links) != 2 or lengths.sum(dtype=np.int64) != len(words) or len(lengths) != len(split):
+        raise DataError("Its arrays do not belong together.")
+    vocabulary = tables.read_table(folder / "vocabulary.parquet", VOCABULARY)
+    ids = {}
+    for part in ("user_ids", "item_ids"):
+        path = folder / f"{part}.parquet"
+        ids[part] = tables.read_table(path, IDS)["id"].combine_chunks() if path.exists() else None
+    return Content(
+        n_users=n_users,
+        users=links[0],
+        items=links[1],
+        texts=Texts(words, lengths),
+        vocabulary=Vocabulary(
+            tuple(vocabulary["word"].to_pylist()), tuple(vocabulary["count"].to_pylist())
+        ),
+        split=split,
+        user_ids=ids["user_ids"],
+        item_ids=ids["item_ids"],
+    )
+
+
+ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
+    "links": (np.int32, 2),
+    "words": (np.int32, 1),
+    "lengths": (np.int32, 1),
+    "split": (np.uint8, 1),
+}
+"""The arrays of a data set: type and number of axes."""
+VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])
+"""Row i is the word of token i + 1."""
+IDS = pa.schema([("id", pa.string())])
+"""Row i is the source's name of user or item i."""
+
+
+def _folder(home: Path, manifest: Mapping[str, Any]) -> Path:
+    return home / str(manifest["fingerprint"])[:FINGERPRINT_DIGITS]

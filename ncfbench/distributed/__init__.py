@@ -1,0 +1,1 @@
+"""Several devices and processes: mesh, collectives, batch shards, bytes sent, process group."""

@@ -1,1 +1,0 @@
-"""Item functions g: from an item's id or words to its embedding. One module for each."""

@@ -1,0 +1,43 @@
+"""The convolutional encoder: words, one convolution, maximum over time, dense (Kim 2014; KDD 2017,
+section 5.2).
+"""
+
+from __future__ import annotations
+
+import jax
+from flax import nnx
+
+from ncfbench.config import RunConfig
+from ncfbench.models.encoders.pooling import fastest_pool
+from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
+
+
+class Convolution(nnx.Module):
+    """Word embedding -> convolution -> ReLU -> max over time -> dense.
+
+    A filter is centred on each word of the text; beyond both ends, and where a word was removed, it
+    sees zeros.
+    """
+
+    def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
+        self.words = nnx.Embed(
+            n_words + 1,
+            config.word_dimension,
+            embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
+            rngs=rngs,
+        )
+        self.convolution = nnx.Conv(
+            config.word_dimension,
+            config.filters,
+            kernel_size=(config.filter_width,),
+            padding="SAME",
+            rngs=rngs,
+        )
+        self.dense = nnx.Linear(config.filters, config.dimension, rngs=rngs)
+
+    def __call__(self, texts: Texts) -> jax.Array:
+        """float32[V, D]; the bias alone for a text without words."""
+        kernel, bias = self.convolution.kernel[...], self.convolution.bias
+        assert bias is not None
+        pool = fastest_pool(jax.default_backend())
+        return self.dense(pool(self.words.embedding[...], kernel, bias[...], texts))

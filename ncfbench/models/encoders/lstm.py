@@ -1,0 +1,38 @@
+"""The recurrent encoder: words, LSTM, dense (Hochreiter and Schmidhuber 1997; KDD 2017, section
+5.2).
+"""
+
+from __future__ import annotations
+
+import jax
+from flax import nnx
+
+from ncfbench.config import RunConfig
+from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
+from ncfbench.models.encoders.recurrence import fastest_recur
+
+
+class Lstm(nnx.Module):
+    """Word embedding -> LSTM over the words of the text -> its last output -> dense."""
+
+    def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
+        units = config.lstm_units
+        self.words = nnx.Embed(
+            n_words + 1,
+            config.word_dimension,
+            embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
+            rngs=rngs,
+        )
+        self.input_gates = nnx.Linear(config.word_dimension, 4 * units, rngs=rngs)
+        self.recurrent_gates = nnx.Linear(
+            units, 4 * units, use_bias=False, kernel_init=nnx.initializers.orthogonal(), rngs=rngs
+        )
+        self.dense = nnx.Linear(units, config.dimension, rngs=rngs)
+
+    def __call__(self, texts: Texts) -> jax.Array:
+        """float32[V, D]; the bias alone for a text without words."""
+        bias = self.input_gates.bias
+        assert bias is not None
+        recur = fastest_recur(jax.default_backend())
+        kernels = self.input_gates.kernel[...], bias[...], self.recurrent_gates.kernel[...]
+        return self.dense(recur(self.words.embedding[...], *kernels, texts))

@@ -1,0 +1,73 @@
+"""One objective for all samplers: from embeddings and a batch's links to a number.
+
+pointwise: ``mean l+(positive) + lambda sum weight l-(negative)``; pairwise: ``sum weight
+l(positive, negative)``; listwise: ``mean l(positive, negatives, b weight)``. The weights already
+hold importance, mask, multiplicity and normaliser (see :mod:`ncfbench.sampling.batch`).
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ncfbench.models.losses import Loss
+from ncfbench.sampling.batch import Batch, Listed
+
+
+def batch_scores(
+    users_UxD: jax.Array, items_VxD: jax.Array, batch: Batch
+) -> tuple[jax.Array, jax.Array]:
+    """Scores f.g of the positive links, [b], and of the negative ones: [b, k] (listed) or [b, V]
+    (shared).
+    """
+    f_bxD = users_UxD[batch.pos_user]
+    positive = jnp.sum(f_bxD * items_VxD[batch.pos_item], axis=-1)
+    if isinstance(batch.negatives, Listed):
+        return positive, jnp.sum(
+            users_UxD[batch.negatives.user] * items_VxD[batch.negatives.item], axis=-1
+        )
+    return positive, f_bxD @ items_VxD.T
+
+
+def link_loss(
+    positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None
+) -> jax.Array:
+    """The batch's estimate of L from its scores.
+
+    Args:
+        positive: [b] scores of the positive links.
+        negative: [b, n] scores of the negative ones; row i belongs to positive link i.
+        weight: [b, n]; a pair of weight 0 contributes nothing, however extreme its score.
+        loss: of any family.
+        lambda_: the weight of a pointwise loss's negative term.
+    """
+    return jnp.mean(row_losses(positive, negative, weight * positive.shape[0], loss, lambda_))
+
+
+def row_losses(
+    positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None
+) -> jax.Array:
+    """[b]: each positive link's estimate of L, where ``weight`` sums to an expectation (or a sum)
+    within each row.
+
+    Args:
+        positive, negative, loss, lambda_: as for :func:`link_loss`.
+        weight: [b, n]; those of :func:`link_loss` times b.
+    """
+    # A zero weight must silence an infinite score too, in the gradient as well: 0 x inf is not a
+    # number.
+    negative = jnp.where(weight == 0, 0.0, negative)
+    if hasattr(loss, "row"):
+        return loss.row(positive, negative, weight)
+    if hasattr(loss, "pair"):
+        return jnp.sum(weight * loss.pair(positive[:, None], negative), axis=-1)
+    if lambda_ is None:
+        raise TypeError("a pointwise loss needs lambda")
+    return loss.positive(positive) + lambda_ * jnp.sum(weight * loss.negative(negative), axis=-1)
+
+
+def user_penalty(users_bxD: jax.Array, user_l2: float) -> jax.Array:
+    """``user_l2`` times the mean squared norm of the positive links' users, as they are before any
+    normalisation.
+    """
+    return user_l2 * jnp.mean(jnp.sum(jnp.square(users_bxD), axis=-1))

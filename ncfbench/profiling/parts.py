@@ -1,0 +1,204 @@
+"""The parts of a training step by themselves, forward and backward: f, g, the interaction with the
+loss, the optimiser.
+
+Each is a compiled function of its own on inputs that are already on the device, ready to be called
+over and over. A whole step is more, and less, than their sum: XLA fuses across their borders, and
+each call has a dispatch of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from ncfbench.config import RunConfig
+from ncfbench.models.dropout import Dropout
+from ncfbench.models.losses import make_loss
+from ncfbench.models.objective import batch_scores, link_loss, user_penalty
+from ncfbench.models.precision import at
+from ncfbench.models.towers import Content, Towers
+from ncfbench.sampling.batch import Batch, Listed, Shared
+from ncfbench.training.step import Parameters, Trainer, TrainState, copy_state
+
+Call = Callable[[], Any]
+"""Runs a part once; its result is an array, or a tree of them, to wait for."""
+
+
+@dataclass
+class Parts:
+    """Parts of the step of some settings, at given parameters.
+
+    Args:
+        state: of the trainer; copied where a part changes it.
+    """
+
+    trainer: Trainer
+    state: TrainState
+    content: Content
+
+    def __post_init__(self) -> None:
+        towers, loss, config = (
+            self.trainer.towers,
+            make_loss(self.trainer.config),
+            self.trainer.config,
+        )
+        self.rng = np.random.default_rng(0)
+        as_in_training = partial(at, config.precision)
+
+        @jax.jit
+        @as_in_training
+        def user(parameters: Parameters, ids: jax.Array, cotangent: jax.Array) -> Parameters:
+            def f(users: Any) -> tuple[jax.Array, jax.Array]:
+                built: Towers = nnx.merge(towers, _with(parameters, "users", users))
+                vectors = built.user_vectors(ids)
+                return built.finish(vectors), user_penalty(vectors, config.user_l2)
+
+            return jax.vjp(f, parameters["users"])[1]((cotangent, jnp.float32(1)))[0]
+
+        @jax.jit
+        @as_in_training
+        def item(
+            parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: Content
+        ) -> Parameters:
+            dropout = Dropout(jnp.uint32(config.seed), jnp.uint32(0))
+
+            def g(encoder: Any) -> jax.Array:
+                built: Towers = nnx.merge(towers, _with(parameters, "encoder", encoder))
+                return built.embed_items(ids, content, dropout)
+
+            return jax.vjp(g, parameters["encoder"])[1](cotangent)[0]
+
+        @jax.jit
+        @as_in_training
+        def interaction(f: jax.Array, g: jax.Array, batch: Batch) -> Any:
+            def value(f: jax.Array, g: jax.Array) -> jax.Array:
+                positive, negative = batch_scores(f, g, batch)
+                return link_loss(positive, negative, batch.negatives.weight, loss, config.lambda_)
+
+            return jax.value_and_grad(value, argnums=(0, 1))(f, g)
+
+        def optimise(
+            parameters: Parameters, optimizer: Any, gradient: Parameters
+        ) -> tuple[Parameters, Any]:
+            updates, changed = self.trainer.optimizer.update(gradient, optimizer, parameters)
+            return optax.apply_updates(parameters, updates), changed
+
+        self._user, self._item, self._interaction = user, item, interaction
+        self._optimise = jax.jit(optimise, donate_argnums=(0, 1))
+        self._nothing = jax.jit(lambda parameters, batch: batch.n_items + 1)
+
+    def user(self, ids: np.ndarray) -> Call:
+        """f of user ids, with the users' penalty: vectors, and the gradient of the whole table."""
+        on_device, cotangent = jax.device_put((ids.astype(np.int32), self._cotangent(len(ids))))
+        return lambda: self._user(self.state.parameters, on_device, cotangent)
+
+    def item(self, ids: np.ndarray) -> Call:
+        """g of item ids with dropout: vectors, and the gradient of all the encoder's parameters."""
+        on_device, cotangent = jax.device_put((ids.astype(np.int32), self._cotangent(len(ids))))
+        return lambda: self._item(self.state.parameters, on_device, cotangent, self.content)
+
+    def interaction(self, batch: Batch) -> Call:
+        """Scores and loss of a batch's links from its nodes' vectors, and the gradient with respect
+        to these.
+        """
+        on_device: Batch = jax.device_put(batch)
+        f, g = jax.device_put(
+            (self._cotangent(len(batch.users)), self._cotangent(len(batch.items)))
+        )
+        return lambda: self._interaction(f, g, on_device)
+
+    def optimiser(self) -> Call:
+        """One update of all parameters; a copy of the state goes from call to call, as in
+        training.
+        """
+        held = copy_state(self.state)
+        parameters, optimizer, gradient = (
+            held.parameters,
+            held.optimizer,
+            copy_state(held).parameters,
+        )
+
+        def call() -> Any:
+            nonlocal parameters, optimizer
+            parameters, optimizer = self._optimise(parameters, optimizer, gradient)
+            return parameters
+
+        return call
+
+    def dispatch(self, batch: Batch) -> Call:
+        """A compiled function with a step's arguments that does next to nothing."""
+        on_device: Batch = jax.device_put(batch)
+        return lambda: self._nothing(self.state.parameters, on_device)
+
+    def _cotangent(self, rows: int) -> np.ndarray:
+        return self.rng.normal(0, 1e-3, (rows, self.trainer.config.dimension)).astype(np.float32)
+
+
+def listed_batch(config: RunConfig, rows: int, rng: np.random.Generator) -> Batch:
+    """A batch of ``rows`` positive links with k listed negatives of their own, for the interaction
+    by vector products.
+    """
+    k = config.negatives
+    items = rows * (1 + k)
+    user = np.repeat(np.arange(rows, dtype=np.int32)[:, None], k, axis=1)
+    item = rng.permutation(items).astype(np.int32)
+    negatives = Listed(
+        user, item[rows:].reshape(rows, k), np.full((rows, k), 1 / (rows * k), np.float32)
+    )
+    return _batch(rows, items, item[:rows], negatives)
+
+
+def shared_batch(rows: int, items: int, rng: np.random.Generator) -> Batch:
+    """A batch of ``rows`` positive links over ``items`` shared items, for the interaction by a
+    matrix product.
+    """
+    weight = np.full((rows, items), 1 / (rows * items), np.float32)
+    return _batch(rows, items, rng.integers(0, items, rows).astype(np.int32), Shared(weight))
+
+
+def _batch(rows: int, items: int, pos_item: np.ndarray, negatives: Listed | Shared) -> Batch:
+    return Batch(
+        users=np.arange(rows, dtype=np.int32),
+        items=np.arange(items, dtype=np.int32),
+        pos_user=np.arange(rows, dtype=np.int32),
+        pos_item=pos_item,
+        negatives=negatives,
+        n_items=np.int32(items),
+    )
+
+
+@partial(jax.jit, static_argnums=2)
+def _matrix_product(f: jax.Array, g: jax.Array, precision: str) -> Any:
+    return at(
+        precision, jax.value_and_grad(lambda f, g: jnp.sum(jnp.tanh(f @ g.T)), argnums=(0, 1))
+    )(f, g)
+
+
+@jax.jit
+def _element_wise(f: jax.Array, g: jax.Array, row: jax.Array, column: jax.Array) -> Any:
+    def value(f: jax.Array, g: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.tanh(jnp.sum(f[row] * g[column], axis=-1)))
+
+    return jax.value_and_grad(value, argnums=(0, 1))(f, g)
+
+
+def products(size: int, dimension: int, precision: str = "float32") -> tuple[Call, Call]:
+    """All ``size`` x ``size`` scores and their gradient, as a matrix product and by vectors (KDD
+    2017, figure).
+    """
+    rng = np.random.default_rng(0)
+    f, g = jax.device_put(rng.normal(size=(2, size, dimension)).astype(np.float32))
+    row, column = jax.device_put(np.divmod(np.arange(size * size, dtype=np.int32), np.int32(size)))
+    return lambda: _matrix_product(f, g, precision), lambda: _element_wise(f, g, row, column)
+
+
+def _with(parameters: Any, name: str, part: Any) -> Any:
+    return nnx.State({key: part if key == name else value for key, value in parameters.items()})

@@ -1,0 +1,134 @@
+"""What the machine could do at best, and what a compiled step asks of it: arithmetic and memory
+traffic.
+
+A step cannot take less than its floating-point operations at the rate of a large matrix product,
+nor less than its bytes at the rate of a large copy; the larger of the two is its limit (the
+roofline of Williams, Waterman and Patterson, 2009). XLA's count of bytes takes every fused
+operation by itself, as if no cache stood before the memory: where caches hold what one operation
+hands to the next, a step can beat that part of the limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ncfbench.config import RunConfig
+from ncfbench.data import Dataset
+from ncfbench.errors import DataError
+from ncfbench.models.precision import at
+from ncfbench.models.towers import Content
+from ncfbench.sampling.batch import Batch
+from ncfbench.storage import tables
+from ncfbench.training.step import Trainer
+
+MATRIX_SIZE = 2048
+COPY_BYTES = 2**28
+REPEATS = 7
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Measured rates of a machine."""
+
+    flops_per_second: float
+    """Of a large matrix product of float32 matrices, at the precision of the training step's."""
+    bytes_per_second: float
+    """Read and written by a large copy."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What XLA counts in a compiled step."""
+
+    flops: float
+    bytes: float
+
+    def seconds(self, peaks: Peaks) -> float:
+        """The limit: no step is done sooner."""
+        return max(self.flops / peaks.flops_per_second, self.bytes / peaks.bytes_per_second)
+
+    def bound(self, peaks: Peaks) -> str:
+        """``arithmetic`` or ``memory``, whichever takes longer."""
+        return (
+            "arithmetic"
+            if self.flops / peaks.flops_per_second > self.bytes / peaks.bytes_per_second
+            else "memory"
+        )
+
+
+def demand(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Demand | None:
+    """Operations and bytes of one step on a batch's shapes; None where the backend does not count
+    them.
+    """
+    found = compiled_step(config, dataset, content, batch).cost_analysis()
+    counts = found[0] if isinstance(found, list) and found else found
+    if not counts or "flops" not in counts or "bytes accessed" not in counts:
+        return None
+    return Demand(float(counts["flops"]), float(counts["bytes accessed"]))
+
+
+def compiled_step(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Any:
+    """The training step as XLA compiled it for a batch's shapes, to be asked, not run."""
+    # A trainer of its own: the one that is timed must not be compiled again.
+    trainer, state = Trainer.create(config, dataset)
+    step: Any = trainer.step
+    on_device = jax.device_put(batch) if trainer.layout is None else trainer.put(batch)
+    return step.lower(state, on_device, trainer.spread(content)).compile()
+
+
+def peaks(cache: Path, environment_key: str, precision: str = "float32") -> Peaks:
+    """The rates of this machine: the best that any profile in this environment has seen, this one
+    included.
+
+    A busy machine shows less than its peak, never more, so measurements are kept in ``cache`` and
+    only ever raised.
+    """
+    suffix = "" if precision == "float32" else f"-{precision}"
+    path = cache / "peaks" / f"{environment_key}{suffix}.json"
+    found = measure_peaks(precision)
+    try:
+        before = Peaks(**tables.read_json(path))
+    except (DataError, TypeError):
+        before = found
+    best = Peaks(*(max(pair) for pair in zip(astuple(found), astuple(before), strict=True)))
+    with contextlib.suppress(
+        OSError, DataError
+    ):  # a cache that cannot be written costs a measurement, no more
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tables.write_json(path, asdict(best))
+    return best
+
+
+def measure_peaks(precision: str = "float32") -> Peaks:
+    """The best of several repetitions of each."""
+    a = jnp.ones((MATRIX_SIZE, MATRIX_SIZE), jnp.float32)
+    product = jax.jit(at(precision, lambda a: a @ a))
+    # In place: new memory would have to be handed out by the system first.
+    array, copy = (
+        jnp.zeros(COPY_BYTES // 4, jnp.float32),
+        jax.jit(lambda array: array + 1, donate_argnums=0),
+    )
+    product_seconds, copy_seconds = [], []
+    for _ in range(REPEATS):
+        product_seconds.append(_seconds(lambda: product(a)))
+        begin = time.perf_counter()
+        array = jax.block_until_ready(copy(array))
+        copy_seconds.append(time.perf_counter() - begin)
+    return Peaks(
+        flops_per_second=2 * MATRIX_SIZE**3 / min(product_seconds),
+        bytes_per_second=2 * COPY_BYTES / min(copy_seconds),
+    )
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    jax.block_until_ready(call())
+    return time.perf_counter() - begin

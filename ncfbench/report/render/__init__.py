@@ -1,0 +1,1 @@
+"""Renderers of the report: terminal, Markdown, LaTeX, CSV, HTML and figures."""

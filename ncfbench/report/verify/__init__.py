@@ -1,0 +1,1 @@
+"""The second computation: every row and number again, from the raw records."""

@@ -1,0 +1,205 @@
+"""Which rows the tables must have and which runs belong in each, worked out from the runs by
+themselves.
+
+A second derivation for ``ncfbench report --verify``: it calls nothing of
+:mod:`ncfbench.report.comparison`, whose mistakes it is to find. What is read: each run's settings,
+data fingerprint, environment and status; the registry and the defaults of the settings are used as
+data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ncfbench.config import RunConfig
+from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
+from ncfbench.runs.folder import RunRecord
+
+SEPARATE_ROWS = ("sampler", "stratum_size", "strata", "negatives", "uniform_items", "share")
+"""Settings that make another row of the same comparison; a seed makes none, all others make another
+comparison.
+"""
+
+
+class Key(NamedTuple):
+    """The columns that name a row, in each table once."""
+
+    dataset: str
+    encoder: str
+    loss: str
+    sampler: str
+    variant: str
+    settings: str
+    data_fingerprint: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Key:
+        """That of a row as it was written."""
+        return cls(*(row[name] for name in cls._fields))
+
+    def __str__(self) -> str:
+        return "/".join(part for part in self[:-1] if part)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A row that must be there.
+
+    Attributes:
+        baseline: the sampler that the loss's family is measured against.
+        runs: the newest of each seed; none where the row only stands for a sampler that was not
+            run.
+        baselines: likewise of the row to compare with; None where there is none.
+        is_baseline: whether these are the same row.
+    """
+
+    key: Key
+    baseline: str
+    runs: Mapping[int, RunRecord]
+    baselines: Mapping[int, RunRecord] | None
+    is_baseline: bool
+
+    @property
+    def pairs(self) -> list[tuple[RunRecord, RunRecord]]:
+        """Runs with the baseline's of their seeds."""
+        bases = self.baselines or {}
+        return [(self.runs[seed], bases[seed]) for seed in sorted(self.runs) if seed in bases]
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Whether every pair was trained in the same sessions, all of them shared."""
+        sessions = [
+            [run.environment.get("interleaved") or [None] for run in pair] for pair in self.pairs
+        ]
+        return bool(sessions) and all(own == base and None not in own for own, base in sessions)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any of the runs had devices that are a CPU's cores."""
+        meshes = [
+            run.environment.get("mesh")
+            for run in [*self.runs.values(), *(self.baselines or {}).values()]
+        ]
+        return bool(self.runs) and any(mesh["simulated"] for mesh in meshes if mesh)
+
+    @property
+    def is_of_one_environment(self) -> bool:
+        """Whether every pair has one environment key, so that its times may be divided."""
+        return all(run.environment["key"] == base.environment["key"] for run, base in self.pairs)
+
+
+def diverged(run: RunRecord) -> bool:
+    """Whether a run ended because its loss was no longer finite."""
+    return bool(run.summary["status"] == "diverged")
+
+
+def cells(records: Sequence[RunRecord]) -> dict[Key, Cell]:
+    """Every row that the tables of some runs must have. Runs that neither finished nor diverged are
+    in none.
+    """
+    comparisons: dict[str, dict[Key, dict[int, RunRecord]]] = {}
+    for record in sorted(records, key=lambda one: (str(one.environment.get("time")), one.name)):
+        if record.summary["status"] in ("finished", "diverged"):
+            rows = comparisons.setdefault(_shared(record), {})
+            # Sorted by time: of two runs of a seed the later one stays.
+            rows.setdefault(_key(record), {})[record.config.seed] = record
+    found = {}
+    for rows in comparisons.values():
+        for key, runs in rows.items():
+            sampler = find_loss(key.loss).baseline_sampler
+            base = _baseline(rows, sampler, _negatives(runs), find_encoder(key.encoder).negatives)
+            found[key] = Cell(key, sampler, runs, None if base is None else rows[base], key == base)
+        some = next(iter(rows))
+        for name in _not_run(some.loss, {key.sampler for key in rows}):
+            key = some._replace(sampler=name, variant="")
+            found[key] = Cell(key, find_loss(some.loss).baseline_sampler, {}, None, False)
+    return found
+
+
+def _shared(record: RunRecord) -> str:
+    """What all runs of a comparison have in common: the data, and the settings that are neither the
+    row's own nor tuned.
+    """
+    settings = record.config.to_dict()
+    for name in ("seed", *SEPARATE_ROWS, *record.config.tuned_settings):
+        settings.pop(name)
+    return json.dumps([record.data_fingerprint, settings], sort_keys=True)
+
+
+def _key(record: RunRecord) -> Key:
+    config = record.config
+    return Key(
+        config.dataset,
+        config.encoder,
+        config.loss,
+        config.sampler,
+        _variant(config),
+        _settings(config),
+        record.data_fingerprint,
+    )
+
+
+def _variant(config: RunConfig) -> str:
+    """What a sampler uses and what is not as in the paper: ``by user s=8 k=20 k'=64``."""
+    sampler, parts = find_sampler(config.sampler), []
+    if sampler.uses_strata and config.strata == "user":
+        parts.append("by user")
+    if sampler.uses_strata and config.stratum_size != 4:
+        parts.append(f"s={config.stratum_size}")
+    if sampler.uses_negatives and config.negatives != find_encoder(config.encoder).negatives:
+        parts.append(f"k={config.negatives}")
+    if sampler.uses_uniform_items and config.uniform_items != config.batch_size:
+        parts.append(f"k'={config.uniform_items}")
+    if config.share == "local":
+        parts.append("local")
+    return " ".join(parts)
+
+
+def _settings(config: RunConfig) -> str:
+    """The settings in which a comparison is not the default for its loss: ``epochs=7,
+    noise=0.75``.
+    """
+    loss = find_loss(config.loss)
+    usual: dict[str, Any] = {
+        field.name.rstrip("_"): field.default for field in dataclasses.fields(RunConfig)
+    }
+    usual |= {"learning_rate": loss.learning_rate, "gamma": loss.gamma, "lambda": loss.lambda_}
+    named_elsewhere = ("dataset", "encoder", "loss", "seed", *SEPARATE_ROWS, *config.tuned_settings)
+    return ", ".join(
+        f"{name}={value}"
+        for name, value in config.to_dict().items()
+        if name not in named_elsewhere and value != usual[name]
+    )
+
+
+def _negatives(runs: Mapping[int, RunRecord]) -> int | None:
+    """k of a row; None for a sampler that has none."""
+    config = next(iter(runs.values())).config
+    return config.negatives if find_sampler(config.sampler).uses_negatives else None
+
+
+def _baseline(
+    rows: Mapping[Key, Mapping[int, RunRecord]], sampler: str, own: int | None, paper: int
+) -> Key | None:
+    """The row to compare with: the baseline sampler's of the same k, else of the paper's k, else
+    its only one.
+    """
+    by_negatives = {_negatives(runs): key for key, runs in rows.items() if key.sampler == sampler}
+    for wanted in (own, paper):
+        if wanted in by_negatives:
+            return by_negatives[wanted]
+    return next(iter(by_negatives.values())) if len(by_negatives) == 1 else None
+
+
+def _not_run(loss: str, present: set[str]) -> list[str]:
+    """The paper's samplers that could train a loss, and have no run."""
+    family = find_loss(loss).family
+    return [
+        name
+        for name, sampler in SAMPLERS.items()
+        if sampler.in_paper and family in sampler.families and name not in present
+    ]

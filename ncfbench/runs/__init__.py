@@ -1,0 +1,1 @@
+"""Runs on disk: folders, records, schedules, and the progress that users see."""

@@ -1,0 +1,73 @@
+"""Mini-batch sampling strategies in pure NumPy: which nodes a batch embeds, and which links join
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.errors import UsageError
+from ncfbench.registry import find_sampler, load
+from ncfbench.rng import Streams
+from ncfbench.sampling.base import Draw, Sampler
+from ncfbench.sampling.batch import Batch, rounded_up
+from ncfbench.sampling.local import LocalSampler
+
+__all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity"]
+
+PILOT_BATCHES = 400
+"""Batches of the pilot that plans the item slots: an epoch of CiteULike, and enough for a spread on
+anything larger.
+"""
+SLOT_MULTIPLE = 8
+PILOT_SEED = MAX_SEED + 1
+"""A seed no run can have."""
+
+
+def make_sampler(
+    graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
+) -> Sampler:
+    """The sampler that ``config`` names, bound to a graph and a seed.
+
+    Raises:
+        UsageError: the batch does not fit the graph.
+    """
+    if config.batch_size > graph.n_links:
+        raise UsageError(
+            f"batch_size = {config.batch_size} is larger than the {graph.n_links:,} training links."
+            " Use a smaller --batch-size."
+        )
+    made = LocalSampler if config.shares_locally else load(find_sampler(config.sampler).path)
+    sampler: Sampler = made(graph, config, streams, **options)
+    return sampler
+
+
+def batches(
+    graph: BipartiteGraph, config: RunConfig, streams: Streams, start: int = 0
+) -> Iterator[Batch]:
+    """Batches ``start``, ``start + 1``, ... of the configured sampler, without end."""
+    return make_sampler(graph, config, streams).batches(start, plan_capacity(graph, config))
+
+
+def plan_capacity(graph: BipartiteGraph, config: RunConfig) -> int:
+    """Item slots that a run's batches will need: the largest of a pilot epoch, or its mean and four
+    deviations.
+
+    Depends on the graph and the settings only, not on the seed, so that all seeds do the same work.
+    """
+    pilot = make_sampler(graph, config, Streams(PILOT_SEED))
+    count = min(PILOT_BATCHES, math.ceil(graph.n_links / config.batch_size))
+    sizes = np.array([pilot.slots_for(draw) for draw in pilot.draw(0, count)])
+    if sizes.min() == sizes.max() and not config.unique_items:
+        return rounded_up(int(sizes[0]), config.devices)
+    wanted = max(int(sizes.max()), math.ceil(float(sizes.mean()) + 4 * float(sizes.std())))
+    in_use = len(graph.items_in_use) * (config.devices if config.shares_locally else 1)
+    return rounded_up(
+        min(rounded_up(wanted, SLOT_MULTIPLE), max(in_use, int(sizes.max()))), config.devices
+    )

@@ -1,0 +1,197 @@
+"""What every sampler is: draw (random), assemble (deterministic), and the endless stream of batches
+made of the two.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph, Scratch
+from ncfbench.rng import Streams
+from ncfbench.sampling.batch import Batch
+from ncfbench.sampling.noise import Noise
+from ncfbench.sampling.positives import PositiveStream
+
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+
+CHUNK_DRAWS = 2**18
+"""Random numbers drawn at a time: enough to amortise NumPy's calls, small enough for the cache."""
+
+
+class Draw(NamedTuple):
+    """The random part of one batch."""
+
+    links: Int32
+    """int32[b]: ids of the positive links; with strata, s consecutive ones form a stratum."""
+    users: Int32
+    """int32[b, k]: users of the negative links (k = 0 where the sampler draws none)."""
+    items: Int32
+    """int32[b, k]: items of the negative links (k = 0 where the sampler draws none); or int32[1,
+    k'] for the whole batch.
+    """
+
+
+class Nominal(NamedTuple):
+    """What a batch holds by the paper's count (KDD 2017, table 2), equal nodes counted as often as
+    they are named.
+    """
+
+    users: int
+    items: int
+    negatives: int
+
+
+class Sampler(ABC):
+    """A sampling strategy bound to a graph, the settings and a seed. Subclasses say what they draw
+    and assemble.
+
+    Args:
+        graph: the training links.
+        config: ``batch_size``, ``stratum_size``, ``strata``, ``negatives``, ``uniform_items``,
+            ``noise``, ``mask``, ``unique_items`` and the loss's family are used.
+        streams: where randomness comes from.
+        replacement: draw positives instead of shuffling them; for audits, where it makes each batch
+            exactly unbiased.
+        weight_dtype: float32 as the layout says; float64 for proofs.
+    """
+
+    stratified = False
+    draws_users = False
+    draws_items = False
+
+    def __init__(
+        self,
+        graph: BipartiteGraph,
+        config: RunConfig,
+        streams: Streams,
+        *,
+        replacement: bool = False,
+        weight_dtype: Any = np.float32,
+    ) -> None:
+        self.graph = graph
+        self.config = config
+        self.streams = streams
+        self.noise = Noise(graph, config.noise_exponent)
+        self.weight_dtype = np.dtype(weight_dtype)
+        self.stratum_size = config.stratum_size if self.stratified else 1
+        self.positives = PositiveStream(
+            graph, streams, self.stratum_size, strata=config.strata, replacement=replacement
+        )
+        self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
+        self.scratch = Scratch(graph)
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        """The random parts of batches ``start`` .. ``start + count - 1``; the same for any way of
+        cutting them up.
+        """
+        b, k = self.config.batch_size, self.config.negatives
+        links = self.positives.take(start * b, count * b).reshape(count, b)
+        none = np.zeros((count, b, 0), np.int32)
+        users = (
+            self._draw_negatives("negative-users", start, count).reshape(count, b, k)
+            if self.draws_users
+            else none
+        )
+        items = (
+            self._draw_negatives("negative-items", start, count).reshape(count, b, k)
+            if self.draws_items
+            else none
+        )
+        return [Draw(*parts) for parts in zip(links, users, items, strict=True)]
+
+    def nominal(self) -> Nominal | None:
+        """The paper's counts for these settings; None where the sampler does not say."""
+        return None
+
+    def shuffled_bias(self) -> float | None:
+        """Bias of the negative term, as a share of it, that shuffling instead of replacement brings
+        over an epoch.
+
+        Or an order of magnitude of it; None where it is not known.
+        """
+        return None
+
+    @property
+    def drawn_items(self) -> Float64:
+        """float64[I]: the distribution of the items that :meth:`draw` draws, by default P_n."""
+        return self.noise.probability
+
+    @cached_property
+    def measure(self) -> Float64:
+        """float64[I]: what the weights of a batch sum a function of the negative item to.
+
+        P_n, so that the sum is an expectation; for a listwise loss 1 for every item in use, so that
+        it is a sum over all items. With weights P_n / q for an item drawn from q, that change is
+        the logQ correction.
+        """
+        if self.config.family == "listwise":
+            return (self.graph.item_degrees > 0).astype(np.float64)
+        return self.noise.probability
+
+    def importance(self, proposal: Float64) -> Float64:
+        """float64[I]: the measure over a distribution that items come from; zero where no item
+        comes.
+        """
+        return np.divide(self.measure, proposal, out=np.zeros(len(proposal)), where=proposal > 0)
+
+    @abstractmethod
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """The batch of a draw, with at least ``capacity`` item slots (more where it has more
+        items).
+
+        Its arrays are its own: a batch waits in a queue, and on a CPU a step reads them where they
+            are.
+        """
+
+    def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
+        """Batches ``start``, ``start + 1``, ... without end.
+
+        The number of item slots is ``capacity``, and grows with the first batch that needs more.
+        """
+        b, k = self.config.batch_size, self.config.negatives
+        chunk = max(1, CHUNK_DRAWS // (b * (1 + k)))
+        while True:
+            for draw in self.draw(start, chunk):
+                batch = self.assemble(draw, capacity)
+                capacity = max(capacity, self.slots_of(batch))
+                yield batch
+            start += chunk
+
+    def slots_of(self, batch: Batch) -> int:
+        """The ``capacity`` that a batch was assembled with, or what it needed beyond."""
+        return len(batch.items)
+
+    def slots_for(self, draw: Draw) -> int:
+        """The ``capacity`` that the batch of a draw needs."""
+        return int(self.assemble(draw).n_items)
+
+    def _draw_negatives(self, role: str, start: int, count: int) -> Int32:
+        """k draws for each position, from the stream (seed, role, epoch of the position)."""
+        b, k = self.config.batch_size, self.config.negatives
+        parts = []
+        for epoch, low, high in self.positives.spans(start * b, count * b):
+            at_epoch, at_place, rng = self._negatives.get(role, (-1, 0, None))
+            if rng is None or (at_epoch, at_place) != (epoch, low):
+                rng = self.streams.generator(role, epoch)
+                for skipped in range(0, low * k, CHUNK_DRAWS):
+                    self._draw_nodes(role, rng, min(CHUNK_DRAWS, low * k - skipped))
+            parts.append(self._draw_nodes(role, rng, (high - low) * k))
+            self._negatives[role] = (epoch, high, rng)
+        return np.concatenate(parts)
+
+    def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
+        if role == "negative-items":
+            return self.noise.draw(rng, size)
+        return self.graph.link_user.take(rng.integers(self.graph.n_links, size=size), mode="clip")
+
+    def _distinct(self, items: Int32) -> tuple[Int32, Int32]:
+        """Ascending distinct ids, and for each of ``items`` its slot among them."""
+        return self.scratch.items.distinct(items)

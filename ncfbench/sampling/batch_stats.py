@@ -1,0 +1,119 @@
+"""The batch X-ray: what is in a sampler's batches, and how much of it works. Pure NumPy.
+
+Each batch is assembled twice from the same draw, with linked pairs left out of the negatives and
+with them, so that what the mask takes can be told apart from what was never there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.config import RunConfig
+from ncfbench.data import Dataset
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.sampling.batch import Batch, negative_ids
+from ncfbench.sampling.noise import Noise
+
+
+def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, Any]:
+    """One row of :data:`ncfbench.storage.schemas.XRAY`: means over the first batches of the
+    shuffled stream that a run trains on.
+
+    A negative is *nominal* by the paper's count; *unmasked* where its weight is not zero, an item
+    that meets a user once however many links brought it; *effective* by Kish's (sum w)^2 / sum w^2.
+    ``popularity_ratio``: the mean training degree of a negative item, by weight, over its
+    expectation under P_n and the mask; 1 where the weights are right.
+    """
+    graph = dataset.graph
+    sampler = make_sampler(graph, config, Streams(config.seed))
+    unmasked = make_sampler(graph, dataclasses.replace(config, mask=False), Streams(config.seed))
+    slots = plan_capacity(graph, config)
+    rows = []
+    weight_of_item = np.zeros(graph.n_items)
+    for draw, same in zip(sampler.draw(0, batches), unmasked.draw(0, batches), strict=True):
+        batch, whole = sampler.assemble(draw, slots), unmasked.assemble(same, slots)
+        _, items = negative_ids(batch)
+        weight_of_item += np.bincount(
+            items.reshape(-1), batch.negatives.weight.reshape(-1), graph.n_items
+        )
+        rows.append(_counts(batch, whole, dataset.lengths, dataset.tokens_IxL.shape[1]))
+    nominal = sampler.nominal()
+    means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    b = config.batch_size
+    popularity = _popularity(graph, weight_of_item) if weight_of_item.any() else None
+    effective = config.effective()
+    return {
+        **{
+            name: effective[name]
+            for name in ("dataset", "noise", "sampler", "strata", "mask", "batch_size")
+        },
+        "batches": batches,
+        "nominal_users": nominal and nominal.users,
+        "nominal_items": nominal and nominal.items,
+        "nominal_negatives": nominal and nominal.negatives,
+        "nominal_negatives_of_a_positive": nominal and nominal.negatives / b,
+        "popularity_ratio": popularity and popularity / expected_popularity(graph, config),
+        "data_fingerprint": dataset.fingerprint,
+        **means,
+    }
+
+
+def expected_popularity(graph: BipartiteGraph, config: RunConfig) -> float:
+    """Mean training degree of a negative item: user ~ P_d, item ~ P_n (uniform for a listwise
+    loss), no linked pair.
+    """
+    return _popularity(graph, expected_weights(graph, config))
+
+
+def expected_weights(graph: BipartiteGraph, config: RunConfig) -> NDArray[np.float64]:
+    """float64[I]: the expected sum of a batch's negative weights on each item: measure times the
+    chance to be no link.
+    """
+    noise = Noise(graph, config.noise_exponent)
+    measure = (
+        (graph.item_degrees > 0).astype(np.float64)
+        if config.family == "listwise"
+        else noise.probability
+    )
+    if not config.mask:
+        return measure
+    # The chance that a user ~ P_d is linked with an item is the sum of the shares of the item's
+    # users.
+    shares = graph.user_degrees / graph.n_links
+    linked = np.bincount(graph.link_item, shares[graph.link_user], graph.n_items)
+    return measure * (1 - linked)
+
+
+def _popularity(graph: BipartiteGraph, weight: NDArray[np.float64]) -> float:
+    return float(weight @ graph.item_degrees / weight.sum())
+
+
+def _counts(
+    batch: Batch, whole: Batch, lengths: NDArray[np.integer], length: int
+) -> dict[str, float]:
+    weight, before = batch.negatives.weight.astype(np.float64), whole.negatives.weight
+    n_items, slots = int(batch.n_items), len(batch.items)
+    users, _ = negative_ids(batch)
+    items = batch.items[:n_items]
+    named = np.concatenate([batch.users[batch.pos_user], users[weight > 0]])
+    of_row, squares = weight.sum(axis=1), np.sum(weight**2, axis=1)
+    effective_of_row = np.divide(of_row**2, squares, out=np.zeros(len(weight)), where=squares > 0)
+    unmasked = int(np.count_nonzero(weight))
+    return {
+        "distinct_users": len(np.unique(named)),
+        "distinct_items": len(np.unique(items)),
+        "positives": len(batch.pos_user),
+        "unmasked_negatives": unmasked,
+        "unmasked_negatives_of_a_positive": unmasked / len(weight),
+        "effective_negatives": float(weight.sum() ** 2 / np.sum(weight**2)) if unmasked else 0.0,
+        "effective_negatives_of_a_positive": float(effective_of_row.mean()),
+        "masked_share": 1 - unmasked / max(int(np.count_nonzero(before)), 1),
+        "padding_share": 1 - n_items / slots,
+        "word_padding_share": 1 - float(lengths[items].sum()) / max(slots * length, 1),
+    }

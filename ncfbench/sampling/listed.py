@@ -1,0 +1,179 @@
+"""Samplers whose negative links are listed one by one: IID, Negative Sampling, Stratified
+Sampling.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.rng import Streams
+from ncfbench.sampling.base import Draw, Float64, Int32, Nominal, Sampler
+from ncfbench.sampling.batch import Batch, Listed, padded
+
+
+class ListedSampler(Sampler):
+    """What the samplers of this module share: batches whose negative items were drawn from P_n."""
+
+    def with_drawn_items(
+        self, draw: Draw, users: Int32, pos_user: Int32, negative_user: Int32, capacity: int
+    ) -> Batch:
+        """The batch whose negative links join ``users[negative_user]``, int32[b, k], with the drawn
+        items.
+        """
+        b, k = draw.items.shape
+        ids = np.concatenate([self.graph.link_item[draw.links], draw.items.reshape(-1)])
+        if self.config.unique_items:
+            items, slots = self._distinct(ids)
+        else:
+            items, slots = ids, np.arange(len(ids), dtype=np.int32)
+        weight = np.full((b, k), 1 / (b * k), dtype=self.weight_dtype)
+        if self.measure is not self.noise.probability:
+            weight *= self._importance_of_noise[draw.items].astype(self.weight_dtype)
+        if self.config.mask:
+            weight[self.graph.linked(users[negative_user], draw.items)] = 0
+        return Batch(
+            users=users,
+            items=padded(items, max(capacity, len(items))),
+            pos_user=pos_user,
+            pos_item=slots[:b],
+            negatives=Listed(user=negative_user, item=slots[b:].reshape(b, k), weight=weight),
+            n_items=np.int32(len(items)),
+        )
+
+    def shuffled_bias(self) -> float:
+        """See :meth:`Sampler.shuffled_bias`: an epoch holds each link once, and negative links are
+        drawn all the same.
+        """
+        return 0.0
+
+    @cached_property
+    def _importance_of_noise(self) -> Float64:
+        return self.importance(self.noise.probability)
+
+    @cached_property
+    def _importance_of_data(self) -> Float64:
+        return self.importance(self.noise.data)
+
+
+class IidSampler(ListedSampler):
+    """IID Sampling (KDD 2017, section 3.2): positive and negative links are independent of each
+    other.
+
+    Positive links: shuffled (or uniform with replacement). Negative links: user ~ P_d(u), item ~
+    P_n, with replacement; one that is a training link gets weight 0 under ``mask``. Weight m / (b
+    k). b (1+k) user and item slots, where ``unique_items`` merges equal items. Cost per link: O(1 +
+    k log degree).
+    """
+
+    draws_users = True
+    draws_items = True
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """See :meth:`Sampler.assemble`."""
+        b, k = draw.items.shape
+        users = np.concatenate([self.graph.link_user[draw.links], draw.users.reshape(-1)])
+        own = np.arange(b, dtype=np.int32)
+        return self.with_drawn_items(
+            draw, users, own, np.arange(b, b + b * k, dtype=np.int32).reshape(b, k), capacity
+        )
+
+    def nominal(self) -> Nominal:
+        """See :meth:`Sampler.nominal`."""
+        b, k = self.config.batch_size, self.config.negatives
+        return Nominal(users=b * (1 + k), items=b * (1 + k), negatives=b * k)
+
+
+class NegativeSampler(ListedSampler):
+    """Negative Sampling (KDD 2017, algorithm 2): k items ~ P_n for the user of each positive link.
+
+    Positive links: shuffled (or uniform with replacement). Negative items: with replacement; one
+    that the user is linked with gets weight 0 under ``mask``. Weight m / (b k), and for a listwise
+    loss m / (b k P_n(item)). b user slots, b (1+k) item slots, where ``unique_items`` merges equal
+    items. Cost per link: O(1 + k log degree).
+    """
+
+    draws_items = True
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """See :meth:`Sampler.assemble`."""
+        b, k = draw.items.shape
+        own = np.arange(b, dtype=np.int32)
+        return self.with_drawn_items(
+            draw, self.graph.link_user[draw.links], own, np.repeat(own, k).reshape(b, k), capacity
+        )
+
+    def nominal(self) -> Nominal:
+        """See :meth:`Sampler.nominal`."""
+        b, k = self.config.batch_size, self.config.negatives
+        return Nominal(users=b, items=b * (1 + k), negatives=b * k)
+
+
+class StratifiedSampler(ListedSampler):
+    """Stratified Sampling (KDD 2017, algorithm 3): s links of an item (or of a user), and k
+    negative links for each.
+
+    By items: strata are segments of s of the item-ordered links, shuffled (or an item ~ P_d and s
+    of its users, with replacement). k negative users ~ P_d(u) for each positive link, with
+    replacement; one that the item is linked with gets weight 0 under ``mask``. Weight m rho(item) /
+    (b k), as the item of a positive link comes from P_d and not from P_n. b (1+k) user slots, about
+    b/s item slots.
+
+    By users (``strata = "user"``): segments of the user-ordered links (or a user ~ P_d and s of its
+    items). k negative items ~ P_n for each positive link and its user, with weight m / (b k), as in
+    Negative Sampling. About b/s distinct users in b slots, each named once (the slots behind them
+    are padding); b (1+k) item slots, where ``unique_items`` merges equal items. Cost per link, both
+    ways: O(1 + k log degree).
+    """
+
+    stratified = True
+
+    def __init__(
+        self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
+    ) -> None:
+        super().__init__(graph, config, streams, **options)
+        self.by_user = config.strata == "user"
+        self.draws_items, self.draws_users = self.by_user, not self.by_user
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """See :meth:`Sampler.assemble`."""
+        graph = self.graph
+        pos_user, pos_item = graph.link_user[draw.links], graph.link_item[draw.links]
+        if self.by_user:
+            distinct_users, inverse = np.unique(pos_user, return_inverse=True)
+            slots, users = inverse.astype(np.int32), padded(distinct_users, len(pos_user))
+            return self.with_drawn_items(
+                draw, users, slots, np.repeat(slots[:, None], draw.items.shape[1], axis=1), capacity
+            )
+        b, k = draw.users.shape
+        distinct, slots = self._distinct(pos_item)
+        weight = (
+            np.repeat(self._importance_of_data[pos_item] / (b * k), k)
+            .reshape(b, k)
+            .astype(self.weight_dtype)
+        )
+        if self.config.mask:
+            weight[graph.linked(draw.users, pos_item[:, None])] = 0
+        return Batch(
+            users=np.concatenate([pos_user, draw.users.reshape(-1)]),
+            items=padded(distinct, max(capacity, len(distinct))),
+            pos_user=np.arange(b, dtype=np.int32),
+            pos_item=slots,
+            negatives=Listed(
+                user=np.arange(b, b + b * k, dtype=np.int32).reshape(b, k),
+                item=np.repeat(slots, k).reshape(b, k),
+                weight=weight,
+            ),
+            n_items=np.int32(len(distinct)),
+        )
+
+    def nominal(self) -> Nominal:
+        """See :meth:`Sampler.nominal`."""
+        b, s, k = self.config.batch_size, self.config.stratum_size, self.config.negatives
+        if self.by_user:
+            return Nominal(users=b // s, items=b * (1 + k), negatives=b * k)
+        return Nominal(users=b * (1 + k), items=b // s, negatives=b * k)

@@ -1,0 +1,197 @@
+"""Samplers whose negatives are the batch's other items: Negative Sharing, with strata, or with
+uniform items mixed in.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cached_property
+
+import numpy as np
+
+from ncfbench.sampling.base import Draw, Float64, Int32, Nominal, Sampler
+from ncfbench.sampling.batch import Batch, Shared, padded
+
+
+class SharingSampler(Sampler):
+    """What the samplers of this module share: every positive link meets every item of the batch
+    outside its own stratum.
+    """
+
+    @abstractmethod
+    def assemble(self, draw: Draw, capacity: int = 0, own: slice = slice(None)) -> Batch:
+        """See :meth:`Sampler.assemble`; ``own`` as for :meth:`share`."""
+
+    def shuffled_bias(self) -> float:
+        """See :meth:`Sampler.shuffled_bias`: two links of a batch are never the same; 1/(N-1), by
+        strata of order s/N.
+        """
+        n = self.graph.n_links
+        return self.stratum_size / n if self.stratum_size > 1 else 1 / max(n - 1, 1)
+
+    def share(
+        self,
+        links: Int32,
+        extra: Int32,
+        importance: Float64,
+        capacity: int,
+        own: slice = slice(None),
+    ) -> Batch:
+        """The batch of some positive links and of items that came alone.
+
+        With c_j the batch's positive links and extra items on item j, c_ij those positive links of
+        them in row i's own stratum, ``weight_ij = importance_j m_ij (c_j - c_ij)``: an item that
+        came with four links counts four times.
+
+        Args:
+            links: int32[b]; s consecutive ones form a stratum.
+            extra: int32[k'] items.
+            importance: float64[I], the normaliser included.
+            capacity: item slots at least.
+            own: the links whose rows of weights are wanted, as one of several processes does; whole
+                strata.
+        """
+        graph, s = self.graph, self.stratum_size
+        pos_user, pos_item = graph.link_user[links], graph.link_item[links]
+        ids = np.concatenate([pos_item, extra]) if len(extra) else pos_item
+        distinct, slots = self._distinct(ids)
+        # Without repeats by design there is nothing to leave unmerged.
+        merge = self.config.unique_items or (self.stratified and self.config.strata == "item")
+        items, slot = (distinct, slots) if merge else (ids, np.arange(len(ids), dtype=np.int32))
+        pos_slot, n_items = slot[: len(links)], len(items)
+        size = max(capacity, n_items)
+
+        count = np.bincount(slot, minlength=n_items)
+        of_item = importance[items].astype(self.weight_dtype)
+        b = len(links[own])
+        weight = np.empty((b, size), dtype=self.weight_dtype)
+        weight[:, n_items:] = 0
+        real = weight[:, :n_items]
+        real[:] = count.astype(self.weight_dtype) * of_item
+        # Within its own stratum a link meets an item only as often as other strata brought it.
+        # Counts are whole numbers until they meet the importance, so that an item of one stratum
+        # only gets exactly zero.
+        slot_TxS = pos_slot[own].reshape(-1, s)
+        own_TxS = (slot_TxS[:, :, None] == slot_TxS[:, None, :]).sum(axis=2)
+        left_TxS = (count[slot_TxS] - own_TxS).astype(self.weight_dtype) * of_item[slot_TxS]
+        rows = np.arange(b)
+        real[rows.reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
+        if self.config.mask:
+            row, column = graph.linked_block(pos_user[own], distinct, self.scratch)
+            if merge:
+                real[row, column] = 0
+            else:
+                linked = np.zeros((b, len(distinct)), dtype=bool)
+                linked[row, column] = True
+                real[linked[:, slots]] = 0
+        return Batch(
+            users=pos_user,
+            items=padded(items, size),
+            pos_user=np.arange(len(links), dtype=np.int32),
+            pos_item=pos_slot,
+            negatives=Shared(weight),
+            n_items=np.int32(n_items),
+        )
+
+
+class StratifiedSharingSampler(SharingSampler):
+    """Stratified Sampling with Negative Sharing (KDD 2017, algorithm 5): s links of an item, no
+    negative drawn.
+
+    Strata as in Stratified Sampling, by items or by users. Every positive link meets the items of
+    all other strata. With n_t the size of stratum t and c as in :meth:`SharingSampler.share`::
+
+        weight_ij = rho_j m_ij (c_j - c_ij) / (b^2 - sum_t n_t^2)
+
+    With replacement, two strata are independent, so each of the b^2 - sum n_t^2 pairs of a link and
+    an item of another stratum is a draw from P_d(u, v) x P_d(v'): unbiased. Linked pairs get weight
+    0 under ``mask``. b user slots; about b/s item slots, by users b. Cost per link: O(V + degree).
+    """
+
+    stratified = True
+
+    def assemble(self, draw: Draw, capacity: int = 0, own: slice = slice(None)) -> Batch:
+        """See :meth:`Sampler.assemble`; ``own`` as for :meth:`SharingSampler.share`."""
+        return self.share(draw.links, draw.items.reshape(-1), self._importance, capacity, own)
+
+    def nominal(self) -> Nominal:
+        """See :meth:`Sampler.nominal`; a negative link is a user and an item, however many links
+        brought the item.
+        """
+        b, s = self.config.batch_size, self.stratum_size
+        if self.config.strata == "user":
+            return Nominal(users=b // s, items=b, negatives=b * (b - s))
+        return Nominal(users=b, items=b // s, negatives=b * (b // s - 1))
+
+    @cached_property
+    def _importance(self) -> Float64:
+        b = self.config.batch_size
+        return self.importance(self.noise.data) / (b * b - b * self.stratum_size)
+
+
+class NegativeSharingSampler(StratifiedSharingSampler):
+    """Negative Sharing (KDD 2017, algorithm 4): b positive links, each one's negatives the items of
+    the others.
+
+    The case in which every stratum is one link: weight_ij = rho_j m_ij (c_j - c_ij) / (b^2 - b).
+    Positive links shuffled (or uniform with replacement). b user slots; b item slots, where
+    ``unique_items`` merges equal items.
+    """
+
+    stratified = False
+
+    def nominal(self) -> Nominal:
+        """See :meth:`Sampler.nominal`."""
+        b = self.config.batch_size
+        return Nominal(users=b, items=b, negatives=b * (b - 1))
+
+
+class MixedSharingSampler(SharingSampler):
+    """Mixed Negative Sampling (Yang et al., WWW 2020 companion): Negative Sharing and k' items
+    drawn uniformly.
+
+    The k' items are drawn with replacement from all items in use and met by every positive link. A
+    row's negatives are then b - 1 draws from P_d and k' uniform ones, weighted by the balance
+    heuristic for a fixed number of each (Veach and Guibas, SIGGRAPH 1995)::
+
+        weight_ij = P_n(j) m_ij (c_j - c_ij) / (b ((b - 1) P_d(j) + k' uniform(j)))
+
+    Unbiased with replacement. Linked pairs get weight 0 under ``mask``. b user slots, b + k' item
+    slots, where ``unique_items`` merges equal items. Cost per link: O(V + degree).
+    """
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        """See :meth:`Sampler.draw`; each batch has a stream of its own for its uniform items."""
+        return [
+            draw._replace(items=self._uniform_items(number)[None, :])
+            for number, draw in enumerate(super().draw(start, count), start)
+        ]
+
+    def assemble(self, draw: Draw, capacity: int = 0, own: slice = slice(None)) -> Batch:
+        """See :meth:`Sampler.assemble`; ``own`` as for :meth:`SharingSampler.share`."""
+        return self.share(draw.links, draw.items.reshape(-1), self._importance, capacity, own)
+
+    @cached_property
+    def drawn_items(self) -> Float64:
+        """float64[I]: uniform over the items in use."""
+        uniform = np.zeros(self.graph.n_items)
+        uniform[self._in_use] = 1 / len(self._in_use)
+        return uniform
+
+    @cached_property
+    def _importance(self) -> Float64:
+        b, extra = self.config.batch_size, self.config.uniform_items
+        return self.importance((b - 1) * self.noise.data + extra * self.drawn_items) / b
+
+    @cached_property
+    def _in_use(self) -> Int32:
+        return self.graph.items_in_use
+
+    def nominal(self) -> Nominal:
+        """See :meth:`Sampler.nominal`."""
+        b, extra = self.config.batch_size, self.config.uniform_items
+        return Nominal(users=b, items=b + extra, negatives=b * (b - 1 + extra))
+
+    def _uniform_items(self, number: int) -> Int32:
+        rng = self.streams.generator("uniform-items", number)
+        return self._in_use[rng.integers(len(self._in_use), size=self.config.uniform_items)]

@@ -1,0 +1,1 @@
+"""Files that are whole or absent: atomic Parquet and JSON, and the schemas with their versions."""

@@ -1,0 +1,397 @@
+"""Schemas of all tables that runs, reports and audits leave behind: column names with their units,
+types, a version.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+CUTOFFS = (10, 20, 50, 100)
+"""M of recall@M."""
+
+CURVE = pa.schema(
+    [
+        ("iteration", pa.int64()),
+        ("epoch", pa.float64()),
+        ("train_seconds", pa.float64()),
+        ("probe_loss", pa.float64()),
+        ("batch_loss", pa.float64()),
+        *(
+            (f"{split}_recall_at_{m}", pa.float64())
+            for split in ("validation", "test")
+            for m in CUTOFFS
+        ),
+    ],
+    metadata={"table": "curve"},
+)
+"""One row for each probe. Recall is null between epochs, and where there is nothing to rank."""
+
+TIMING = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("first_iteration", pa.int64()),
+        ("iterations", pa.int64()),
+        ("seconds", pa.float64()),
+        ("sampling_seconds", pa.float64()),
+        ("transfer_seconds", pa.float64()),
+        ("waiting_seconds", pa.float64()),
+        ("item_slots", pa.float64()),
+        ("resumed", pa.bool_()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "timing"},
+)
+"""Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation,
+recommendation, checkpoint.
+
+``item_slots`` is the mean number of real item slots of the block's batches; ``resumed`` marks a
+block of an epoch that an interruption cut, which no summary uses while there are others. A run that
+was resumed elsewhere has samples of two environments; its summary uses those of the last.
+"""
+
+LEDGER = pa.schema(
+    [
+        ("session", pa.int64()),
+        ("thread", pa.string()),
+        ("line", pa.string()),
+        ("seconds", pa.float64()),
+    ],
+    metadata={"table": "ledger"},
+)
+"""Exclusive seconds of each line of the ledger; the main thread's add up to the wall time. Each
+resumption is a session.
+"""
+
+SUMMARY = pa.schema(
+    [
+        *(
+            (name, pa.string())
+            for name in ("run", "status", "dataset", "sampler", "encoder", "loss")
+        ),
+        ("seed", pa.int64()),
+        ("config", pa.string()),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+        ("iterations", pa.int64()),
+        ("planned_iterations", pa.int64()),
+        ("epochs", pa.float64()),
+        ("smallest_probe_loss", pa.float64()),
+        ("full_iteration_seconds", pa.float64()),
+        ("step_iteration_seconds", pa.float64()),
+        ("sampling_iteration_seconds", pa.float64()),
+        ("train_seconds", pa.float64()),
+        ("wall_seconds", pa.float64()),
+        ("item_slots", pa.float64()),
+        ("reported_epoch", pa.float64()),
+        *(
+            (f"{split}_recall_at_{m}", pa.float64())
+            for split in ("validation", "test")
+            for m in CUTOFFS
+        ),
+        ("recall_reason", pa.string()),
+        ("message", pa.string()),
+    ],
+    metadata={"table": "summary"},
+)
+"""One row: what became of a run. Times are medians over its blocks; ``recall_reason`` says why
+recall is null.
+"""
+
+
+def recommendations(named_users: bool, named_items: bool) -> pa.Schema:
+    """One row for each user and rank, the best first: an item, its score, and whether it is a
+    held-out link of the user.
+
+    Args:
+        named_users, named_items: whether the source has ids, which then stand here; else they are
+            numbers.
+    """
+    return pa.schema(
+        [
+            ("user", pa.string() if named_users else pa.int32()),
+            ("item", pa.string() if named_items else pa.int32()),
+            ("rank", pa.int32()),
+            ("score", pa.float32()),
+            ("hit", pa.bool_()),
+        ],
+        metadata={"table": "recommendations"},
+    )
+
+
+_CELL = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fingerprint")
+RATIOS = ("per_iteration", "iterations", "total", "step_per_iteration")
+"""Of a baseline over an arm; the total is the product of the first two within a seed."""
+
+SPEEDUP = pa.schema(
+    [
+        *((name, pa.string()) for name in (*_CELL, "baseline", "status")),
+        ("seeds", pa.int64()),
+        ("seeds_reached", pa.int64()),
+        ("reference_loss", pa.float64()),
+        ("iterations_to_reference", pa.float64()),
+        ("seconds_to_reference", pa.float64()),
+        ("full_iteration_seconds", pa.float64()),
+        ("step_iteration_seconds", pa.float64()),
+        ("full_iteration_spread", pa.float64()),
+        ("item_slots", pa.float64()),
+        *(
+            (f"{name}_speedup{end}", pa.float64())
+            for name in RATIOS
+            for end in ("", "_lower", "_upper")
+        ),
+        ("iterations_speedup_at_most", pa.float64()),
+        ("total_speedup_at_most", pa.float64()),
+        ("interleaved", pa.bool_()),
+        ("simulated", pa.bool_()),
+        ("same_environment", pa.bool_()),
+        ("runs", pa.list_(pa.string())),
+        ("baseline_runs", pa.list_(pa.string())),
+        ("command", pa.string()),
+    ],
+    metadata={"table": "speedup"},
+)
+"""The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing, no
+baseline, ...
+
+Ratios are geometric means over the seeds that arm and baseline share, ``_lower`` and ``_upper``
+their 95 % intervals, null with one seed (:mod:`ncfbench.timing.seed_statistics`). ``_at_most``:
+where ``seeds_reached`` of the ``seeds`` reached the reference loss and the others did not, what the
+ratio stays below. ``simulated``: a step lay on simulated devices, whose times are of no use.
+``full_iteration_spread``: the largest of arm's and baseline's runs; see
+:func:`ncfbench.timing.statistics.spread`.
+"""
+
+RECALL = pa.schema(
+    [
+        *((name, pa.string()) for name in (*_CELL, "status")),
+        ("seeds", pa.int64()),
+        ("reported_epoch", pa.float64()),
+        *(
+            (f"test_recall_at_{m}{end}", pa.float64())
+            for m in CUTOFFS
+            for end in ("", "_lower", "_upper")
+        ),
+        ("reason", pa.string()),
+        ("runs", pa.list_(pa.string())),
+        ("command", pa.string()),
+    ],
+    metadata={"table": "recall"},
+)
+"""The paper's recall table: means over seeds, ``_lower`` and ``_upper`` their 95 % intervals, null
+with one seed.
+"""
+
+
+AUDIT = pa.schema(
+    [
+        *(
+            (name, pa.string())
+            for name in (
+                "dataset",
+                "encoder",
+                "loss",
+                "noise",
+                "sampler",
+                "strata",
+                "share",
+                "point",
+                "verdict",
+                "shown_by",
+            )
+        ),
+        ("mask", pa.bool_()),
+        ("devices", pa.int64()),
+        ("batch_size", pa.int64()),
+        ("negatives", pa.int64()),
+        ("stratum_size", pa.int64()),
+        ("uniform_items", pa.int64()),
+        ("seed", pa.int64()),
+        ("batches", pa.int64()),
+        ("margin", pa.float64()),
+        ("verdicts", pa.int64()),
+        *(
+            (name, pa.float64())
+            for name in ("bias", "bias_low", "bias_high", "detectable_bias", "cosine")
+        ),
+        ("batches_needed", pa.int64()),
+        ("bias_with_4x_negatives", pa.float64()),
+        ("bias_with_4x_negatives_low", pa.float64()),
+        ("bias_with_4x_negatives_high", pa.float64()),
+        *(
+            (name, pa.float64())
+            for name in ("shuffled_bias", "shuffled_bias_low", "shuffled_bias_high")
+        ),
+        ("predicted_shuffled_bias", pa.float64()),
+        ("batch_variance", pa.float64()),
+        ("full_iteration_seconds", pa.float64()),
+        ("variance_seconds", pa.float64()),
+        ("exact_loss", pa.float64()),
+        ("probe_loss", pa.float64()),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "audit"},
+)
+"""One row for each verdict; ``shown_by``: gradient or weights, where it is biased; ``share``: local
+where ``devices`` parts share negatives within themselves, else null.
+
+Biases are shares of the exact gradient's length, ``batch_variance`` of its square."""
+
+XRAY = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "noise", "sampler", "strata")),
+        ("mask", pa.bool_()),
+        ("batch_size", pa.int64()),
+        ("batches", pa.int64()),
+        *((f"nominal_{name}", pa.int64()) for name in ("users", "items", "negatives")),
+        *((f"distinct_{name}", pa.float64()) for name in ("users", "items")),
+        ("positives", pa.float64()),
+        *((f"{name}_negatives", pa.float64()) for name in ("unmasked", "effective")),
+        *(
+            (f"{name}_negatives_of_a_positive", pa.float64())
+            for name in ("nominal", "unmasked", "effective")
+        ),
+        *(
+            (name, pa.float64())
+            for name in ("masked_share", "popularity_ratio", "padding_share", "word_padding_share")
+        ),
+        ("data_fingerprint", pa.string()),
+    ],
+    metadata={"table": "xray"},
+)
+"""One row for each sampler: means over batches of the shuffled stream."""
+
+CONFORMANCE = pa.schema(
+    [
+        *(
+            (name, pa.string())
+            for name in (
+                "dataset",
+                "noise",
+                "loss_family",
+                "sampler",
+                "strata",
+                "property",
+                "result",
+                "detail",
+            )
+        ),
+        ("detectable_error", pa.float64()),
+    ],
+    metadata={"table": "conformance"},
+)
+"""One row for each property of a sampler. ``result``: pass, fail, or not tested."""
+
+_PROFILED = (
+    *((name, pa.string()) for name in ("dataset", "encoder", "loss", "sampler", "strata")),
+    ("batch_size", pa.int64()),
+    ("settings", pa.string()),
+)
+PROFILE = pa.schema(
+    [
+        *_PROFILED,
+        ("part", pa.string()),
+        ("size", pa.int64()),
+        ("round", pa.int64()),
+        ("calls", pa.int64()),
+        ("seconds", pa.float64()),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "profile"},
+)
+"""Raw samples of a profile: ``calls`` of a part took ``seconds``.
+
+``part``: users, items, vectors, matrix (isolated, at ``size`` nodes or interactions; with a
+sampler, on its own batch), optimiser, dispatch, matrix product and element-wise product (``size`` x
+``size`` scores), full, step, draw, assemble, transfer (of a sampler).
+"""
+
+COSTMODEL = pa.schema(
+    [
+        *_PROFILED,
+        ("negatives", pa.int64()),
+        ("stratum_size", pa.int64()),
+        ("baseline", pa.string()),
+        ("rounds", pa.int64()),
+        *((f"nominal_{name}", pa.int64()) for name in ("users", "items", "negatives")),
+        *((f"distinct_{name}", pa.float64()) for name in ("users", "items")),
+        *((name, pa.int64()) for name in ("user_slots", "item_slots", "interactions")),
+        ("interaction_kind", pa.string()),
+        ("devices", pa.int64()),
+        ("share", pa.string()),
+        ("simulated", pa.bool_()),
+        *((f"{way}_sent_bytes", pa.float64()) for way in ("gradient", "global", "local", "texts")),
+        *(
+            (f"{way}_{part}_seconds", pa.float64())
+            for way in ("predicted", "measured")
+            for part in ("users", "items", "interactions", "collectives", "optimiser", "dispatch")
+        ),
+        *(
+            (f"{way}_{account}_iteration_seconds", pa.float64())
+            for account in ("step", "full")
+            for way in ("predicted", "measured")
+        ),
+        *(
+            (f"{name}_{account}_speedup", pa.float64())
+            for account in ("step", "full")
+            for name in ("predicted", "measured", "lower", "upper")
+        ),
+        *(
+            (f"{clock}_{what}", pa.float64())
+            for clock in ("serial", "paper")
+            for what in ("iteration_seconds", "speedup")
+        ),
+        ("responsible", pa.string()),
+        ("residuals", pa.list_(pa.struct([("part", pa.string()), ("share", pa.float64())]))),
+        *((f"{name}_seconds", pa.float64()) for name in ("draw", "assemble", "transfer")),
+        *(
+            (name, pa.float64())
+            for name in ("step_flops", "step_bytes", "limit_seconds", "limit_share", "drift")
+        ),
+        ("bound", pa.string()),
+        ("links", pa.int64()),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "costmodel"},
+)
+"""One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the
+baseline, limits.
+
+``sent_bytes``: what each of several ``devices`` sends in an iteration, null for one: of gradients
+in any case, and with them what sharing globally, locally, and by gathering the texts of all items
+would send. ``residuals``: what the prediction of a full iteration misses, part by part, as shares
+of it; ``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step,
+draw, assemble and transfer one after another; ``paper_iteration_seconds`` leaves out of these what
+the authors' program left out of its timer. ``limit_share``: what the machine's peaks allow over
+what the step takes, 1 at the limit. ``drift``: the second half of the rounds over the first.
+"""
+
+UNITCOST = pa.schema(
+    [
+        *((name, pa.string()) for name in ("dataset", "encoder", "loss", "settings", "part")),
+        ("batch_size", pa.int64()),
+        *(
+            (name, pa.float64())
+            for name in ("unit_seconds", "unit_lower", "unit_upper", "overhead_seconds", "spread")
+        ),
+        ("is_linear", pa.bool_()),
+        ("sizes", pa.list_(pa.int64())),
+        ("seconds", pa.list_(pa.float64())),
+        ("data_fingerprint", pa.string()),
+        ("environment_key", pa.string()),
+    ],
+    metadata={"table": "unitcost"},
+)
+"""One row for each part: seconds of a node or an interaction (the slope), and the medians that it
+was fitted to; ``spread``: upper over lower quartile of the rounds, less 1.
+"""
+
+PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}
+"""What a profile leaves behind, by the name of the file."""
+
+AUDIT_TABLES = {"conformance": CONFORMANCE, "xray": XRAY, "audit": AUDIT}
+"""What an audit leaves behind, by the name of the file, in the order in which it is shown."""

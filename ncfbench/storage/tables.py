@@ -1,0 +1,253 @@
+"""Files on disk, tables above all, that are whole or absent.
+
+Every file is written under a temporary name, synced and renamed, so that a killed process leaves
+the old file or the new one. Each table carries the name and version of its schema
+(:mod:`ncfbench.storage.schemas`) in its metadata.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ncfbench.errors import DataError, UsageError
+from ncfbench.storage.schemas import SCHEMA_VERSION
+
+Rows: TypeAlias = NDArray[Any] | tuple[NDArray[Any], ...]
+"""An array, or its rows."""
+EMPTY_ARRAY_BYTES = 128
+"""Of NumPy's file of a small empty array: its header."""
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write ``path`` (read-only, full, a file in the way)
+    into a DataError.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DataError(
+            f"Cannot write {path}: {reason}. Free some space, or choose another folder."
+        ) from error
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path that becomes ``path`` when the block succeeds, and vanishes when it does
+    not.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    with storage_errors(path):
+        try:
+            yield temporary
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Force a file or a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON, atomically. Not-a-number is refused: JSON has none."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; DataError where it is missing or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON: {error}.") from error
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
+    """Write one row for each mapping as Parquet, atomically; a column that a row lacks is null."""
+    write_table(path, pa.Table.from_pylist(list(rows), schema=schema))
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write an Arrow table as Parquet, atomically, with the schema's version in its metadata."""
+    metadata = {**(table.schema.metadata or {}), b"schema_version": str(SCHEMA_VERSION).encode()}
+    with atomic_path(path) as temporary:
+        pq.write_table(table.replace_schema_metadata(metadata), temporary, write_page_checksum=True)
+
+
+def write_parts(path: Path, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
+    """Write a table that comes in parts like :func:`write_table`, without ever holding the whole of
+    it.
+
+    Args:
+        schema: of every part, with the metadata to keep.
+    """
+    metadata = {**(schema.metadata or {}), b"schema_version": str(SCHEMA_VERSION).encode()}
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(
+            temporary, schema.with_metadata(metadata), write_page_checksum=True
+        ) as file,
+    ):
+        for part in parts:
+            file.write_table(part)
+
+
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """Read a Parquet table that must have the columns of a schema, verified by the checksums of its
+    pages.
+
+    Raises:
+        DataError: missing, damaged, of another schema version, or without one of the columns.
+    """
+    try:
+        with pa.OSFile(
+            str(path)
+        ) as file:  # opened once: it may be replaced meanwhile by a newer one
+            table = pq.read_table(file, page_checksum_verification=True)
+        table.validate(full=True)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        # Arrow says no more of a missing file than its path.
+        missing = "there is no such file" if isinstance(error, FileNotFoundError) else ""
+        reason = missing or getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise DataError(f"Cannot read {path}: {reason}.") from error
+    version = (table.schema.metadata or {}).get(b"schema_version", b"none").decode()
+    if version != str(SCHEMA_VERSION):
+        raise DataError(
+            f"{path} has schema version {version}; this program reads {SCHEMA_VERSION}."
+        )
+    for field in schema:
+        if field.name not in table.column_names:
+            raise DataError(f"{path} lacks the column {field.name!r}.")
+        if table.schema.field(field.name).type != field.type:
+            raise DataError(
+                f"{path}: column {field.name!r} is {table.schema.field(field.name).type}, not"
+                f" {field.type}."
+            )
+    return table
+
+
+def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:
+    """The metadata of a table that must have the columns of a schema; its rows are not looked at.
+
+    Raises:
+        DataError: missing, damaged, or of other columns.
+    """
+    try:
+        found = pq.read_schema(path)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise DataError(f"Cannot read {path}: {str(error).splitlines()[0]}.") from error
+    if not found.equals(schema, check_metadata=False):
+        raise DataError(f"{path} has other columns than expected.")
+    return {key.decode(): value.decode() for key, value in (found.metadata or {}).items()}
+
+
+def write_array(path: Path, array: Rows, dtype: type[np.generic] | None = None) -> None:
+    """Write an array as NumPy's own file, atomically; given as a tuple of its rows, it need not be
+    put together first.
+    """
+    rows = array if isinstance(array, tuple) else (array,)
+    rows = tuple(np.ascontiguousarray(row, dtype) for row in rows)
+    shape = (len(rows), *rows[0].shape) if isinstance(array, tuple) else rows[0].shape
+    header = {
+        "descr": np.lib.format.dtype_to_descr(rows[0].dtype),
+        "fortran_order": False,
+        "shape": shape,
+    }
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for row in rows:
+            row.tofile(file)
+
+
+def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
+    """Map the file of an array into memory, for reading; what it holds is read when it is used.
+
+    Raises:
+        DataError: missing, damaged, or of another type or shape.
+    """
+    try:
+        # Nothing cannot be mapped.
+        array = np.load(
+            path,
+            mmap_mode="r" if path.stat().st_size > EMPTY_ARRAY_BYTES else None,
+            allow_pickle=False,
+        )
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(
+            f"Cannot read {path}: {getattr(error, 'strerror', None) or error}."
+        ) from error
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != axes:
+        raise DataError(f"{path} is not an array of {np.dtype(dtype)} with {axes} axes.")
+    return array
+
+
+def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
+    """The rows of a table written by :func:`write_rows`."""
+    try:
+        rows: list[dict[str, Any]] = read_table(path, schema).to_pylist()
+    except ValueError as error:
+        raise DataError(f"Cannot read {path}: {error}.") from error
+    return rows
+
+
+def read_present(
+    folder: Path, schemas: Mapping[str, pa.Schema]
+) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """Those of some tables (by file name, without suffix) that are there and not empty; a message
+    for each unreadable one.
+    """
+    found, problems = {}, []
+    for name, schema in schemas.items():
+        path = folder / f"{name}.parquet"
+        if path.exists():
+            try:
+                rows = read_rows(path, schema)
+            except DataError as error:
+                problems.append(str(error))
+                continue
+            if rows:
+                found[name] = rows
+    return found, problems
+
+
+@contextmanager
+def lock(folder: Path, what: str) -> Iterator[None]:
+    """Hold a folder for one process; released by the system when the process ends, however it ends.
+
+    Raises:
+        UsageError: another process holds it.
+    """
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"Another process is {what} {folder}.") from error
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Grids of runs: expanded, tuned, forecast, trained in turn, launched on a cluster."""

@@ -1,0 +1,111 @@
+"""The cells of a sweep as rows and as a table: before it, with predicted seconds, and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ncfbench.config import RunConfig
+from ncfbench.sweeps.grid import labels
+from ncfbench.sweeps.status import Survey
+
+if TYPE_CHECKING:
+    from ncfbench.sweeps.forecast import Prediction
+
+FIGURES = (
+    "smallest_probe_loss",
+    "test_recall_at_50",
+    "train_seconds",
+    "full_iteration_seconds",
+    "wall_seconds",
+)
+
+
+def rows(
+    found: Survey,
+    *,
+    predicted: Mapping[RunConfig, Prediction] | None = None,
+    failed: Mapping[RunConfig, str] | None = None,
+) -> list[dict[str, Any]]:
+    """A row for each cell.
+
+    Args:
+        predicted: what a cell still needs.
+        failed: messages of cells that failed.
+    """
+    names = labels(tuple(found.states))
+    result = []
+    for config, state in found.states.items():
+        summary = state.summary or {}
+        failure = (failed or {}).get(config)
+        need = (predicted or {}).get(config)
+        row = {
+            "cell": names[config],
+            "status": "failed" if failure else state.status,
+            "epochs_done": state.epochs,
+            "epochs": config.epochs,
+            "predicted_seconds": need.seconds if need else None,
+            "predicted_from": (need.source if need else None) or None,
+            "predicted_bytes": need.state_bytes + need.step_bytes if need else None,
+            "message": failure or summary.get("message") or None,
+            "folder": None if state.folder is None else str(state.folder),
+            "config": config.to_dict(),
+        }
+        result.append(row | {name: summary.get(name) for name in FIGURES})
+    return result
+
+
+def view(title: str, found: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """The rows as a table: predictions where there are any, else what was measured."""
+    predicts = any(row["predicted_seconds"] is not None for row in found)
+    columns = ["cell", "status", "epochs"]
+    columns += (
+        ["still needs", "memory", "predicted from"]
+        if predicts
+        else ["probe loss", "test recall@50", "iteration", "training"]
+    )
+    table = Table(title=Text(title), title_justify="left")
+    for name in columns:
+        table.add_column(
+            name, justify="left" if name in ("cell", "status", "predicted from") else "right"
+        )
+    for row in found:
+        cells = [row["cell"], row["status"], f"{row['epochs_done']:g} of {row['epochs']}"]
+        if predicts:
+            seconds = row["predicted_seconds"]
+            known = seconds is not None and row["predicted_from"]
+            cells += (
+                [duration(seconds), size(row["predicted_bytes"]), row["predicted_from"]]
+                if known
+                else ["-", "-", ""]
+            )
+        else:
+            iteration, training = row["full_iteration_seconds"], row["train_seconds"]
+            cells += [
+                _number(row["smallest_probe_loss"]),
+                _number(row["test_recall_at_50"]),
+                "-" if iteration is None else f"{1000 * iteration:.2f} ms",
+                "-" if training is None else duration(training),
+            ]
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def duration(seconds: float) -> str:
+    """``42 s``, ``12 min`` or ``3.5 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def size(count: float) -> str:
+    """``120 MiB`` or ``3.2 GiB``."""
+    return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

@@ -1,0 +1,154 @@
+"""Tuning: some settings of each arm chosen by recall on the validation items, every arm with the
+same number of trials.
+
+Only settings that leave the objective as it is can be tuned (:data:`ncfbench.config.TUNABLE`), so
+that the probe losses of arms tuned apart are still of one objective. The first trial has the arm's
+own settings. The others are points of a Halton sequence, which are the same for every arm of a
+loss: no arm gets more, or luckier, candidates than another. Trials have a seed that no run of the
+sweep has, so that what is reported was not chosen on its own noise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.errors import DataError, UsageError
+from ncfbench.registry import find_encoder
+from ncfbench.runs.trials import Budget
+from ncfbench.sweeps.status import Survey
+
+SEED = MAX_SEED
+"""Of every trial."""
+RATE_FACTOR = 10.0
+"""Learning rates of the trials reach from the arm's own divided by this to its own times this,
+evenly in the logarithm.
+"""
+MOST_DROPOUT = 0.8
+"""Shares of dropout reach from 0 to this."""
+MEASURE = "validation_recall_at_50"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What tuning chose for an arm."""
+
+    trial: RunConfig
+    recall: float
+    """Of the validation items, at the trial's best epoch."""
+    usable: int
+    """Trials that ended and did not diverge."""
+
+    def settings(self, budget: Budget) -> dict[str, Any]:
+        """The chosen values."""
+        return {name: getattr(self.trial, name) for name in budget.settings}
+
+
+def trials(cells: Sequence[RunConfig], budget: Budget) -> dict[RunConfig, tuple[RunConfig, ...]]:
+    """The trials of each cell; cells that differ only in their seed share theirs.
+
+    Raises:
+        UsageError: the sweep has several values of a tuned setting, or an encoder without recall of
+            held-out items.
+    """
+    arms: dict[str, list[RunConfig]] = {}
+    for config in cells:
+        if not find_encoder(config.encoder).scores_cold_items:
+            raise UsageError(
+                f"--tune chooses by recall of held-out items, and {config.encoder} has no vector"
+                " for them."
+            )
+        arms.setdefault(_arm(config, budget), []).append(config)
+    for own, name in itertools.product(arms.values(), budget.settings):
+        if len({getattr(config, name) for config in own}) > 1:
+            raise UsageError(
+                f"The sweep has several values of {name}, and --tune is to choose one: leave one of"
+                " the two out."
+            )
+    return {
+        config: made
+        for own in arms.values()
+        for made in [_trials(own[0], budget)]
+        for config in own
+    }
+
+
+def choose(
+    wanted: Mapping[RunConfig, Sequence[RunConfig]], found: Survey
+) -> tuple[dict[RunConfig, Chosen], dict[RunConfig, str]]:
+    """The best finished trial of each cell, the earlier of equal ones; and why there is none."""
+    chosen, missing = {}, {}
+    for config, own in wanted.items():
+        recalls = []
+        for trial in own:
+            state = found.states[trial]
+            recall = (state.summary or {}).get(MEASURE) if state.status == "done" else None
+            if recall is not None:
+                recalls.append((recall, trial))
+        unfinished = [trial for trial in own if not found.states[trial].is_over]
+        if unfinished:
+            missing[config] = f"{len(unfinished)} of its {len(own)} trials did not end"
+        elif not recalls:
+            missing[config] = f"none of its {len(own)} trials has a recall on validation items"
+        else:
+            best = max(recalls, key=lambda pair: pair[0])
+            chosen[config] = Chosen(best[1], float(best[0]), len(recalls))
+    return chosen, missing
+
+
+def tuned(config: RunConfig, choice: Chosen, budget: Budget) -> RunConfig:
+    """The cell with what was chosen for it."""
+    return dataclasses.replace(config, tuned=budget.label, **choice.settings(budget))
+
+
+def require_validation(dataset: str, validation_items: float) -> None:
+    """Refuse a data set without validation items.
+
+    Raises:
+        DataError: it has none.
+    """
+    if not validation_items:
+        raise DataError(
+            f"--tune chooses by recall on validation items, and {dataset} has none. "
+            "Prepare it again with --validation-fraction 0.1."
+        )
+
+
+def _arm(config: RunConfig, budget: Budget) -> str:
+    own = ("seed", *budget.settings)
+    return json.dumps(
+        {name: value for name, value in config.effective().items() if name not in own},
+        sort_keys=True,
+    )
+
+
+def _trials(config: RunConfig, budget: Budget) -> tuple[RunConfig, ...]:
+    from scipy.stats import qmc
+
+    first = dataclasses.replace(config, seed=SEED, epochs=budget.epochs)
+    sequence = qmc.Halton(len(budget.settings), scramble=False)
+    sequence.fast_forward(2)  # the corner, and the middle, which is the arm's own learning rate
+    made = {first: None}
+    while len(made) < budget.trials:
+        for point in sequence.random(budget.trials).tolist():
+            values: dict[str, Any] = {
+                name: _value(first, name, u) for name, u in zip(budget.settings, point, strict=True)
+            }
+            made.setdefault(
+                dataclasses.replace(first, **values)
+            )  # of two that round to the same, one
+    return tuple(made)[: budget.trials]
+
+
+def _value(config: RunConfig, name: str, u: float) -> float:
+    """A setting's value at a point of the unit interval, to three digits so that it can be
+    typed.
+    """
+    if name == "learning_rate":
+        return float(f"{config.learning_rate * RATE_FACTOR ** (2 * u - 1):.3g}")
+    return float(f"{MOST_DROPOUT * u:.3g}")

@@ -1,0 +1,135 @@
+"""The ledger: where the main thread's time went, line by line, so that the lines add up to the wall
+time.
+
+A line's time is exclusive: while an inner line is open the outer one rests. What no line claims is
+``other``. Compilation that JAX does unasked, inside a probe for example, is moved to its own line
+as JAX reports it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+LINES = {
+    "loading": "reading the data set",
+    "transfer": "moving the texts to the device; batches are moved by the sampling thread",
+    "initialising": "parameters, sampler, probe, evaluators",
+    "waiting": "for batches",
+    "step": "dispatching training steps, and waiting for them",
+    "step account": "repeating steps on batches that are already on the device, to time them",
+    "compile": "compiling; for the step also tracing and one execution on a copy of the state",
+    "probe": "the probe of the objective",
+    "evaluation": "recall on held-out items",
+    "recommendation": "the best test items of every user, where they were asked for",
+    "trace": "JAX's profiler, but for the steps that it looks at",
+    "collective": (
+        "agreeing with other processes at stops; what devices send inside a step is a part of the"
+        " step"
+    ),
+    "checkpoint": "saving and restoring the state",
+    "tables": "writing the records",
+    "other": "what no other line claims",
+}
+"""Every line of a run's ledger, and what it holds."""
+COMPILE_EVENTS = (
+    "/jax/core/compile/jaxpr_to_mlir_module_duration",
+    "/jax/core/compile/backend_compile_duration",
+)
+"""What JAX reports of a compilation; tracing is left out, for traces nest and would count twice."""
+
+
+class Ledger:
+    """Exclusive seconds of each line, of the thread that made the ledger.
+
+    Args:
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._seconds: dict[str, float] = dict.fromkeys(LINES, 0.0)
+        self._open = ["other"]
+        self._last = clock()
+        self._thread = threading.get_ident()
+
+    @contextmanager
+    def line(self, name: str) -> Iterator[None]:
+        """Charge what happens inside to a line, but for inner lines."""
+        self._charge()
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._charge()
+            self._open.pop()
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds of each line until now; they add up to the wall time since the ledger was
+        made.
+        """
+        self._charge()
+        return dict(self._seconds)
+
+    def move_to_compile(self, seconds: float) -> None:
+        """Move seconds that have just passed from the open line to ``compile``; never more than the
+        line has.
+        """
+        if threading.get_ident() != self._thread or self._open[-1] == "compile":
+            return
+        self._charge()
+        moved = min(seconds, self._seconds[self._open[-1]])
+        self._seconds[self._open[-1]] -= moved
+        self._seconds["compile"] += moved
+
+    @contextmanager
+    def noticing_compilation(self) -> Iterator[None]:
+        """Listen to JAX's reports of compilations, and move their time to ``compile``."""
+        _listen()
+        _ledgers.append(self)
+        try:
+            yield
+        finally:
+            _ledgers.remove(self)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Count what happens inside, compilations noticed, and nothing of what has happened since
+        the turn before.
+
+        For several ledgers that take turns: the lines of each then add up to the time of its own
+            turns.
+        """
+        self._last = self._clock()
+        try:
+            with self.noticing_compilation():
+                yield
+        finally:
+            self._charge()
+
+    def _charge(self) -> None:
+        now = self._clock()
+        self._seconds[self._open[-1]] += now - self._last
+        self._last = now
+
+
+_ledgers: list[Ledger] = []
+_listening = False
+
+
+def _listen() -> None:
+    """Register one listener for the process: JAX offers no way to take it back."""
+    global _listening
+    if not _listening:
+        from jax import monitoring
+
+        monitoring.register_event_duration_secs_listener(_on_duration)
+        _listening = True
+
+
+def _on_duration(event: str, duration_secs: float, **_: str | int) -> None:
+    if event in COMPILE_EVENTS:
+        for ledger in _ledgers:
+            ledger.move_to_compile(duration_secs)

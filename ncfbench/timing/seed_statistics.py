@@ -1,0 +1,237 @@
+"""What several seeds say together: means and ratios with 95 % intervals, and runs that never
+reached a target.
+
+A seed is the unit of everything here: an arm and its baseline of one seed share parameters and
+data, so their ratio is taken within the seed, and only then are seeds put together. Pure NumPy: no
+clock, no file.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.timing.statistics import Arm, compare, geometric_mean, iterations_to
+
+CONFIDENCE = 0.95
+NORMAL_QUANTILE = 1.959963984540054
+"""Of (1 + CONFIDENCE) / 2."""
+EXACT_SEEDS = 8
+"""Up to so many seeds every resample is counted (6,435 for eight); beyond, RESAMPLES are drawn."""
+RESAMPLES = 20_000
+LEVELS = 40
+"""Targets of a sensitivity curve."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value over seeds, and an interval that holds the true one 19 times in 20; none with a
+    single seed.
+    """
+
+    value: float
+    lower: float | None
+    upper: float | None
+    seeds: int
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """Mean of one value for each seed, with Student's t interval; for recall, whose spread over
+    seeds is about normal.
+
+    Args:
+        values: at least one.
+    """
+    n, centre = len(values), math.fsum(values) / len(values)
+    if n == 1:
+        return Estimate(centre, None, None, 1)
+    half = t_quantile(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    return Estimate(centre, centre - half, centre + half, n)
+
+
+def geometric(ratios: Sequence[float]) -> Estimate:
+    """Geometric mean of one ratio for each seed, with a bootstrap interval over seeds.
+
+    The interval: the 2.5 and 97.5 % points of the resampled mean logarithm, their distance from the
+    centre stretched by t sqrt(n / (n - 1)) / 1.96. Without that, a bootstrap of three seeds could
+    not leave what the three happened to be, and would hold the true ratio 3 times in 4. With it,
+    for log-normal ratios, 93 to 95 times in 100 from two seeds on (``tests/test_seeds.py``
+    simulates it).
+
+    Resamples are the same for every quantity of the same number of seeds: intervals of ratios and
+    of their products come from one resampling of whole seeds, which keeps the correlation between
+    arm and baseline and between the factors.
+
+    Args:
+        ratios: at least one, all above 0.
+    """
+    logs = np.log(np.asarray(ratios, float))
+    n, centre = len(logs), float(np.mean(logs))
+    if n == 1:
+        return Estimate(math.exp(centre), None, None, 1)
+    shares_RxN, probability_R = _resamples(n)
+    means_R = shares_RxN @ logs
+    order = np.argsort(means_R, kind="stable")
+    reached = np.cumsum(probability_R[order])
+    tail = (1 - CONFIDENCE) / 2
+    low, high = (
+        float(means_R[order[np.searchsorted(reached, share - 1e-12)]]) for share in (tail, 1 - tail)
+    )
+    stretch = t_quantile(n - 1) * math.sqrt(n / (n - 1)) / NORMAL_QUANTILE
+    return Estimate(
+        math.exp(centre),
+        math.exp(centre + stretch * (low - centre)),
+        math.exp(centre + stretch * (high - centre)),
+        n,
+    )
+
+
+def t_quantile(degrees: int) -> float:
+    """Student's t that a value stays below 97.5 times in 100."""
+    from scipy.special import stdtrit  # a fifth of a second, which most commands need not wait for
+
+    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+
+
+@functools.cache
+def _resamples(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Shares of each of n seeds in each resample with replacement (R x N), and the resamples'
+    probabilities (R).
+    """
+    if n > EXACT_SEEDS:
+        counts = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), RESAMPLES)
+        return counts / n, np.full(RESAMPLES, 1 / RESAMPLES)
+    chosen = np.array(list(itertools.combinations_with_replacement(range(n), n)))
+    counts = (chosen[:, :, None] == np.arange(n)).sum(axis=1)
+    ways = [
+        math.factorial(n) / math.prod(math.factorial(int(count)) for count in row) for row in counts
+    ]
+    return counts / n, np.array(ways) / float(n) ** n
+
+
+@dataclass(frozen=True)
+class AtTarget:
+    """How much sooner than its baseline an arm reached a target, over seeds. Above 1 is faster.
+
+    ``iterations`` and ``total`` are None unless it is known of every seed when both arrived. What
+    is known else bounds a seed's ratio. From above (``at_most``): the arm never arrived, so it
+    needs more than its last iteration, or the baseline was there at its first look, and may have
+    been before. From below (``at_least``): the other way round. ``*_at_most`` and ``*_at_least``
+    are the geometric mean with these bounds in the place of the ratios, where all are of one kind.
+    """
+
+    seeds: int
+    reached: int
+    """Seeds whose arm arrived."""
+    baseline_reached: int
+    iterations: Estimate | None = None
+    total: Estimate | None = None
+    iterations_at_most: float | None = None
+    iterations_at_least: float | None = None
+    total_at_most: float | None = None
+    total_at_least: float | None = None
+
+
+def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Arm, Arm]]) -> AtTarget:
+    """An arm against its baseline at a target for each seed.
+
+    The total is the product of the two ratios within a seed (table 3 of the paper).
+
+    Args:
+        targets: a loss for each seed; to be reached from above.
+        pairs: arm and baseline, a pair for each seed, in the same order.
+    """
+    ratios: list[float] = []
+    own_reached, base_reached = 0, 0
+    sides: set[int] = set()
+    for target, (arm, base) in zip(targets, pairs, strict=True):
+        (own, own_side), (theirs, their_side) = (_arrival(target, one) for one in (arm, base))
+        own_reached += own_side <= 0
+        base_reached += their_side <= 0
+        # A late baseline makes the true ratio larger, a late arm smaller; two censored alike leave
+        # it open.
+        sides |= {their_side, -own_side} - {0}
+        if (
+            own > 0 and theirs > 0
+        ):  # at a target that one of them had from the start there is no ratio
+            ratios.append(theirs / own)
+    counts = (len(pairs), own_reached, base_reached)
+    if len(ratios) < len(pairs) or len(sides) > 1:
+        return AtTarget(*counts)
+    totals = [
+        ratio * base.full_iteration_seconds / arm.full_iteration_seconds
+        for ratio, (arm, base) in zip(ratios, pairs, strict=True)
+    ]
+    if not sides:
+        return AtTarget(*counts, iterations=geometric(ratios), total=geometric(totals))
+    bounds = geometric_mean(ratios), geometric_mean(totals)
+    if sides == {-1}:
+        return AtTarget(*counts, iterations_at_most=bounds[0], total_at_most=bounds[1])
+    return AtTarget(*counts, iterations_at_least=bounds[0], total_at_least=bounds[1])
+
+
+def _arrival(target: float, arm: Arm) -> tuple[float, int]:
+    """Iterations until a target, and 1 where it took more than these, -1 where it took no more than
+    these, else 0.
+
+    More: it never arrived. No more: it was there at its first look, which is not the one before
+    training; recall is first measured after an epoch.
+    """
+    reached = iterations_to(target, arm.iterations, arm.losses)
+    if reached is None:
+        return float(arm.iterations[-1]), 1
+    return reached, -1 if arm.losses[0] <= target and arm.iterations[0] > 0 else 0
+
+
+@dataclass(frozen=True)
+class SeedSpeedup:
+    """The paper's three speedups over seeds, each seed with its own reference loss."""
+
+    reference_losses: tuple[float, ...]
+    """The smallest probe of each seed's baseline."""
+    iterations_to_reference: tuple[float | None, ...]
+    per_iteration: Estimate
+    step_per_iteration: Estimate | None
+    at_reference: AtTarget
+
+
+def over_seeds(pairs: Sequence[tuple[Arm, Arm]]) -> SeedSpeedup:
+    """Arm and baseline of the same seeds, compared within each seed
+    (:func:`ncfbench.timing.statistics.compare`) and put together.
+    """
+    single = [compare(arm, base) for arm, base in pairs]
+    references = tuple(result.reference_loss for result in single)
+    steps = [
+        result.step_per_iteration for result in single if result.step_per_iteration is not None
+    ]
+    return SeedSpeedup(
+        reference_losses=references,
+        iterations_to_reference=tuple(result.iterations_to_reference for result in single),
+        per_iteration=geometric([result.per_iteration for result in single]),
+        step_per_iteration=geometric(steps) if len(steps) == len(single) else None,
+        at_reference=speedup_at(references, pairs),
+    )
+
+
+def levels(arms: Sequence[Arm], count: int = LEVELS) -> list[float]:
+    """Targets from easy to hard, spread as the curves' own values are: quantiles of all that they
+    came down to.
+
+    A value before training, which is one at iteration 0, is left out where there is another one.
+    """
+    lowest = [
+        np.minimum.accumulate(np.asarray(arm.losses, float))[
+            1 if len(arm.losses) > 1 and arm.iterations[0] == 0 else 0 :
+        ]
+        for arm in arms
+    ]
+    seen = np.unique(np.concatenate(lowest)) if lowest else np.empty(0)
+    if len(seen) == 0:
+        return []
+    return [float(value) for value in np.quantile(seen, np.linspace(1, 0, min(count, len(seen))))]

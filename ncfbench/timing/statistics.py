@@ -1,0 +1,196 @@
+"""From curves and raw samples to the paper's figures of merit. Pure NumPy: no clock, no file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BUSY_SPREAD = 0.2
+"""From this :func:`spread` on a machine was busy with something else. CiteULike's CNN on two cores:
+0.03 to 0.13 with nothing beside it, 0.24 to 0.55 with other programs at work (2026-11-21).
+"""
+
+
+def iterations_to(
+    reference: float, iterations: Sequence[float], losses: Sequence[float]
+) -> float | None:
+    """The iteration at which a curve first comes down to ``reference``, linear between probes; None
+    if it never does.
+    """
+    for place, loss in enumerate(losses):
+        if loss <= reference:
+            if place == 0 or losses[place - 1] == loss:
+                return float(iterations[place])
+            before, after = iterations[place - 1], iterations[place]
+            share = (losses[place - 1] - reference) / (losses[place - 1] - loss)
+            return float(before + share * (after - before))
+    return None
+
+
+def seconds_per_iteration(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
+    """Median over the raw blocks of a kind of seconds / iterations.
+
+    Left out are blocks of an epoch that an interruption cut, unless there are no others, and those
+    of less than half the iterations of the longest, whose synchronisation weighs more.
+    """
+    values = _of_blocks(samples, kind)
+    return float(np.median(values)) if values else None
+
+
+def spread(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
+    """The interquartile range of what :func:`seconds_per_iteration` is the median of, as a share of
+    that median.
+
+    A few hundredths on a quiet machine; see :data:`BUSY_SPREAD`.
+    """
+    values = _of_blocks(samples, kind)
+    if not values:
+        return None
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    return float((high - low) / middle)
+
+
+def _of_blocks(samples: Sequence[Mapping[str, Any]], kind: str) -> list[float]:
+    blocks = [row for row in samples if row["kind"] == kind]
+    whole = [row for row in blocks if not row["resumed"]] or blocks
+    longest = max((row["iterations"] for row in whole), default=0)
+    return [row["seconds"] / row["iterations"] for row in whole if 2 * row["iterations"] >= longest]
+
+
+def centre(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float, float]:
+    """The middle of positive values, and an interval that holds it 19 times in 20.
+
+    Hodges-Lehmann on logarithms: the median of the means of all pairs, and the order statistics of
+    these that the exact distribution of Wilcoxon's signed ranks gives; a disturbed value moves them
+    little. Fewer than six values cannot give 95 %: the interval is then all that was seen.
+    """
+    logs = np.log(np.asarray(values, float))
+    n = len(logs)
+    row, column = np.triu_indices(n)
+    walsh = np.sort((logs[row] + logs[column]) / 2)
+    # How many of the 2^n signs give each sum of ranks.
+    ways = np.ones(1)
+    for rank in range(1, n + 1):
+        ways = np.append(ways, np.zeros(rank)) + np.append(np.zeros(rank), ways)
+    left_out = max(int(np.searchsorted(np.cumsum(ways) / 2.0**n, 0.025, side="right")) - 1, 0)
+    return math.exp(np.median(walsh)), math.exp(walsh[left_out]), math.exp(walsh[-1 - left_out])
+
+
+def ratio_of_medians(
+    baseline: Sequence[float], candidate: Sequence[float]
+) -> tuple[float, float, float]:
+    """Median of the baseline's seconds over the candidate's, with an interval that holds the true
+    one 19 times in 20.
+
+    Medians and not ratios round by round: a machine is only ever disturbed to the slow side, and a
+    disturbance of seconds does not meet both arms of a round. The interval is a bootstrap over
+    rounds, both arms of a round together.
+
+    Args:
+        baseline, candidate: seconds of the same rounds of an interleaved measurement; with fewer
+            than ten the interval is somewhat too narrow.
+    """
+    both = np.array([baseline, candidate], float)
+    rounds = np.random.default_rng(0).integers(0, both.shape[1], (4000, both.shape[1]))
+    medians = np.median(both[:, rounds], axis=2)
+    lower, upper = np.quantile(medians[0] / medians[1], [0.025, 0.975])
+    return float(np.median(both[0]) / np.median(both[1])), float(lower), float(upper)
+
+
+def drift(seconds: Sequence[float]) -> float:
+    """Median of the second half of some blocks over that of the first: 1 on a quiet machine."""
+    half = len(seconds) // 2
+    if half == 0:
+        return 1.0
+    return float(np.median(seconds[-half:]) / np.median(seconds[:half]))
+
+
+def weighted_mean(samples: Sequence[Mapping[str, Any]], column: str) -> float | None:
+    """Mean of a column of the full blocks, by their iterations."""
+    rows = [row for row in samples if row["kind"] == "full" and row[column] is not None]
+    total = sum(row["iterations"] for row in rows)
+    return sum(row[column] * row["iterations"] for row in rows) / total if total else None
+
+
+def reported_row(curve: Sequence[Mapping[str, Any]], patience: int) -> Mapping[str, Any] | None:
+    """The row of the epoch whose recall is reported (early stopping).
+
+    With validation items: the best validation recall@50 before ``patience`` epochs have passed
+        without a better one. Without
+    them: the last epoch that was evaluated.
+    """
+    evaluated = [
+        row
+        for row in curve
+        if row["test_recall_at_50"] is not None or row["validation_recall_at_50"] is not None
+    ]
+    with_validation = [row for row in evaluated if row["validation_recall_at_50"] is not None]
+    if not with_validation:
+        return evaluated[-1] if evaluated else None
+    best, waited = with_validation[0], 0
+    for row in with_validation[1:]:
+        if row["validation_recall_at_50"] > best["validation_recall_at_50"]:
+            best, waited = row, 0
+        else:
+            waited += 1
+            if waited >= patience:
+                break
+    return best
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What the speedup table needs of one run."""
+
+    iterations: Sequence[float]
+    losses: Sequence[float]
+    full_iteration_seconds: float
+    step_iteration_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """One arm against its baseline; ratios are None where the reference loss was not reached. Above
+    1 is faster.
+    """
+
+    reference_loss: float
+    iterations_to_reference: float | None
+    per_iteration: float
+    step_per_iteration: float | None
+    iterations: float | None
+    total: float | None
+
+
+def compare(arm: Arm, baseline: Arm) -> Speedup:
+    """The paper's three speedups (table 3): per iteration, number of iterations to the reference
+    loss, their product.
+
+    The reference loss is the smallest probe that the baseline reaches.
+    """
+    reference = min(baseline.losses)
+    own, theirs = (iterations_to(reference, a.iterations, a.losses) for a in (arm, baseline))
+    per_iteration = baseline.full_iteration_seconds / arm.full_iteration_seconds
+    step = None
+    if arm.step_iteration_seconds and baseline.step_iteration_seconds:
+        step = baseline.step_iteration_seconds / arm.step_iteration_seconds
+    # An arm that starts at or below the reference needs no iteration: a ratio of nothing is none.
+    ratio = theirs / own if own and theirs else None
+    return Speedup(
+        reference_loss=reference,
+        iterations_to_reference=own,
+        per_iteration=per_iteration,
+        step_per_iteration=step,
+        iterations=ratio,
+        total=None if ratio is None else per_iteration * ratio,
+    )
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The mean that suits ratios."""
+    return math.exp(sum(math.log(value) for value in values) / len(values))

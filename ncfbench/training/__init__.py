@@ -1,0 +1,1 @@
+"""One run: the jit-compiled step, the loop with its clock, probe, recall, checkpoints."""

@@ -1,0 +1,116 @@
+"""A bounded thread that builds batches ahead of the training loop, and can be made to hold
+still.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+from ncfbench.sampling.batch import Batch
+
+DEPTH = 8
+"""Batches built ahead at most."""
+
+
+class Prefetcher:
+    """Runs an iterator of batches in a thread.
+
+    While paused it builds nothing, so that no batch is built off the clock: what the loop finds
+    ready at the beginning of a timed block was built on the clock of an earlier one. Use as a
+    context manager.
+
+    Args:
+        batches: the iterator; used by the thread only.
+        transfer: moves a batch to the device, in the thread.
+    """
+
+    def __init__(
+        self, batches: Iterator[Batch], transfer: Callable[[Batch], Batch], depth: int = DEPTH
+    ) -> None:
+        self._batches = batches
+        self._transfer = transfer
+        self._depth = depth
+        self._ready: deque[Batch] = deque()
+        self._change = threading.Condition()
+        self._running = False
+        self._building = False
+        self._closed = False
+        self._error: BaseException | None = None
+        self.sampling_seconds = 0.0
+        """Seconds the thread has spent on building batches."""
+        self.transfer_seconds = 0.0
+        """Seconds the thread has spent on moving them to the device."""
+        self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        self._thread.join()
+
+    def resume(self) -> None:
+        """Let the thread build."""
+        with self._change:
+            self._running = True
+            self._change.notify_all()
+
+    def request_pause(self) -> None:
+        """Let the thread begin no further batch."""
+        with self._change:
+            self._running = False
+
+    def wait_until_paused(self) -> None:
+        """Wait until the batch in the making is done."""
+        with self._change:
+            self._change.wait_for(lambda: not self._building)
+
+    def get(self) -> Batch:
+        """The next batch; waits for it. An error of the thread is raised here."""
+        with self._change:
+            self._change.wait_for(lambda: self._ready or self._error)
+            if self._error is not None and not self._ready:
+                raise self._error
+            batch = self._ready.popleft()
+            self._change.notify_all()
+            return batch
+
+    def _work(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(
+                    lambda: self._closed or (self._running and len(self._ready) < self._depth)
+                )
+                if self._closed:
+                    return
+                self._building = True
+            begin = built = time.perf_counter()
+            try:
+                drawn = next(self._batches)
+                built = time.perf_counter()
+                batch, error = self._transfer(drawn), None
+            except BaseException as problem:  # noqa: BLE001 - handed to the loop, which raises it
+                batch, error = None, problem
+            with self._change:
+                self.sampling_seconds += built - begin
+                self.transfer_seconds += time.perf_counter() - built
+                self._building = False
+                if batch is not None:
+                    self._ready.append(batch)
+                self._error = error
+                self._change.notify_all()
+                if error is not None:
+                    return

@@ -1,0 +1,157 @@
+"""The probe: the one estimate of the objective that all samplers share, so that their losses can be
+compared.
+
+A fixed set of links and of draws from P_n, chosen by the data set and the probe's settings alone,
+never by the run's sampler, seed or precision; dropout off, in full float32. Where links x items is
+small it is no estimate but the exact sum over all pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.models.losses import make_loss
+from ncfbench.models.objective import row_losses
+from ncfbench.models.precision import full
+from ncfbench.rng import Streams
+from ncfbench.sampling.noise import Noise
+from ncfbench.training.inference import Embedder
+from ncfbench.training.step import Parameters
+
+PROBE_SEED = MAX_SEED + 2
+EXACT_TERMS = 2**23
+"""Up to this many pairs of a link and an item the probe is exact."""
+LISTWISE_TERMS = 2**25
+"""Pairs of a link and an item in the probe of a listwise loss, which sums over all items of each
+link.
+"""
+BLOCK_TERMS = 2**18
+
+
+@dataclass(frozen=True)
+class ProbeLinks:
+    """The probe's terms, by row; a row is a positive link.
+
+    ``user``, ``item``: int32[M]. ``negative``: int32[M, K] items. ``weight``: float32[M, K], which
+    sums each row's negative terms to their expectation. ``item`` and ``negative`` are places in
+    ``nodes``, the items to embed. ``all_items``: each row of ``negative`` is all nodes in order.
+    ``exact``: the rows are all links besides.
+    """
+
+    user: NDArray[np.int32]
+    item: NDArray[np.int32]
+    negative: NDArray[np.int32]
+    weight: NDArray[np.float32]
+    nodes: NDArray[np.int32]
+    all_items: bool
+    exact: bool
+
+    @classmethod
+    def choose(cls, graph: BipartiteGraph, config: RunConfig) -> ProbeLinks:
+        """All pairs where they are few, else ``probe_links`` links without and ``probe_negatives``
+        draws with replacement.
+        """
+        noise = Noise(graph, config.noise_exponent)
+        nodes, place = graph.items_in_use, graph.place_in_use
+        exact = graph.n_links * len(nodes) <= EXACT_TERMS
+        streams = Streams(PROBE_SEED)
+        listwise = config.family == "listwise"
+        limit = LISTWISE_TERMS // len(nodes) if listwise else config.probe_links
+        size = (
+            graph.n_links
+            if exact
+            else int(np.clip(limit, 1, min(config.probe_links, graph.n_links)))
+        )
+        links = np.sort(streams.generator("links").choice(graph.n_links, size, replace=False))
+        user = graph.link_user[links]
+        if exact or listwise:
+            # The logarithm of a sampled sum is biased: a listwise loss takes fewer links instead,
+            # and all items for each.
+            weight = np.repeat(
+                (np.ones(len(nodes)) if listwise else noise.probability[nodes])[None, :],
+                size,
+                axis=0,
+            )
+            if config.mask:
+                weight[graph.linked_block(user, nodes)] = 0
+            negative = np.broadcast_to(np.arange(len(nodes), dtype=np.int32), weight.shape)
+        else:
+            drawn = noise.draw(streams.generator("negatives"), size * config.probe_negatives)
+            drawn = drawn.reshape(size, config.probe_negatives)
+            weight = np.full(drawn.shape, 1 / config.probe_negatives)
+            if config.mask:
+                weight[graph.linked(user[:, None], drawn)] = 0
+            negative = place[drawn]
+        return cls(
+            user,
+            place[graph.link_item[links]],
+            negative,
+            weight.astype(np.float32),
+            nodes,
+            exact or listwise,
+            exact,
+        )
+
+
+class Probe:
+    """Evaluates the objective on the probe's links."""
+
+    def __init__(self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder) -> None:
+        self.links = ProbeLinks.choose(graph, config)
+        self.embedder = embedder
+        loss, lambda_, user_l2, normalize = (
+            make_loss(config),
+            config.lambda_,
+            config.user_l2,
+            config.normalize,
+        )
+        all_items = self.links.all_items
+        self._blocks = self._split_rows()
+
+        @jax.jit
+        @full
+        def block_sum(users: jax.Array, items: jax.Array, raw: jax.Array, block: Any) -> jax.Array:
+            """The sum over a block's rows of each row's estimate of L; rows of weight 0 are
+            padding.
+            """
+            user, item, negative, weight, real = block
+            f = users[user]
+            positive = jnp.sum(f * items[item], axis=-1)
+            scores = f @ items.T if all_items else jnp.einsum("md,mkd->mk", f, items[negative])
+            rows = row_losses(positive, scores, weight, loss, lambda_)
+            penalty = user_l2 * jnp.sum(jnp.square(raw[user]), axis=-1)
+            return jnp.sum(jnp.where(real, rows + penalty, 0.0))
+
+        self._block_sum = block_sum
+        self._normalize = normalize
+
+    def __call__(self, parameters: Parameters) -> float:
+        """L at these parameters, the users' penalty included; block sums are added in float64."""
+        users = self.embedder.users(parameters)
+        items = self.embedder.items(parameters, self.links.nodes)
+        raw = parameters["users"]["embedding"][...] if self._normalize else users
+        sums = [self._block_sum(users, items, raw, block) for block in self._blocks]
+        return float(
+            np.sum([np.asarray(value, np.float64) for value in sums]) / len(self.links.user)
+        )
+
+    def _split_rows(self) -> list[Any]:
+        links = self.links
+        rows = max(1, BLOCK_TERMS // links.negative.shape[1])
+        n_rows = len(links.user)
+        blocks = []
+        for start in range(0, n_rows, rows):
+            take = np.minimum(np.arange(start, start + rows), n_rows - 1)
+            real = np.arange(start, start + rows) < n_rows
+            negative = None if links.all_items else links.negative[take]
+            arrays = (links.user[take], links.item[take], negative, links.weight[take], real)
+            blocks.append(jax.device_put(arrays))
+        return blocks

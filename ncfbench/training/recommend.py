@@ -1,0 +1,247 @@
+"""Each user's best held-out items, as a table: ``recommendations.parquet`` in a run's folder.
+
+Exact, like :mod:`ncfbench.training.recall`: all test items are ranked for every user who has a link
+of any split, ties by item id, the smaller first, so that recall@M of the table is the run's
+recall@M after the same iteration. The parameters are those at the end of the run, which are the
+ones that a run keeps: where validation items choose an earlier epoch to report, the reported recall
+is of other parameters. The table's metadata name the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ncfbench.config import RunConfig
+from ncfbench.data.store import Dataset
+from ncfbench.errors import DataError, DivergedError, UsageError
+from ncfbench.models.precision import full
+from ncfbench.models.towers import Content
+from ncfbench.registry import find_encoder
+from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.schedule import Schedule
+from ncfbench.storage import tables
+from ncfbench.storage.schemas import recommendations
+from ncfbench.training.checkpoint import Checkpoints
+from ncfbench.training.inference import Embedder
+from ncfbench.training.step import Parameters, Trainer, TrainState
+
+FILE = "recommendations.parquet"
+ITEM_BLOCK = 4096
+BLOCK_SCORES = 2**22
+"""Scores held at a time: 16 MB."""
+
+Int32 = NDArray[np.int32]
+
+
+def require_items(config: RunConfig, dataset: Dataset, count: int) -> None:
+    """Refuse, before anything is trained, what could not be written in the end.
+
+    Raises:
+        UsageError: fewer than one item, an encoder without vectors for held-out items, or data
+            without test items.
+    """
+    if count < 1:
+        raise UsageError(f"recommend = {count}: it must be at least 1.")
+    if not find_encoder(config.encoder).scores_cold_items:
+        raise UsageError(
+            f"--recommend ranks held-out items, and {config.encoder} learns a vector for each item,"
+            " so that they have none. Use --encoder cnn or lstm."
+        )
+    if len(dataset.items_of("test")) == 0:
+        raise UsageError(
+            f"--recommend ranks test items, and {dataset.name} has none. Prepare it with a"
+            " --test-fraction above 0."
+        )
+
+
+class Recommender:
+    """The best test items of every user with a link.
+
+    Args:
+        count: M, items of each user; fewer where there are fewer test items.
+    """
+
+    def __init__(self, dataset: Dataset, embedder: Embedder, count: int) -> None:
+        self.dataset, self.embedder = dataset, embedder
+        self.items = dataset.items_of("test")
+        self.count = min(count, len(self.items))
+        self.item_block = min(ITEM_BLOCK, len(self.items))
+        has_link = np.zeros(dataset.n_users, bool)
+        has_link[dataset.users] = True
+        self.users = np.flatnonzero(has_link).astype(np.int32)
+        self.user_block = int(np.clip(BLOCK_SCORES // self.item_block, 1, max(len(self.users), 1)))
+        users, items = dataset.links("test")
+        self._held_out = np.sort(self._pairs(users, items))
+        self._merge = jax.jit(full(merge), donate_argnums=(0, 1))
+
+    def blocks(
+        self, parameters: Parameters
+    ) -> Iterator[tuple[Int32, Int32, NDArray[np.float32], NDArray[np.bool_]]]:
+        """For some users at a time, ascending: their ids int32[n], and of each their best items,
+        the best first.
+
+        These are item ids int32[n, M], scores float32[n, M], and whether user and item are a
+        held-out link bool[n, M].
+
+        Raises:
+            DivergedError: a score is not finite.
+        """
+        vectors_UxD = self.embedder.users(parameters)
+        starts = range(0, len(self.items), self.item_block)
+        missing = len(starts) * self.item_block - len(self.items)
+        items_VxD = jnp.pad(self.embedder.items(parameters, self.items), ((0, missing), (0, 0)))
+        for start in range(0, len(self.users), self.user_block):
+            take = np.minimum(np.arange(start, start + self.user_block), len(self.users) - 1)
+            rows_BxD = vectors_UxD[self.users[take]]
+            best = jnp.full((self.user_block, self.count), -jnp.inf)
+            places = jnp.zeros((self.user_block, self.count), jnp.int32)
+            finite = jnp.bool_(True)
+            for first in starts:
+                block_VxD = items_VxD[first : first + self.item_block]
+                best, places, good = self._merge(
+                    best, places, rows_BxD, block_VxD, first, len(self.items)
+                )
+                finite &= good
+            if not finite:
+                raise DivergedError(
+                    "A score of a user and an item is not finite: there is nothing to recommend."
+                )
+            users = self.users[start : start + self.user_block]
+            items = self.items[np.asarray(places)[: len(users)]]
+            pairs = self._pairs(np.repeat(users, self.count), items.reshape(-1))
+            yield (
+                users,
+                items,
+                np.asarray(best)[: len(users)],
+                self._is_held_out(pairs).reshape(items.shape),
+            )
+
+    def write(self, folder: Path, state: TrainState, schedule: Schedule) -> Path:
+        """Write :data:`FILE` into a folder, a block of users at a time; the metadata say whose
+        items these are.
+
+        Args:
+            state: of the run's end.
+
+        Raises:
+            DataError: it cannot be written.
+            DivergedError: a score is not finite.
+        """
+        user_ids, item_ids = self.dataset.user_ids, self.dataset.item_ids
+        schema = recommendations(user_ids is not None, item_ids is not None)
+        about = {
+            "parameters": "at the end of the run",
+            "epoch": f"{schedule.epoch_of(int(state.iteration)):g}",
+            "iteration": str(state.iteration),
+            "candidates": "all held-out test items",
+            "users": "all with a link of any split",
+            "items_of_a_user": str(self.count),
+        }
+        ranks = np.arange(1, self.count + 1, dtype=np.int32)
+
+        def parts() -> Iterator[pa.Table]:
+            for users, items, scores, hits in self.blocks(state.parameters):
+                columns = [
+                    _named(np.repeat(users, self.count), user_ids),
+                    _named(items.reshape(-1), item_ids),
+                    *map(
+                        pa.array, (np.tile(ranks, len(users)), scores.reshape(-1), hits.reshape(-1))
+                    ),
+                ]
+                yield pa.table(columns, schema=schema)
+
+        tables.write_parts(folder / FILE, parts(), schema.with_metadata(schema.metadata | about))
+        return folder / FILE
+
+    def _pairs(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> NDArray[np.int64]:
+        """int64: one number for each pair of a user and an item."""
+        return users.astype(np.int64) * self.dataset.n_items + items
+
+    def _is_held_out(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if len(self._held_out) == 0:
+            return np.zeros(len(pairs), bool)
+        place = np.minimum(np.searchsorted(self._held_out, pairs), len(self._held_out) - 1)
+        found: NDArray[np.bool_] = self._held_out[place] == pairs
+        return found
+
+
+def merge(
+    best_BxM: jax.Array,
+    places_BxM: jax.Array,
+    users_BxD: jax.Array,
+    items_VxD: jax.Array,
+    first: jax.Array,
+    n_items: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The M best of what was best so far and of the items ``first``, ``first + 1``, ...; and
+    whether all scores are finite.
+
+    float32[B, M], int32[B, M], bool. Items come in ascending blocks. Of equal scores the first
+    stays first, which is then the one of smaller place; so that this is true of 0 and -0 as well,
+    they become one. Slots from ``n_items`` on are padding.
+    """
+    scores_BxV = users_BxD @ items_VxD.T
+    scores_BxV = jnp.where(scores_BxV == 0, 0.0, scores_BxV)
+    place_V = first + jnp.arange(items_VxD.shape[0], dtype=jnp.int32)
+    is_real = (place_V < n_items)[None, :]
+    finite = jnp.all(jnp.isfinite(scores_BxV) | ~is_real)
+    scores = jnp.concatenate([best_BxM, jnp.where(is_real, scores_BxV, -jnp.inf)], axis=1)
+    places = jnp.concatenate(
+        [places_BxM, jnp.broadcast_to(place_V[None, :], scores_BxV.shape)], axis=1
+    )
+    best, chosen = jax.lax.top_k(scores, best_BxM.shape[1])
+    return best, jnp.take_along_axis(places, chosen, axis=1), finite
+
+
+def is_written(folder: Path, dataset: Dataset, count: int) -> bool:
+    """Whether a folder has the table for this many items of each user."""
+    schema = recommendations(dataset.user_ids is not None, dataset.item_ids is not None)
+    try:
+        found = tables.read_metadata(folder / FILE, schema)
+    except DataError:
+        return False
+    return found.get("items_of_a_user") == str(min(count, len(dataset.items_of("test"))))
+
+
+def write_finished(
+    record: RunRecord, dataset: Dataset, count: int, say: Callable[[str], None]
+) -> None:
+    """Write the table of a finished run from its last checkpoint, unless it is there; its records
+    stay as they are.
+
+    Raises:
+        DataError: the checkpoint is gone or damaged, or the table cannot be written.
+    """
+    if is_written(record.folder, dataset, count):
+        return
+    trainer, _ = Trainer.create(
+        record.config.on_one_device(), dataset
+    )  # a checkpoint knows nothing of devices
+    found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
+    iteration = record.summary["iterations"]
+    if found is None or int(found[0].iteration) != iteration:
+        raise DataError(
+            f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
+            " that nothing can be recommended from it. Train again: the same command without"
+            " --resume."
+        )
+    schedule = Schedule(
+        dataset.graph.n_links,
+        record.config.batch_size,
+        record.config.epochs,
+        record.config.probe_every,
+    )
+    recommender = Recommender(dataset, Embedder(trainer.towers, Content.of(dataset)), count)
+    recommender.write(record.folder, found[0], schedule)
+
+
+def _named(numbers: Int32, ids: pa.StringArray | None) -> pa.Array:
+    """The source's ids of some nodes, or their numbers where it has none."""
+    return pa.array(numbers) if ids is None else ids.take(pa.array(numbers))

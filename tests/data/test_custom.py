@@ -1,0 +1,323 @@
+"""Users' own data: every format gives the same data set, and it is the one that plain Python makes
+of the same rows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tables_of import (
+    FORMATS,
+    ITEMS,
+    LINKS,
+    as_csv,
+    as_jsonl,
+    as_parquet,
+    named_links,
+    prepare,
+    squeezed,
+    words_of,
+)
+from typer.testing import CliRunner
+
+from ncfbench.cli import app
+from ncfbench.data import store
+from ncfbench.data.text import tokenize
+from ncfbench.errors import DataError, NcfbenchError, UsageError
+
+
+@pytest.mark.parametrize("links", FORMATS)
+@pytest.mark.parametrize("items", ["csv", "jsonl", "parquet"])
+def test_every_format_gives_the_data_set_that_is_there(
+    tmp_path: Path, links: str, items: str
+) -> None:
+    one = FORMATS[links](tmp_path / f"ratings.{links}", LINKS)
+    two = FORMATS[items](tmp_path / f"movies.{items}", ITEMS)
+    dataset, said = prepare(tmp_path, one, two)
+    assert named_links(dataset) == [("10", "5"), ("7", "30"), ("7", "5"), ("9", "100"), ("9", "30")]
+    assert dataset.user_ids is not None
+    assert dataset.user_ids.to_pylist() == ["7", "9", "10"], "numbers are in the order of numbers"
+    assert words_of(dataset, tmp_path) == {
+        "100": ["the", "red", "fish", "drama", "war"],
+        "5": ["blue", "fish", "war"],
+        "30": ["dogs", "cats"],
+    }
+    assert "user userId, item movieId, every row a link whatever its rating" in said[0]
+    assert "id movieId, text title, genres" in said[1]
+    assert any(f"links to items that {two.name} does not have: 1." in line for line in said)
+    assert any("items without a link: 1." in line for line in said)
+    assert dataset.manifest["removed"] == {
+        "links_to_unknown_items": 1,
+        "unknown_items": 1,
+        "rare_items": 1,
+    }
+    assert dataset.manifest["statistics"]["training_links"] < 5
+
+
+def test_usual_names_and_string_ids_need_no_flags(tmp_path: Path) -> None:
+    """A Parquet file with string ids and a gzipped JSON Lines file, from the command line."""
+    links = as_parquet(
+        tmp_path / "events.parquet",
+        [{"user_id": f"u {n % 3},x", "item_id": f"i-{n % 5}"} for n in range(15)],
+    )
+    items = squeezed(
+        tmp_path / "items.jsonl.gz",
+        [{"item_id": f"i-{n}", "description": [f"word{n}", "more"]} for n in range(5)],
+        gzip.compress,
+    )
+    result = CliRunner().invoke(
+        app,
+        [
+            "prepare",
+            "custom",
+            "--links",
+            str(links),
+            "--items",
+            str(items),
+            "--data-dir",
+            str(tmp_path / "data"),
+            "--json",
+        ],
+    )
+    assert result.exit_code == 0, result.stderr
+    assert (
+        "Items: items.jsonl.gz (JSON Lines, gzip): id item_id, text description." in result.stderr
+    )
+    manifest = json.loads(result.stdout)
+    assert (
+        manifest["statistics"]["users"],
+        manifest["statistics"]["items"],
+        manifest["statistics"]["links"],
+    ) == (3, 5, 15)
+    dataset = store.load(tmp_path / "data", "custom")
+    assert dataset.user_ids is not None
+    assert dataset.user_ids.to_pylist() == ["u 0,x", "u 1,x", "u 2,x"]
+
+
+def test_the_order_of_links_does_not_matter_and_the_same_again_is_instant(tmp_path: Path) -> None:
+    items = as_csv(tmp_path / "movies.csv", ITEMS)
+    first, _ = prepare(tmp_path, as_csv(tmp_path / "ratings.csv", LINKS), items)
+    again, said = prepare(tmp_path, tmp_path / "ratings.csv", items)
+    assert "Already prepared with these options and files" in said[-1]
+    other, _ = prepare(tmp_path, as_csv(tmp_path / "ratings.csv", LINKS[::-1] + LINKS[:2]), items)
+    assert first.fingerprint == again.fingerprint == other.fingerprint
+    assert other.manifest["removed"]["duplicate_links"] == 2
+
+
+def test_ratings_with_a_threshold(tmp_path: Path) -> None:
+    dataset, said = prepare(
+        tmp_path,
+        as_csv(tmp_path / "r.csv", LINKS),
+        as_csv(tmp_path / "m.csv", ITEMS),
+        rating_threshold=4,
+        test_fraction=0.0,
+    )
+    assert named_links(dataset) == [("7", "30"), ("7", "5"), ("9", "30")]
+    assert dataset.manifest["options"]["rating_threshold"] == 4
+    assert dataset.manifest["options"]["rating_column"] == "rating"
+    assert "of rating 4 and more" in said[0]
+    assert any("below the threshold, which are no links: 3." in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("times", "form"),
+    [
+        ([50, 10, 20, 30, 45, 99], "csv"),
+        ([1.5, 1.1, 1.2, 1.3, 1.4, 9.0], "parquet"),
+        ([f"2019-11-{day} 05:53:12" for day in (25, 10, 12, 13, 14, 30)], "jsonl"),
+    ],
+)
+def test_the_newest_items_are_held_out(tmp_path: Path, times: list[Any], form: str) -> None:
+    """First links: item 5 at 10, item 100 at 30, item 30 at 45 (not 50)."""
+    rows = [row | {"timestamp": time} for row, time in zip(LINKS, times, strict=True)]
+    dataset, _ = prepare(
+        tmp_path,
+        FORMATS[form](tmp_path / f"r.{form}", rows),
+        as_csv(tmp_path / "m.csv", ITEMS),
+        split="time",
+        validation_fraction=0.5,
+    )
+    assert dataset.item_ids is not None
+    found = dict(zip(dataset.item_ids.to_pylist(), dataset.split.tolist(), strict=True))
+    assert found == {"5": 0, "100": 1, "30": 2}
+
+
+def test_a_given_split_is_used(tmp_path: Path) -> None:
+    marks = ["Train", " dev", "test", "train"]
+    items = as_csv(
+        tmp_path / "m.csv", [row | {"split": mark} for row, mark in zip(ITEMS, marks, strict=True)]
+    )
+    links = as_csv(tmp_path / "r.csv", LINKS)
+    dataset, said = prepare(tmp_path, links, items)
+    assert dataset.item_ids is not None
+    found = dict(zip(dataset.item_ids.to_pylist(), dataset.split.tolist(), strict=True))
+    assert found == {"100": 0, "5": 1, "30": 2}
+    assert "Split: column split" in said[1]
+    random, _ = prepare(tmp_path, links, items, split="random")
+    assert random.manifest["options"]["split_column"] is None
+    as_csv(items, [row | {"split": "tset"} for row in ITEMS])
+    with pytest.raises(
+        DataError, match=r"m.csv, line 2: split 'tset' is none of train, validation, test"
+    ):
+        prepare(tmp_path, links, items)
+
+
+def test_tokens_that_are_already_made(tmp_path: Path) -> None:
+    items = as_jsonl(
+        tmp_path / "m.jsonl",
+        [
+            {"id": 5, "tokens": ["New York", "A.B"]},
+            {"id": 30, "tokens": None},
+            {"id": 100, "tokens": ["a"]},
+        ],
+    )
+    dataset, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", LINKS), items)
+    assert words_of(dataset, tmp_path) == {"5": ["New", "York", "A.B"], "30": [], "100": ["a"]}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), min_size=1, max_size=40),
+    st.integers(1, 4),
+    st.integers(0, 4),
+)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
+def test_minimum_degrees_by_brute_force(
+    tmp_path: Path, pairs: list[tuple[int, int]], users: int, items: int
+) -> None:
+    links = as_csv(tmp_path / "r.csv", [{"user": user, "item": item} for user, item in pairs])
+    titles = as_csv(tmp_path / "m.csv", [{"id": item, "title": f"t{item}"} for item in range(7)])
+    left, kept_items = set(pairs), set(range(7))
+    while True:
+        gone = {pair for pair in left if sum(other[0] == pair[0] for other in left) < users}
+        gone |= {pair for pair in left - gone if sum(other[1] == pair[1] for other in left) < items}
+        if not gone:
+            break
+        left -= gone
+    kept_items = {item for item in range(7) if sum(pair[1] == item for pair in left) >= items}
+    try:
+        dataset, _ = prepare(
+            tmp_path, links, titles, min_user_links=users, min_item_links=items, test_fraction=0.0
+        )
+    except DataError as error:
+        assert not left, error
+        return
+    assert {(int(user), int(item)) for user, item in named_links(dataset)} == left
+    removed = dataset.manifest["removed"]
+    assert len(left) + removed.get("links_of_rare", 0) + removed.get("duplicate_links", 0) == len(
+        pairs
+    )
+    assert dataset.item_ids is not None
+    assert {int(item) for item in dataset.item_ids.to_pylist()} == kept_items
+
+
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(
+            lambda id_: id_.strip()
+        ),
+        min_size=1,
+        max_size=8,
+        unique_by=str.strip,
+    ),
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")),
+        min_size=8,
+        max_size=8,
+    ),
+    st.sampled_from(["csv", "tsv", "jsonl", "parquet"]),
+)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+)
+def test_any_ids_and_texts_come_back(
+    tmp_path: Path, ids: list[str], texts: list[str], form: str
+) -> None:
+    links = FORMATS[form](tmp_path / f"r.{form}", [{"user": id_, "item": id_} for id_ in ids])
+    items = FORMATS[form](
+        tmp_path / f"m.{form}",
+        [{"item": id_, "text": text + " w"} for id_, text in zip(ids, texts, strict=False)],
+    )
+    dataset, _ = prepare(tmp_path, links, items, test_fraction=0.0)
+    stripped = [id_.strip() for id_ in ids]
+    assert named_links(dataset) == sorted((id_, id_) for id_ in stripped)
+    expected = {
+        id_: tokenize(text + " w")[:300] for id_, text in zip(stripped, texts, strict=False)
+    }
+    assert words_of(dataset, tmp_path) == expected
+
+
+def test_ids_beyond_any_integer_are_names(tmp_path: Path) -> None:
+    numbers = [2**31 - 1, 2**31, 2**63, 2**64, 10**30]
+    links = as_csv(
+        tmp_path / "r.csv", [{"user": number, "item": number} for number in reversed(numbers)]
+    )
+    items = as_csv(tmp_path / "m.csv", [{"id": number, "title": "w"} for number in numbers])
+    dataset, _ = prepare(tmp_path, links, items)
+    assert dataset.user_ids is not None
+    assert [int(id_) for id_ in dataset.user_ids.to_pylist()] == numbers
+    unsigned = pa.table(
+        {"user": pa.array([2**64 - 1, 1], pa.uint64()), "item": pa.array([2**63, 1], pa.uint64())}
+    )
+    pq.write_table(unsigned, tmp_path / "r.parquet")
+    as_csv(tmp_path / "m.csv", [{"id": number, "title": "w"} for number in (2**63, 1)])
+    dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", tmp_path / "m.csv", test_fraction=0.0)
+    assert named_links(dataset) == [("1", "1"), (str(2**64 - 1), str(2**63))]
+
+
+def test_many_pieces_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows over the borders of pieces, and names that are put together again and again."""
+    rng = np.random.default_rng(0)
+    pairs = [{"user": f"u{rng.integers(300)}", "item": f"i{rng.integers(90)}"} for _ in range(5000)]
+    titles = [{"id": f"i{n}", "title": f"first{n} second{n}"} for n in range(90)]
+    whole, _ = prepare(
+        tmp_path, as_csv(tmp_path / "r.csv", pairs), as_jsonl(tmp_path / "m.jsonl", titles)
+    )
+    for module in ("rows", "pieces"):
+        monkeypatch.setattr(f"ncfbench.data.{module}.PIECE_BYTES", 700)
+        monkeypatch.setattr(f"ncfbench.data.{module}.PIECE_ROWS", 13)
+    monkeypatch.setattr("ncfbench.data.ids.MERGED", 3)
+    monkeypatch.setattr("ncfbench.data.corpus.PIECE", 17)
+    for form in ("csv", "parquet"):
+        links = FORMATS[form](tmp_path / f"r.{form}", pairs)
+        pieces, _ = prepare(tmp_path / form, links, tmp_path / "m.jsonl")
+        assert pieces.fingerprint == whole.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"split": "tme"}, UsageError, "did you mean 'time'"),
+        ({"split": "time", "split_column": "s"}, UsageError, "exclude each other"),
+        ({"text_columns": ("a",), "tokens_column": "b"}, UsageError, "exclude each other"),
+        ({"rating_threshold": float("nan")}, UsageError, "it must be a number"),
+        ({"min_user_links": -1}, UsageError, "min_user_links = -1"),
+        ({"max_length": 0}, UsageError, "max_length = 0"),
+        ({"user_column": "userid"}, UsageError, "did you mean 'userId'"),
+        ({"text_columns": ("titel",)}, UsageError, "did you mean 'title'"),
+        ({"split": "column"}, UsageError, "no column called split"),
+        ({"rating_column": "stars"}, UsageError, "no such column"),
+        ({"delimiter": "::"}, UsageError, "one character"),
+        ({"encoding": "utf-99"}, UsageError, "not an encoding"),
+        ({"user_column": "movieId"}, UsageError, "cannot be both user and item"),
+        ({"min_user_links": 99}, DataError, "No link is left of .* with --min-user-links 99"),
+        ({"min_count": 99}, DataError, "No word is left"),
+    ],
+)
+def test_impossible_choices(
+    tmp_path: Path, options: dict[str, Any], error: type[NcfbenchError], message: str
+) -> None:
+    links, items = as_csv(tmp_path / "r.csv", LINKS), as_csv(tmp_path / "m.csv", ITEMS)
+    with pytest.raises(error, match=message):
+        prepare(tmp_path, links, items, **options)
+    assert not list(tmp_path.glob("data/x/manifest.json"))

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncfbench.data import graph as graphs_module
+from ncfbench.data.graph import BipartiteGraph, Places, Scratch, sort_stably
+from ncfbench.errors import DataError
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[BipartiteGraph, set[tuple[int, int]]]:
+    n_users, n_items = draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    pairs = st.tuples(st.integers(0, n_users - 1), st.integers(0, n_items - 1))
+    links = draw(st.sets(pairs, min_size=1))
+    order = draw(st.permutations(sorted(links)))
+    users, items = np.array([u for u, _ in order]), np.array([v for _, v in order])
+    return BipartiteGraph.from_links(users, items, n_users, n_items), links
+
+
+@given(graphs())
+def test_both_directions_hold_exactly_the_links(
+    case: tuple[BipartiteGraph, set[tuple[int, int]]],
+) -> None:
+    graph, links = case
+    assert list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True)) == sorted(
+        links
+    )
+    for user in range(graph.n_users):
+        row = graph.link_item[graph.user_offsets[user] : graph.user_offsets[user + 1]]
+        assert row.tolist() == sorted(v for u, v in links if u == user)
+    for item in range(graph.n_items):
+        column = graph.item_users[graph.item_offsets[item] : graph.item_offsets[item + 1]]
+        assert column.tolist() == sorted(u for u, v in links if v == item)
+    assert graph.user_degrees.sum() == graph.item_degrees.sum() == graph.n_links == len(links)
+
+
+@given(graphs(), st.data())
+def test_linked_and_linked_block_agree_with_the_set_of_links(
+    case: tuple[BipartiteGraph, set[tuple[int, int]]], data: st.DataObject
+) -> None:
+    graph, links = case
+    users = np.array(
+        data.draw(st.lists(st.integers(0, graph.n_users - 1), min_size=1, max_size=8)), np.int32
+    )
+    items = np.array(
+        sorted(data.draw(st.sets(st.integers(0, graph.n_items - 1), min_size=1))), np.int32
+    )
+    truth = np.array([[(u, v) in links for v in items.tolist()] for u in users.tolist()])
+    assert np.array_equal(graph.linked(users[:, None], items[None, :]), truth)
+    assert np.array_equal(
+        graph.searched(*np.broadcast_arrays(users[:, None], items[None, :])), truth
+    )
+    scratch = Scratch(graph)
+    for tables in (None, scratch, scratch):
+        row, column = graph.linked_block(users, items, tables)
+        block = np.zeros_like(truth)
+        block[row, column] = True
+        assert len(row) == truth.sum()
+        assert np.array_equal(block, truth)
+
+
+def test_linked_block_scans_either_side_with_the_same_result() -> None:
+    """A hub on one side, then on the other, and ids far apart, so that table and search are both
+    used.
+    """
+    rng = np.random.default_rng(0)
+    hub_user = {(0, v) for v in range(0, 5000, 7)}
+    links = (
+        hub_user
+        | {(int(u), int(v)) for u, v in rng.integers(0, 5000, (500, 2))}
+        | {(u, 11) for u in range(5000)}
+    )
+    graph = BipartiteGraph.from_links(
+        np.array([u for u, _ in links]), np.array([v for _, v in links]), 5000, 5000
+    )
+    scratch = Scratch(graph)
+    for users, items in (
+        ([0, 0, 3], [2, 7, 4999]),
+        ([1, 2, 3, 3], [11, 12]),
+        ([4], [11]),
+        ([0], [11, 14]),
+    ):
+        for tables in (None, scratch):
+            row, column = graph.linked_block(
+                np.array(users, np.int32), np.array(items, np.int32), tables
+            )
+            found = sorted(zip(row.tolist(), column.tolist(), strict=True))
+            assert found == [
+                (i, j) for i, u in enumerate(users) for j, v in enumerate(items) if (u, v) in links
+            ]
+
+
+@pytest.mark.parametrize("hubs", [[0], [0, 5, 0], [0, 17], [0, 5, 5, 3, 9]])
+def test_long_rows_are_searched_and_not_scanned(
+    hubs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users 0 and 5 have hundreds of links, the others a few: the same pairs, and few links are
+    looked at.
+    """
+    rng = np.random.default_rng(1)
+    links = {(u, int(v)) for u in (0, 5) for v in rng.choice(2000, 900, replace=False)}
+    links |= {
+        (int(u), int(v))
+        for u, v in zip(rng.integers(0, 40, 200), rng.integers(0, 2000, 200), strict=True)
+    }
+    links |= {(u, v) for u in range(200, 1000) for v in (3, 700)}
+    graph = BipartiteGraph.from_links(
+        np.array([u for u, _ in links]), np.array([v for _, v in links]), 1000, 2000
+    )
+    users, items = np.array(hubs, np.int32), np.array([3, 40, 700, 1999], np.int32)
+    looked_at: list[int] = []
+    plain = graphs_module._hits
+
+    def hits(values: np.ndarray, ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        looked_at.append(len(values))
+        return plain(values, ids, size)
+
+    monkeypatch.setattr(graphs_module, "_hits", hits)
+    for tables in (None, Scratch(graph)):
+        row, column = graph.linked_block(users, items, tables)
+        found = sorted(zip(row.tolist(), column.tolist(), strict=True))
+        assert found == [
+            (i, j) for i, u in enumerate(users) for j, v in enumerate(items) if (u, v) in links
+        ]
+    assert sum(looked_at) < 100
+
+
+def test_the_link_filter_is_small_and_lets_few_unlinked_pairs_pass() -> None:
+    """All links pass, of other pairs at most one in eight (and what chance adds); nothing is found
+    that is no link.
+    """
+    rng = np.random.default_rng(0)
+    keys = np.unique(rng.integers(0, 700 * 900, 30_000))
+    graph = BipartiteGraph.from_links(keys // 900, keys % 900, 700, 900)
+    assert graph.linked(graph.link_user, graph.link_item).all()
+    assert graph._link_filter.nbytes <= 2 * graph.n_links
+    users, items = (
+        rng.integers(0, 700, 20_000).astype(np.int32),
+        rng.integers(0, 900, 20_000).astype(np.int32),
+    )
+    linked = np.isin(users * 900 + items, keys)
+    assert np.array_equal(graph.linked(users, items), linked)
+    place, bit = graph._hashed(users, items)
+    passed = (graph._link_filter[place] >> bit) & 1
+    assert passed[linked].all()
+    assert passed[~linked].mean() < 1 / 8 + 0.02
+
+
+@given(st.lists(st.integers(0, 5), max_size=40), st.integers(1, 7))
+def test_sorting_keeps_the_order_of_equal_keys(keys: list[int], chunk: int) -> None:
+    values = np.random.default_rng(len(keys)).permutation(len(keys)).astype(np.int32)
+    expected = [
+        value
+        for _, value in sorted(zip(keys, values.tolist(), strict=True), key=lambda pair: pair[0])
+    ]
+    given_keys = np.array(keys, np.int32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graphs_module, "CHUNK", chunk)
+        sort_stably(values, lambda part: given_keys[part])
+    assert values.dtype == np.int32
+    assert values.tolist() == expected
+
+
+@given(
+    st.lists(st.integers(0, 199), min_size=1, max_size=30),
+    st.sampled_from([200, 2000]),
+    st.sets(st.integers(0, 199), min_size=1),
+)
+def test_places_are_those_of_a_search_and_nothing_is_left_behind(
+    values: list[int], size: int, ids: set[int]
+) -> None:
+    """Both ways of finding distinct ids: few enough values for sorting, and for the table."""
+    places = Places(size)
+    for _ in range(2):
+        distinct, place = places.distinct(np.array(values, np.int32))
+        assert distinct.dtype == place.dtype == np.int32
+        assert distinct.tolist() == sorted(set(values))
+        assert [distinct[at] for at in place] == values
+        among = sorted(ids)
+        hit, place = places.hits(np.array(values, np.int32), np.array(among, np.int32))
+        assert hit.tolist() == [at for at, value in enumerate(values) if value in ids]
+        assert [among[at] for at in place] == [value for value in values if value in ids]
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "message"),
+    [
+        ([], [], "no training links"),
+        ([0, 0], [1, 1], "twice"),
+        ([0, 2], [0, 0], "user 2, outside 0..1"),
+        ([0, 1], [0, -1], "item -1, outside 0..2"),
+    ],
+)
+def test_impossible_links_are_refused(users: list[int], items: list[int], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        BipartiteGraph.from_links(np.array(users, int), np.array(items, int), 2, 3)

@@ -1,0 +1,282 @@
+"""Ids and sizes at the end of int32, and sizes for which there is no room: nothing here takes more
+than a few megabytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from ncfbench.data import content as content_module
+from ncfbench.data import graph as graphs
+from ncfbench.data import resources
+from ncfbench.data.content import Content, distinct_links
+from ncfbench.data.graph import BipartiteGraph, sort_stably
+from ncfbench.data.sources import synthetic
+from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.errors import DataError, UsageError
+
+MOST = 2**31 - 1
+LAST = MOST - 1
+"""The last id of as many as there may be."""
+
+
+def quiet(text: str) -> None:
+    pass
+
+
+def many(size: int) -> NDArray[np.int32]:
+    """An array of any length in no memory."""
+    return np.broadcast_to(np.int32(0), (size,))
+
+
+# --- graphs
+
+
+@pytest.mark.parametrize(
+    ("links", "users", "items", "message"),
+    [
+        (MOST + 1, 1, 1, "2,147,483,648 links"),
+        (1, MOST + 1, 1, "2,147,483,648 users"),
+        (1, 1, MOST + 1, "2,147,483,648 items"),
+    ],
+)
+def test_a_graph_beyond_int32_is_refused(links: int, users: int, items: int, message: str) -> None:
+    with pytest.raises(DataError, match=f"{message}: more than 2,147,483,647 are not supported"):
+        BipartiteGraph.from_links(many(links), many(links), users, items)
+
+
+def test_a_graph_of_the_largest_size_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a limit of three: three links of three users and items, and none of four of anything."""
+    monkeypatch.setattr(graphs, "MAX_LINKS", 3)
+    ends = np.arange(3)
+    assert BipartiteGraph.from_links(ends, ends, 3, 3).n_links == 3
+    for links, users, items in ((4, 3, 3), (3, 4, 3), (3, 3, 4)):
+        with pytest.raises(DataError, match=r"4 (links|users|items): more than 3"):
+            BipartiteGraph.from_links(np.arange(links) % 3, np.arange(links) % 3, users, items)
+
+
+def test_links_with_the_largest_ids_are_put_in_order() -> None:
+    pairs = [(LAST, LAST), (0, LAST), (LAST, 0), (0, 0), (LAST - 1, LAST)]
+    for dtype in (np.int32, np.int64, np.uint32):
+        users, items = (np.array(column, dtype) for column in zip(*pairs, strict=True))
+        assert not graphs._in_order(users, items)
+        found = graphs._ordered(users, items)
+        assert all(column.dtype == np.int32 for column in found)
+        assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(pairs)
+        assert graphs._in_order(*found)
+        with pytest.raises(DataError, match=rf"user {LAST}, item 0\) is given twice"):
+            graphs._ordered(np.append(users, users[2]), np.append(items, items[2]))
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 100])
+def test_order_is_seen_across_chunks(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(graphs, "CHUNK", chunk)
+    users, items = np.array([0, 0, 1, 1, 4]), np.array([1, 2, 0, 5, 5])
+    assert graphs._in_order(users, items)
+    for place in range(4):
+        swapped = [place, place + 1]
+        other_users, other_items = users.copy(), items.copy()
+        other_users[swapped], other_items[swapped] = users[swapped[::-1]], items[swapped[::-1]]
+        assert not graphs._in_order(other_users, other_items)
+        other_users, other_items = users.copy(), items.copy()
+        other_users[place + 1], other_items[place + 1] = users[place], items[place]
+        assert not graphs._in_order(other_users, other_items)
+        with pytest.raises(
+            DataError, match=rf"user {users[place]}, item {items[place]}\) is given twice"
+        ):
+            graphs._ordered(other_users, other_items)
+
+
+def test_links_in_order_are_not_copied() -> None:
+    users, items = np.array([0, 1, 1], np.int32), np.array([1, 0, 1], np.int32)
+    graph = BipartiteGraph.from_links(users, items, 2, 2)
+    assert graph.link_user is users
+    assert graph.link_item is items
+
+
+def test_sorting_by_the_largest_keys() -> None:
+    keys = np.array([LAST, 0, LAST, LAST - 1], np.int32)
+    values = np.array([LAST, 5, 7, 1], np.int32)
+    sort_stably(values, lambda part: keys[part])
+    assert values.tolist() == [5, 1, LAST, 7]
+
+
+class Offsets:
+    """As ``user_offsets`` of 2^31 - 1 users: 0 up to the last user, who has two links."""
+
+    def __getitem__(self, users: Any) -> NDArray[np.int64]:
+        assert np.min(users) >= 0, "an id has wrapped around"
+        return np.where(np.asarray(users) > LAST, 2, 0).astype(np.int64)
+
+
+def test_pairs_with_the_largest_ids_are_looked_up() -> None:
+    graph = BipartiteGraph(
+        n_users=MOST,
+        n_items=MOST,
+        link_user=np.array([LAST, LAST], np.int32),
+        link_item=np.array([0, LAST], np.int32),
+        user_offsets=Offsets(),  # type: ignore[arg-type]
+        item_users=np.zeros(0, np.int32),
+        item_offsets=np.zeros(0, np.int64),
+    )
+    users, items = (
+        np.array([[LAST], [LAST - 1], [0]], np.int32),
+        np.array([[0, 1, LAST - 1, LAST]], np.int32),
+    )
+    expected = [[True, False, False, True], [False] * 4, [False] * 4]
+    assert graph.linked(users, items).tolist() == expected
+    assert graph.searched(*np.broadcast_arrays(users, items)).tolist() == expected
+
+
+# --- data sets
+
+
+def test_distinct_links_up_to_the_largest_id() -> None:
+    users, items, repeated = distinct_links(np.array([LAST, 0, LAST]), np.array([LAST, LAST, LAST]))
+    assert (users.tolist(), items.tolist(), repeated) == ([0, LAST], [LAST, LAST], 1)
+    assert users.dtype == items.dtype == np.int32
+
+
+@pytest.mark.parametrize("id_", [-1, MOST, MOST + 1, 2**32, 2**40])
+def test_ids_beyond_int32_are_refused(id_: int) -> None:
+    for kind, users, items in (("user", [0, id_], [0, 1]), ("item", [0, 1], [id_, 0])):
+        with pytest.raises(
+            DataError, match=f"{kind} {id_}: ids from 0 to 2,147,483,646 are supported"
+        ):
+            distinct_links(np.array(users), np.array(items))
+
+
+def test_more_links_than_int32_can_number_are_refused() -> None:
+    with pytest.raises(DataError, match="2,147,483,648 links"):
+        distinct_links(many(MOST + 1), many(MOST + 1))
+
+
+@pytest.mark.parametrize("users", [0, 1, 2, 5])
+def test_names_are_fingerprinted_in_pieces(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest is that of all names in one text, one a line, however they are cut up."""
+    monkeypatch.setattr("ncfbench.data.content.PIECE", 2)
+    names = [f"ü{number}" for number in range(users)]
+    none, texts = np.zeros(0, np.int32), Texts(np.zeros(0, np.int32), np.zeros(2, np.int32))
+    content = Content(
+        n_users=users,
+        users=none,
+        items=none,
+        texts=texts,
+        vocabulary=Vocabulary((), ()),
+        split=np.zeros(2, np.uint8),
+        user_ids=pa.array(names, pa.string()),
+        item_ids=pa.array(["a", "b"]),
+    )
+    whole = (
+        json.dumps([content_module.VERSION, users, {}]).encode()
+        + bytes(8)
+        + bytes(2)
+        + "\n".join([f"\nusers {users}", "\n".join(names)]).encode()
+        + b"\nitems 2\na\nb"
+    )
+    assert content.fingerprint({}) == hashlib.sha256(whole).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["users", "items", "links"])
+def test_synthetic_sizes_at_the_end_of_int32(name: str, tmp_path: Path) -> None:
+    """The largest are sizes like any other, for which this machine has no room; larger ones are
+    none.
+    """
+    sizes = {"users": MOST, "items": MOST, "links": MOST}
+    options = synthetic.Options(**sizes)
+    with pytest.raises(
+        UsageError, match=f"{name} = 2,147,483,648: more than 2,147,483,647 are not supported"
+    ):
+        synthetic.Options(**(sizes | {name: MOST + 1}))
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(UsageError, match="2,147,483,647 links"),
+    ):
+        patch.setattr(resources, "available_memory", lambda: 24 * 2**30)
+        patch.setattr(synthetic, "make", lambda options: pytest.fail("made"))
+        synthetic.prepare(tmp_path, "x", options, say=quiet)
+    assert not [path for path in (tmp_path / "x").iterdir() if path.name != ".lock"]
+
+
+def test_sizes_beyond_int32_end_with_exit_code_2(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "ncfbench",
+        "prepare",
+        "synthetic",
+        "--users",
+        "3000000000",
+        "--data-dir",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "users = 3,000,000,000: more than 2,147,483,647" in " ".join(done.stderr.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_room_in_memory_and_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "available_memory", lambda: 2**30)
+    resources.require("x", tmp_path, memory_bytes=2**30, disk_bytes=1)
+    with pytest.raises(
+        UsageError,
+        match=r"seven links: making these takes some 2.0 GiB of memory, and 1.0 GiB are free",
+    ):
+        resources.require("seven links", tmp_path, memory_bytes=2**31, disk_bytes=1)
+    with pytest.raises(UsageError, match=r"x: these take some [\d,.]+ GiB on the disk.*--data-dir"):
+        resources.require("x", tmp_path, memory_bytes=1, disk_bytes=2**60)
+    monkeypatch.setattr(resources, "available_memory", lambda: None)
+    resources.require("x", tmp_path, memory_bytes=2**60, disk_bytes=1)
+
+
+def test_available_memory_is_the_least_of_what_the_system_says(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 100 kB\nMemFree: 3 kB\nMemAvailable:      50 kB\n")
+    assert resources._meminfo(tmp_path / "meminfo") == 50 * 1024
+    assert resources._meminfo(tmp_path / "none") is None
+    assert resources._left(tmp_path) is None
+    for name, text in (
+        ("memory.max", "1000\n"),
+        ("memory.current", "700\n"),
+        ("memory.stat", "anon 1\ninactive_file 200\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    assert resources._left(tmp_path) == 500
+    (tmp_path / "memory.max").write_text("max\n")
+    assert resources._left(tmp_path) is None
+
+
+def test_the_estimate_of_memory_covers_what_is_taken(tmp_path: Path) -> None:
+    """Of links, and of long texts: the peak of a process that makes them lies below, and not by
+    far.
+    """
+    script = (
+        "import resource, sys; from ncfbench.data import synthetic;"
+        "peak = lambda: 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        "synthetic.make(synthetic.Options()); synthetic.PIECE = 2**17; before = peak();"
+        "options = synthetic.Options(**eval(sys.argv[1])); synthetic.make(options);"
+        "print(peak() - before, options.memory_bytes)"
+    )
+    for sizes in (
+        {"users": 200_000, "items": 20_000, "links": 2_000_000},
+        {"users": 2_000, "items": 40_000, "links": 20_000, "min_words": 90, "max_length": 300},
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", script, repr(sizes)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        taken, estimated = map(int, done.stdout.split())
+        assert taken < estimated < 3 * taken + 2**27, (sizes, taken, estimated)

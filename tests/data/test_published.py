@@ -1,0 +1,181 @@
+"""Downloads from a real server on loopback that is slow, breaks off, redirects, refuses, or sends
+something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ncfbench.data import published
+from ncfbench.data.published import Published, git_blob_id, sha256
+from ncfbench.errors import DataError, VerificationError
+
+FILES = {"users.dat": b"2 0 1\n1 2\n" * 500, "tags.dat": b"red\nfish\n"}
+NAMES = tuple(FILES)
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Serves :data:`FILES`; ``faults`` says what goes wrong with the next answers for a name."""
+
+    faults: dict[str, list[str]]
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        name = self.path.rsplit("/", 1)[1]
+        self.asked.append(name)
+        fault = self.faults.get(name, []).pop(0) if self.faults.get(name) else ""
+        content = FILES[name]
+        if fault in ("404", "503"):
+            self.send_error(int(fault))
+            return
+        if fault == "moved":
+            self.send_response(302)
+            self.send_header("Location", f"/elsewhere/{name}")
+            self.end_headers()
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if fault == "slow":
+            for start in range(0, len(content), 1000):
+                self.wfile.write(content[start : start + 1000])
+                self.wfile.flush()
+                pause(0.02)
+        elif fault == "stalled":
+            self.wfile.write(content[:10])
+            self.wfile.flush()
+            pause(0.6)
+        else:
+            half = content[: len(content) // 2]
+            self.wfile.write(
+                half if fault == "cut" else b"x" * len(content) if fault == "wrong" else content
+            )
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+pause = time.sleep
+
+
+@pytest.fixture
+def source() -> Published:
+    ids = {
+        name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()
+        for name, text in FILES.items()
+    }
+    return Published("someone/something", "0" * 40, ids)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Server]]]:
+    handler = type("Handler", (Server,), {"faults": {}, "asked": []})
+    monkeypatch.setattr(published, "TIMEOUT_SECONDS", 0.25)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}/files/", handler
+        running.shutdown()
+
+
+def test_what_comes_is_verified_and_what_is_there_is_kept(
+    server: tuple[str, type[Server]], source: Published, tmp_path: Path
+) -> None:
+    url, handler = server
+    source.download(tmp_path, NAMES, url)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == FILES
+    source.download(tmp_path, NAMES, url)
+    assert sorted(handler.asked) == sorted(NAMES)
+    (tmp_path / "tags.dat").write_text("damaged")
+    source.download(tmp_path, NAMES, url)
+    assert (tmp_path / "tags.dat").read_bytes() == FILES["tags.dat"]
+
+
+@pytest.mark.parametrize(
+    "faults", [["503"], ["cut"], ["503", "cut", "503"], ["wrong"], ["stalled"]]
+)
+def test_a_failure_is_tried_again(
+    server: tuple[str, type[Server]], source: Published, tmp_path: Path, faults: list[str]
+) -> None:
+    url, handler = server
+    handler.faults["users.dat"] = list(faults)
+    source.download(tmp_path, NAMES, url)
+    assert (tmp_path / "users.dat").read_bytes() == FILES["users.dat"]
+    assert handler.asked.count("users.dat") == len(faults) + 1
+
+
+@pytest.mark.parametrize(("fault", "requests"), [("slow", 1), ("moved", 2)])
+def test_slow_and_moved_files_come_at_once(
+    server: tuple[str, type[Server]], source: Published, tmp_path: Path, fault: str, requests: int
+) -> None:
+    url, handler = server
+    handler.faults["users.dat"] = [fault]
+    source.download(tmp_path, ("users.dat",), url)
+    assert (tmp_path / "users.dat").read_bytes() == FILES["users.dat"]
+    assert len(handler.asked) == requests
+
+
+def test_another_content_is_refused_and_not_kept(
+    server: tuple[str, type[Server]], source: Published, tmp_path: Path
+) -> None:
+    url, handler = server
+    handler.faults["users.dat"] = ["wrong"] * 9
+    with pytest.raises(
+        VerificationError,
+        match=f"users.dat.*expected git blob {source.blob_ids['users.dat']}, found",
+    ):
+        source.download(tmp_path, NAMES, url)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", ["404", "503", "cut", "stalled"])
+def test_what_fails_every_time_says_what_to_do(
+    server: tuple[str, type[Server]], source: Published, tmp_path: Path, fault: str
+) -> None:
+    url, handler = server
+    handler.faults["users.dat"] = [fault] * 9
+    with pytest.raises(DataError, match="--from DIR"):
+        source.download(tmp_path, NAMES, url)
+    assert not list(tmp_path.iterdir())
+    assert len(handler.asked) == 1 + published.RETRIES
+
+
+def test_a_folder_where_a_file_should_be(
+    server: tuple[str, type[Server]], source: Published, tmp_path: Path
+) -> None:
+    (tmp_path / "users.dat").mkdir()
+    with pytest.raises(DataError, match="users.dat: Is a directory"):
+        source.download(tmp_path, NAMES, server[0])
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense", "Could not download nonsense/users.dat"),
+        ("http://127.0.0.1:9/", "Check the connection"),
+    ],
+)
+def test_no_server(
+    source: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, message: str
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(DataError, match=message):
+        source.download(tmp_path, NAMES, url)
+
+
+def test_names_of_contents(source: Published, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"hello\n")
+    assert (
+        git_blob_id(tmp_path / "a") == "ce013625030ba8dba906f756967f9e9ca394464a"
+    )  # git hash-object
+    assert sha256(tmp_path / "a") == hashlib.sha256(b"hello\n").hexdigest()
+    assert (source.cache_name, source.url.rsplit("/", 2)[1]) == ("something/000000000000", "0" * 40)

@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ncfbench.data import open_dataset, store
+from ncfbench.data.content import Content
+from ncfbench.data.sources import synthetic
+from ncfbench.data.splits import SPLITS
+from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.errors import DataError, UsageError
+from ncfbench.storage import schemas, tables
+
+
+def quiet(text: str) -> None:
+    pass
+
+
+def test_a_data_set_comes_back_as_it_was(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+    content = synthetic.make(tiny_options)
+    manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    dataset = store.load(tmp_path, "x")
+    np.testing.assert_array_equal(dataset.users, content.users)
+    np.testing.assert_array_equal(dataset.items, content.items)
+    np.testing.assert_array_equal(dataset.split, content.split)
+    for item, (row, length) in enumerate(zip(dataset.tokens_IxL, dataset.lengths, strict=True)):
+        assert row[:length].tolist() == content.texts[item].tolist()
+        assert not row[length:].any()
+    assert dataset.tokens_IxL.dtype == dataset.users.dtype == np.int32
+    assert (
+        dataset.fingerprint
+        == manifest["fingerprint"]
+        == content.fingerprint(dataclasses.asdict(tiny_options))
+    )
+
+
+def test_training_links_are_those_of_training_items(tiny: store.Dataset) -> None:
+    graph = tiny.graph
+    assert graph.n_links == tiny.manifest["statistics"]["training_links"]
+    assert set(np.unique(graph.link_item)) <= set(tiny.items_of("train").tolist())
+    parts = [tiny.links(split) for split in SPLITS]
+    assert sum(len(users) for users, _ in parts) == len(tiny.users)
+    assert (graph.item_degrees[tiny.items_of("test")] == 0).all()
+
+
+def test_statistics_by_hand() -> None:
+    words = Vocabulary(("a", "b"), (3, 1))
+    texts = Texts(np.array([1, 1, 1, 2, 1], np.int32), np.array([2, 0, 3], np.int32))
+    content = Content(
+        n_users=3,
+        users=np.array([0, 0, 2], np.int32),
+        items=np.array([0, 2, 2], np.int32),
+        texts=texts,
+        vocabulary=words,
+        split=np.array([0, 1, 2], np.uint8),
+    )
+    assert content.statistics() == {
+        "users": 3,
+        "items": 3,
+        "links": 3,
+        "training_links": 1,
+        "training_items": 1,
+        "validation_items": 1,
+        "test_items": 1,
+        "users_with_test_items": 2,
+        "vocabulary": 2,
+        "words_max": 3,
+        "words_min": 0,
+        "words_mean": 1.67,
+        "words_median": 2.0,
+        "items_without_text": 1,
+    }
+
+
+def test_not_prepared_names_the_command_and_what_there_is(data_dir: Path) -> None:
+    with pytest.raises(
+        DataError,
+        match=r"'citeulike' is not prepared.*Prepared there: tiny.*ncfbench prepare citeulike",
+    ):
+        store.load(data_dir, "citeulike")
+
+
+def test_synthetic_is_made_on_first_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_options: synthetic.Options
+) -> None:
+    monkeypatch.setattr(synthetic, "Options", lambda: tiny_options)
+    said: list[str] = []
+    first = open_dataset(tmp_path, "synthetic", said.append)
+    assert "Making the synthetic data set" in said[0]
+    assert open_dataset(tmp_path, "synthetic", pytest.fail).fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize(
+    "damage", ["truncate links", "remove lengths", "bad manifest", "old version", "other content"]
+)
+def test_damaged_data_sets_are_refused_and_prepared_again(
+    tmp_path: Path, tiny_options: synthetic.Options, damage: str
+) -> None:
+    manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    home = tmp_path / "x"
+    folder = home / manifest["fingerprint"][:12]
+    if damage == "truncate links":
+        (folder / "links.npy").write_bytes((folder / "links.npy").read_bytes()[:1000])
+    elif damage == "remove lengths":
+        (folder / "lengths.npy").unlink()
+    elif damage == "bad manifest":
+        (home / "manifest.json").write_text("{")
+    elif damage == "old version":
+        (home / "manifest.json").write_text(json.dumps(manifest | {"format_version": 0}))
+    else:
+        tables.write_array(folder / "links.npy", np.zeros((2, 1), np.int32))
+    with pytest.raises(DataError, match="x"):
+        store.load(tmp_path, "x")
+    said: list[str] = []
+    assert synthetic.prepare(tmp_path, "x", tiny_options, say=said.append) == manifest
+    assert any("is damaged; it is prepared again" in text for text in said) == (
+        damage in ("truncate links", "other content")
+    )
+    assert store.load(tmp_path, "x").fingerprint == manifest["fingerprint"]
+
+
+def test_the_same_content_of_another_origin_replaces_the_manifest_only(
+    tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there stays there: a process that is killed meanwhile leaves the old or the new."""
+    content = synthetic.make(tiny_options)
+    first = store.prepare(tmp_path, "x", {"source": "a"}, {}, lambda scratch: content, quiet)
+    folder = tmp_path / "x" / first["fingerprint"][:12]
+    before = {path.name: path.stat().st_ino for path in folder.iterdir()}
+    second = store.prepare(tmp_path, "x", {"source": "b"}, {}, lambda scratch: content, quiet)
+    assert (second["source"], second["fingerprint"]) == ("b", first["fingerprint"])
+    assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before
+
+
+def test_no_name_passes_from_one_list_into_the_next(tiny_options: synthetic.Options) -> None:
+    content = synthetic.make(tiny_options)
+    lists = [(["a", "bc"], ["d", "e"]), (["a", "b"], ["cd", "e"]), (["a", "b", "c"], ["d"])]
+    found = {
+        dataclasses.replace(
+            content, user_ids=pa.array(users), item_ids=pa.array(items)
+        ).fingerprint({})
+        for users, items in lists
+    }
+    assert len(found) == 3
+
+
+def test_content_that_does_not_match_its_fingerprint_is_refused(
+    tmp_path: Path, tiny_options: synthetic.Options
+) -> None:
+    manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    path = tmp_path / "x" / manifest["fingerprint"][:12] / "links.npy"
+    links = np.array(tables.read_array(path, np.int32, 2))
+    for user, item in ((0, 10**6), (0, -1), (1, 1)):
+        links[:, 3] = user, item
+        tables.write_array(path, links)
+        with pytest.raises(
+            DataError,
+            match=(
+                "does not match its fingerprint. Prepare it again: ncfbench prepare synthetic"
+                " --name x"
+            ),
+        ):
+            store.load(tmp_path, "x")
+
+
+def test_flipped_bits_are_noticed(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+    """A bit flip anywhere in a table is an error or changes nothing; it is never a traceback or
+    another value.
+    """
+    path = tmp_path / "t.parquet"
+    rows = [
+        {"iteration": place, "epoch": place / 7, "probe_loss": 3.0 / (place + 1)}
+        for place in range(50)
+    ]
+    tables.write_rows(path, rows, schemas.CURVE)
+    good, content = tables.read_rows(path, schemas.CURVE), path.read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(content)
+        damaged[rng.integers(len(content) - 1000)] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            found = tables.read_rows(path, schemas.CURVE)
+        except DataError:
+            refused += 1
+        else:
+            assert found == good
+    assert refused > 100
+
+
+def test_a_target_that_cannot_be_written(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(
+        DataError, match=r"Cannot write .*Free some space, or choose another folder"
+    ):
+        synthetic.prepare(tmp_path / "file", "x", tiny_options, say=quiet)
+
+
+def test_a_full_disk_leaves_the_previous_data_set(
+    tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    for place in range(4):
+        calls = iter(range(100))
+
+        def full(path: Path, place: int = place, calls: Any = calls) -> None:
+            if next(calls) == 2 * place:
+                raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(tables, "sync", full)
+        with pytest.raises(DataError, match="No space left on device"):
+            synthetic.prepare(tmp_path, "x", dataclasses.replace(tiny_options, seed=1), say=quiet)
+        assert store.load(tmp_path, "x").fingerprint == before["fingerprint"]
+        assert not list((tmp_path / "x").rglob("*.tmp"))
+
+
+def test_prepare_killed_at_any_moment_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from ncfbench.data import synthetic;print('ready',"
+        " flush=True);synthetic.prepare(Path(sys.argv[1]), 'x',"
+        " synthetic.Options(seed=int(sys.argv[2])), say=print)"
+    )
+    before = synthetic.prepare(tmp_path, "x", synthetic.Options(seed=0), say=quiet)["fingerprint"]
+    for seed in range(1, 9):
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path), str(seed)], stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.03 * seed)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        found = store.load(tmp_path, "x")
+        expected = synthetic.make(synthetic.Options(seed=seed)).fingerprint(
+            dataclasses.asdict(synthetic.Options(seed=seed))
+        )
+        assert found.fingerprint in (before, expected)
+        before = found.fingerprint
+
+
+# --- synthetic data
+
+
+def test_synthetic_is_the_same_for_a_seed_and_exact_in_size(
+    tiny_options: synthetic.Options,
+) -> None:
+    one, two = synthetic.make(tiny_options), synthetic.make(tiny_options)
+    assert one.fingerprint({}) == two.fingerprint({})
+    assert synthetic.make(dataclasses.replace(tiny_options, seed=1)).fingerprint(
+        {}
+    ) != one.fingerprint({})
+    assert len(one.users) == tiny_options.links
+    assert (
+        len({(int(u), int(v)) for u, v in zip(one.users, one.items, strict=True)})
+        == tiny_options.links
+    )
+    assert one.texts.lengths.min() >= tiny_options.min_words
+    assert one.texts.lengths.max() <= tiny_options.max_length
+
+
+def test_synthetic_degrees_are_heavy_tailed() -> None:
+    content = synthetic.make(synthetic.Options())
+    for ids, size in ((content.users, 800), (content.items, 3200)):
+        degrees = np.sort(np.bincount(ids, minlength=size))[::-1]
+        assert degrees[: size // 10].sum() > 0.25 * degrees.sum()
+        assert degrees[0] > 5 * np.median(degrees)
+
+
+def test_synthetic_words_tell_the_links() -> None:
+    """Users of items with common words are common: a text nearest neighbour shares more users than
+    a random item.
+    """
+    content = synthetic.make(synthetic.Options(users=400, items=500, links=8000))
+    bags = np.zeros((500, len(content.vocabulary.words) + 1))
+    for item in range(500):
+        np.add.at(bags[item], content.texts[item], 1)
+    bags /= bags.sum(axis=0).clip(1) ** 0.5
+    bags /= np.linalg.norm(bags, axis=1, keepdims=True)
+    links = np.zeros((500, 400))
+    links[content.items, content.users] = 1
+    similarity = bags @ bags.T - 2 * np.eye(500)
+    common = links @ links.T
+    nearest = common[np.arange(500), similarity.argmax(axis=1)].mean()
+    assert nearest > 1.5 * (common.sum() - np.trace(common)) / (500 * 499)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"users": 0}, "users = 0"),
+        ({"links": 10**9}, "a quarter of all"),
+        ({"topics": 10**4}, "topics"),
+        ({"min_words": 50}, "min_words"),
+    ],
+)
+def test_impossible_synthetic_options(options: dict[str, int], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        synthetic.Options(**options)
+
+
+def test_no_table_is_left_half_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError), tables.atomic_path(tmp_path / "a") as temporary:
+        temporary.write_text("half")
+        raise OSError(5, "Input/output error")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from ncfbench.data.corpus import Corpus
+from ncfbench.data.text import Texts, Vocabulary, clean_latex, tokenize
+from ncfbench.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("The {C}hicago Manual of Style", ["the", "chicago", "manual", "of", "style"]),
+        ("copy-number changes using c{DNA}", ["copy", "number", "changes", "using", "cdna"]),
+        (r"Barab{\'a}si and Erd\H{o}s", ["barabási", "and", "erdős"]),
+        (r"Barab\{\'a\}si", ["barabási"]),
+        (r"M{\"u}ller, Stra{\ss}e, na\"{\i}ve", ["müller", "straße", "naïve"]),
+        (r"the $\lambda$-calculus", ["the", "lambda", "calculus"]),
+        (r"\emph{very} \textbf{bold}", ["very", "bold"]),
+        (
+            r"{{\\textless}I{\\textgreater}Visual} {Explanations{\\textless}/I{\\textgreater},}",
+            ["visual", "explanations"],
+        ),
+        ("rr_interval ucsc-browser", ["rr", "interval", "ucsc", "browser"]),
+        ("ﬁrst Ⅳ 漢字 Ñandú", ["first", "iv", "漢字", "ñandú"]),
+        ("a < b and b > a", ["a", "b", "and", "b", "a"]),
+        ("", []),
+        ("{}\\ -- !", []),
+    ],
+)
+def test_tokens(text: str, tokens: list[str]) -> None:
+    assert tokenize(text) == tokens
+
+
+@given(st.text())
+def test_tokens_are_lower_case_letters_and_digits(text: str) -> None:
+    for token in tokenize(text):
+        assert token
+        assert "_" not in token
+        assert token == token.lower()
+        assert not any(character.isspace() for character in token)
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="\\{}<>")))
+def test_text_without_latex_is_left_alone(text: str) -> None:
+    assert clean_latex(text) == text
+
+
+# --- vocabulary
+
+
+def finished(
+    folder: Path, texts: list[list[str]], min_count: int, size: int | None, length: int
+) -> tuple[Texts, Vocabulary]:
+    corpus = Corpus(folder)
+    for tokens in texts:
+        corpus.add(tokens)
+    return corpus.finish(min_count, size, length)
+
+
+def plain(
+    texts: list[list[str]], min_count: int, size: int | None, length: int
+) -> tuple[list[list[int]], list[str]]:
+    """The same, of texts that are all in memory."""
+    counts = Counter(token for tokens in texts for token in tokens)
+    words = sorted(
+        (word for word in counts if counts[word] >= min_count),
+        key=lambda word: (-counts[word], word),
+    )[:size]
+    return [
+        [words.index(token) + 1 for token in tokens if token in words][:length] for tokens in texts
+    ], words
+
+
+def test_vocabulary_by_count_then_alphabet(tmp_path: Path) -> None:
+    texts = [["b", "a", "a", "c"], ["c", "b", "d"], ["c"]]
+    found, vocabulary = finished(tmp_path, texts, 2, None, 2)
+    assert vocabulary == Vocabulary(("c", "a", "b"), (3, 2, 2))
+    assert [found[item].tolist() for item in range(3)] == [[3, 2], [1, 3], [1]]
+    assert finished(tmp_path, texts, 1, 2, 9)[1].words == ("c", "a")
+    with pytest.raises(DataError, match="No word is left of 3 texts with min_count = 9"):
+        finished(tmp_path, texts, 9, None, 9)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12), min_size=1, max_size=10).filter(
+        any
+    ),
+    st.integers(1, 4),
+    st.none() | st.integers(1, 5),
+    st.integers(1, 6),
+    st.integers(1, 9),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_a_corpus_in_pieces_is_what_it_is_in_memory(
+    tmp_path: Path,
+    texts: list[list[str]],
+    min_count: int,
+    size: int | None,
+    length: int,
+    piece: int,
+) -> None:
+    expected, words = plain(texts, min_count, size, length)
+    assume(words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ncfbench.data.corpus.PIECE", piece)
+        found, vocabulary = finished(tmp_path, texts, min_count, size, length)
+    assert [found[item].tolist() for item in range(len(texts))] == expected
+    assert list(vocabulary.words) == words
+
+
+def test_too_many_different_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ncfbench.data.corpus.MOST_WORDS", 3)
+    with pytest.raises(DataError, match="More than 3 different words: is this text"):
+        finished(tmp_path, [["a", "b", "c", "d"]], 1, None, 9)
+
+
+def test_padding() -> None:
+    texts = Texts(np.array([4, 5, 6, 7, 8], np.int32), np.array([2, 0, 3], np.int32))
+    assert texts.padded().tolist() == [[4, 5, 0], [0, 0, 0], [6, 7, 8]]
+    assert texts.padded().dtype == np.int32
+    assert [texts[item].tolist() for item in range(len(texts))] == [[4, 5], [], [6, 7, 8]]

@@ -1,0 +1,251 @@
+"""Batches in parts: identifiable ids through the layout, and the parts of local sharing as batches
+of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ncfbench.audit import audit
+from ncfbench.config import RunConfig, complete
+from ncfbench.data.store import Dataset
+from ncfbench.distributed.shards import cut
+from ncfbench.distributed.spread import SpreadSampler
+from ncfbench.errors import CheckFailedError, UsageError
+from ncfbench.registry import SAMPLERS
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.sampling.batch import Batch, Listed, Shared, negative_ids
+from ncfbench.sampling.local import LocalSampler
+
+SHARING = [name for name, entry in SAMPLERS.items() if entry.shares_items]
+
+
+def settings(sampler: str, **more: Any) -> RunConfig:
+    return complete(
+        {"sampler": sampler, "batch_size": 64, "negatives": 3, "dataset": "tiny"} | more
+    )
+
+
+def links_of(
+    batch: Batch, parts: int, *, local: bool = False
+) -> list[dict[tuple[int, int, int], float]]:
+    """Row by row: the positive link, and the weight of each negative link by user and item id,
+    zeros left out.
+    """
+    rows = []
+    per, users, items = (
+        len(array) // parts for array in (batch.pos_user, batch.users, batch.items)
+    )
+    for row in range(len(batch.pos_user)):
+        part = row // per
+        own_users = batch.users[part * users : (part + 1) * users]
+        own_items = batch.items[part * items : (part + 1) * items] if local else batch.items
+        user, item = own_users[batch.pos_user[row]], own_items[batch.pos_item[row]]
+        found: dict[tuple[int, int, int], float] = {(-1, int(user), int(item)): 1.0}
+        negatives = batch.negatives
+        if isinstance(negatives, Listed):
+            terms = zip(
+                own_users[negatives.user[row]],
+                own_items[negatives.item[row]],
+                negatives.weight[row],
+                strict=True,
+            )
+        else:
+            terms = zip([user] * len(own_items), own_items, negatives.weight[row], strict=True)
+        for place, (u, v, weight) in enumerate(terms):
+            if weight:
+                key = (place if isinstance(negatives, Listed) else 0, int(u), int(v))
+                found[key] = found.get(key, 0.0) + float(weight)
+        rows.append(found)
+    return rows
+
+
+def test_the_example_of_the_docstring() -> None:
+    whole = Batch(
+        users=np.array([7, 9], np.int32),
+        items=np.array([30, 31], np.int32),
+        pos_user=np.array([0, 1], np.int32),
+        pos_item=np.array([0, 1], np.int32),
+        negatives=Shared(np.array([[0, 0.5], [0.5, 0]], np.float32)),
+        n_items=np.int32(2),
+    )
+    parts = cut(whole, 2)
+    assert parts.users.tolist() == [7, 9]
+    assert parts.pos_user.tolist() == [0, 0]
+    assert parts.pos_item.tolist() == [0, 1]
+    assert parts.negatives.weight.tolist() == [[0, 0.5], [0.5, 0]]
+
+
+@pytest.mark.parametrize("unique", [True, False])
+@pytest.mark.parametrize(
+    ("sampler", "strata"),
+    [*((name, "item") for name in SAMPLERS), ("strat", "user"), ("strat-ns", "user")],
+)
+def test_a_part_has_the_links_of_its_rows(
+    tiny: Dataset, sampler: str, strata: str, unique: bool
+) -> None:
+    """Every link by its ids, for all processes together and for each of two; shapes do not depend
+    on the batch.
+    """
+    config = settings(sampler, strata=strata, unique_items=unique)
+    made = make_sampler(tiny.graph, config, Streams(0))
+    both = [SpreadSampler(made, 8, own) for own in (range(4), range(4, 8))]
+    shapes = set()
+    for draw in made.draw(3, 4):
+        whole, parts = made.assemble(draw, 230), SpreadSampler(made, 8).assemble(draw, 230)
+        assert len(parts.items) % 8 == 0
+        assert links_of(parts, 8) == links_of(whole, 1)
+        assert parts.n_items == whole.n_items
+        halves = [sampler.assemble(draw, 230) for sampler in both]
+        for name in ("users", "items", "pos_user", "pos_item"):
+            assert (
+                np.concatenate([getattr(half, name) for half in halves]).tolist()
+                == getattr(parts, name).tolist()
+            )
+        shapes.add(tuple(len(array) for array in (parts.users, parts.pos_user)))
+        assert {sampler.slots_of(half) for sampler, half in zip(both, halves, strict=True)} == {
+            len(parts.items)
+        }
+    assert len(shapes) == 1
+
+
+def test_a_batch_whose_rows_name_more_users_than_their_share_is_refused() -> None:
+    listed = Listed(
+        np.array([[0], [1]], np.int32), np.zeros((2, 1), np.int32), np.ones((2, 1), np.float32)
+    )
+    both = np.array([0, 1], np.int32)
+    with pytest.raises(CheckFailedError, match="Use --devices 1"):
+        cut(Batch(both, both, both[::-1].copy(), both, listed, np.int32(2)), 2)
+
+
+@pytest.mark.parametrize("strata", ["item", "user"])
+@pytest.mark.parametrize("sampler", SHARING)
+def test_local_parts_are_batches_of_their_own(tiny: Dataset, sampler: str, strata: str) -> None:
+    """Four parts: the links of the whole batch, in order; each part's weights are its sampler's at
+    a quarter of the size.
+    """
+    config = settings(sampler, strata=strata, share="local", devices=4)
+    made = make_sampler(tiny.graph, config, Streams(0))
+    assert isinstance(made, LocalSampler)
+    quarter = dataclasses.replace(
+        config, batch_size=16, uniform_items=config.uniform_items // 4, share="global", devices=1
+    )
+    alone = make_sampler(tiny.graph, quarter, Streams(0))
+    draw = made.draw(2, 1)[0]
+    whole = make_sampler(
+        tiny.graph, dataclasses.replace(config, share="global", devices=1), Streams(0)
+    )
+    assert draw.links.tolist() == whole.draw(2, 1)[0].links.tolist()
+    one, spread = made.assemble(draw, 177), SpreadSampler(made, 4).assemble(draw, 177)
+    assert len(one.items) == 177
+    rows, spread_rows = links_of(one, 1), links_of(spread, 4, local=True)
+    for part in range(4):
+        own = slice(16 * part, 16 * part + 16)
+        items = draw.items[own] if len(draw.items) == 64 else draw.items[:, own]
+        expected = links_of(
+            alone.assemble(
+                draw._replace(links=draw.links[own], users=draw.users[own], items=items)
+            ),
+            1,
+        )
+        assert spread_rows[own] == expected
+        for row, wanted in zip(rows[own], expected, strict=True):
+            assert row == pytest.approx(
+                {key: value / (1 if key[0] < 0 else 4) for key, value in wanted.items()}, rel=1e-6
+            )
+    assert (
+        one.n_items
+        == spread.n_items
+        == sum(len(np.unique(part.items[: part.n_items])) for part in made.parts(draw)[0])
+    )
+    assert made.slots_for(draw) >= one.n_items
+    assert negative_ids(one)[1].shape == one.negatives.weight.shape
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_every_link_once_an_epoch_over_all_processes(tiny: Dataset, processes: int) -> None:
+    """Their parts together; and the same batches whatever their number. Capacity starts too small
+    and grows alike.
+    """
+    for more in ({"sampler": "strat-ns"}, {"sampler": "ns", "share": "local"}):
+        config = settings(**more, devices=8, batch_size=32)
+        each = 8 // processes
+        own = [range(index * each, (index + 1) * each) for index in range(processes)]
+        streams = [
+            SpreadSampler(make_sampler(tiny.graph, config, Streams(0)), 8, mine).batches(0, 8)
+            for mine in own
+        ]
+        seen = []
+        for _ in range(-(-tiny.graph.n_links // 32)):
+            found = [next(stream) for stream in streams]
+            assert len({batch.items.shape for batch in found}) == 1
+            whole = Batch(
+                *(
+                    np.concatenate(arrays)
+                    for arrays in list(zip(*(batch[:4] for batch in found), strict=True))
+                ),
+                Shared(np.concatenate([batch.negatives.weight for batch in found])),
+                found[0].n_items,
+            )
+            for row in links_of(whole, 8, local=config.shares_locally):
+                seen += [key[1:] for key in row if key[0] < 0]
+        links = set(zip(tiny.graph.link_user.tolist(), tiny.graph.link_item.tolist(), strict=True))
+        assert len(links) == tiny.graph.n_links
+        assert set(seen[: tiny.graph.n_links]) == links
+
+
+def test_the_plan_is_a_multiple_of_the_devices(tiny: Dataset) -> None:
+    for sampler, devices in (("ns", 1), ("ns", 8), ("iid", 16), ("strat-ns", 8)):
+        config = settings(sampler, devices=devices)
+        alone = plan_capacity(tiny.graph, dataclasses.replace(config, devices=1))
+        assert plan_capacity(tiny.graph, config) == -(-alone // devices) * devices
+    local = settings("ns", devices=4, share="local")
+    assert plan_capacity(tiny.graph, local) % 4 == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"sampler": "ns", "devices": 3}, "Use for example --batch-size 66"),
+        ({"sampler": "neg", "devices": 4, "share": "local"}, "shares no negatives"),
+        ({"sampler": "ns", "share": "local"}, "On one device"),
+        ({"sampler": "ns", "share": "lokal", "devices": 2}, "Valid: global, local"),
+        ({"sampler": "ns", "share": "local", "devices": 64}, "Use for example --batch-size 128"),
+        (
+            {"sampler": "strat-ns", "share": "local", "devices": 16},
+            "multiple of 4, 8 or more. Use for example --batch-size 128",
+        ),
+        (
+            {"sampler": "mixed-ns", "share": "local", "devices": 4, "uniform_items": 6},
+            "--uniform-items 8",
+        ),
+    ],
+)
+def test_batches_that_cannot_be_cut_are_refused(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        settings(**more)
+
+
+def test_what_changes_no_number_does_not_name_a_run() -> None:
+    alone = settings("ns")
+    assert alone.effective() == settings("ns", devices=8, shard_tables=True).effective()
+    local = settings("ns", devices=8, share="local")
+    assert local.effective() not in (
+        alone.effective(),
+        settings("ns", devices=4, share="local").effective(),
+    )
+
+
+def test_an_audit_of_local_sharing_is_of_samplers_that_share() -> None:
+    options = audit.Options(tuple(SAMPLERS), ("log",), ("unigram",))
+    found = audit.configurations({"batch_size": 64, "share": "local", "devices": 4}, options)
+    assert {sampler for _, _, sampler in found} == set(SHARING)
+    with pytest.raises(UsageError, match="shares no negatives"):
+        audit.configurations(
+            {"share": "local", "devices": 4}, audit.Options(("neg",), ("log",), ("unigram",))
+        )

@@ -1,0 +1,179 @@
+"""Several real processes on this machine: one curve, one folder, and one end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import joined_step
+import numpy as np
+import pytest
+from devices import assert_same_curve, on_devices, train
+from processes import compiled_once, ends, free_port, start
+from typer.testing import CliRunner
+
+from ncfbench.cli import app
+from ncfbench.data.sources import synthetic
+from ncfbench.data.store import load
+from ncfbench.distributed.joining import Cluster
+from ncfbench.distributed.simulation import FLAG
+from ncfbench.errors import UsageError
+from ncfbench.runs import folder as runs
+
+LONG: Any = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("count", "more"),
+    [
+        (2, {"sampler": "strat-ns"}),
+        pytest.param(4, {"sampler": "strat-ns"}, marks=LONG),
+        pytest.param(2, {"sampler": "iid", "encoder": "cnn"}, marks=LONG),
+        pytest.param(2, {"sampler": "mixed-ns", "share": "local", "devices": 2}, marks=LONG),
+    ],
+)
+def test_several_processes_make_the_curve_of_one(
+    data_dir: Path, tmp_path: Path, count: int, more: dict[str, Any]
+) -> None:
+    """Tables by row over all of them; only the first writes, on disk and on standard output. Slurm
+    tells two of each other.
+    """
+    # Where nobody counts them, all that there are: one in each process, for a CPU shows itself as
+    # one.
+    devices = more.get("devices", 4)
+    flags = ("--shard-tables", "--json", *(() if "devices" in more else ("--devices", "4")))
+    more = {name: value for name, value in more.items() if name != "devices"}
+    processes = start(data_dir, tmp_path / "all", count, *flags, slurm=count == 2, epochs=2, **more)
+    found = ends(processes)
+    assert [code for code, _, _ in found] == [0] * count, found[0][2]
+    assert [bool(out) for _, out, _ in found] == [True] + [False] * (count - 1)
+    assert json.loads(found[0][1])["config"]["devices"] == devices
+    (folder,) = (tmp_path / "all").iterdir()
+    record = runs.read(folder)
+    alone = {"encoder": "mf"} | more | ({"devices": devices} if "share" in more else {})
+    assert_same_curve(record, train(data_dir, tmp_path / "one", **alone))
+    mesh = record.environment["mesh"]
+    assert (mesh["processes"], mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (
+        count,
+        devices,
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=LONG)])
+def test_several_processes_compute_the_step_of_one_device(
+    tmp_path: Path, count: int, tiny_options: synthetic.Options
+) -> None:
+    """Loss and gradient of every sampler, and every link once an epoch. Users and items that no
+    number of devices divides.
+    """
+    synthetic.prepare(
+        tmp_path,
+        joined_step.DATASET,
+        replace(tiny_options, users=121, items=401),
+        say=lambda text: None,
+    )
+    variables = os.environ | compiled_once() | {"XLA_FLAGS": os.environ["XLA_FLAGS"].split(FLAG)[0]}
+    place = f"127.0.0.1:{free_port()}"
+    words = [
+        [joined_step.__file__, place, str(count), str(index), str(tmp_path), str(tmp_path)]
+        for index in range(count)
+    ]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    found = ends(
+        [subprocess.Popen([sys.executable, *each], env=variables, **pipes) for each in words]
+    )
+    assert [code for code, _, _ in found] == [0] * count, found[0][2]
+    results = [np.load(tmp_path / f"{index}.npz") for index in range(count)]
+    graph = (odd := load(tmp_path, joined_step.DATASET)).graph
+    for case in joined_step.CASES:
+        value, gradient, _ = on_devices(odd, joined_step.settings(case, shard_tables=False))
+        for each in results:
+            assert each[f"{case}/loss"] == pytest.approx(value, rel=1e-5)
+            assert np.linalg.norm(each[f"{case}/gradient"] - gradient) < 1e-5 * np.linalg.norm(
+                gradient
+            )
+        pairs = (
+            np.concatenate([each[f"{case}/links"] for each in results], axis=2)
+            .transpose(0, 2, 1)
+            .reshape(-1, 2)
+        )
+        epoch = sorted(map(tuple, pairs[: graph.n_links].tolist()))
+        assert epoch == sorted(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
+
+
+@pytest.mark.long
+def test_processes_that_would_train_something_else_are_refused(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    """Before a folder is made."""
+    found = ends(start(data_dir, tmp_path, 2, last=("--seed", "1")))
+    assert [code for code, _, _ in found] == [2, 2], found[0][2]
+    assert "Process 1 has other settings" in found[0][2]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("here",), "neither HOST:PORT nor auto"),
+        (("here:5", 0), "at least 1"),
+        (("here:5", 2, 2), "between 0 and"),
+        (("auto", None, None, 0.9), "between 2 and 604800 seconds"),
+        (("auto", None, None, float("inf")), "between 2 and 604800 seconds"),
+    ],
+)
+def test_clusters_that_cannot_be(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Cluster(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--coordinator", "127.0.0.1:1", "--trace", "t"), "--trace is for one process"),
+        (("--coordinator", "127.0.0.1:1", "--recommend", "5"), "--recommend is for one process"),
+        (("--processes", "2"), "belong to --coordinator"),
+        (
+            (
+                "--coordinator",
+                "127.0.0.1:1",
+                "--share",
+                "local",
+                "--sampler",
+                "neg",
+                "--devices",
+                "2",
+            ),
+            "shares no negatives",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_joining(words: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(app, ["run", *words])
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_devices_that_are_not_there_leave_no_folder(data_dir: Path, tmp_path: Path) -> None:
+    words = [
+        "--dataset",
+        "tiny",
+        "--batch-size",
+        "48",
+        "--encoder",
+        "mf",
+        "--data-dir",
+        str(data_dir),
+        "--runs-dir",
+    ]
+    result = CliRunner().invoke(app, ["run", *words, str(tmp_path), "--devices", "16"])
+    assert result.exit_code == 2, result.output
+    assert "JAX has 8 cpu here" in " ".join(result.stderr.split())
+    assert not list(tmp_path.iterdir())

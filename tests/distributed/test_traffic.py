@@ -1,0 +1,158 @@
+"""Bytes that devices send: the closed formulas against what XLA compiled, and the profile's table
+of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.distributed import collectives
+from ncfbench.distributed.bytes_sent import Sizes, counted
+from ncfbench.errors import UsageError
+from ncfbench.models.towers import Content
+from ncfbench.profiling import profile as profiling
+from ncfbench.profiling.roofline import Peaks
+from ncfbench.profiling.tables import view, write
+from ncfbench.report.render.console import make_console
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.storage import tables
+from ncfbench.storage.schemas import PROFILE_TABLES
+from ncfbench.training.step import Trainer
+
+SMALL: dict[str, Any] = {
+    "dataset": "tiny",
+    "batch_size": 64,
+    "dimension": 8,
+    "word_dimension": 6,
+    "filters": 4,
+}
+
+
+def test_the_formulas_by_hand() -> None:
+    """Four devices, 10 vectors of 3 numbers, 7 parameters; then rows of 5 slots, and a table of 8
+    rows of 2.
+    """
+    sizes = Sizes(devices=4, vectors=30, parameters=7, rows=((5, 3),), tables=16, texts=10 * 13)
+    three_quarters = 0.75 * 4
+    assert sizes.sent("global") == {
+        "vectors": 2 * three_quarters * 30,
+        "texts": 0,
+        "gradients": 2 * three_quarters * 8,
+        "rows": three_quarters * (5 + 15 + 15),
+        "tables": 2 * three_quarters * 16,
+    }
+    assert sizes.sent("local") == sizes.sent("global") | {"vectors": 0}
+    assert sizes.sent("texts") == sizes.sent("global") | {
+        "vectors": 0,
+        "texts": three_quarters * 130,
+    }
+
+
+def test_operations_are_counted_in_a_programs_text() -> None:
+    """As a CPU and a GPU write them; what one operation does to several arrays, and what begins and
+    ends apart.
+    """
+    program = """
+  %all_gather.3 = f32[64,8]{1,0} all-gather(%x), channel_id=1, dimensions={0}
+  %g = (f32[16,8]{1,0}, f32[64,8]{1,0}) all-gather-start(%x), channel_id=1
+  %d = f32[64,8]{1,0} all-gather-done(%g)
+  %reduce_scatter.7 = f32[16,8]{1,0} reduce-scatter(%y), dimensions={0}, to_apply=%region
+  %all-reduce.1 = (f32[8]{0}, f32[3,8]{1,0}, /*index=5*/s32[]) all-reduce(%a, %b, %c), to_apply=%add
+"""
+    found = counted(program, 4)
+    assert found["all-gather"] == 2 * 64 * 8 * 4 * 0.75
+    assert found["reduce-scatter"] == 16 * 8 * 4 * 3
+    assert found["all-reduce"] == 2 * (8 + 24 + 1) * 4 * 0.75
+    assert found["all-to-all"] == found["collective-permute"] == 0
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"sampler": "neg", "encoder": "cnn", "devices": 8},
+        {"sampler": "strat-ns", "encoder": "cnn", "devices": 4, "share": "local"},
+        {"sampler": "ns", "encoder": "mf", "devices": 8, "shard_tables": True},
+        {"sampler": "ns", "encoder": "cnn", "devices": 8, "shard_tables": True},
+    ],
+    ids=("global", "local", "rows by item", "tables of words"),
+)
+def test_a_compiled_step_sends_what_the_formulas_say(
+    tiny: Dataset, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectors and never texts; locally nothing but gradients. To the byte."""
+    config = complete(SMALL | more)
+    trainer, state = Trainer.create(config, tiny)
+    assert trainer.layout is not None
+    made = trainer.sampler(make_sampler(tiny.graph, config, Streams(0)))
+    slots = plan_capacity(tiny.graph, config)
+    batch = trainer.put(next(made.batches(0, slots)))
+    step: Any = trainer.step
+    content = trainer.spread(Content.of(tiny))
+    program = step.lower(state, batch, content).compile().as_text()
+    sizes = trainer.layout.sizes(
+        trainer.shapes.parameters, len(batch.users), slots, tiny.tokens_IxL.shape[1]
+    )
+    sent, found = sizes.sent(config.share), counted(program, config.devices)
+    assert sum(found.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
+    assert found["all-reduce"] == pytest.approx(sent["gradients"])
+    if config.share == "local":
+        assert found["all-gather"] == found["reduce-scatter"] == 0
+    elif not config.shard_tables:
+        assert found["all-gather"] == found["reduce-scatter"] == sent["vectors"] / 2
+        words = tiny.tokens_IxL.shape[1]
+        assert f"[{slots},{words}]" not in program, "texts of all items stand on one device"
+    # Through Gloo: parts are exchanged, and the bytes are the same.
+    monkeypatch.setattr(collectives, "through_gloo", lambda: True)
+    again: Any = Trainer.create(config, tiny)[0].step
+    exchanged = counted(again.lower(state, batch, content).compile().as_text(), config.devices)
+    assert exchanged["reduce-scatter"] == 0
+    assert exchanged["all-to-all"] == pytest.approx(found["reduce-scatter"])
+    assert sum(exchanged.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
+
+
+def test_a_profile_of_several_devices(
+    tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
+    for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
+        monkeypatch.setattr(profiling, name, number)
+    monkeypatch.setattr(profiling.limits, "measure_peaks", lambda precision: Peaks(1e9, 1e9))
+    settings = SMALL | {"encoder": "mf", "devices": 2, "share": "local"}
+    configs = profiling.configurations(settings, ("iid", "ns"))
+    assert list(configs) == ["ns"], "iid shares nothing"
+    record = profiling.run(tiny, configs, rounds=3)
+    (row,) = record.costmodel
+    assert (row["devices"], row["share"], row["simulated"]) == (2, "local", True)
+    assert row["measured_collectives_seconds"] > 0
+    gradients = 2 * 0.5 * 4 * (8 * (tiny.n_users + tiny.n_items) + 1)
+    assert row["gradient_sent_bytes"] == row["local_sent_bytes"] == gradients
+    assert row["global_sent_bytes"] == gradients + 2 * 0.5 * 4 * 8 * row["item_slots"]
+    assert (
+        row["texts_sent_bytes"]
+        == gradients + 0.5 * 4 * (tiny.tokens_IxL.shape[1] + 1) * row["item_slots"]
+    )
+    assert {sample["part"] for sample in record.profile} >= {"collectives"}
+    write(tmp_path, record.tables)
+    console = make_console()
+    with console.capture() as captured:
+        console.print(
+            view(
+                {
+                    name: tables.read_rows(tmp_path / f"{name}.parquet", PROFILE_TABLES[name])
+                    for name in PROFILE_TABLES
+                }
+            )
+        )
+    assert "SIMULATED devices" in captured.get()
+    with pytest.raises(UsageError, match="shard-tables"):
+        profiling.run(
+            tiny,
+            profiling.configurations(SMALL | {"devices": 2, "shard_tables": True}, ("ns",)),
+            rounds=3,
+        )

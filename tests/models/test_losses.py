@@ -1,0 +1,174 @@
+"""Losses and the objective against plain Python."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.models.losses import make_loss
+from ncfbench.models.objective import batch_scores, link_loss, user_penalty
+from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.rng import Streams
+from ncfbench.sampling import batches
+from ncfbench.sampling.batch import Listed
+
+SCORES = (-40.0, -3.0, -0.2, 0.0, 0.7, 5.0, 40.0)
+
+
+def log_one_plus_exp(x: float) -> float:
+    return max(x, 0) + math.log1p(math.exp(-abs(x)))
+
+
+PLAIN = {
+    "sg": (lambda s: log_one_plus_exp(-s), log_one_plus_exp),
+    "mse": (lambda s: (1 - s) ** 2, lambda s: s**2),
+}
+
+
+def plain_softmax(positive: float, negatives: list[float], weights: list[float]) -> float:
+    total = math.fsum(w * math.exp(10 * n) for n, w in zip(negatives, weights, strict=True))
+    return -math.log(math.exp(10 * positive) / (math.exp(10 * positive) + total))
+
+
+PLAIN_PAIR = {
+    "log": lambda p, n: log_one_plus_exp(10 * (n - p)),
+    "hinge": lambda p, n: max(n - p + 0.1, 0),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_pointwise_losses(name: str) -> None:
+    loss = make_loss(complete({"loss": name}))
+    for score in SCORES:
+        assert float(loss.positive(jnp.float32(score))) == pytest.approx(
+            PLAIN[name][0](score), rel=1e-5, abs=1e-6
+        )
+        assert float(loss.negative(jnp.float32(score))) == pytest.approx(
+            PLAIN[name][1](score), rel=1e-5, abs=1e-6
+        )
+
+
+@pytest.mark.parametrize("name", PLAIN_PAIR)
+def test_pairwise_losses(name: str) -> None:
+    loss = make_loss(complete({"loss": name}))
+    for positive in SCORES:
+        for negative in SCORES:
+            value = float(loss.pair(jnp.float32(positive), jnp.float32(negative)))
+            assert value == pytest.approx(PLAIN_PAIR[name](positive, negative), rel=1e-5, abs=1e-6)
+
+
+def test_softmax_of_a_row() -> None:
+    """Zero weights stand for items that are no negatives; without any negative the loss is zero."""
+    loss = make_loss(complete({"loss": "softmax"}))
+    positive, negative = (
+        jnp.array([0.3, -0.2, 0.9]),
+        jnp.array([[0.1, 0.7], [0.5, -1.0], [0.2, 0.3]]),
+    )
+    weight = jnp.array([[3.0, 0.5], [0.0, 20.0], [0.0, 0.0]])
+    found = loss.row(positive, negative, weight)
+    expected = [
+        plain_softmax(float(p), n.tolist(), w.tolist())
+        for p, n, w in zip(positive, negative, weight, strict=True)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert float(found[2]) == 0
+
+
+def test_gamma_is_used() -> None:
+    assert float(
+        make_loss(complete({"loss": "hinge", "gamma": 0.7})).pair(jnp.float32(0), jnp.float32(0))
+    ) == pytest.approx(0.7)
+    two = make_loss(complete({"loss": "log", "gamma": 2.0})).pair(jnp.float32(1), jnp.float32(0))
+    assert float(two) == pytest.approx(math.log1p(math.exp(-2)))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_extreme_scores_give_finite_losses_and_gradients(name: str) -> None:
+    config = complete({"loss": name})
+    loss = make_loss(config)
+
+    def value(scores: jax.Array) -> jax.Array:
+        return link_loss(
+            scores[:2], scores[2:].reshape(2, 2), jnp.full((2, 2), 0.25), loss, config.lambda_
+        )
+
+    scores = jnp.array([1e4, -1e4, 1e4, -1e4, 0.0, 50.0])
+    assert np.isfinite(value(scores))
+    assert np.isfinite(jax.grad(value)(scores)).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_zero_weight_silences_a_score_that_is_not_finite(name: str) -> None:
+    config = complete({"loss": name})
+    loss = make_loss(config)
+    weight = jnp.array([[0.5, 0.0]])
+
+    def value(negative: jax.Array) -> jax.Array:
+        return link_loss(jnp.array([0.3]), negative, weight, loss, config.lambda_)
+
+    silent, plain = jnp.array([[0.2, jnp.inf]]), jnp.array([[0.2, 0.0]])
+    assert float(value(silent)) == float(value(plain))
+    np.testing.assert_array_equal(jax.grad(value)(silent), jax.grad(value)(plain))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "loss"),
+    [
+        (s, name)
+        for s, entry in SAMPLERS.items()
+        for name, loss in LOSSES.items()
+        if loss.family in entry.families
+    ],
+)
+def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str) -> None:
+    """Scores by id through the layout, terms one by one, in float64."""
+    config = complete({"sampler": sampler, "loss": loss, "batch_size": 16, "negatives": 2})
+    batch = next(islice(batches(tiny.graph, config, Streams(0)), 3, None))
+    rng = np.random.default_rng(0)
+    f, g = 0.3 * rng.normal(size=(tiny.n_users, 5)), rng.normal(size=(tiny.n_items, 5))
+    users, items = f[batch.users], g[batch.items]
+    positive, negative = batch_scores(jnp.asarray(users), jnp.asarray(items), batch)
+    found = float(
+        link_loss(positive, negative, batch.negatives.weight, make_loss(config), config.lambda_)
+    )
+
+    total = 0.0
+    for i in range(16):
+        user, item = int(batch.users[batch.pos_user[i]]), int(batch.items[batch.pos_item[i]])
+        own = float(f[user] @ g[item])
+        if isinstance(batch.negatives, Listed):
+            ids = [
+                (int(batch.users[u]), int(batch.items[v]))
+                for u, v in zip(batch.negatives.user[i], batch.negatives.item[i], strict=True)
+            ]
+        else:
+            ids = [(user, int(v)) for v in batch.items]
+        weights = batch.negatives.weight[i].tolist()
+        if loss == "softmax":
+            total += (
+                plain_softmax(own, [float(f[u] @ g[v]) for u, v in ids], [16 * w for w in weights])
+                / 16
+            )
+            continue
+        for (u, v), weight in zip(ids, weights, strict=True):
+            score = float(f[u] @ g[v])
+            if loss in PLAIN:
+                total += (config.lambda_ or 0) * weight * PLAIN[loss][1](score)
+            else:
+                total += weight * PLAIN_PAIR[loss](own, score)
+        if loss in PLAIN:
+            total += PLAIN[loss][0](own) / 16
+    assert found == pytest.approx(total, rel=2e-5)
+
+
+def test_user_penalty_is_a_mean_of_squared_norms() -> None:
+    assert float(user_penalty(jnp.array([[3.0, 4.0], [0.0, 1.0]]), 0.5)) == pytest.approx(
+        0.5 * (25 + 1) / 2
+    )

@@ -1,0 +1,211 @@
+"""Encoders: properties that any right implementation has, and a plain one to compare with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from ncfbench.config import RunConfig, complete
+from ncfbench.models.dropout import OUTPUT_PLACE, Dropout
+from ncfbench.models.encoders.cnn import Convolution
+from ncfbench.models.encoders.lstm import Lstm
+from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.towers import Content, Towers, unit_vectors
+from ncfbench.registry import ENCODERS
+
+WORDS, DIMENSION = 9, 4
+
+
+def small(encoder: str, **settings: Any) -> RunConfig:
+    sizes = {"dimension": DIMENSION, "word_dimension": 3, "filters": 5, "lstm_units": 6}
+    return complete({"encoder": encoder} | sizes | settings)
+
+
+def content_of(texts: list[list[int]], length: int) -> Content:
+    tokens = np.array([text + [0] * (length - len(text)) for text in texts], np.int32)
+    return Content(jnp.asarray(tokens), jnp.asarray([len(text) for text in texts], dtype=jnp.int32))
+
+
+def towers(config: RunConfig, n_items: int = 6) -> Towers:
+    made = Towers(config, 7, n_items, WORDS, rngs=nnx.Rngs(0))
+    # Biases begin at zero, which would hide one that is applied to padding.
+    graph, parameters = nnx.split(made)
+    noisy = jax.tree.map(
+        lambda leaf: leaf + 0.3 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
+        parameters,
+    )
+    return nnx.merge(graph, noisy)
+
+
+TEXTS = [[1, 2, 3, 4], [], [5], [6, 6, 7, 8, 9], [2, 1], [3, 3, 3]]
+
+
+@pytest.mark.parametrize("encoder", ["cnn", "lstm"])
+@pytest.mark.parametrize("train", [False, True])
+def test_padding_contributes_nothing_whatever_the_maximum_length(encoder: str, train: bool) -> None:
+    model = towers(small(encoder))
+    dropout = Dropout(jnp.uint32(3), jnp.uint32(7)) if train else None
+    items = jnp.arange(6)
+    short = model.embed_items(items, content_of(TEXTS, 5), dropout)
+    long = model.embed_items(items, content_of(TEXTS, 23), dropout)
+    np.testing.assert_allclose(short, long, atol=2e-6)
+
+
+@pytest.mark.long_cases(r"mf")
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_an_item_does_not_depend_on_its_neighbours_or_slot(encoder: str) -> None:
+    model, content = towers(small(encoder)), content_of(TEXTS, 6)
+    dropout = Dropout(jnp.uint32(1), jnp.uint32(2))
+    everything = model.embed_items(jnp.arange(6), content, dropout)
+    for order in ([5, 3, 3, 0], [2], [1, 4]):
+        some = model.embed_items(jnp.array(order), content, dropout)
+        np.testing.assert_allclose(some, everything[np.array(order)], atol=2e-6)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def test_cnn_by_definition() -> None:
+    model = towers(small("cnn"))
+    encoder = model.encoder
+    assert isinstance(encoder, Convolution)
+    words, kernel = (
+        np.asarray(encoder.words.embedding[...]),
+        np.asarray(encoder.convolution.kernel[...]),
+    )
+    bias = np.asarray(encoder.convolution.bias[...])
+    found = model.embed_items(jnp.arange(6), content_of(TEXTS, 8))
+    for item, text in enumerate(TEXTS):
+        best = np.zeros(5)
+        for place in range(len(text)):
+            total = bias.copy()
+            for offset in (-1, 0, 1):
+                if 0 <= place + offset < len(text):
+                    total += words[text[place + offset]] @ kernel[offset + 1]
+            best = np.maximum(best, total)
+        expected = best @ np.asarray(encoder.dense.kernel[...]) + np.asarray(
+            encoder.dense.bias[...]
+        )
+        np.testing.assert_allclose(found[item], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_lstm_by_definition() -> None:
+    model = towers(small("lstm"))
+    encoder = model.encoder
+    assert isinstance(encoder, Lstm)
+    words = np.asarray(encoder.words.embedding[...])
+    found = model.embed_items(jnp.arange(6), content_of(TEXTS, 8))
+    for item, text in enumerate(TEXTS):
+        output, cell = np.zeros(6), np.zeros(6)
+        for word in text:
+            gates = words[word] @ np.asarray(encoder.input_gates.kernel[...]) + np.asarray(
+                encoder.input_gates.bias[...]
+            )
+            i, f, g, o = np.split(
+                gates + output @ np.asarray(encoder.recurrent_gates.kernel[...]), 4
+            )
+            cell = sigmoid(f + 1) * cell + sigmoid(i) * np.tanh(g)
+            output = sigmoid(o) * np.tanh(cell)
+        expected = output @ np.asarray(encoder.dense.kernel[...]) + np.asarray(
+            encoder.dense.bias[...]
+        )
+        np.testing.assert_allclose(found[item], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.long_cases(r"lstm")
+@pytest.mark.parametrize("encoder", ["cnn", "lstm"])
+def test_only_the_words_of_the_texts_get_a_gradient(encoder: str) -> None:
+    graph, parameters = nnx.split(towers(small(encoder)))
+    content = content_of([[1, 2], [4], []], 9)
+
+    def total(parameters: Any) -> jax.Array:
+        return jnp.sum(
+            jnp.sin(nnx.merge(graph, parameters).embed_items(jnp.array([0, 1, 2]), content))
+        )
+
+    gradient = jax.grad(total)(parameters)["encoder"]["words"]["embedding"][...]
+    assert np.flatnonzero(np.abs(gradient).sum(axis=1)).tolist() == [1, 2, 4]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_pairwise_losses_see_unit_vectors_and_pointwise_ones_do_not(encoder: str) -> None:
+    content = content_of(TEXTS, 6)
+    for loss, unit in (("hinge", True), ("log", True), ("sg", False), ("mse", False)):
+        model = towers(small(encoder, loss=loss))
+        for vectors in (
+            model.embed_items(jnp.arange(6), content),
+            model.embed_users(jnp.arange(7)),
+        ):
+            assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5) == unit
+
+
+def test_unit_vectors_of_zero_is_zero_with_zero_gradient() -> None:
+    rows = jnp.array([[0.0, 0.0], [3.0, 4.0]])
+    np.testing.assert_allclose(unit_vectors(rows), [[0, 0], [0.6, 0.8]], rtol=1e-6)
+    gradient = jax.grad(lambda x: jnp.sum(unit_vectors(x) * jnp.array([[1.0, 2.0]])))(rows)
+    assert np.isfinite(gradient).all()
+    assert not gradient[0].any()
+
+
+# --- dropout
+
+
+def test_dropout_depends_on_seed_iteration_item_and_place_only() -> None:
+    dropout = Dropout(jnp.uint32(1), jnp.uint32(5))
+    items = jnp.array([4, 9, 4, 0])
+    keep = np.asarray(dropout.keep(items, 40, 0.5))
+    np.testing.assert_array_equal(keep[0], keep[2])
+    np.testing.assert_array_equal(keep[:, :11], dropout.keep(items, 11, 0.5))
+    np.testing.assert_array_equal(keep[1:2], dropout.keep(jnp.array([9]), 40, 0.5))
+    others = (
+        Dropout(jnp.uint32(2), jnp.uint32(5)).keep(items, 40, 0.5),
+        Dropout(jnp.uint32(1), jnp.uint32(6)).keep(items, 40, 0.5),
+        dropout.keep(items + 1, 40, 0.5),
+        dropout.keep(items, 40, 0.5, OUTPUT_PLACE),
+    )
+    assert all((np.asarray(other)[0] != keep[0]).any() for other in others)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_dropout_removes_the_stated_share_independently(rate: float) -> None:
+    """Shares within 5 standard deviations, over all cells and between neighbouring places."""
+    keep = np.asarray(
+        Dropout(jnp.uint32(0), jnp.uint32(0)).keep(jnp.arange(1000), 100, rate), float
+    )
+    deviation = (rate * (1 - rate) / keep.size) ** 0.5
+    assert abs(keep.mean() - (1 - rate)) < 5 * deviation
+    centred = keep - (1 - rate)
+    for product in (centred[:, 1:] * centred[:, :-1], centred[1:] * centred[:-1]):
+        assert abs(product.mean()) < 5 * rate * (1 - rate) / product.size**0.5
+
+
+def test_word_dropout_removes_words_and_rescales_nothing() -> None:
+    """Each item's embedding under dropout is that of a text whose removed words are blank."""
+    model = towers(small("cnn", item_dropout=0.0))
+    content = content_of(TEXTS, 6)
+    dropout = Dropout(jnp.uint32(0), jnp.uint32(1))
+    keep = dropout.keep(jnp.arange(6), 6, 0.5)
+    texts = Texts(jnp.arange(6), content.tokens, (content.tokens > 0) & keep, content.lengths)
+    np.testing.assert_allclose(
+        model.embed_items(jnp.arange(6), content, dropout), model.encoder(texts), atol=1e-6
+    )
+
+
+def test_item_dropout_keeps_the_expectation() -> None:
+    model, content = towers(small("mf", item_dropout=0.5)), content_of(TEXTS, 6)
+    plain = model.embed_items(jnp.arange(6), content)
+    dropped = [
+        model.embed_items(jnp.arange(6), content, Dropout(jnp.uint32(0), jnp.uint32(i)))
+        for i in range(600)
+    ]
+    values = np.stack(dropped)
+    assert ((values == 0) | np.isclose(values, 2 * np.asarray(plain)[None], rtol=1e-5)).all()
+    np.testing.assert_allclose(
+        values.mean(axis=0), plain, atol=5 * float(np.abs(plain).max()) / 600**0.5
+    )

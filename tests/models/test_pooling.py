@@ -1,0 +1,137 @@
+"""The projected pooling against the plain one: values and gradients, on texts that ask for it."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from texts import texts_of
+
+from ncfbench.models.encoders import pooling
+from ncfbench.models.encoders.pooling import fastest_pool, plain_pool, projected_pool
+from ncfbench.models.encoders.protocol import Texts
+
+
+def parameters(
+    rng: np.random.Generator, words: int, width: int, size: int = 6, filters: int = 5
+) -> tuple[jax.Array, ...]:
+    shapes = ((words + 1, size), (width, size, filters), (filters,))
+    return tuple(jnp.asarray(rng.normal(size=shape).astype(np.float32)) for shape in shapes)
+
+
+def both(
+    pool: pooling.Pool, arrays: tuple[jax.Array, ...], texts: Texts, weights: jax.Array
+) -> list[np.ndarray]:
+    """The value, and the gradients of a weighted sum of it."""
+
+    def total(*arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
+        value = pool(*arrays, texts)
+        return jnp.sum(value * weights), value
+
+    gradients, value = jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))(*arrays)
+    return [np.asarray(part) for part in (value, *gradients)]
+
+
+def assert_agree(arrays: tuple[jax.Array, ...], texts: Texts, rng: np.random.Generator) -> None:
+    weights = jnp.asarray(
+        rng.normal(size=(len(texts.items), arrays[2].shape[0])).astype(np.float32)
+    )
+    plain, projected = (both(pool, arrays, texts, weights) for pool in (plain_pool, projected_pool))
+    for name, one, other in zip(
+        ("value", "table", "kernel", "bias"), plain, projected, strict=True
+    ):
+        scale = max(float(np.linalg.norm(one)), 1e-6)
+        assert np.linalg.norm(one - other) <= 3e-6 * scale, name
+
+
+@pytest.mark.parametrize(
+    "words", [3, 40, 4000], ids=["tied", "vocabulary projected", "columns projected"]
+)
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+@pytest.mark.parametrize("length", [1, 2, 9])
+def test_both_agree(words: int, width: int, length: int) -> None:
+    """Few words tie often; a large vocabulary takes the other way forward and back."""
+    rng = np.random.default_rng(width)
+    assert_agree(parameters(rng, words, width), texts_of(rng, 23, length, words, 0.4), rng)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(0, 2**31),
+    st.integers(1, 12),
+    st.sampled_from([1, 5, 300]),
+    st.sampled_from([0.0, 0.5, 1.0]),
+)
+def test_both_agree_on_any_texts(seed: int, items: int, words: int, removed: float) -> None:
+    rng = np.random.default_rng(seed)
+    assert_agree(parameters(rng, words, 3), texts_of(rng, items, 7, words, removed), rng)
+
+
+@pytest.mark.parametrize("rows_per_word", [0, 10**6], ids=["by word and filter", "row by row"])
+def test_both_ways_back_agree(rows_per_word: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooling, "ROWS_PER_WORD", rows_per_word)
+    rng = np.random.default_rng(5)
+    assert_agree(parameters(rng, 30, 3), texts_of(rng, 40, 12, 30, 0.5), rng)
+
+
+def test_a_text_of_one_repeated_word_gives_its_gradient_to_that_word_once() -> None:
+    """Every inner place ties: the word gets the gradient of one of them, and not of all."""
+    table, kernel, bias = jnp.ones((3, 1)), jnp.ones((3, 1, 1)), jnp.zeros(1)
+    tokens = jnp.array([[2, 2, 2, 2, 2]], jnp.int32)
+    texts = Texts(jnp.array([0]), tokens, tokens > 0, jnp.array([5], jnp.int32))
+    for pool in (plain_pool, projected_pool):
+        value, of_table, of_kernel, of_bias = both(
+            pool, (table, kernel, bias), texts, jnp.ones((1, 1))
+        )
+        assert value.item() == 3
+        assert of_table.ravel().tolist() == [0, 0, 3]
+        assert of_kernel.ravel().tolist() == [1, 1, 1]
+        assert of_bias.tolist() == [1]
+
+
+def test_at_most_one_array_of_activities_is_held() -> None:
+    """The compiled gradient of the plain way holds three and more: words, activities, and the
+    gradient of each.
+    """
+    rng = np.random.default_rng(0)
+    arrays, texts = parameters(rng, 50, 3, 8, 16), texts_of(rng, 400, 200, 50, 0.5)
+
+    def held(pool: pooling.Pool) -> float:
+        gradient = jax.jit(
+            jax.grad(lambda *arrays: jnp.sum(pool(*arrays, texts)), argnums=(0, 1, 2))
+        )
+        return float(gradient.lower(*arrays).compile().memory_analysis().temp_size_in_bytes)
+
+    activities = 4 * texts.tokens.size * 16
+    assert held(plain_pool) > 3 * activities
+    assert held(projected_pool) < 1.2 * activities
+
+
+def test_no_cell_is_numbered_beyond_int32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More cells than int32 can number: the words' rows take the gradient one by one, and there is
+    no table of cells.
+    """
+    rng = np.random.default_rng(0)
+    arrays, texts = parameters(rng, 3, 3, 4, 2), texts_of(rng, 40, 6, 3, 0.5)
+    cells = arrays[0].shape[0] * 3 * 2
+
+    def program() -> str:
+        return str(
+            jax.make_jaxpr(jax.grad(lambda *arrays: jnp.sum(projected_pool(*arrays, texts))))(
+                *arrays
+            )
+        )
+
+    monkeypatch.setattr(pooling, "MOST_CELLS", cells)
+    assert f"f32[{cells}]" in program()
+    monkeypatch.setattr(pooling, "MOST_CELLS", cells - 1)
+    assert f"f32[{cells}]" not in program()
+    assert_agree(arrays, texts, rng)
+
+
+def test_the_way_is_chosen_by_the_device() -> None:
+    assert fastest_pool("cpu") is projected_pool
+    assert fastest_pool("gpu") is plain_pool

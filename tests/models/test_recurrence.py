@@ -1,0 +1,85 @@
+"""The grouped LSTM against the plain one: values and gradients."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from texts import texts_of
+
+from ncfbench.models.encoders import cudnn
+from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.recurrence import (
+    Recur,
+    cudnn_recur,
+    fastest_recur,
+    grouped_recur,
+    plain_recur,
+)
+
+
+def both(
+    recur: Recur, arrays: list[jax.Array], texts: Texts, weights: jax.Array
+) -> list[np.ndarray]:
+    """The value, and the gradients of a weighted sum of it."""
+
+    def total(*arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
+        value = recur(*arrays, texts)
+        return jnp.sum(value * weights), value
+
+    gradients, value = jax.jit(jax.grad(total, argnums=(0, 1, 2, 3), has_aux=True))(*arrays)
+    return [np.asarray(part) for part in (value, *gradients)]
+
+
+def assert_agree(
+    rng: np.random.Generator, texts: Texts, words: int, size: int = 4, units: int = 5
+) -> None:
+    shapes = ((words + 1, size), (size, 4 * units), (4 * units,), (units, 4 * units))
+    arrays = [jnp.asarray(rng.normal(scale=0.5, size=shape).astype(np.float32)) for shape in shapes]
+    weights = jnp.asarray(rng.normal(size=(len(texts.items), units)).astype(np.float32))
+    plain, grouped = (both(recur, arrays, texts, weights) for recur in (plain_recur, grouped_recur))
+    names = ("value", "table", "input kernel", "bias", "recurrent kernel")
+    for name, one, other in zip(names, plain, grouped, strict=True):
+        assert np.linalg.norm(one - other) <= 3e-6 * max(float(np.linalg.norm(one)), 1e-6), name
+
+
+@pytest.mark.parametrize("items", [1, 2, 7, 8, 9, 50])
+@pytest.mark.parametrize("length", [1, 11])
+def test_both_agree(items: int, length: int) -> None:
+    """Fewer texts than groups, as many, and more; empty and full-length ones among them."""
+    rng = np.random.default_rng(items)
+    assert_agree(rng, texts_of(rng, items, length, 30, 0.3), 30)
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([3, 20]), st.sampled_from([0.0, 0.5, 1.0]))
+def test_both_agree_on_any_texts(seed: int, items: int, removed: float) -> None:
+    rng = np.random.default_rng(seed)
+    assert_agree(rng, texts_of(rng, items, 6, 9, removed), 9)
+
+
+@pytest.mark.parametrize("recur", [plain_recur, grouped_recur])
+def test_what_stands_behind_a_text_does_not_matter(recur: Recur) -> None:
+    rng = np.random.default_rng(1)
+    texts = texts_of(rng, 12, 8, 20, 0.2)
+    behind = jnp.arange(8)[None, :] >= texts.lengths[:, None]
+    filled = texts._replace(
+        tokens=jnp.where(behind, 7, texts.tokens), present=texts.present | behind
+    )
+    shapes = ((21, 4), (4, 12), (12,), (3, 12))
+    arrays = [jnp.asarray(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
+    weights = jnp.ones((12, 3))
+    for one, other in zip(
+        both(recur, arrays, texts, weights), both(recur, arrays, filled, weights), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+
+
+def test_the_way_is_chosen_by_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fastest_recur("cpu") is grouped_recur
+    for there, expected in ((True, cudnn_recur), (False, plain_recur)):
+        monkeypatch.setattr(cudnn, "available", lambda there=there: there)
+        assert fastest_recur("gpu") is expected

@@ -1,0 +1,344 @@
+"""The profile: parts that do a step's work, tables that hold what was measured, and the machine's
+limits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ncfbench.audit.exact import flat
+from ncfbench.cli import app
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.errors import DataError, UsageError
+from ncfbench.models.dropout import Dropout
+from ncfbench.models.encoders.pooling import plain_pool
+from ncfbench.models.towers import Content
+from ncfbench.profiling import profile as profiling
+from ncfbench.profiling import roofline
+from ncfbench.profiling.cost_model import PARTS, Counts
+from ncfbench.profiling.parts import Parts, products
+from ncfbench.profiling.tables import view
+from ncfbench.report.render.console import make_console
+from ncfbench.rng import Streams
+from ncfbench.sampling import batches
+from ncfbench.storage import schemas, tables
+from ncfbench.training.step import Trainer
+
+SMALL = {"dimension": 8, "word_dimension": 8, "filters": 8, "batch_size": 64}
+
+
+@pytest.mark.long_cases(r"neg-sg-cnn")
+@pytest.mark.parametrize(
+    ("sampler", "loss", "encoder"),
+    [
+        ("neg", "sg", "cnn"),
+        pytest.param("ns", "hinge", "lstm", marks=pytest.mark.long),
+        ("ns", "mse", "mf"),
+    ],
+)
+def test_the_parts_one_after_another_give_the_steps_gradient(
+    tiny: Dataset, sampler: str, loss: str, encoder: str
+) -> None:
+    config = complete(
+        SMALL | {"sampler": sampler, "loss": loss, "encoder": encoder, "user_l2": 0.01}
+    )
+    trainer, state = Trainer.create(config, tiny)
+    content = Content.of(tiny)
+    parts = Parts(trainer, state, content)
+    batch = next(batches(tiny.graph, config, Streams(0)))
+    dropout = Dropout(jnp.uint32(config.seed), jnp.uint32(0))
+    _, whole = trainer.gradient(state.parameters, batch, content, dropout)
+    from flax import nnx
+
+    towers = nnx.merge(trainer.towers, state.parameters)
+    f, g = towers.embed_users(batch.users), towers.embed_items(batch.items, content, dropout)
+    value, (f_bar, g_bar) = parts._interaction(f, g, batch)
+    assert np.isfinite(value)
+    users = parts._user(state.parameters, batch.users, f_bar)
+    encoder_bar = parts._item(state.parameters, batch.items, g_bar, content)
+    for found, expected in ((users, whole["users"]), (encoder_bar, whole["encoder"])):
+        assert np.linalg.norm(flat(found) - flat(expected)) < 1e-5 * np.linalg.norm(flat(expected))
+    parameters, _ = parts._optimise(
+        *jax.tree.map(jnp.copy, (state.parameters, state.optimizer)), whole
+    )
+    stepped, _ = trainer.step(jax.tree.map(jnp.copy, state), batch, content)
+    np.testing.assert_allclose(flat(parameters), flat(stepped.parameters), atol=2e-3)
+
+
+def test_both_products_compute_the_same() -> None:
+    matrix, vectors = (call() for call in products(24, 6))
+    np.testing.assert_allclose(matrix[0], vectors[0], rtol=1e-4)
+    for one, other in zip(matrix[1], vectors[1], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_sizes_double_and_reach_both_ends() -> None:
+    assert profiling.sizes_between(184, 4272) == [92, 184, 368, 736, 1472, 2944, 4272]
+    assert profiling.sizes_between(512, 512) == [256, 512]
+    assert profiling.sizes_between(1, 1) == [1]
+
+
+@pytest.fixture(scope="module")
+def record(tiny: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    patch = pytest.MonkeyPatch()
+    patch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    for name, number in (("BLOCK_SECONDS", 0.005), ("LOOP_SECONDS", 0.05)):
+        patch.setattr(profiling, name, number)
+    configs = profiling.configurations(
+        SMALL | {"dataset": "tiny"}, ("ns", "iid", "mixed-ns", "strat-ns")
+    )
+    found = profiling.run(tiny, configs, rounds=3)
+    patch.undo()
+    return found
+
+
+def test_what_a_profile_prints(record: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the command does, of the rows as they were made."""
+    make_console().print(view(record.tables, paper_clock=False))
+    printed = capsys.readouterr().out
+    assert "Strat. w. N.S." in printed
+    assert "collectives" not in printed, "of one device"
+
+
+def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
+    assert [row["sampler"] for row in record.costmodel] == ["iid", "ns", "mixed-ns", "strat-ns"]
+    for row in record.costmodel:
+        config = complete(SMALL | {"sampler": row["sampler"]})
+        counts = Counts.of(next(batches(tiny.graph, config, Streams(0))))
+        assert (row["user_slots"], row["item_slots"], row["interactions"]) == (
+            counts.users,
+            counts.items,
+            counts.interactions,
+        )
+        assert row["predicted_step_iteration_seconds"] == pytest.approx(
+            sum(row[f"predicted_{part}_seconds"] for part in PARTS)
+        )
+        miss = 1 - row["predicted_full_iteration_seconds"] / row["measured_full_iteration_seconds"]
+        assert sum(each["share"] for each in row["residuals"]) == pytest.approx(miss)
+        assert (
+            row["lower_full_speedup"] <= row["measured_full_speedup"] <= row["upper_full_speedup"]
+        )
+        alone = row["draw_seconds"] + row["assemble_seconds"] + row["transfer_seconds"]
+        assert row["serial_iteration_seconds"] == pytest.approx(
+            row["measured_step_iteration_seconds"] + alone
+        )
+        left_out = row["serial_iteration_seconds"] - row["paper_iteration_seconds"]
+        assert left_out == pytest.approx(row["draw_seconds"] if row["sampler"] != "mixed-ns" else 0)
+        assert row["step_flops"] > 0 < row["limit_share"]
+    assert record.costmodel[0]["measured_full_speedup"] == 1
+    assert {row["part"] for row in record.unitcost} == {
+        "users",
+        "items",
+        "vectors",
+        "matrix",
+        "optimiser",
+        "dispatch",
+        "matrix product",
+        "element-wise product",
+    }
+    parts = {row["part"] for row in record.profile}
+    assert {
+        "full",
+        "step",
+        "draw",
+        "assemble",
+        "transfer",
+        "users",
+        "items",
+        "vectors",
+        "matrix",
+    } <= parts
+    assert {row["round"] for row in record.profile} == {0, 1, 2}
+    assert all(row["seconds"] > 0 and row["calls"] >= 1 for row in record.profile)
+
+
+def test_tables_are_kept_by_settings_and_shown_by_report(record: Any, tmp_path: Path) -> None:
+    from ncfbench.profiling.tables import write
+
+    write(tmp_path, record.tables)
+    other = {
+        name: [{**row, "encoder": "mf"} for row in rows] for name, rows in record.tables.items()
+    }
+    write(tmp_path, other)
+    write(tmp_path, record.tables)
+    for name, schema in schemas.PROFILE_TABLES.items():
+        rows = tables.read_rows(tmp_path / f"{name}.parquet", schema)
+        assert len(rows) == 2 * len(record.tables[name])
+        assert {row["encoder"] for row in rows} == {"cnn", "mf"}
+    shown = CliRunner().invoke(
+        app, ["report", "--runs-dir", str(tmp_path), "--figures", str(tmp_path / "figures")]
+    )
+    assert shown.exit_code == 0, shown.output
+    for text in (
+        "Unit costs",
+        "What an iteration does",
+        "predicted from the parts",
+        "Accounts",
+        "b(b-s)/s",
+    ):
+        assert text in shown.stdout
+    drawn = {"-".join(path.name.split("-")[:2]) for path in (tmp_path / "figures").glob("*.png")}
+    assert drawn == {"epoch-time", "product-ratio"}
+    noisy = [{**row, "drift": 1.3} for row in record.costmodel]
+    write(tmp_path, record.tables | {"costmodel": noisy})
+    assert (
+        "NOISY MACHINE" in CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)]).stdout
+    )
+    read = json.loads(
+        CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path), "--json"]).stdout
+    )
+    assert {"profile", "unitcost", "costmodel"} <= set(read)
+
+
+def test_damaged_tables_stop_a_write_before_it_begins_and_missing_ones_are_said(
+    record: Any, tmp_path: Path
+) -> None:
+    from ncfbench.profiling.tables import write
+
+    write(tmp_path, record.tables)
+    before = (tmp_path / "profile.parquet").read_bytes()
+    (tmp_path / "unitcost.parquet").write_bytes(b"no table")
+    with pytest.raises(DataError, match=r"unitcost\.parquet"):
+        write(
+            tmp_path,
+            {
+                name: [{**row, "encoder": "mf"} for row in rows]
+                for name, rows in record.tables.items()
+            },
+        )
+    assert (tmp_path / "profile.parquet").read_bytes() == before
+    (tmp_path / "unitcost.parquet").unlink()
+    shown = CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)])
+    assert shown.exit_code == 0
+    assert "not found" in shown.stdout
+
+
+def test_other_settings_are_another_profile() -> None:
+    digests = {
+        profiling.settings_digest(complete(SMALL | more))
+        for more in ({}, {"negatives": 3}, {"stratum_size": 8})
+    }
+    assert len(digests) == 3
+    assert profiling.settings_digest(complete(SMALL | {"sampler": "ns"})) in digests
+
+
+@pytest.mark.parametrize(("rounds", "kept"), [(1, None), (3, 3)])
+def test_an_interrupted_profile_keeps_its_whole_rounds(
+    tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int, kept: int | None
+) -> None:
+    """Interrupted by a signal in the middle of a round, inside a timed block."""
+    monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
+    for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
+        monkeypatch.setattr(profiling, name, number)
+    configs = profiling.configurations(SMALL | {"dataset": "tiny", "encoder": "mf"}, ("ns",))
+    measure, seen = profiling._sampling, []
+
+    def interrupting(*arguments: Any) -> Any:
+        seen.append(1)
+        if len(seen) > rounds:
+            os.kill(os.getpid(), signal.SIGINT)
+        return measure(*arguments)
+
+    monkeypatch.setattr(profiling, "_sampling", interrupting)
+    if kept is None:
+        with pytest.raises(KeyboardInterrupt):
+            profiling.run(tiny, configs, rounds=9)
+    else:
+        assert profiling.run(tiny, configs, rounds=9).costmodel[0]["rounds"] == kept
+
+
+@pytest.mark.long
+def test_profile_from_the_command_line(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
+    for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
+        monkeypatch.setattr(profiling, name, number)
+    words = [
+        "profile",
+        "--dataset",
+        "tiny",
+        "--encoder",
+        "mf",
+        "--batch-size",
+        "64",
+        "--rounds",
+        "3",
+        "--set",
+        "dimension=8",
+    ]
+    places = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / "runs")]
+    done = CliRunner().invoke(app, [*words, *places, "--loss", "hinge", "--clock", "paper"])
+    assert done.exit_code == 0, done.output
+    assert "speedups over Negative" in done.stdout
+    assert "paper's clock ms" in done.stdout
+    assert "IID" not in done.stdout.split("In series: step")[0]
+    assert "Left out, as the loss refuses them: iid, strat." in done.stderr
+    for extra, text in (
+        (["--clock", "wall"], "Valid: full, paper"),
+        (["--rounds", "2"], "3 rounds or more"),
+        (["--samplers", "iid", "--loss", "hinge"], "iid"),
+        (["--samplers", ""], "one sampler"),
+    ):
+        refused = CliRunner().invoke(app, [*words, *places, *extra])
+        assert refused.exit_code == 2, (extra, refused.output)
+        assert text in refused.output
+
+
+def test_no_sampler_is_a_usage_error(tiny: Dataset) -> None:
+    with pytest.raises(UsageError, match="one sampler"):
+        profiling.run(tiny, {})
+
+
+def test_demand_is_what_the_arithmetic_says(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain convolution of the CNN, forward and both ways backward, with its products and
+    little else.
+    """
+    monkeypatch.setattr("ncfbench.models.encoders.cnn.fastest_pool", lambda backend: plain_pool)
+    config = complete({"sampler": "ns", "encoder": "cnn", "batch_size": 64})
+    batch = next(batches(tiny.graph, config, Streams(0)))
+    found = roofline.demand(config, tiny, Content.of(tiny), batch)
+    assert found is not None
+    convolution = 2 * len(batch.items) * tiny.tokens_IxL.shape[1] * 3 * 50 * 50
+    assert 2.5 * convolution < found.flops < 5 * convolution
+    assert found.bytes > 4 * tiny.n_users * 50
+
+
+def test_limits_by_hand_and_peaks_that_only_rise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demand = roofline.Demand(flops=1e9, bytes=1e6)
+    assert demand.seconds(roofline.Peaks(1e11, 1e10)) == pytest.approx(0.01)
+    assert demand.bound(roofline.Peaks(1e11, 1e10)) == "arithmetic"
+    assert demand.bound(roofline.Peaks(1e11, 1e6)) == "memory"
+    for measured, expected in (
+        ((2.0, 5.0), (2.0, 5.0)),
+        ((1.0, 7.0), (2.0, 7.0)),
+        ((3.0, 1.0), (3.0, 7.0)),
+    ):
+        monkeypatch.setattr(
+            roofline,
+            "measure_peaks",
+            lambda precision, measured=measured: roofline.Peaks(*measured),
+        )
+        assert roofline.peaks(tmp_path, "key") == roofline.Peaks(*expected)
+    (tmp_path / "peaks" / "key.json").write_text("no JSON")
+    assert roofline.peaks(tmp_path, "key") == roofline.Peaks(3.0, 1.0)
+    monkeypatch.setattr(
+        roofline,
+        "measure_peaks",
+        lambda precision: roofline.Peaks(9.0 if precision == "tf32" else 1.0, 1.0),
+    )
+    assert roofline.peaks(tmp_path, "key", "tf32") == roofline.Peaks(9.0, 1.0)
+    assert roofline.peaks(tmp_path, "key") == roofline.Peaks(3.0, 1.0), "each precision has its own"

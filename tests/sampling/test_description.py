@@ -1,0 +1,393 @@
+"""`describe`: every figure derived a second way, closed forms against enumeration and simulation,
+and what is printed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+from ncfbench.cli import app
+from ncfbench.config import complete
+from ncfbench.data import store
+from ncfbench.data.content import Content
+from ncfbench.data.distribution import Distribution
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.data.sources import synthetic
+from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.errors import UsageError
+from ncfbench.report.description import Bar, view
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
+from ncfbench.sampling.description import configurations, describe, distinct_nodes
+from ncfbench.sampling.occupancy import absent_from_strata, chance_of_none, expected
+
+# --- distributions
+
+
+def test_a_distribution_by_hand() -> None:
+    found = Distribution.of(np.array([0, 9, 1, 3, 2, 1, 4]))
+    assert found is not None
+    assert (found.nodes, found.total, found.smallest, found.median, found.mean, found.largest) == (
+        7,
+        20,
+        0,
+        2,
+        20 / 7,
+        9,
+    )
+    assert [(each.low, each.high, each.nodes, each.total) for each in found.bins] == [
+        (0, 0, 1, 0),
+        (1, 1, 2, 2),
+        (2, 3, 2, 5),
+        (4, 7, 1, 4),
+        (8, 9, 1, 9),
+    ]
+    assert found.top_1_percent == found.top_10_percent == 9 / 20
+
+
+def test_no_node_and_nothing_to_share() -> None:
+    assert Distribution.of(np.zeros(0, np.int32)) is None
+    empty = Distribution.of(np.zeros(3, np.int32))
+    assert empty is not None
+    assert (empty.gini, empty.top_1_percent, empty.mean, len(empty.bins)) == (None, None, 0, 1)
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=250).filter(any))
+@settings(max_examples=40, deadline=None)
+def test_distributions_against_their_definitions(counts: list[int]) -> None:
+    found = Distribution.of(np.array(counts, np.int32))
+    assert found is not None
+    n, total = len(counts), sum(counts)
+    differences = sum(abs(one - other) for one in counts for other in counts) / n**2
+    assert found.gini == pytest.approx(differences / (2 * total / n))
+    most = sorted(counts, reverse=True)
+    assert found.top_1_percent == pytest.approx(sum(most[: math.ceil(n / 100)]) / total)
+    assert found.top_10_percent == pytest.approx(sum(most[: math.ceil(n / 10)]) / total)
+    own = [[count for count in counts if each.low <= count <= each.high] for each in found.bins]
+    assert [(each.nodes, each.total) for each in found.bins] == [
+        (len(inside), sum(inside)) for inside in own
+    ]
+    assert sum(each.nodes for each in found.bins) == n
+
+
+# --- closed forms
+
+
+def test_chance_of_none_is_a_quotient_of_binomials() -> None:
+    for total, drawn in ((10, 3), (10, 10), (7, 1)):
+        exact = [math.comb(total - d, drawn) / math.comb(total, drawn) for d in range(total + 1)]
+        assert chance_of_none(total, drawn, total) == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "size"),
+    [([3, 1, 2, 2], 2), ([5, 1, 2, 1, 3], 3), ([4, 8, 4], 4), ([2, 4, 1, 1], 4)],
+)
+def test_strata_against_all_orders_of_the_items(degrees: list[int], size: int) -> None:
+    """Every order of the items, cut into segments, and every choice of segments; a held-out item
+    beside them.
+    """
+    strata, orders = sum(degrees) // size, list(itertools.permutations(range(len(degrees))))
+    rows = [[item for item in order for _ in range(degrees[item])] for order in orders]
+    cut = [[set(row[place * size : (place + 1) * size]) for place in range(strata)] for row in rows]
+    for drawn in range(1, strata + 1):
+        batches = [
+            set().union(*chosen)
+            for segments in cut
+            for chosen in itertools.combinations(segments, drawn)
+        ]
+        present = Counter(itertools.chain.from_iterable(batches))
+        absent = [1 - present[item] / len(batches) for item in range(len(degrees))]
+        assert absent_from_strata(np.array([*degrees, 0]), size, drawn) == pytest.approx(
+            [*absent, 1.0], abs=1e-9
+        )
+
+
+@pytest.mark.parametrize("strata", ["item", "user"])
+@pytest.mark.parametrize("sampler", ["iid", "neg", "strat", "ns", "strat-ns", "mixed-ns"])
+def test_closed_forms_agree_with_many_batches(sampler: str, strata: str) -> None:
+    """A graph of 24 links, three batches an epoch; degrees far from equal, P_n far from P_d."""
+    links = [
+        (user, item) for user in range(8) for item in range(9) if (user * item) % 7 < 3 or user == 5
+    ][:24]
+    assert len(links) == 24
+    graph = BipartiteGraph.from_links(*map(np.array, zip(*links, strict=True)), 9, 11)
+    config = complete(
+        {
+            "sampler": sampler,
+            "strata": strata,
+            "batch_size": 8,
+            "negatives": 1,
+            "uniform_items": 3,
+            "noise": "uniform",
+        }
+    )
+    made = make_sampler(graph, config, Streams(1))
+    counts = np.array([distinct_nodes(made.assemble(draw)) for draw in made.draw(0, 900)])
+    theory = expected(made)
+    deviation = counts.std(axis=0, ddof=1) / math.sqrt(len(counts))
+    for mean, error, value in zip(counts.mean(axis=0), deviation, theory, strict=True):
+        if value is not None:
+            assert abs(mean - value) < 4.5 * error + 1e-9
+    stratified = sampler.startswith("strat")
+    assert (theory.users is None) == (stratified and strata == "item")
+    assert (theory.items is None) == (stratified and strata == "user")
+
+
+def test_items_named_by_masked_links_count() -> None:
+    """User 0 has both items, so each of her negatives is masked; it is embedded all the same."""
+    graph = BipartiteGraph.from_links(np.array([0, 0]), np.array([0, 1]), 1, 2)
+    made = make_sampler(
+        graph, complete({"sampler": "iid", "batch_size": 1, "negatives": 6}), Streams(0)
+    )
+    batches = [made.assemble(draw) for draw in made.draw(0, 200)]
+    assert all(not batch.negatives.weight.any() for batch in batches)
+    assert np.mean([distinct_nodes(batch)[1] for batch in batches]) == pytest.approx(
+        2 - 0.5**6, abs=0.05
+    )
+
+
+# --- a data set made of literals
+
+LINKS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 3), (2, 1), (4, 1), (4, 2), (4, 4)]
+SPLIT = [0, 0, 0, 2, 1, 0]
+"""Item 3 is a test item, 4 a validation item; 5 is a training item without a link. User 3 has no
+link.
+"""
+
+
+def content(*, named: bool = True) -> Content:
+    users, items = (np.array(column, np.int32) for column in zip(*LINKS, strict=True))
+    lengths = np.array([2, 0, 3, 1, 1, 0], np.int32)
+    return Content(
+        n_users=5,
+        users=users,
+        items=items,
+        texts=Texts(np.ones(7, np.int32), lengths),
+        vocabulary=Vocabulary(("a",), (7,)),
+        split=np.array(SPLIT, np.uint8),
+        user_ids=pa.array(["ann", "bob", "cy", "di", "eve"]) if named else None,
+        item_ids=pa.array(["B00\x1b[31m", "[bold]B01", "B02", "B03", "B04", "B05"])
+        if named
+        else None,
+        removed={"duplicate_links": 4, "unknown_items": 0},
+    )
+
+
+def prepared(folder: Path, *, named: bool = True) -> store.Dataset:
+    origin = {
+        "source": "citeulike",
+        "label": "Five users, by hand",
+        "files": {"a.dat": {"verified": True}, "items": {"name": "b"}},
+    }
+    store.prepare(
+        folder,
+        "hand",
+        origin,
+        {"text": ["title"], "named": named},
+        lambda scratch: content(named=named),
+        print,
+    )
+    return store.load(folder, "hand")
+
+
+def test_a_description_by_hand(tmp_path: Path) -> None:
+    found = describe(
+        prepared(tmp_path), configurations({"batch_size": 4, "stratum_size": 2, "negatives": 2})
+    )
+    training = [(user, item) for user, item in LINKS if SPLIT[item] == 0]
+    assert len(training) == 7
+    assert found["removed"] == {"duplicate_links": 4}
+    assert found["missing"] == {
+        "items_without_text": 2,
+        "training_items_without_links": 1,
+        "users_without_training_links": 1,
+        "users_without_test_items": 4,
+    }
+    for name, side, ids in (
+        ("user", 0, ["ann", "eve", "bob", "cy"]),
+        ("item", 1, ["[bold]B01", "B02", "B00\x1b[31m"]),
+    ):
+        degrees = Counter(link[side] for link in training)
+        summary = found[f"links_of_a{'n' if side else ''}_{name}"]
+        assert (summary["nodes"], summary["total"]) == (len(degrees), 7)
+        assert summary["median"] == np.median(list(degrees.values()))
+        ranked = sorted(degrees.items(), key=lambda pair: (-pair[1], pair[0]))
+        most = found[f"most_linked_{name}s"]
+        assert [(row["number"], row["links"]) for row in most] == ranked
+        assert [row["id"] for row in most] == ids
+    assert found["words_of_an_item"]["mean"] == pytest.approx(7 / 6)
+    assert (found["label"], found["source"], found["options"]["text"]) == (
+        "Five users, by hand",
+        "citeulike",
+        ["title"],
+    )
+    rows = {row["sampler"]: row for row in found["batches"]}
+    assert rows["iid"]["fewer_items"] == 1
+    assert rows["ns"]["fewer_items"] == pytest.approx(
+        rows["iid"]["measured_items"] / rows["ns"]["measured_items"]
+    )
+    assert rows["ns"]["expected_items"] == pytest.approx(
+        sum(1 - math.comb(7 - d, 4) / math.comb(7, 4) for d in (1, 4, 2))
+    )
+
+
+def test_what_a_sampler_cannot_draw_is_told(tmp_path: Path) -> None:
+    dataset = prepared(tmp_path, named=False)
+    found = describe(dataset, configurations({"batch_size": 3}))
+    reasons = {row["sampler"]: row["reason"] for row in found["batches"]}
+    assert "not a multiple of stratum_size" in reasons["strat"]
+    assert reasons["iid"] is None
+    assert found["most_linked_users"][0] == {"number": 0, "id": None, "links": 3}
+    all_refused = describe(dataset, configurations({"batch_size": 8}))["batches"]
+    assert all(
+        "larger than the 7 training links" in row["reason"] and row["measured_items"] is None
+        for row in all_refused
+    )
+    with pytest.raises(UsageError, match="batch_size = 0"):
+        configurations({"batch_size": 0})
+
+
+def test_data_without_training_links(tmp_path: Path) -> None:
+    made = Content(
+        n_users=1,
+        users=np.zeros(1, np.int32),
+        items=np.ones(1, np.int32),
+        texts=Texts(np.ones(1, np.int32), np.array([1, 0], np.int32)),
+        vocabulary=Vocabulary(("a",), (1,)),
+        split=np.array([0, 2], np.uint8),
+    )
+    store.prepare(tmp_path, "cold", {"source": "citeulike"}, {}, lambda scratch: made, print)
+    found = describe(store.load(tmp_path, "cold"), configurations({}))
+    assert found["links_of_a_user"] is None
+    assert all("no training links" in row["reason"] for row in found["batches"])
+    printed(found, 80)
+
+
+# --- what is printed
+
+
+def printed(found: dict[str, Any], width: int, **more: Any) -> str:
+    console = Console(width=width, markup=False, highlight=False, no_color=True, **more)
+    with console.capture() as capture:
+        for part in view(found, "ncfbench prepare citeulike"):
+            console.print(part, soft_wrap=isinstance(part, str))
+    return capture.get()
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_page_fits_its_window_and_says_everything(tmp_path: Path, width: int) -> None:
+    page = printed(
+        describe(prepared(tmp_path), configurations({"batch_size": 4, "stratum_size": 2})), width
+    )
+    assert max(map(len, page.splitlines())) <= width
+    assert "\x1b" not in page
+    flat = " ".join(page.split())
+    for words in (
+        "Five users, by hand",
+        "Left out of the source: 4 duplicate links.",
+        "2 items without text",
+        "a.dat (verified), b Fingerprint",
+        "4 users without test items",
+        "[bold]B01",
+        "B00?[31m",
+        "4 users, 7 links: min 1, median 1.5, mean 1.8, max 3",
+        "Strat. w. N.S.",
+        "Prepared by: ncfbench prepare citeulike",
+        "57.1",
+        "b=4, k=10, s=2, P_n unigram",
+    ):
+        assert words in flat, words
+
+
+def test_bars_are_proportional_and_what_is_there_shows() -> None:
+    assert [Bar(share).text(4) for share in (0, 1e-9, 0.25, 0.5 + 1 / 32, 1)] == [
+        "",
+        "▏",
+        "█",
+        "██▏",
+        "████",
+    ]
+    assert [Bar(share).text(4, ascii_only=True) for share in (0, 1e-9, 0.5, 1)] == [
+        "",
+        "#",
+        "##",
+        "####",
+    ]
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def invoke(*words: str) -> Any:
+        return CliRunner().invoke(app, ["describe", *words, "--data-dir", str(tmp_path)])
+
+    prepared(tmp_path)
+    result = invoke(
+        "hand",
+        "--json",
+        "--batch-size",
+        "4",
+        "--stratum-size",
+        "2",
+        "--seed",
+        "3",
+        "--negatives",
+        "1",
+    )
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert (
+        found["batch_settings"] | {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
+        == found["batch_settings"]
+    )
+    assert found["fingerprint"] == store.load(tmp_path, "hand").fingerprint
+    assert "No batches: batch_size = 512 is larger" in " ".join(invoke("hand").stdout.split())
+    for words, code, message in (
+        (["nowhere"], 3, "ncfbench prepare SOURCE --name nowhere"),
+        (["hand", "--batch-size", "0"], 2, "batch_size = 0"),
+        (["hand", "--set", "epoch=1"], 2, "did you mean 'epochs'"),
+    ):
+        refused = invoke(*words)
+        assert refused.exit_code == code
+        assert message in refused.output
+    small = synthetic.Options(users=120, items=150, links=1500, topics=5, max_length=12)
+    monkeypatch.setattr(synthetic, "Options", lambda: small)
+    made = invoke("synthetic", "--batch-size", "64")
+    assert made.exit_code == 0
+    assert "Making the synthetic data set" in made.stderr
+    assert "Distinct nodes in a batch (b=64" in made.stdout
+
+
+def test_no_jax_is_started(tmp_path: Path) -> None:
+    prepared(tmp_path)
+    script = (
+        "import sys; sys.argv = ['ncfbench', 'describe', 'hand', '--batch-size', '4',"
+        f" '--data-dir', {str(tmp_path)!r}]\nfrom ncfbench.cli import main\ntry: main()\nexcept"
+        " SystemExit: pass\nprint([m for m in ('jax', 'flax', 'optax', 'orbax') if m in"
+        " sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+    assert done.stderr == "[]\n"
+    assert "\x1b" not in done.stdout
+    assert "The most training links" in done.stdout

@@ -1,0 +1,362 @@
+"""Layouts with identifiable ids, streams, and the shape of batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ncfbench.config import RunConfig, complete
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
+from ncfbench.registry import SAMPLERS
+from ncfbench.rng import Streams
+from ncfbench.sampling import Draw, base, batches, make_sampler, plan_capacity
+from ncfbench.sampling.batch import Batch, Listed, Shared
+from ncfbench.sampling.positives import PositiveStream
+
+NAMES = tuple(SAMPLERS)
+
+
+def configure(sampler: str, **settings: Any) -> RunConfig:
+    return complete(
+        {"sampler": sampler, "batch_size": 32, "stratum_size": 4, "negatives": 3} | settings
+    )
+
+
+def assert_equal(left: Batch, right: Batch) -> None:
+    for name, a, b in zip(Batch._fields, left, right, strict=True):
+        if name == "negatives":
+            assert type(a) is type(b)
+            for x, y in zip(a, b, strict=True):
+                np.testing.assert_array_equal(x, y)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+# --- every score belongs to the user and the item it is labelled with
+
+
+def scores(batch: Batch) -> tuple[list[tuple[int, int]], list[list[tuple[int, int, float]]]]:
+    """The batch's links as (user, item), computed like scores: an embedding that *is* the id,
+    joined by slot.
+    """
+    f, g = batch.users.astype(float), batch.items.astype(float)
+    positive = list(
+        zip(
+            f[batch.pos_user].astype(int).tolist(),
+            g[batch.pos_item].astype(int).tolist(),
+            strict=True,
+        )
+    )
+    negatives = batch.negatives
+    if isinstance(negatives, Listed):
+        user, item = f[negatives.user].astype(int), g[negatives.item].astype(int)
+        rows = [
+            list(zip(*row, strict=True))
+            for row in zip(user.tolist(), item.tolist(), negatives.weight.tolist(), strict=True)
+        ]
+    else:
+        row_users = f[batch.pos_user].astype(int).tolist()
+        rows = [
+            [(user, int(g[j]), float(w)) for j, w in enumerate(weights)]
+            for user, weights in zip(row_users, negatives.weight, strict=True)
+        ]
+    return positive, rows
+
+
+@pytest.mark.parametrize("unique", [True, False])
+@pytest.mark.parametrize("sampler", NAMES)
+def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool) -> None:
+    graph = tiny.graph
+    made = make_sampler(graph, configure(sampler, unique_items=unique), Streams(3))
+    for draw in made.draw(5, 3):
+        batch = made.assemble(draw, 200)
+        positive, negative = scores(batch)
+        expected = list(
+            zip(
+                graph.link_user[draw.links].tolist(),
+                graph.link_item[draw.links].tolist(),
+                strict=True,
+            )
+        )
+        assert positive == expected
+        for i, row in enumerate(negative):
+            if sampler == "iid":
+                drawn = zip(draw.users[i].tolist(), draw.items[i].tolist(), strict=True)
+                assert [(u, v) for u, v, _ in row] == list(drawn)
+            elif sampler == "neg":
+                assert [(u, v) for u, v, _ in row] == [
+                    (expected[i][0], v) for v in draw.items[i].tolist()
+                ]
+            elif sampler == "strat":
+                assert [(u, v) for u, v, _ in row] == [
+                    (u, expected[i][1]) for u in draw.users[i].tolist()
+                ]
+            else:
+                assert {u for u, _, _ in row} == {expected[i][0]}
+                brought = {v for _, v in expected} | set(draw.items.reshape(-1).tolist())
+                assert {v for _, v, w in row if w > 0} <= brought
+            for u, v, w in row:
+                if w > 0:
+                    assert not graph.linked(np.int32(u), np.int32(v)), (
+                        "a linked pair counts as a negative"
+                    )
+
+
+def test_the_layout_that_the_documentation_shows() -> None:
+    """The literal example of ``batch.py``."""
+    graph = BipartiteGraph.from_links(np.array([7, 9, 1]), np.array([30, 31, 40]), 10, 41)
+    links, none = np.array([1, 2], np.int32), np.zeros((2, 0), np.int32)
+    small = {"batch_size": 2, "negatives": 1}
+    batch = make_sampler(graph, configure("neg", **small), Streams(0)).assemble(
+        Draw(links, none, np.array([[31], [40]], np.int32)), 4
+    )
+    assert batch.users.tolist() == [7, 9]
+    assert batch.items.tolist() == [30, 31, 40, 0]
+    assert (batch.pos_user.tolist(), batch.pos_item.tolist(), int(batch.n_items)) == (
+        [0, 1],
+        [0, 1],
+        3,
+    )
+    assert batch.negatives.user.tolist() == [[0], [1]]
+    assert batch.negatives.item.tolist() == [[1], [2]]
+    assert batch.negatives.weight.tolist() == [[0.5], [0.5]]
+    shared = make_sampler(graph, configure("ns", **small), Streams(0)).assemble(
+        Draw(links, none, none)
+    )
+    assert shared.items.tolist() == [30, 31]
+    assert shared.negatives.weight.tolist() == [[0, 0.5], [0.5, 0]]
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["unigram", "uniform", "0.5"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_shared_weights_by_definition(seed: int, stratified: bool, mask: bool, noise: str) -> None:
+    """weight_ij = rho_j m_ij (c_j - c_ij) / (b^2 - sum n_t^2), counted link by link."""
+    rng = np.random.default_rng(seed)
+    pairs = np.unique(rng.integers(0, 6, (20, 2)), axis=0)
+    graph = BipartiteGraph.from_links(pairs[:, 0], pairs[:, 1], 6, 6)
+    b, s = 6, 3 if stratified else 1
+    config = configure(
+        "strat-ns" if stratified else "ns", batch_size=b, stratum_size=3, mask=mask, noise=noise
+    )
+    made = make_sampler(graph, config, Streams(seed), weight_dtype=np.float64)
+    links = rng.integers(0, graph.n_links, b).astype(np.int32)
+    batch = made.assemble(Draw(links, np.zeros((b, 0), np.int32), np.zeros((b, 0), np.int32)))
+    pair_set = {(int(u), int(v)) for u, v in pairs}
+    degree = Counter(int(v) for _, v in pairs)
+    alpha = {"unigram": 1.0, "uniform": 0.0, "0.5": 0.5}[noise]
+    total = sum(d**alpha for d in degree.values())
+    for i in range(b):
+        user = int(graph.link_user[links[i]])
+        for j, item in enumerate(batch.items.tolist()):
+            rho = (degree[item] ** alpha / total) / (degree[item] / len(pairs))
+            c = sum(int(graph.link_item[link]) == item for link in links)
+            own = sum(int(graph.link_item[links[r]]) == item for r in range(b) if r // s == i // s)
+            m = 0 if mask and (user, item) in pair_set else 1
+            assert batch.negatives.weight[i, j] == pytest.approx(
+                rho * m * (c - own) / (b * b - b * s), abs=1e-12
+            )
+
+
+# --- shapes, dtypes, capacity
+
+
+@pytest.mark.parametrize("unique", [True, False])
+@pytest.mark.parametrize("sampler", NAMES)
+def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool) -> None:
+    config = configure(sampler, unique_items=unique)
+    b, k = 32, 3
+    capacity = plan_capacity(tiny.graph, config)
+    shapes = set()
+    for batch in islice(batches(tiny.graph, config, Streams(1)), 60):
+        shapes.add(batch.items.shape)
+        users = b * (1 + k) if sampler in ("iid", "strat") else b
+        assert batch.users.shape == (users,)
+        assert batch.pos_user.shape == batch.pos_item.shape == (b,)
+        assert {a.dtype for a in (batch.users, batch.items, batch.pos_user, batch.pos_item)} == {
+            np.dtype(np.int32)
+        }
+        assert batch.n_items.dtype == np.int32
+        assert batch.negatives.weight.dtype == np.float32
+        if SAMPLERS[sampler].uses_negatives:
+            assert isinstance(batch.negatives, Listed)
+            assert (
+                batch.negatives.user.shape
+                == batch.negatives.item.shape
+                == batch.negatives.weight.shape
+                == (b, k)
+            )
+            assert batch.negatives.user.dtype == batch.negatives.item.dtype == np.int32
+            used = np.concatenate([batch.pos_item, batch.negatives.item.reshape(-1)])
+        else:
+            assert isinstance(batch.negatives, Shared)
+            assert batch.negatives.weight.shape == (b, len(batch.items))
+            assert not batch.negatives.weight[:, batch.n_items :].any(), "padding has weight"
+            used = batch.pos_item
+        assert used.max() < batch.n_items, "a link names a padding slot"
+        assert not batch.items[batch.n_items :].any()
+        real = batch.items[: batch.n_items]
+        assert tiny.graph.item_degrees[real].min() >= 1, "a held-out item is in a batch"
+        if unique or sampler in ("strat", "strat-ns"):
+            assert len(np.unique(real)) == len(real)
+        else:
+            assert batch.n_items == {"ns": b, "mixed-ns": 2 * b}.get(sampler, b * (1 + k))
+    assert shapes == {(capacity,)}
+
+
+def test_capacity_grows_and_nothing_is_dropped(tiny: Dataset) -> None:
+    made = make_sampler(tiny.graph, configure("iid"), Streams(0))
+    sizes = [(len(batch.items), int(batch.n_items)) for batch in islice(made.batches(0, 8), 20)]
+    assert all(slots >= real for slots, real in sizes)
+    assert [slots for slots, _ in sizes] == list(np.maximum.accumulate([real for _, real in sizes]))
+
+
+# --- streams
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("sampler", NAMES)
+def test_batches_do_not_depend_on_where_a_run_begins(
+    tiny: Dataset, sampler: str, replacement: bool
+) -> None:
+    config = configure(sampler)
+    from_zero = list(
+        islice(make_sampler(tiny.graph, config, Streams(5), replacement=replacement).batches(), 90)
+    )
+    for start in (1, 33, 34, 77):
+        later = make_sampler(tiny.graph, config, Streams(5), replacement=replacement).batches(start)
+        for left, right in zip(from_zero[start : start + 8], later, strict=False):
+            trimmed = right._replace(items=right.items[: len(left.items)])
+            if isinstance(right.negatives, Shared):
+                trimmed = trimmed._replace(
+                    negatives=Shared(right.negatives.weight[:, : len(left.items)])
+                )
+                left = left._replace(negatives=Shared(left.negatives.weight[:, : len(right.items)]))
+            assert_equal(left._replace(items=left.items[: len(right.items)]), trimmed)
+
+
+@pytest.mark.parametrize("sampler", NAMES)
+def test_batches_do_not_depend_on_the_chunk(tiny: Dataset, sampler: str) -> None:
+    config = configure(sampler)
+    one = make_sampler(tiny.graph, config, Streams(5))
+    many = make_sampler(tiny.graph, config, Streams(5)).draw(0, 70)
+    for number, draw in enumerate(many):
+        for left, right in zip(one.draw(number, 1)[0], draw, strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("sampler", NAMES)
+@pytest.mark.parametrize("stratum_size", [1, 4, 8])
+def test_positive_stream_is_a_sequence_of_permutations(
+    tiny: Dataset, sampler: str, stratum_size: int
+) -> None:
+    users, items = tiny.links("train")
+    odd = len(users) - len(users) % 8 - 3  # so that the last stratum is not full
+    graph, n, b = (
+        BipartiteGraph.from_links(users[:odd], items[:odd], tiny.n_users, tiny.n_items),
+        odd,
+        32,
+    )
+    made = make_sampler(graph, configure(sampler, stratum_size=stratum_size), Streams(2))
+    stream = np.concatenate([draw.links for draw in made.draw(0, 4 * n // b)])
+    for epoch in range(3):
+        assert np.array_equal(np.sort(stream[epoch * n : (epoch + 1) * n]), np.arange(n))
+    assert not np.array_equal(stream[:n], stream[n : 2 * n])
+
+
+def test_strata_are_segments_of_the_item_ordered_links(tiny: Dataset) -> None:
+    """Nearly all strata hold one or two items, and an item's links lie in as few strata as they
+    fit.
+    """
+    s, n = 4, tiny.graph.n_links
+    made = make_sampler(tiny.graph, configure("strat-ns", stratum_size=s), Streams(0))
+    links = np.concatenate([draw.links for draw in made.draw(0, n // 32)])
+    segments = tiny.graph.link_item[links[: len(links) // s * s]].reshape(-1, s)
+    where: dict[int, set[int]] = {}
+    for number, row in enumerate(segments.tolist()):
+        for item in row:
+            where.setdefault(item, set()).add(number)
+    degrees = tiny.graph.item_degrees
+    assert all(len(found) <= degrees[item] // s + 2 for item, found in where.items())
+    first = [row[0] for row in segments.tolist()]
+    assert first != sorted(first), "segments are shuffled"
+
+
+@pytest.mark.parametrize("strata", ["item", "user"])
+@pytest.mark.parametrize("stratum_size", [3, 4])
+def test_an_epochs_order_is_that_of_its_plain_form(
+    tiny: Dataset, strata: str, stratum_size: int
+) -> None:
+    """NumPy's own permutations and stable sort, epoch by epoch, where strata reach over the border
+    of epochs.
+    """
+    graph, n, s = tiny.graph, tiny.graph.n_links, stratum_size
+    made = PositiveStream(graph, Streams(4), s, strata=strata)
+    node = graph.link_item if strata == "item" else graph.link_user
+    for epoch in range(4):
+        rng = Streams(4).generator("positives", epoch)
+        links = rng.permutation(n)
+        rank = rng.permutation(graph.n_items if strata == "item" else graph.n_users)
+        links = links[np.argsort(rank[node[links]], kind="stable")]
+        head = -epoch * n % s
+        body = (n - head) // s * s
+        segments = rng.permutation(links[head : head + body].reshape(-1, s), axis=0)
+        expected = np.concatenate([links[:head], segments.reshape(-1), links[head + body :]])
+        assert np.array_equal(made.take(epoch * n, n), expected)
+
+
+def test_a_late_start_draws_what_it_skips_in_pieces(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = make_sampler(tiny.graph, configure("iid"), Streams(5)).draw(0, 21)[20]
+    monkeypatch.setattr(base, "CHUNK_DRAWS", 77)
+    found = make_sampler(tiny.graph, configure("iid"), Streams(5)).draw(20, 1)[0]
+    for left, right in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_different_seeds_differ_and_named_streams_are_independent() -> None:
+    draws = {
+        (seed, role, epoch): tuple(Streams(seed).generator(role, epoch).integers(2**62, size=4))
+        for seed in (0, 1)
+        for role in ("positives", "negative-items", "negative-users")
+        for epoch in (0, 1)
+    }
+    assert len(set(draws.values())) == len(draws)
+
+
+def test_replacement_draws_the_textbook_distribution(five_nodes: BipartiteGraph) -> None:
+    """Strata with replacement: P(item) = deg / N, and its users uniform and independent
+    (chi-squared, 99.99 %).
+    """
+    config = configure("strat-ns", batch_size=4, stratum_size=2)
+    made = make_sampler(five_nodes, config, Streams(0), replacement=True)
+    links = np.concatenate([draw.links for draw in made.draw(0, 5000)]).reshape(-1, 2)
+    assert (five_nodes.link_item[links[:, 0]] == five_nodes.link_item[links[:, 1]]).all()
+    counts = Counter(map(tuple, links.tolist()))
+    item_of = five_nodes.link_item.tolist()
+    degree = Counter(item_of)
+    chi = 0.0
+    cells = [(a, b) for a in range(4) for b in range(4) if item_of[a] == item_of[b]]
+    for a, b in cells:
+        expected = len(links) * (degree[item_of[a]] / 4) / degree[item_of[a]] ** 2
+        chi += (counts[a, b] - expected) ** 2 / expected
+    assert set(counts) == set(cells)
+    assert chi < 25.7  # 5 degrees of freedom
+
+
+def test_a_batch_larger_than_the_data_is_refused(five_nodes: BipartiteGraph) -> None:
+    with pytest.raises(UsageError, match="larger than the 4 training links"):
+        make_sampler(five_nodes, configure("ns", batch_size=5), Streams(0))

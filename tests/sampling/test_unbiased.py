@@ -1,0 +1,255 @@
+"""Every sampler's expected batch loss is L: all draws of a graph of five nodes, through
+``assemble``, in plain arithmetic.
+
+For a listwise loss, which is no sum over links, what is proven is that the weights of each row sum
+every function of a positive and a negative link to its sum over all items: the sampled normaliser
+of the softmax is unbiased.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from ncfbench.config import RunConfig, complete
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.registry import SAMPLERS
+from ncfbench.rng import Streams
+from ncfbench.sampling import Draw, make_sampler
+from ncfbench.sampling.batch import Batch, Listed
+from ncfbench.sampling.local import LocalSampler
+
+SCORES = np.array([[0.3, -1.2, 0.8], [-0.5, 0.9, 0.1]])
+LAMBDA = 3.0
+
+
+def positive_loss(score: float) -> float:
+    return math.log1p(math.exp(-score))
+
+
+def negative_loss(score: float) -> float:
+    return score**2 + 0.3 * score
+
+
+def pair_loss(positive: float, negative: float) -> float:
+    return math.log1p(math.exp(2 * (negative - positive)))
+
+
+def links_of(graph: BipartiteGraph) -> list[tuple[int, int]]:
+    return list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
+
+
+def noise_of(graph: BipartiteGraph, alpha: float) -> dict[int, float]:
+    degrees = {v: sum(item == v for _, item in links_of(graph)) for v in range(graph.n_items)}
+    weights = {v: degree**alpha for v, degree in degrees.items() if degree}
+    return {v: weight / sum(weights.values()) for v, weight in weights.items()}
+
+
+def exact_objective(graph: BipartiteGraph, alpha: float, mask: bool, family: str) -> float:
+    """L of the design, by its definition; of a listwise loss the sum over all items."""
+    links, noise = links_of(graph), noise_of(graph, alpha)
+    total = 0.0
+    for user, item in links:
+        for other, probability in noise.items():
+            m = 0 if mask and (user, other) in links else 1
+            if family == "pointwise":
+                total += LAMBDA * probability * m * negative_loss(SCORES[user, other])
+            else:
+                share = probability if family == "pairwise" else 1
+                total += share * m * pair_loss(SCORES[user, item], SCORES[user, other])
+        if family == "pointwise":
+            total += positive_loss(SCORES[user, item])
+    return total / len(links)
+
+
+def batch_objective(batch: Batch, family: str) -> float:
+    """The batch's loss from ids and weights, link by link."""
+    pointwise = family == "pointwise"
+    positive = [
+        (int(batch.users[u]), int(batch.items[v]))
+        for u, v in zip(batch.pos_user, batch.pos_item, strict=True)
+    ]
+    total = (
+        sum(positive_loss(SCORES[link]) for link in positive) / len(positive) if pointwise else 0.0
+    )
+    for i, (user, item) in enumerate(positive):
+        negatives = batch.negatives
+        if isinstance(negatives, Listed):
+            terms = [
+                (int(batch.users[u]), int(batch.items[v]), w)
+                for u, v, w in zip(
+                    negatives.user[i], negatives.item[i], negatives.weight[i], strict=True
+                )
+            ]
+        else:
+            terms = [(user, int(batch.items[j]), w) for j, w in enumerate(negatives.weight[i])]
+        for u, v, w in terms:
+            assert pointwise or u == user
+            loss = (
+                LAMBDA * negative_loss(SCORES[u, v])
+                if pointwise
+                else pair_loss(SCORES[user, item], SCORES[u, v])
+            )
+            total += float(w) * loss
+    return total
+
+
+def strata(
+    graph: BipartiteGraph, size: int, by_user: bool
+) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Every stratum drawn with replacement: an item ~ P_d, then ``size`` of its users (or the other
+    way round).
+    """
+    links = links_of(graph)
+    side = 0 if by_user else 1
+    for node in {link[side] for link in links}:
+        own = [place for place, link in enumerate(links) if link[side] == node]
+        for chosen in itertools.product(own, repeat=size):
+            yield len(own) / len(links) / len(own) ** size, chosen
+
+
+def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float, Draw]]:
+    """Every draw of a batch with its probability, straight from the algorithms with replacement."""
+    sampler, b, alpha, by_user = (
+        config.sampler,
+        config.batch_size,
+        config.noise_exponent,
+        config.strata == "user",
+    )
+    s = config.stratum_size if SAMPLERS[sampler].uses_strata else 1
+    k = config.negatives if SAMPLERS[sampler].uses_negatives else 0
+    user_share = {
+        u: sum(user == u for user, _ in links_of(graph)) / graph.n_links
+        for u in range(graph.n_users)
+    }
+    draws_users = sampler == "iid" or (sampler == "strat" and not by_user)
+    draws_items = sampler in ("iid", "neg") or (sampler == "strat" and by_user)
+    users = user_share if draws_users else {None: 1.0}
+    items = noise_of(graph, alpha) if draws_items else {None: 1.0}
+    one_stratum = list(strata(graph, s, by_user))
+    one_negative = [
+        (p * q, u, v) for (u, p), (v, q) in itertools.product(users.items(), items.items())
+    ]
+    shape, count = (b, -1), b * k
+    if sampler == "mixed-ns":
+        one_negative = [(p, None, v) for v, p in noise_of(graph, 0.0).items()]
+        shape, count = (1, -1), config.uniform_items
+    for positives in itertools.product(one_stratum, repeat=b // s):
+        links = np.array([link for _, stratum in positives for link in stratum], np.int32)
+        chance = math.prod(p for p, _ in positives)
+        for negatives in itertools.product(one_negative, repeat=count):
+            u = np.array([u for _, u, _ in negatives if u is not None], np.int32).reshape(b, -1)
+            v = np.array([v for _, _, v in negatives if v is not None], np.int32).reshape(shape)
+            yield chance * math.prod(p for p, _, _ in negatives), Draw(links, u, v)
+
+
+SIZES = {
+    "iid": (2, 1, 1),
+    "neg": (2, 1, 2),
+    "strat": (4, 2, 1),
+    "ns": (3, 1, 1),
+    "strat-ns": (4, 2, 1),
+    "mixed-ns": (3, 1, 1),
+}
+LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
+CASES = [
+    (sampler, strata, family, noise, mask, unique)
+    for sampler, entry in SAMPLERS.items()
+    for strata in (("item", "user") if entry.uses_strata else ("item",))
+    for family in entry.families_with(strata)
+    for noise in ("unigram", "uniform", "0.5")
+    for mask in (True, False)
+    for unique in (True, False)
+]
+
+
+@pytest.mark.parametrize(("sampler", "strata", "family", "noise", "mask", "unique"), CASES)
+def test_expected_loss_of_all_draws_is_the_objective(
+    five_nodes: BipartiteGraph,
+    sampler: str,
+    strata: str,
+    family: str,
+    noise: str,
+    mask: bool,
+    unique: bool,
+) -> None:
+    b, s, k = SIZES[sampler]
+    settings = {
+        "sampler": sampler,
+        "loss": LOSS_OF_FAMILY[family],
+        "batch_size": b,
+        "stratum_size": s,
+        "negatives": k,
+        "noise": noise,
+        "strata": strata,
+        "uniform_items": 2,
+        "mask": mask,
+        "unique_items": unique,
+    }
+    config = complete(settings)
+    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
+    expected = chances = 0.0
+    for chance, draw in all_draws(config, five_nodes):
+        chances += chance
+        expected += chance * batch_objective(made.assemble(draw), family)
+    assert chances == pytest.approx(1, abs=1e-12)
+    assert expected == pytest.approx(
+        exact_objective(five_nodes, config.noise_exponent, mask, family), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("fault", ["distinct once", "unmasked pairs", "diagonal kept"])
+def test_the_enumeration_finds_a_wrong_estimator(five_nodes: BipartiteGraph, fault: str) -> None:
+    """Three plausible mistakes in the shared weights; a proof that passed them would prove
+    nothing.
+    """
+    mask = fault != "diagonal kept"
+    config = complete({"sampler": "strat-ns", "batch_size": 4, "stratum_size": 2, "mask": mask})
+    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
+    expected = 0.0
+    for chance, draw in all_draws(config, five_nodes):
+        batch = made.assemble(draw)
+        weight = batch.negatives.weight
+        if fault == "distinct once":
+            wrong = (weight > 0) / 8
+        elif fault == "unmasked pairs":
+            wrong = weight / max(weight.sum(), 1e-30)
+        else:
+            wrong = np.broadcast_to(
+                np.bincount(batch.pos_item, minlength=weight.shape[1]) / 16, weight.shape
+            )
+        expected += chance * batch_objective(
+            batch._replace(negatives=batch.negatives._replace(weight=wrong)), "pointwise"
+        )
+    assert abs(expected - exact_objective(five_nodes, 1.0, mask, "pointwise")) > 1e-3
+
+
+LOCAL_SIZES = {"ns": (4, 1), "strat-ns": (8, 2), "mixed-ns": (4, 1)}
+
+
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("family", ["pointwise", "pairwise", "listwise"])
+@pytest.mark.parametrize("sampler", LOCAL_SIZES)
+def test_parts_that_share_within_themselves_are_unbiased_too(
+    five_nodes: BipartiteGraph, sampler: str, family: str, mask: bool
+) -> None:
+    """Two parts, each with a normaliser of its own; all draws of the whole batch."""
+    b, s = LOCAL_SIZES[sampler]
+    settings = {
+        "sampler": sampler,
+        "loss": LOSS_OF_FAMILY[family],
+        "batch_size": b,
+        "stratum_size": s,
+        "noise": "0.5",
+    }
+    config = complete(settings | {"uniform_items": 2, "mask": mask, "share": "local", "devices": 2})
+    made = LocalSampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
+    expected = sum(
+        chance * batch_objective(made.assemble(draw), family)
+        for chance, draw in all_draws(config, five_nodes)
+    )
+    assert expected == pytest.approx(exact_objective(five_nodes, 0.5, mask, family), rel=1e-9)

@@ -1,0 +1,268 @@
+"""Grids: which cells a sweep has, which of them belong together, and what fits a budget."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ncfbench.errors import UsageError
+from ncfbench.sweeps import grid as sweeps
+
+
+@given(
+    samplers=st.lists(
+        st.sampled_from(["iid", "neg", "strat", "ns", "strat-ns"]),
+        min_size=1,
+        max_size=5,
+        unique=True,
+    ),
+    losses=st.lists(
+        st.sampled_from(["sg", "mse", "log", "hinge"]), min_size=1, max_size=4, unique=True
+    ),
+    strata=st.lists(st.sampled_from([1, 3, 4]), min_size=1, max_size=3, unique=True),
+    negatives=st.lists(st.sampled_from([0, 1, 10]), min_size=1, max_size=3, unique=True),
+    seeds=st.lists(st.sampled_from([0, 1, 7]), min_size=1, max_size=3, unique=True),
+)
+@settings(deadline=None, max_examples=60)
+def test_a_grid_has_every_possible_combination_once(
+    samplers: list[str],
+    losses: list[str],
+    strata: list[int],
+    negatives: list[int],
+    seeds: list[int],
+) -> None:
+    expected, refused = set(), 0
+    for seed, sampler, loss, s, k in itertools.product(seeds, samplers, losses, strata, negatives):
+        stratified, listed = sampler in ("strat", "strat-ns"), sampler in ("iid", "neg", "strat")
+        wrong_family = sampler in ("iid", "strat") and loss in ("log", "hinge")
+        if wrong_family or k == 0 or (stratified and 512 % s):
+            refused += 1
+        else:
+            expected.add((sampler, loss, s if stratified else None, k if listed else None, seed))
+    axes = {
+        "loss": losses,
+        "stratum_size": strata,
+        "sampler": samplers,
+        "seed": seeds,
+        "negatives": negatives,
+    }
+    if not expected:
+        with pytest.raises(UsageError, match="No combination of the sweep can work"):
+            sweeps.expand(axes)
+        return
+    grid = sweeps.expand(axes)
+    found = [
+        (
+            each.sampler,
+            each.loss,
+            each.effective()["stratum_size"],
+            each.effective()["negatives"],
+            each.seed,
+        )
+        for each in grid.cells
+    ]
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+    assert sum(each.combinations for each in grid.left_out) == refused
+    order = [seeds.index(seed) for *_, seed in found]
+    assert order == sorted(order), "the first seed comes first"
+    assert len(set(sweeps.labels(grid.cells).values())) == len(grid.cells)
+
+
+def test_groups_are_the_cells_of_one_comparison_and_one_seed() -> None:
+    axes = {
+        "sampler": ["neg", "ns", "strat-ns"],
+        "loss": ["sg", "log"],
+        "stratum_size": [2, 4],
+        "seed": [0, 1],
+    }
+    cells = sweeps.expand(axes).cells
+    found = sweeps.groups(cells)
+    assert [config for group in found for config in group.cells] == sorted(
+        cells, key=lambda each: (each.seed, each.loss != "sg")
+    )
+    assert [(group.seed, group.cells[0].loss, len(group.cells)) for group in found] == [
+        (0, "sg", 4),
+        (0, "log", 4),
+        (1, "sg", 4),
+        (1, "log", 4),
+    ]
+
+
+def test_where_a_step_lies_makes_another_cell() -> None:
+    """Its numbers are the same, its times are not; on one device there is nothing to share or to
+    spread.
+    """
+    axes = {
+        "sampler": ["ns"],
+        "devices": [1, 4],
+        "share": ["global", "local"],
+        "shard_tables": [False, True],
+    }
+    grid = sweeps.expand(axes)
+    assert sorted((each.devices, each.share, each.shard_tables) for each in grid.cells) == [
+        (1, "global", False),
+        (4, "global", False),
+        (4, "global", True),
+        (4, "local", False),
+        (4, "local", True),
+    ]
+    assert len(set(sweeps.labels(grid.cells).values())) == 5
+    assert sorted(len(group.cells) for group in sweeps.groups(grid.cells)) == [
+        1,
+        2,
+        2,
+    ], "by devices and tables"
+
+
+@pytest.mark.parametrize("name", sweeps.preset_names())
+def test_presets_expand(name: str) -> None:
+    wanted = sweeps.read(name)
+    assert wanted.name == name
+    assert wanted.title
+    assert sweeps.expand(wanted.axes).cells
+
+
+def test_presets_are_the_papers_grids() -> None:
+    def axes(name: str, column: str) -> set[Any]:
+        return {
+            config.effective()[column] for config in sweeps.expand(sweeps.read(name).axes).cells
+        }
+
+    paper = {"iid", "neg", "strat", "ns", "strat-ns"}
+    assert set(sweeps.preset_names()) == {
+        "smoke",
+        "paper-speedup",
+        "paper-recall",
+        "paper-strata",
+        "paper-negatives",
+        "paper-encoders",
+    }
+    for name in ("smoke", "paper-speedup", "paper-recall", "paper-encoders", "paper-negatives"):
+        assert axes(name, "sampler") == paper
+    assert axes("paper-strata", "stratum_size") == {1, 2, 4, 8, 16}
+    assert axes("paper-negatives", "negatives") == {1, 2, 5, 10, 20, None}
+    assert axes("paper-recall", "loss") == {"sg", "mse", "hinge", "log"}
+    assert axes("paper-encoders", "encoder") == {"mf", "cnn", "lstm"}
+    assert axes("smoke", "dataset") == {"synthetic"}
+    assert len(sweeps.expand(sweeps.read("smoke").axes).cells) == 8
+
+
+def test_a_file_with_overrides(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'title = "Mine"\nbatch-size = 64\nsampler = ["iid", "ns"]\nseed = 3\nnoise = [1.0,'
+        ' "unigram", 0.75]\n'
+    )
+    wanted = sweeps.read(
+        str(file),
+        assignments=["epochs=2,4", "lambda=8"],
+        flags={"dataset": "a,b", "epochs": 5},
+        seeds=2,
+    )
+    assert wanted.axes == {
+        "batch_size": (64,),
+        "sampler": ("iid", "ns"),
+        "seed": (3, 4),
+        "noise": ("1.0", "unigram", "0.75"),
+        "epochs": (5,),
+        "lambda": (8.0,),
+        "dataset": ("a", "b"),
+    }
+    assert (wanted.name, wanted.title) == ("mine", "Mine")
+    grid = sweeps.expand(wanted.axes)
+    assert len(grid.cells) == 2 * 2 * 2 * 2, "noise 1.0 and unigram are one"
+    assert "noise=0.75" in " ".join(sweeps.labels(grid.cells).values())
+    assert "lambda" not in " ".join(sweeps.labels(grid.cells).values())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sampler = [", "is not valid TOML"),
+        ('samplr = "ns"', "Unknown setting 'samplr'; did you mean 'sampler'?"),
+        ('epochs = [3, "many"]', "epochs = 'many' is not a whole number"),
+        ('sampler = ["ns", "strat_ns"]', "did you mean 'strat-ns'"),
+        ("sampler = []", "sampler has no value"),
+        ("[sampler]\na = 1", "sampler = "),
+        ("seed = [[1, 2]]", "seed = [1, 2] is not a whole number"),
+        ('runs_dir = "x"', "given by --data-dir and --runs-dir"),
+        ("title = 3", "title = 3: it must be a text"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        sweeps.read(str(file))
+    assert message in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"source": "smok"}, "did you mean 'smoke'"),
+        ({"source": "none.toml"}, "Cannot read the sweep none.toml: No such file"),
+        ({"source": "smoke", "assignments": ["sampler"]}, "not of the form key=value"),
+        ({"source": "smoke", "assignments": ["samplr=ns"]}, "--set: Unknown setting 'samplr'"),
+        ({"source": "smoke", "assignments": ["data_dir=x"]}, "given by --data-dir"),
+        ({"source": "smoke", "seeds": 0}, "--seeds 0"),
+        ({"source": "smoke", "seeds": 2**32 + 1}, "would be above"),
+        ({"source": "smoke", "flags": {"dataset": ","}}, "--dataset: dataset has no value"),
+    ],
+)
+def test_bad_requests_are_refused(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        sweeps.read(**words)
+    assert message in str(caught.value)
+
+
+def test_a_budget_drops_the_last_seeds_then_the_last_groups() -> None:
+    cells = sweeps.expand(
+        {"sampler": ["ns", "strat-ns"], "loss": ["sg", "mse"], "seed": [4, 0, 9]}
+    ).cells
+    seconds = dict.fromkeys(cells, 10.0)
+    assert sweeps.within(cells, seconds, 120) == (cells, ())
+    assert sweeps.within(cells, seconds, 119.9) == (cells[:8], ("seed 9",))
+    assert sweeps.within(cells, seconds, 40)[1] == ("seed 0", "seed 9")
+    kept, dropped = sweeps.within(cells, seconds, 39.9)
+    assert [(config.sampler, config.seed) for config in kept] == [("ns", 4), ("strat-ns", 4)]
+    assert len({config.loss for config in kept}) == 1, "a group stays whole"
+    assert dropped == (
+        "seed 0",
+        "seed 9",
+        f"citeulike cnn {({'sg', 'mse'} - {kept[0].loss}).pop()}",
+    )
+    with pytest.raises(UsageError, match="that belong together are predicted to take 20 s"):
+        sweeps.within(cells, seconds, 19)
+
+
+@given(
+    axes=st.fixed_dictionaries(
+        {
+            "sampler": st.just(["iid", "ns", "strat-ns"]),
+            "loss": st.just(["sg", "hinge"]),
+            "encoder": st.just(["cnn", "mf"]),
+        },
+        optional={
+            "batch_size": st.just([256, 512]),
+            "learning_rate": st.just([0.01, 0.1]),
+            "stratum_size": st.just([2, 4]),
+            "negatives": st.just([1, 10]),
+            "noise": st.just(["unigram", "uniform"]),
+            "epochs": st.just([1, 30]),
+            "mask": st.just([True, False]),
+            "seed": st.just([0, 3]),
+        },
+    )
+)
+@settings(deadline=None, max_examples=30)
+def test_no_two_cells_have_one_label(axes: dict[str, list[Any]]) -> None:
+    grid = sweeps.expand(axes)
+    assert len(set(sweeps.labels(grid.cells).values())) == len(grid.cells)

@@ -1,0 +1,257 @@
+"""Tuning: every arm has the same trials, the best on validation items is trained, and tuned arms
+are still compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import write_run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from ncfbench.cli import app
+from ncfbench.config import TUNABLE, RunConfig, complete
+from ncfbench.errors import UsageError
+from ncfbench.report import comparison, sheets
+from ncfbench.runs import folder as runs
+from ncfbench.runs.trials import FOLDER, Budget
+from ncfbench.sweeps import tuning
+from ncfbench.sweeps.grid import groups
+from ncfbench.sweeps.status import State, Survey
+
+BUDGET = Budget(4, 2)
+
+
+def cells(**more: Any) -> list[RunConfig]:
+    return [
+        complete({"sampler": sampler, "seed": seed} | more)
+        for sampler in ("iid", "ns")
+        for seed in (0, 1)
+    ]
+
+
+@given(
+    count=st.integers(2, 20),
+    names=st.lists(st.sampled_from(TUNABLE), min_size=1, max_size=3, unique=True),
+    loss=st.sampled_from(["sg", "mse"]),
+)
+@settings(deadline=None, max_examples=20)
+def test_every_arm_has_the_same_trials(count: int, names: list[str], loss: str) -> None:
+    budget = Budget(count, 3, tuple(names))
+    found = tuning.trials(cells(loss=loss), budget)
+    points = set()
+    for config, own in found.items():
+        assert own[0] == dataclasses.replace(config, seed=tuning.SEED, epochs=3), (
+            "the arm's own settings are the first trial"
+        )
+        assert len(set(own)) == len(own) == count
+        assert {trial.sampler for trial in own} == {config.sampler}
+        assert all(
+            trial.seed == tuning.SEED and trial.epochs == 3 and not trial.tuned for trial in own
+        )
+        points.add(tuple(tuple(getattr(trial, name) for name in names) for trial in own))
+        if "learning_rate" in names:
+            rates = [trial.learning_rate / config.learning_rate for trial in own]
+            assert all(0.1 <= rate <= 10 for rate in rates)
+            assert count < 5 or (min(rates) < 0.5 and max(rates) > 2), "they reach to both sides"
+        assert all(0 <= trial.word_dropout <= 0.8 for trial in own)
+    assert len(points) == 1
+    assert len({trial for own in found.values() for trial in own}) == 2 * count, (
+        "seeds share their trials"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (lambda: Budget(1, 1), "--tune 1: there is nothing to choose from"),
+        (lambda: Budget(201, 1), "at most 200"),
+        (lambda: Budget(2, 0), "--tune-epochs 0"),
+        (lambda: Budget(2, 1, ("lambda",)), "--tune-over lambda"),
+        (lambda: Budget(2, 1, ()), "names no setting"),
+        (
+            lambda: tuning.trials([*cells(), *cells(learning_rate=0.5)], BUDGET),
+            "several values of learning_rate",
+        ),
+        (lambda: tuning.trials(cells(encoder="mf"), BUDGET), "mf has no vector"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(wanted: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        wanted()
+
+
+def test_the_best_finished_trial_is_chosen() -> None:
+    config = complete({"sampler": "ns"})
+    own = tuning.trials([config], BUDGET)[config]
+    states = {
+        own[0]: State("done", summary={tuning.MEASURE: 0.3}),
+        own[1]: State("done", summary={tuning.MEASURE: 0.5}),
+        own[2]: State("done", summary={tuning.MEASURE: 0.5}),
+        own[3]: State("diverged", summary={tuning.MEASURE: 0.9}),
+    }
+    chosen, missing = tuning.choose({config: own}, Survey(states, ()))
+    assert (chosen[config].trial, chosen[config].recall, chosen[config].usable, missing) == (
+        own[1],
+        0.5,
+        3,
+        {},
+    )
+    result = tuning.tuned(config, chosen[config], BUDGET)
+    assert (result.learning_rate, result.seed, result.epochs) == (
+        own[1].learning_rate,
+        config.seed,
+        config.epochs,
+    )
+    assert (result.tuned, result.tuned_settings) == ("learning_rate:4x2", ("learning_rate",))
+    chosen, missing = tuning.choose(
+        {config: own}, Survey(states | {own[2]: State("interrupted")}, ())
+    )
+    assert (chosen, missing) == ({}, {config: "1 of its 4 trials did not end"})
+    _, missing = tuning.choose({config: own}, Survey(dict.fromkeys(own, State("diverged")), ()))
+    assert missing == {config: "none of its 4 trials has a recall on validation items"}
+
+
+def test_the_label_of_tuned_runs_is_checked() -> None:
+    assert complete({"tuned": "learning_rate+item_dropout:4x2"}).tuned_settings == (
+        "learning_rate",
+        "item_dropout",
+    )
+    for text in ("yes", "lambda:4x2", "learning_rate:4", "learning_rate"):
+        with pytest.raises(UsageError, match="ncfbench sweep --tune"):
+            complete({"tuned": text})
+
+
+def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(
+            tmp_path,
+            "iid",
+            [9, 5, 3],
+            200,
+            [0.1, 0.2, 0.3],
+            seed=seed,
+            tuned="learning_rate:4x2",
+            learning_rate=0.02,
+        )
+        write_run(
+            tmp_path,
+            "ns",
+            [9, 4, 2],
+            20,
+            [0.1, 0.3, 0.4],
+            seed=seed,
+            tuned="learning_rate:4x2",
+            learning_rate=0.005,
+        )
+    write_run(tmp_path, "ns", [9, 4, 2], 20)
+    found = {one.config.tuned: one for one in comparison.group(runs.read_all(tmp_path)[0])}
+    assert set(found) == {"", "learning_rate:4x2"}, "tuned runs are not mixed with others"
+    tuned = found["learning_rate:4x2"]
+    assert tuned.title() == "tuned=learning_rate:4x2"
+    rows = comparison.speedup_rows(tuned, allow_mixed=False, places={})
+    status = {row["sampler"]: (row["status"], row.get("command")) for row in rows}
+    assert status["ns"] == ("reached", None)
+    assert status["strat-ns"] == ("missing", None), "no command by itself can choose its settings"
+    sheet, *_ = sheets.speedup_sheets([tuned], [rows])
+    note = (
+        "CNN: learning_rate tuned on validation recall, 4 trials of 2 epochs: IID"
+        " learning_rate=0.02; N.S."
+    )
+    assert any(
+        text.startswith(note) and text.endswith("learning_rate=0.005.") for text in sheet.notes
+    )
+    members = [record.config for record in runs.read_all(tmp_path)[0] if record.config.tuned]
+    assert [len(group.cells) for group in groups(members)] == [2, 2], "they take turns"
+
+
+WORDS = [
+    "sweep",
+    "smoke",
+    "--dataset",
+    "tiny",
+    "--epochs",
+    "2",
+    "--set",
+    "sampler=ns,strat-ns",
+    "--set",
+    "loss=sg",
+    "--quiet",
+    "--set",
+    "batch_size=64",
+    "--set",
+    "dimension=8",
+    "--set",
+    "filters=8",
+    "--set",
+    "word_dimension=8",
+    "--json",
+]
+
+
+@pytest.mark.long
+def test_the_command_tunes_trains_and_does_neither_twice(data_dir: Path, tmp_path: Path) -> None:
+    def invoke(*words: str) -> dict[str, Any]:
+        places = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
+        result = CliRunner().invoke(
+            app, [*WORDS, *places, "--tune", "2", "--tune-epochs", "1", *words]
+        )
+        assert result.exit_code == 0, result.output
+        document: dict[str, Any] = json.loads(result.stdout)
+        return document
+
+    plan = invoke("--dry-run")
+    assert [cell["status"] for cell in plan["trials"]] == ["left"] * 4
+    assert all(cell["predicted_bytes"] > 0 for cell in plan["trials"] + plan["cells"])
+    assert plan["memory_bytes"] > 0
+    trained = invoke()
+    trials, _ = runs.read_all(tmp_path / FOLDER)
+    cells, _ = runs.read_all(tmp_path)
+    assert (len(trials), len(cells)) == (4, 2)
+    for record in cells:
+        own = [trial for trial in trials if trial.config.sampler == record.config.sampler]
+        recalls = {
+            trial.config.learning_rate: max(
+                row["validation_recall_at_50"] or 0 for row in trial.curve
+            )
+            for trial in own
+        }
+        assert record.config.tuned == "learning_rate:2x1"
+        assert recalls[record.config.learning_rate] == max(recalls.values())
+        assert len({trial.config.learning_rate for trial in own}) == 2
+    assert [cell["status"] for cell in trained["cells"]] == ["done", "done"]
+    again = invoke("--dry-run")
+    assert [cell["status"] for cell in again["cells"] + again["trials"]] == ["done"] * 6
+
+
+def test_a_data_set_without_validation_items_is_refused(data_dir: Path, tmp_path: Path) -> None:
+    words = [
+        "prepare",
+        "synthetic",
+        "--name",
+        "bare",
+        "--users",
+        "120",
+        "--items",
+        "200",
+        "--links",
+        "900",
+    ]
+    runner = CliRunner()
+    assert (
+        runner.invoke(
+            app, [*words, "--validation-fraction", "0", "--data-dir", str(tmp_path)]
+        ).exit_code
+        == 0
+    )
+    places = ["--data-dir", str(tmp_path), "--runs-dir", str(tmp_path / "runs")]
+    result = runner.invoke(app, [*WORDS, "--dataset", "bare", *places, "--tune", "2"])
+    assert (result.exit_code, "bare has none" in result.stderr) == (3, True)
+    result = runner.invoke(app, [*WORDS, *places, "--tune-epochs", "2"])
+    assert (result.exit_code, "belongs to --tune N" in result.stderr) == (2, True)

@@ -1,0 +1,57 @@
+"""What is imported when: nothing heavy for help, and JAX only where something computes."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+import time
+
+import ncfbench
+
+WITHOUT_JAX = (
+    "storage",
+    "data",
+    "sampling",
+    "paper",
+    "timing",
+    "runs",
+    "report",
+    "cli",
+)
+"""Rooms that import no JAX; ``make check`` holds that they import no room that does."""
+
+
+def test_rooms_that_need_no_jax_import_none() -> None:
+    """In a fresh interpreter, every module of these rooms."""
+    names = [
+        module.name
+        for module in pkgutil.walk_packages(ncfbench.__path__, "ncfbench.")
+        if module.name.split(".")[1] in WITHOUT_JAX
+    ]
+    assert len(names) > 60
+    script = "import sys\n" + "".join(f"import {name}\n" for name in names)
+    script += "print([m for m in ('jax', 'flax', 'optax', 'orbax') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; sys.argv = ['ncfbench', '--help']\n"
+        "from ncfbench.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('jax', 'numpy', 'pyarrow', 'requests') if m in sys.modules],"
+        " file=sys.stderr)"
+    )
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        )
+        seconds.append(time.perf_counter() - begin)
+        assert done.stderr == "[]\n"
+        assert "prepare" in done.stdout
+    assert min(seconds) < 0.7

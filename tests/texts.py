@@ -1,0 +1,26 @@
+"""Texts of any lengths."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from ncfbench.models.encoders.protocol import Texts
+
+
+def texts_of(
+    rng: np.random.Generator, items: int, length: int, words: int, removed: float
+) -> Texts:
+    """Some empty, some full-length, words that repeat, some of them removed."""
+    lengths = rng.integers(0, length + 1, items).astype(np.int32)
+    lengths[: min(items, 3)] = [0, length, 1][: min(items, 3)]
+    tokens = np.where(
+        np.arange(length) < lengths[:, None], rng.integers(1, words + 1, (items, length)), 0
+    )
+    present = (tokens > 0) & (rng.random(tokens.shape) >= removed)
+    return Texts(
+        *map(
+            jnp.asarray,
+            (np.arange(items, dtype=np.int32), tokens.astype(np.int32), present, lengths),
+        )
+    )

@@ -1,0 +1,105 @@
+"""The doctor: one warning for each thing that is wrong, and none where nothing is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ncfbench.cli import app
+from ncfbench.timing import doctor, environment
+
+HEALTHY: dict[str, Any] = {
+    "cpu": "A processor",
+    "cores": 4,
+    "machine_cores": 4,
+    "core_quota": None,
+    "governor": "performance",
+    "memory_bytes": 16 * 2**30,
+    "memory_available_bytes": 8 * 2**30,
+    "accelerators": [],
+    "devices": [{"kind": "cpu", "platform": "cpu"}],
+    "precision": "default",
+    "system": "Linux 6",
+    "python": "3.11.7",
+    "packages": {"jax": "0.10.2"},
+    "variables": {},
+    "ncfbench": "0.1.0",
+    "commit": None,
+    "load_average": [0.2, 0.1, 0.1],
+    "time": "2026-01-01",
+    "key": "abc",
+}
+FAULTS = [
+    ({"accelerators": ["NVIDIA H100, 580.1"]}, "JAX does not use it"),
+    (
+        {"accelerators": ["an AMD GPU"], "variables": {"JAX_PLATFORMS": "cpu"}},
+        "unset JAX_PLATFORMS",
+    ),
+    ({"load_average": [3.1, 2, 1]}, "busy: a load of 3.1 on 4 cores"),
+    ({"machine_cores": 8}, "4 of 8 cores"),
+    ({"core_quota": 1.5}, "1.5 cores' worth"),
+    ({"variables": {"NPROC": "1"}}, "NPROC=1"),
+    ({"variables": {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}}, "slows JAX down"),
+    ({"variables": {"JAX_DISABLE_JIT": "1"}}, "compiles nothing"),
+    ({"variables": {"JAX_DEBUG_NANS": "True"}}, "looks at every result"),
+    ({"variables": {"JAX_ENABLE_X64": "true"}}, "double precision"),
+    ({"memory_available_bytes": 2**30}, "1.0 GiB"),
+    ({"governor": "powersave"}, "powersave"),
+]
+
+
+def test_a_healthy_machine_has_no_warning() -> None:
+    assert doctor.warnings(HEALTHY) == []
+    harmless = {
+        "JAX_ENABLE_X64": "0",
+        "JAX_DISABLE_JIT": "false",
+        "NPROC": "4",
+        "OMP_NUM_THREADS": "4",
+    }
+    assert (
+        doctor.warnings(
+            HEALTHY | {"variables": harmless, "load_average": None, "memory_available_bytes": None}
+        )
+        == []
+    )
+    used = [{"kind": "NVIDIA H100", "platform": "gpu"}]
+    assert doctor.warnings(HEALTHY | {"accelerators": ["NVIDIA H100"], "devices": used}) == []
+
+
+@pytest.mark.parametrize(("fault", "text"), FAULTS)
+def test_each_fault_gives_one_warning(fault: dict[str, Any], text: str) -> None:
+    (warning,) = doctor.warnings(HEALTHY | fault)
+    assert text in warning
+
+
+def test_from_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "describe", lambda: HEALTHY)
+    good = CliRunner().invoke(app, ["doctor"])
+    assert (good.exit_code, "No warnings." in good.stdout, "A processor" in good.stdout) == (
+        0,
+        True,
+        True,
+    )
+    monkeypatch.setattr(
+        environment, "describe", lambda: HEALTHY | {"core_quota": 1.5, "governor": "powersave"}
+    )
+    bad = CliRunner().invoke(app, ["doctor", "--json"])
+    assert bad.exit_code == 6
+    assert len(json.loads(bad.stdout)["warnings"]) == 2
+    assert "Times measured here would mislead" in bad.stderr
+
+
+def test_this_machine_is_described() -> None:
+    found = environment.describe()
+    assert set(HEALTHY) <= set(found)
+    json.dumps(found)
+    assert found["key"] == environment.key(found)
+    # What only informs does not make another environment of the same machine.
+    assert (
+        environment.key(found | {"load_average": [9, 9, 9], "memory_available_bytes": 1})
+        == found["key"]
+    )
+    assert environment.key(found | {"cores": 99}) != found["key"]

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.models.towers import Content
+from ncfbench.storage.schemas import CUTOFFS
+from ncfbench.training import recall as recall_module
+from ncfbench.training.inference import Embedder
+from ncfbench.training.recall import RecallEvaluator, link_ranks, ranks_by_blocks, recall
+from ncfbench.training.step import Trainer
+
+
+def brute_force(scores: np.ndarray, links: set[tuple[int, int]], m: int) -> float:
+    """Sort every user's items, the smaller id first among equals, and count."""
+    shares = []
+    for user in range(scores.shape[0]):
+        own = {v for u, v in links if u == user}
+        if own:
+            ranking = sorted(range(scores.shape[1]), key=lambda item: (-scores[user, item], item))
+            shares.append(len(own & set(ranking[:m])) / len(own))
+    return float(np.mean(shares))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 12))
+@settings(max_examples=12, deadline=None)
+def test_recall_with_many_ties_against_brute_force(seed: int, n_users: int, n_items: int) -> None:
+    rng = np.random.default_rng(seed)
+    f, g = (
+        rng.integers(-1, 2, (n_users, 2)).astype(np.float32),
+        rng.integers(-1, 2, (n_items, 2)).astype(np.float32),
+    )
+    links = {
+        (int(u), int(v))
+        for u, v in zip(rng.integers(0, n_users, 9), rng.integers(0, n_items, 9), strict=True)
+    }
+    users, items = (np.array(column, np.int32) for column in zip(*sorted(links), strict=True))
+    ranks = np.asarray(link_ranks(jnp.asarray(f), jnp.asarray(g), users, items))
+    for m, value in recall(users, ranks, (1, 2, 5)).items():
+        assert value == pytest.approx(brute_force(f @ g.T, links, m))
+
+
+def test_evaluator_on_a_data_set_against_brute_force(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks smaller than the data, so that the last one is partly padding."""
+    monkeypatch.setattr("ncfbench.training.recall.BLOCK_SCORES", 7 * len(tiny.items_of("test")))
+    trainer, state = Trainer.create(complete({"dimension": 6}), tiny)
+    embedder = Embedder(trainer.towers, Content.of(tiny))
+    embedder.block = 32
+    f = np.asarray(embedder.users(state.parameters))
+    for split in ("validation", "test"):
+        evaluator = RecallEvaluator(tiny, split, embedder)
+        assert evaluator.block == (7 if split == "test" else evaluator.block)
+        items = tiny.items_of(split)
+        g = np.asarray(embedder.items(state.parameters, items))
+        users, linked = tiny.links(split)
+        links = {
+            (int(u), int(np.flatnonzero(items == v)[0])) for u, v in zip(users, linked, strict=True)
+        }
+        found = evaluator(state.parameters)
+        assert set(found) == set(CUTOFFS)
+        for m in CUTOFFS:
+            assert found[m] == pytest.approx(
+                brute_force((f @ g.T).astype(np.float32), links, m), abs=2e-3
+            )
+
+
+def test_scores_that_are_not_numbers_never_look_good() -> None:
+    f = jnp.array([[jnp.nan], [1.0]])
+    g = jnp.array([[1.0], [2.0], [jnp.nan]])
+    ranks = np.asarray(
+        link_ranks(f, g, np.array([0, 1, 1], np.int32), np.array([0, 1, 2], np.int32))
+    )
+    assert ranks[0] == 3
+    assert ranks[1] == 1
+    assert ranks[2] == 3
+
+
+# --- many items: block by block
+
+
+def rank_by_hand(scores: list[float], own: int) -> int:
+    """How many items stand before one: those not at most as good, and equal ones of smaller id."""
+    return sum(
+        not score <= scores[own] or (score == scores[own] and item < own)
+        for item, score in enumerate(scores)
+    )
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1, 7, 24, 40]),
+    st.sampled_from([1, 13]),
+    st.sampled_from([1, 3, 8, 64]),
+    st.sampled_from([1, 2, 5, 32]),
+)
+@settings(max_examples=40, deadline=None)
+def test_blocks_of_items_and_links_change_no_rank(
+    seed: int, n_items: int, n_links: int, block_items: int, block_links: int
+) -> None:
+    """Few different scores, so that most are equal to others in the same block and beyond; some are
+    no numbers.
+    """
+    rng = np.random.default_rng(seed)
+    f = rng.integers(-1, 2, (5, 2)).astype(np.float32)
+    g = rng.integers(-1, 2, (n_items, 2)).astype(np.float32)
+    odd = rng.random(g.shape) < 0.1
+    g[odd] = rng.choice([np.nan, np.inf, -np.inf], int(odd.sum()))
+    users, places = (
+        rng.integers(0, 5, n_links).astype(np.int32),
+        rng.integers(0, n_items, n_links).astype(np.int32),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recall_module, "BLOCK_ITEMS", block_items)
+        patch.setattr(recall_module, "BLOCK_LINKS", block_links)
+        found = ranks_by_blocks(jnp.asarray(f), jnp.asarray(g), users, places)
+    assert found.shape == (n_links,)
+    assert found.dtype == np.int64
+    assert (
+        found.tolist()
+        == np.asarray(link_ranks(jnp.asarray(f), jnp.asarray(g), users, places)).tolist()
+    )
+    with np.errstate(invalid="ignore"):
+        scores = (f[:, None, :] * g[None, :, :]).sum(axis=2)
+    assert found.tolist() == [
+        rank_by_hand(scores[u].tolist(), v) for u, v in zip(users, places, strict=True)
+    ]
+
+
+def test_equal_items_in_different_blocks_are_ranked_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors that do not multiply exactly, each four times, far apart: a score that is off by one
+    bit would show.
+    """
+    monkeypatch.setattr(recall_module, "BLOCK_ITEMS", 64)
+    monkeypatch.setattr(recall_module, "BLOCK_LINKS", 32)
+    rng = np.random.default_rng(0)
+    f = rng.normal(size=(20, 50)).astype(np.float32)
+    g = np.tile(rng.normal(size=(125, 50)).astype(np.float32), (4, 1))
+    users, places = (
+        np.repeat(np.arange(20, dtype=np.int32), 25),
+        rng.integers(0, 500, 500).astype(np.int32),
+    )
+    found = ranks_by_blocks(jnp.asarray(f), jnp.asarray(g), users, places)
+    best = np.argsort(
+        np.argsort(-(f.astype(np.float64) @ g[:125].T.astype(np.float64)), axis=1), axis=1
+    )
+    assert found.tolist() == (4 * best[users, places % 125] + places // 125).tolist()
+
+
+def test_the_evaluator_gives_the_same_ranks_with_and_without_blocks(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, state = Trainer.create(complete({"dimension": 6}), tiny)
+    evaluator = RecallEvaluator(tiny, "test", Embedder(trainer.towers, Content.of(tiny)))
+    whole = evaluator.ranks(state.parameters)
+    monkeypatch.setattr(recall_module, "BLOCK_ITEMS", 17)
+    monkeypatch.setattr(recall_module, "BLOCK_LINKS", 50)
+    assert evaluator.ranks(state.parameters).tolist() == whole.tolist()
+
+
+MILLION = """
+import json, resource
+import jax, jax.numpy as jnp, numpy as np
+from ncfbench.evaluation import ranks_by_blocks
+n, links = 10**6, 300
+def peak(): return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+ranks_by_blocks(jnp.ones((2, 4)), jnp.ones((9000, 4)), np.zeros(links, np.int32), np.zeros(links, np.int32))
+# The item's score is its id modulo 1000 for user 0, and the same negated for user 1.
+id = jnp.arange(n) % 1000
+g = jnp.stack([id, id, 0 * id, 0 * id], axis=1).astype(jnp.float32)
+f = jnp.array([[1, 0, 0, 0], [0, -1, 0, 0]], jnp.float32)
+places = np.random.default_rng(0).integers(0, n, links).astype(np.int32)
+users = np.arange(links, dtype=np.int32) % 2
+jax.block_until_ready((f, g))
+before = peak()
+found = ranks_by_blocks(f, g, users, places)
+print(json.dumps([found.tolist(), users.tolist(), places.tolist(), peak() - before]))
+"""
+
+
+@pytest.mark.long
+def test_a_million_items_in_bounded_memory() -> None:
+    """1,000 items of each score; 300 million scores would take 1.2 GB, and are never there at
+    once.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", MILLION], capture_output=True, text=True, check=True, timeout=60
+    )
+    found, users, places, extra = json.loads(done.stdout)
+    for rank, user, place in zip(found, users, places, strict=True):
+        better = 999 - place % 1000 if user == 0 else place % 1000
+        assert rank == 1000 * better + place // 1000
+    assert extra < 150 * 2**20

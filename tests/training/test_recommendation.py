@@ -1,0 +1,293 @@
+"""Each user's best items: exact whatever the blocks, the recall of the run, the source's ids, and
+no part of the run itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pytest
+from invoked import check, invoke
+
+from ncfbench.config import Locations, complete
+from ncfbench.data import store
+from ncfbench.errors import DataError, DivergedError, UsageError
+from ncfbench.models.towers import Content
+from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.schedule import Schedule
+from ncfbench.storage import schemas, tables
+from ncfbench.training import recommend
+from ncfbench.training import run as training
+from ncfbench.training.inference import Embedder
+from ncfbench.training.recommend import FILE, Recommender, merge
+from ncfbench.training.step import Trainer
+
+SMALL: dict[str, Any] = {
+    "dataset": "tiny",
+    "batch_size": 64,
+    "epochs": 2,
+    "dimension": 8,
+    "word_dimension": 8,
+    "filters": 8,
+    "learning_rate": 0.03,
+}
+
+
+def train(
+    data_dir: Path, runs_dir: Path, count: int | None, *, resume: bool = False, **more: Any
+) -> RunRecord:
+    return training.run(
+        complete(SMALL | more), Locations(data_dir, runs_dir), resume=resume, recommend=count
+    )
+
+
+def read(folder: Path, *, named: bool = False) -> pa.Table:
+    return tables.read_table(folder / FILE, schemas.recommendations(named, named))
+
+
+def recall_of(table: pa.Table, dataset: store.Dataset) -> float:
+    """Mean over users with test items of the share of these that is in the table; counted link by
+    link.
+    """
+    held_out: dict[int, set[int]] = defaultdict(set)
+    for user, item in zip(*(side.tolist() for side in dataset.links("test")), strict=True):
+        held_out[user].add(item)
+    shown: dict[int, set[int]] = defaultdict(set)
+    for row in table.to_pylist():
+        shown[row["user"]].add(row["item"])
+    return float(
+        np.mean([len(items & shown[user]) / len(items) for user, items in held_out.items()])
+    )
+
+
+def test_blocks_with_many_ties_against_a_sort() -> None:
+    """Scores of -1, 0, -0 and 1: nearly all are ties, and most of them lie across blocks of 4 of
+    the 11 items.
+    """
+    rng = np.random.default_rng(0)
+    compiled = jax.jit(merge)
+    for _ in range(30):
+        f = rng.integers(-1, 2, (3, 1)).astype(np.float32)
+        g = rng.choice(np.array([-1.0, -0.0, 0.0, 1.0], np.float32), (11, 1))
+        padded = np.concatenate([g, np.full((1, 1), 9.0, np.float32)])
+        best, places = jnp.full((3, 6), -jnp.inf), jnp.zeros((3, 6), jnp.int32)
+        for first in (0, 4, 8):
+            best, places, good = compiled(best, places, f, padded[first : first + 4], first, 11)
+            assert good
+        scores = f @ g.T
+        for user in range(3):
+            ranking = sorted(range(11), key=lambda item: (-scores[user, item], item))[:6]
+            assert places[user].tolist() == ranking
+            assert best[user].tolist() == [scores[user, item] for item in ranking]
+
+
+@pytest.fixture(scope="module")
+def plain(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    """A finished run that nobody asked for recommendations."""
+    return train(data_dir, tmp_path_factory.mktemp("plain"), None)
+
+
+@pytest.fixture(scope="module")
+def asked(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    """The same with each user's 50 best items."""
+    return train(data_dir, tmp_path_factory.mktemp("asked"), 50)
+
+
+def test_tables_by_row_on_two_devices_recommend_alike(
+    data_dir: Path, tiny: store.Dataset, tmp_path: Path
+) -> None:
+    """At the end of the run, and later from its checkpoint."""
+    record = train(data_dir, tmp_path, 50, devices=2, shard_tables=True)
+    assert recall_of(read(record.folder), tiny) == pytest.approx(
+        record.curve[-1]["test_recall_at_50"], abs=1e-12
+    )
+    first = (record.folder / FILE).read_bytes()
+    (record.folder / FILE).unlink()
+    train(data_dir, tmp_path, 50, resume=True, devices=2, shard_tables=True)
+    assert (record.folder / FILE).read_bytes() == first
+
+
+def test_the_recall_of_the_table_is_that_of_the_run(asked: RunRecord, tiny: store.Dataset) -> None:
+    record, found = asked, read(asked.folder)
+    assert record.curve[-1]["test_recall_at_50"] > 0
+    assert recall_of(found, tiny) == pytest.approx(record.curve[-1]["test_recall_at_50"], abs=1e-12)
+    for m in (10, 20):
+        best = found.filter(pa.compute.less_equal(found["rank"], m))
+        assert recall_of(best, tiny) == pytest.approx(
+            record.curve[-1][f"test_recall_at_{m}"], abs=1e-12
+        )
+    rows = found.to_pylist()
+    with_links = sorted(set(tiny.users.tolist()))
+    assert [row["user"] for row in rows] == [user for user in with_links for _ in range(50)]
+    test_items, links = (
+        set(tiny.items_of("test").tolist()),
+        set(zip(*(side.tolist() for side in tiny.links("test")), strict=True)),
+    )
+    for user, own in itertools.groupby(rows, key=lambda row: row["user"]):
+        own = list(own)
+        assert [row["rank"] for row in own] == list(range(1, 51))
+        items = [row["item"] for row in own]
+        assert set(items) <= test_items
+        assert len(set(items)) == 50
+        assert [(-row["score"], row["item"]) for row in own] == sorted(
+            (-row["score"], row["item"]) for row in own
+        )
+        assert [row["hit"] for row in own] == [(user, item) in links for item in items]
+    metadata = {key.decode(): value.decode() for key, value in found.schema.metadata.items()}
+    assert metadata["parameters"] == "at the end of the run"
+    assert (metadata["epoch"], metadata["iteration"]) == ("2", str(record.summary["iterations"]))
+
+
+def test_it_is_no_part_of_the_run(plain: RunRecord, asked: RunRecord) -> None:
+    """Same settings, curve and clocked samples with and without; its time is a line of the ledger
+    and a sample of its own.
+    """
+    assert asked.config == plain.config
+    assert asked.folder.name == plain.folder.name
+    for name in ("probe_loss", "test_recall_at_50"):
+        assert [row[name] for row in asked.curve] == [row[name] for row in plain.curve]
+    assert not (plain.folder / FILE).exists()
+    seconds = {row["line"]: row["seconds"] for row in asked.ledger if row["thread"] == "main"}
+    (sample,) = [row for row in asked.timing if row["kind"] == "recommendation"]
+    assert sample["seconds"] > 0 < seconds["recommendation"]
+    assert sum(seconds.values()) == pytest.approx(asked.summary["wall_seconds"])
+    trained = math.fsum(row["seconds"] for row in asked.timing if row["kind"] == "full")
+    assert asked.summary["train_seconds"] == pytest.approx(trained, rel=1e-12)
+
+
+def test_a_finished_run_gets_it_from_its_checkpoint(
+    data_dir: Path,
+    tmp_path: Path,
+    plain: RunRecord,
+    asked: RunRecord,
+    tiny: store.Dataset,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Through blocks of 30 items and 50 users, the last of each partly padding."""
+    monkeypatch.setattr(recommend, "ITEM_BLOCK", 30)
+    monkeypatch.setattr(recommend, "BLOCK_SCORES", 1500)
+    folder = tmp_path / plain.folder.name
+    shutil.copytree(plain.folder, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    train(data_dir, tmp_path, 50, resume=True)
+    found, same = read(folder), read(asked.folder)
+    assert recall_of(found, tiny) == pytest.approx(plain.curve[-1]["test_recall_at_50"], abs=1e-12)
+    np.testing.assert_allclose(found["score"].to_numpy(), same["score"].to_numpy(), atol=1e-5)
+    assert found.schema.metadata == same.schema.metadata
+    assert {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.is_file() and path.name != FILE
+    } == before
+    stamp = (folder / FILE).stat().st_mtime_ns
+    train(data_dir, tmp_path, 50, resume=True)
+    assert (folder / FILE).stat().st_mtime_ns == stamp, "what is there is left alone"
+    (folder / FILE).write_bytes(b"damaged")
+    train(data_dir, tmp_path, 3, resume=True)
+    assert read(folder)["rank"].to_pylist()[:4] == [1, 2, 3, 1]
+    shutil.rmtree(folder / "checkpoints")
+    with pytest.raises(DataError, match="no checkpoint of its end"):
+        train(data_dir, tmp_path, 4, resume=True)
+
+
+def named(dataset: store.Dataset) -> store.Dataset:
+    """The same data where the source names its users u900, u901, ... and its items backwards; user
+    3 has no link.
+    """
+    kept = dataset.users != 3
+    return dataclasses.replace(
+        dataset,
+        users=np.asarray(dataset.users)[kept],
+        items=np.asarray(dataset.items)[kept],
+        user_ids=pa.array([f"u{900 + user}" for user in range(dataset.n_users)]),
+        item_ids=pa.array([f"i{dataset.n_items - item}" for item in range(dataset.n_items)]),
+    )
+
+
+def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Dataset) -> None:
+    """Written with ids and without from the same parameters: each row names the same user and
+    item.
+    """
+    trainer, state = Trainer.create(complete(SMALL), tiny)
+    embedder = Embedder(trainer.towers, Content.of(tiny))
+    schedule = Schedule(100, 10, 2, 0)
+    assert 3 in tiny.users
+    tables_by_name = {}
+    for name, dataset in (
+        ("numbers", dataclasses.replace(named(tiny), user_ids=None, item_ids=None)),
+        ("names", named(tiny)),
+    ):
+        (tmp_path / name).mkdir()
+        Recommender(dataset, embedder, 4).write(tmp_path / name, state, schedule)
+        tables_by_name[name] = read(tmp_path / name, named=name == "names").to_pylist()
+    assert len(tables_by_name["names"]) == 4 * (len(set(tiny.users.tolist())) - 1)
+    for row, same in zip(tables_by_name["names"], tables_by_name["numbers"], strict=True):
+        assert row == same | {
+            "user": f"u{900 + same['user']}",
+            "item": f"i{tiny.n_items - same['item']}",
+        }
+    assert "u903" not in {row["user"] for row in tables_by_name["names"]}
+
+
+def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: Path) -> None:
+    trainer, state = Trainer.create(complete(SMALL), tiny)
+    recommender = Recommender(tiny, Embedder(trainer.towers, Content.of(tiny)), 4)
+    broken = jnp.full_like(state.parameters["users"]["embedding"], jnp.nan)
+    state = state._replace(parameters=state.parameters | {"users": {"embedding": broken}})
+    with pytest.raises(DivergedError, match="not finite"):
+        recommender.write(tmp_path, state, Schedule(100, 10, 2, 0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_more_than_there_are_gives_all(tiny: store.Dataset) -> None:
+    trainer, state = Trainer.create(complete(SMALL), tiny)
+    recommender = Recommender(tiny, Embedder(trainer.towers, Content.of(tiny)), 10**6)
+    _, items, _, hits = next(recommender.blocks(state.parameters))
+    assert sorted(items[0].tolist()) == tiny.items_of("test").tolist()
+    assert hits.sum() == len(tiny.links("test")[0])
+
+
+def test_what_cannot_be_recommended_is_refused_before_training(tiny: store.Dataset) -> None:
+    with pytest.raises(UsageError, match="recommend = 0"):
+        recommend.require_items(complete({}), tiny, 0)
+    with pytest.raises(UsageError, match="Use --encoder cnn or lstm"):
+        recommend.require_items(complete({"encoder": "mf"}), tiny, 5)
+    with pytest.raises(UsageError, match="--test-fraction above 0"):
+        recommend.require_items(
+            complete({}), dataclasses.replace(tiny, split=np.zeros_like(tiny.split)), 5
+        )
+
+
+def test_from_the_command_line(data_dir: Path, tmp_path: Path, plain: RunRecord) -> None:
+    folder = tmp_path / "runs" / plain.folder.name
+    words = [
+        "run",
+        "--data-dir",
+        str(data_dir),
+        "--runs-dir",
+        str(folder.parent),
+        "--quiet",
+        "--resume",
+    ]
+    words += itertools.chain.from_iterable(
+        ("--set", f"{name}={value}") for name, value in SMALL.items()
+    )
+    check(invoke(*words, "--recommend", "0"), 2, "recommend = 0")
+    assert not folder.parent.exists()
+    shutil.copytree(plain.folder, folder)
+    result = invoke(*words, "--recommend", "3", "--json")
+    check(result, 0)
+    assert json.loads(result.stdout)["recommendations"] == str(folder / FILE)
+    check(invoke(*words, "--recommend", "3"), 0, "Recommendations:", FILE)
+    assert read(folder)["rank"].to_pylist()[:4] == [1, 2, 3, 1]
