@@ -6,7 +6,6 @@ from ncfbench.distributed.shards import cut, part_of, stacked
 from ncfbench.sampling.base import Draw, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.sampling.local import LocalSampler
-from ncfbench.sampling.shared import SharingSampler
 
 
 class SpreadSampler(Sampler):
@@ -44,18 +43,12 @@ class SpreadSampler(Sampler):
             return stacked(parts, n_items)
         capacity, rows = rounded_up(capacity, self.n_parts), len(draw.links) // self.n_parts
         own = slice(self.own.start * rows, self.own.stop * rows)
-        if (
-            isinstance(self.whole, SharingSampler)
-            and own.start % self.stratum_size == own.stop % self.stratum_size == 0
-        ):
-            # The matrix of weights, by far the largest part of a batch, of the own rows only.
-            whole = self.whole.assemble(draw, capacity, own)
-        else:
+        # The matrix of weights, by far the largest part of a batch, of the own rows only.
+        whole = self.whole.assemble_rows(draw, capacity, own)
+        if whole is None:
             whole = self.whole.assemble(draw, capacity)
         return part_of(cut(whole, self.n_parts), self.n_parts, self.own)
 
-    def slots_of(self, batch: Batch) -> int:
-        """See :meth:`Sampler.slots_of`; those of the parts that other processes hold are counted
-        too.
-        """
+    def batch_capacity(self, batch: Batch) -> int:
+        """See :meth:`Sampler.batch_capacity`; item slots of other processes' parts count too."""
         return len(batch.items) // len(self.own) * self.n_parts

@@ -67,6 +67,11 @@ class Sampler(ABC):
     draws_users = False
     draws_items = False
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "assemble" in vars(cls) and "assemble_rows" not in vars(cls):
+            cls.assemble_rows = Sampler.assemble_rows  # type: ignore[method-assign]
+
     def __init__(
         self,
         graph: BipartiteGraph,
@@ -151,6 +156,19 @@ class Sampler(ABC):
             are.
         """
 
+    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
+        """Return the batch of a draw with the weights of some rows only, or None.
+
+        Optional: a process that holds a part of the devices asks for its own rows. The batch is
+        that of :meth:`assemble` in everything else (users, items, ``pos_user``, ``pos_item``,
+        ``n_items``); its weights are those of the positive links ``rows``. None says that these
+        rows cannot be made alone; the caller then assembles the whole batch and cuts it.
+
+        A subclass that overrides :meth:`assemble` alone gets this method back: rows made by an
+        inherited method would not be those of its batches.
+        """
+        return None
+
     def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
         """Batches ``start``, ``start + 1``, ... without end.
 
@@ -161,15 +179,15 @@ class Sampler(ABC):
         while True:
             for draw in self.draw(start, chunk):
                 batch = self.assemble(draw, capacity)
-                capacity = max(capacity, self.slots_of(batch))
+                capacity = max(capacity, self.batch_capacity(batch))
                 yield batch
             start += chunk
 
-    def slots_of(self, batch: Batch) -> int:
+    def batch_capacity(self, batch: Batch) -> int:
         """The ``capacity`` that a batch was assembled with, or what it needed beyond."""
         return len(batch.items)
 
-    def slots_for(self, draw: Draw) -> int:
+    def required_capacity(self, draw: Draw) -> int:
         """The ``capacity`` that the batch of a draw needs."""
         return int(self.assemble(draw).n_items)
 

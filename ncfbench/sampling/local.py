@@ -111,8 +111,8 @@ class LocalSampler(Sampler):
         """See :attr:`Sampler.drawn_items`."""
         return self.whole.drawn_items
 
-    def slots_for(self, draw: Draw) -> int:
-        """See :meth:`Sampler.slots_for`: N times those of the part that needs most."""
+    def required_capacity(self, draw: Draw) -> int:
+        """See :meth:`Sampler.required_capacity`: N times those of the part that needs most."""
         return self.n_parts * max(map(self._n_items, self._cuts(draw)))
 
     def _cuts(self, draw: Draw) -> list[Draw]:

@@ -14,13 +14,27 @@ from ncfbench.sampling.batch import Batch, Shared, padded
 
 
 class SharingSampler(Sampler):
-    """What the samplers of this module share: every positive link meets every item of the batch
-    outside its own stratum.
+    """Base of the samplers in which every positive link meets every item outside its own stratum.
+
+    With c_j the batch's positive links and lone items on item j, and c_ij those positive links of
+    them in row i's own stratum, ``weight_ij = importance_j m_ij (c_j - c_ij)``: an item that came
+    with four links counts four times.
     """
 
+    @property
     @abstractmethod
-    def assemble(self, draw: Draw, capacity: int = 0, own: slice = slice(None)) -> Batch:
-        """See :meth:`Sampler.assemble`; ``own`` as for :meth:`share`."""
+    def pair_importance(self) -> Float64:
+        """float64[I]: the weight of one meeting of a link and an item, the normaliser included."""
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """See :meth:`Sampler.assemble`."""
+        return self._share(draw, capacity, slice(0, len(draw.links)))
+
+    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
+        """See :meth:`Sampler.assemble_rows`; None where ``rows`` cut a stratum."""
+        if rows.start % self.stratum_size or rows.stop % self.stratum_size:
+            return None
+        return self._share(draw, capacity, rows)
 
     def shuffled_bias(self) -> float:
         """See :meth:`Sampler.shuffled_bias`: two links of a batch are never the same; 1/(N-1), by
@@ -29,29 +43,12 @@ class SharingSampler(Sampler):
         n = self.graph.n_links
         return self.stratum_size / n if self.stratum_size > 1 else 1 / max(n - 1, 1)
 
-    def share(
-        self,
-        links: Int32,
-        extra: Int32,
-        importance: Float64,
-        capacity: int,
-        own: slice = slice(None),
-    ) -> Batch:
-        """The batch of some positive links and of items that came alone.
-
-        With c_j the batch's positive links and extra items on item j, c_ij those positive links of
-        them in row i's own stratum, ``weight_ij = importance_j m_ij (c_j - c_ij)``: an item that
-        came with four links counts four times.
-
-        Args:
-            links: int32[b]; s consecutive ones form a stratum.
-            extra: int32[k'] items.
-            importance: float64[I], the normaliser included.
-            capacity: item slots at least.
-            own: the links whose rows of weights are wanted, as one of several processes does; whole
-                strata.
+    def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
+        """Return the batch of a draw with the weights of the positive links ``rows``, whole
+        strata.
         """
-        graph, s = self.graph, self.stratum_size
+        graph, s, importance = self.graph, self.stratum_size, self.pair_importance
+        links, extra = draw.links, draw.items.reshape(-1)
         pos_user, pos_item = graph.link_user[links], graph.link_item[links]
         ids = np.concatenate([pos_item, extra]) if len(extra) else pos_item
         distinct, slots = self._distinct(ids)
@@ -63,7 +60,7 @@ class SharingSampler(Sampler):
 
         count = np.bincount(slot, minlength=n_items)
         of_item = importance[items].astype(self.weight_dtype)
-        b = len(links[own])
+        b = rows.stop - rows.start
         weight = np.empty((b, size), dtype=self.weight_dtype)
         weight[:, n_items:] = 0
         real = weight[:, :n_items]
@@ -71,13 +68,12 @@ class SharingSampler(Sampler):
         # Within its own stratum a link meets an item only as often as other strata brought it.
         # Counts are whole numbers until they meet the importance, so that an item of one stratum
         # only gets exactly zero.
-        slot_TxS = pos_slot[own].reshape(-1, s)
+        slot_TxS = pos_slot[rows].reshape(-1, s)
         own_TxS = (slot_TxS[:, :, None] == slot_TxS[:, None, :]).sum(axis=2)
         left_TxS = (count[slot_TxS] - own_TxS).astype(self.weight_dtype) * of_item[slot_TxS]
-        rows = np.arange(b)
-        real[rows.reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
+        real[np.arange(b).reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
         if self.config.mask:
-            row, column = graph.linked_block(pos_user[own], distinct, self.scratch)
+            row, column = graph.linked_block(pos_user[rows], distinct, self.scratch)
             if merge:
                 real[row, column] = 0
             else:
@@ -99,7 +95,7 @@ class StratifiedSharingSampler(SharingSampler):
     negative drawn.
 
     Strata as in Stratified Sampling, by items or by users. Every positive link meets the items of
-    all other strata. With n_t the size of stratum t and c as in :meth:`SharingSampler.share`::
+    all other strata. With n_t the size of stratum t and c as for :class:`SharingSampler`::
 
         weight_ij = rho_j m_ij (c_j - c_ij) / (b^2 - sum_t n_t^2)
 
@@ -109,10 +105,6 @@ class StratifiedSharingSampler(SharingSampler):
     """
 
     stratified = True
-
-    def assemble(self, draw: Draw, capacity: int = 0, own: slice = slice(None)) -> Batch:
-        """See :meth:`Sampler.assemble`; ``own`` as for :meth:`SharingSampler.share`."""
-        return self.share(draw.links, draw.items.reshape(-1), self._importance, capacity, own)
 
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`; a negative link is a user and an item, however many links
@@ -124,7 +116,8 @@ class StratifiedSharingSampler(SharingSampler):
         return Nominal(users=b, items=b // s, negatives=b * (b // s - 1))
 
     @cached_property
-    def _importance(self) -> Float64:
+    def pair_importance(self) -> Float64:
+        """See :attr:`SharingSampler.pair_importance`."""
         b = self.config.batch_size
         return self.importance(self.noise.data) / (b * b - b * self.stratum_size)
 
@@ -167,10 +160,6 @@ class MixedSharingSampler(SharingSampler):
             for number, draw in enumerate(super().draw(start, count), start)
         ]
 
-    def assemble(self, draw: Draw, capacity: int = 0, own: slice = slice(None)) -> Batch:
-        """See :meth:`Sampler.assemble`; ``own`` as for :meth:`SharingSampler.share`."""
-        return self.share(draw.links, draw.items.reshape(-1), self._importance, capacity, own)
-
     @cached_property
     def drawn_items(self) -> Float64:
         """float64[I]: uniform over the items in use."""
@@ -179,7 +168,8 @@ class MixedSharingSampler(SharingSampler):
         return uniform
 
     @cached_property
-    def _importance(self) -> Float64:
+    def pair_importance(self) -> Float64:
+        """See :attr:`SharingSampler.pair_importance`."""
         b, extra = self.config.batch_size, self.config.uniform_items
         return self.importance((b - 1) * self.noise.data + extra * self.drawn_items) / b
 

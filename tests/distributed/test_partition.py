@@ -18,9 +18,10 @@ from ncfbench.distributed.spread import SpreadSampler
 from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.registry import SAMPLERS
 from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.sampling import Draw, make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Listed, Shared, negative_ids
 from ncfbench.sampling.local import LocalSampler
+from ncfbench.sampling.shared import StratifiedSharingSampler
 
 SHARING = [name for name, entry in SAMPLERS.items() if entry.shares_items]
 
@@ -108,10 +109,39 @@ def test_a_part_has_the_links_of_its_rows(
                 == getattr(parts, name).tolist()
             )
         shapes.add(tuple(len(array) for array in (parts.users, parts.pos_user)))
-        assert {sampler.slots_of(half) for sampler, half in zip(both, halves, strict=True)} == {
-            len(parts.items)
-        }
+        assert {
+            sampler.batch_capacity(half) for sampler, half in zip(both, halves, strict=True)
+        } == {len(parts.items)}
     assert len(shapes) == 1
+
+
+class Doubled(StratifiedSharingSampler):
+    """A sampler of one's own that shares negatives, written as the documented signature says."""
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        batch = super().assemble(draw, capacity)
+        return batch._replace(negatives=Shared(2 * batch.negatives.weight))
+
+
+class Quartered(Doubled):
+    """The same, assembling some rows by itself: those of the whole, a quarter of them."""
+
+    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
+        batch = self.assemble(draw, capacity)
+        return batch._replace(negatives=Shared(batch.negatives.weight[rows] / 8))
+
+
+def test_an_overridden_assemble_is_spread(tiny: Dataset) -> None:
+    """Rows that an inherited ``assemble_rows`` makes would be those of another sampler."""
+    draw, weights = None, {}
+    for kind in (StratifiedSharingSampler, Doubled, Quartered):
+        made = kind(tiny.graph, settings("strat-ns", devices=2), Streams(0))
+        draw = made.draw(0, 1)[0] if draw is None else draw
+        spread = SpreadSampler(made, 2, range(1, 2)).assemble(draw, 64)
+        weights[kind] = spread.negatives.weight
+    assert weights[StratifiedSharingSampler].any()
+    assert (weights[Doubled] == 2 * weights[StratifiedSharingSampler]).all()
+    assert (weights[Quartered] == weights[StratifiedSharingSampler] / 4).all()
 
 
 def test_a_batch_whose_rows_name_more_users_than_their_share_is_refused() -> None:
@@ -163,7 +193,7 @@ def test_local_parts_are_batches_of_their_own(tiny: Dataset, sampler: str, strat
         == spread.n_items
         == sum(len(np.unique(part.items[: part.n_items])) for part in made.parts(draw)[0])
     )
-    assert made.slots_for(draw) >= one.n_items
+    assert made.required_capacity(draw) >= one.n_items
     assert negative_ids(one)[1].shape == one.negatives.weight.shape
 
 
