@@ -11,13 +11,12 @@ from typing import Any
 
 from ncfbench.config import FIELDS, RunConfig, complete
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
+from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
 from ncfbench.runs.folder import RunRecord, interleaved
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing import seed_statistics
 from ncfbench.timing import statistics as analysis
 
-ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items", "share")
-"""Settings in which the runs of one comparison may differ."""
 FLAGS = (
     "dataset",
     "sampler",
@@ -43,50 +42,6 @@ FLAGS = (
     "share",
 )
 """Settings with a flag of their own; the others are given by ``--set``."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A row of a table: a sampler, and its s and k where it uses them; what is not usual of strata,
-    k' and sharing.
-    """
-
-    sampler: str
-    stratum_size: int | None
-    negatives: int | None
-    strata: str | None = None
-    uniform_items: int | None = None
-    share: str | None = None
-
-    @classmethod
-    def of(cls, config: RunConfig) -> Variant:
-        """The variant that a run is."""
-        effective = config.effective()
-        return cls(
-            config.sampler,
-            effective["stratum_size"],
-            effective["negatives"],
-            "user" if effective["strata"] == "user" else None,
-            (
-                config.uniform_items
-                if effective["uniform_items"] not in (None, config.batch_size)
-                else None
-            ),
-            "local" if config.shares_locally else None,
-        )
-
-    def note(self, encoder: str) -> str:
-        """``s=8``, ``k=20`` or nothing: where it differs from the paper's setting."""
-        parts = ["by user"] if self.strata else []
-        if self.stratum_size not in (None, RunConfig.stratum_size):
-            parts.append(f"s={self.stratum_size}")
-        if self.negatives not in (None, find_encoder(encoder).negatives):
-            parts.append(f"k={self.negatives}")
-        if self.uniform_items is not None:
-            parts.append(f"k'={self.uniform_items}")
-        if self.share is not None:
-            parts.append(self.share)
-        return " ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -166,14 +121,6 @@ class Comparison:
                 if one
             )
         )
-
-
-def shared_settings(config: RunConfig) -> dict[str, Any]:
-    """The settings that all runs of a comparison share: all but :data:`ARM_SETTINGS` and what was
-    tuned for each arm.
-    """
-    own = (*ARM_SETTINGS, *config.tuned_settings)
-    return {name: value for name, value in config.to_dict().items() if name not in own}
 
 
 def group(records: Sequence[RunRecord]) -> list[Comparison]:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ncfbench.errors import UsageError
-from ncfbench.report.comparison import Comparison, Variant, arm_of
+from ncfbench.report.comparison import Comparison, arm_of
+from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import seed_statistics
 

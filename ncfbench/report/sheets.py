@@ -12,9 +12,10 @@ from typing import Any
 
 from ncfbench.config import RunConfig
 from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
-from ncfbench.report.comparison import Comparison, Variant
+from ncfbench.report.comparison import Comparison
 from ncfbench.report.marks import marks
 from ncfbench.report.verdicts import KEY, NOT_COMPARABLE, Verdict, key_of
+from ncfbench.runs.arms import Variant
 from ncfbench.runs.trials import Budget
 
 Row = Mapping[str, Any]

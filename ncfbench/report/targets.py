@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ncfbench.report.comparison import Comparison, Variant, arm_of
+from ncfbench.report.comparison import Comparison, arm_of
+from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import seed_statistics
 from ncfbench.timing.statistics import Arm

@@ -27,7 +27,7 @@ from typing import Any
 from ncfbench.config import FIELDS, MAX_SEED, RunConfig, complete, merge
 from ncfbench.errors import UsageError
 from ncfbench.registry import find_encoder, find_loss, find_sampler, nearest
-from ncfbench.report.comparison import ARM_SETTINGS, Variant, shared_settings
+from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
 
 FOLDER = Path(__file__).parent / "presets"
 """TOML files of the sweeps that come with the program; each says what of the paper it repeats."""

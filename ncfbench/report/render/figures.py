@@ -13,8 +13,9 @@ from typing import Any
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
 from ncfbench.registry import ENCODERS, find_encoder, find_loss, find_sampler
-from ncfbench.report.comparison import Comparison, Variant
+from ncfbench.report.comparison import Comparison
 from ncfbench.report.targets import TARGET_MEASURES, Target, sensitivity
+from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage.tables import storage_errors
 from ncfbench.timing import seed_statistics

@@ -1,0 +1,67 @@
+"""Arms of a comparison: the settings in which runs may differ, and those that they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ncfbench.config import RunConfig
+from ncfbench.registry import find_encoder
+
+ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items", "share")
+"""Settings in which the runs of one comparison may differ."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A sampler with those of its settings that distinguish arms.
+
+    ``stratum_size`` and ``negatives`` are None where the sampler does not use them. The others are
+    None where they have their usual value.
+    """
+
+    sampler: str
+    stratum_size: int | None
+    negatives: int | None
+    strata: str | None = None
+    uniform_items: int | None = None
+    share: str | None = None
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Variant:
+        """Return the variant that a run belongs to."""
+        effective = config.effective()
+        return cls(
+            config.sampler,
+            effective["stratum_size"],
+            effective["negatives"],
+            "user" if effective["strata"] == "user" else None,
+            (
+                config.uniform_items
+                if effective["uniform_items"] not in (None, config.batch_size)
+                else None
+            ),
+            "local" if config.shares_locally else None,
+        )
+
+    def note(self, encoder: str) -> str:
+        """Return the settings that differ from the paper's, such as ``s=8`` or ``k=20``."""
+        parts = ["by user"] if self.strata else []
+        if self.stratum_size not in (None, RunConfig.stratum_size):
+            parts.append(f"s={self.stratum_size}")
+        if self.negatives not in (None, find_encoder(encoder).negatives):
+            parts.append(f"k={self.negatives}")
+        if self.uniform_items is not None:
+            parts.append(f"k'={self.uniform_items}")
+        if self.share is not None:
+            parts.append(self.share)
+        return " ".join(parts)
+
+
+def shared_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that all runs of a comparison share.
+
+    These are all settings but :data:`ARM_SETTINGS` and those that a sweep tuned for each arm.
+    """
+    own = (*ARM_SETTINGS, *config.tuned_settings)
+    return {name: value for name, value in config.to_dict().items() if name not in own}
