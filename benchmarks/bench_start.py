@@ -57,7 +57,7 @@ PEAK_GIB, LONG_PEAK_GIB, LONG_WORDS = 2, 4, 300
 
 CHILD = f"""
 import os, signal, sys, time
-from ncfbench import progress
+from ncfbench.runs import progress
 mark, last, seen = sys.argv.pop(1), int(sys.argv.pop(1)), 0
 def counted(plain):
     def advance(self, iteration, item_slots):

@@ -25,16 +25,20 @@ SMALL: dict[str, Any] = {
     "lstm_units": 8,
     "user_l2": 0.01,
 }
-SCRIPT = "from ncfbench import cli, openrun; openrun.CHECKPOINT_SECONDS = 0.0; cli.main()"
+SCRIPT = (
+    "from ncfbench import cli; from ncfbench.training import session;"
+    " session.CHECKPOINT_SECONDS = 0.0; cli.main()"
+)
 SLOW = """
 import time
-from ncfbench import cli, records
-write = records.Records.write
+from ncfbench import cli
+from ncfbench.runs import recorder
+write = recorder.Records.write
 def slow(self, status, iteration):
     write(self, status, iteration)
     if status == "finished":
         time.sleep(8)
-records.Records.write = slow
+recorder.Records.write = slow
 cli.main()
 """
 """A first process that takes long to write its tables at the end."""

@@ -19,7 +19,7 @@ from ncfbench.training.run import run
 MODULE = '''
 import jax, jax.numpy as jnp
 from flax import nnx
-from ncfbench.samplers.listed import NegativeSampler
+from ncfbench.sampling.listed import NegativeSampler
 
 
 class Listless:

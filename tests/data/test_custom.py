@@ -283,9 +283,9 @@ def test_many_pieces_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     whole, _ = prepare(
         tmp_path, as_csv(tmp_path / "r.csv", pairs), as_jsonl(tmp_path / "m.jsonl", titles)
     )
-    for module in ("rows", "pieces"):
-        monkeypatch.setattr(f"ncfbench.data.{module}.PIECE_BYTES", 700)
-        monkeypatch.setattr(f"ncfbench.data.{module}.PIECE_ROWS", 13)
+    for module in ("rows", "parquet"):
+        monkeypatch.setattr(f"ncfbench.data.readers.{module}.PIECE_BYTES", 700)
+        monkeypatch.setattr(f"ncfbench.data.readers.{module}.PIECE_ROWS", 13)
     monkeypatch.setattr("ncfbench.data.ids.MERGED", 3)
     monkeypatch.setattr("ncfbench.data.corpus.PIECE", 17)
     for form in ("csv", "parquet"):

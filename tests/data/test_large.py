@@ -261,7 +261,7 @@ def test_the_estimate_of_memory_covers_what_is_taken(tmp_path: Path) -> None:
     far.
     """
     script = (
-        "import resource, sys; from ncfbench.data import synthetic;"
+        "import resource, sys; from ncfbench.data.sources import synthetic;"
         "peak = lambda: 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
         "synthetic.make(synthetic.Options()); synthetic.PIECE = 2**17; before = peak();"
         "options = synthetic.Options(**eval(sys.argv[1])); synthetic.make(options);"

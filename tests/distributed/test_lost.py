@@ -137,14 +137,16 @@ def test_a_process_that_never_comes_is_waited_for_so_long(data_dir: Path, tmp_pa
 
 
 FAILING = """
-from ncfbench import cli, openrun, team
+from ncfbench import cli
+from ncfbench.distributed import process_group
+from ncfbench.training import session
 from ncfbench.errors import DataError
-record = openrun.OpenRun._record
+record = session.OpenRun._record
 def failing(self):
     record(self)
-    if self.loop.iteration and team.Team.here().index == {victim}:
+    if self.loop.iteration and process_group.Team.here().index == {victim}:
         raise {error}
-openrun.OpenRun._record = failing
+session.OpenRun._record = failing
 cli.main()
 """
 """A run of which one process fails at its second probe, while the others go on."""
@@ -193,13 +195,14 @@ def test_a_second_ctrl_c_ends_one_at_once_and_the_others_with_a_message(
 
 LATE = """
 import os, signal, time
-from ncfbench import cli, processes, roll
-leave = roll.Roll.leave
+from ncfbench import cli
+from ncfbench.distributed import heartbeat
+leave = heartbeat.Roll.leave
 def late(self, failure=""):
     if self.index == 1:
         {deed}
     leave(self, failure)
-roll.Roll.leave = late
+heartbeat.Roll.leave = late
 cli.main()
 """
 """A second process that is lost or late when all is written."""

@@ -122,7 +122,7 @@ def test_a_profile_of_several_devices(
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
     for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
         monkeypatch.setattr(profiling, name, number)
-    monkeypatch.setattr(profiling.limits, "measure_peaks", lambda precision: Peaks(1e9, 1e9))
+    monkeypatch.setattr(profiling.roofline, "measure_peaks", lambda precision: Peaks(1e9, 1e9))
     settings = SMALL | {"encoder": "mf", "devices": 2, "share": "local"}
     configs = profiling.configurations(settings, ("iid", "ns"))
     assert list(configs) == ["ns"], "iid shares nothing"

@@ -366,17 +366,19 @@ KILLED_EPOCHS = 12
 SCRIPT = """
 import sys
 from pathlib import Path
-from ncfbench import openrun, records, sweeping
+from ncfbench.runs import recorder
+from ncfbench.sweeps import runner
+from ncfbench.training import session
 from ncfbench.config import Locations, complete
-from ncfbench.datasets.store import load
-from ncfbench.overview import Overview
-openrun.CHECKPOINT_SECONDS = records.TABLES_SECONDS = 0.0
+from ncfbench.data.store import load
+from ncfbench.sweeps.overview import Overview
+session.CHECKPOINT_SECONDS = recorder.TABLES_SECONDS = 0.0
 class Announced(Overview):
     def begin(self, states):
         print("begun", flush=True)
 data_dir, runs_dir = map(Path, sys.argv[1:3])
 cells = [complete({settings!r} | {{"sampler": sampler}}) for sampler in {arms!r}]
-sys.exit(sweeping.run(cells, {{"tiny": load(data_dir, "tiny")}}, Locations(data_dir, runs_dir), Announced()).exit_code)
+sys.exit(runner.run(cells, {{"tiny": load(data_dir, "tiny")}}, Locations(data_dir, runs_dir), Announced()).exit_code)
 """
 
 

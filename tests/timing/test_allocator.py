@@ -15,7 +15,7 @@ from ncfbench.timing import allocator
 AWARE = allocator.settings({}) is not None
 CHILD = """
 import json, os, sys
-from ncfbench import allocator
+from ncfbench.timing import allocator
 before = os.getpid()
 allocator.settle()
 print(json.dumps([before, sys.argv[1:], os.environ.get("GLIBC_TUNABLES")]))

@@ -16,7 +16,7 @@ from ncfbench.timing.compile_cache import keep_compiled
 SCRIPT = """
 import sys
 import jax, jax.numpy as jnp
-from ncfbench.compilation import keep_compiled
+from ncfbench.timing.compile_cache import keep_compiled
 counts = {}
 jax.monitoring.register_event_listener(lambda event, **_: counts.update({event: counts.get(event, 0) + 1}))
 print(keep_compiled(lambda text: print(text, file=sys.stderr)))

@@ -181,8 +181,9 @@ def test_a_killed_run_ends_with_the_same_curve(data_dir: Path, tmp_path: Path) -
     """SIGKILL soon after the second and the fifth checkpoint; then it is left to finish."""
     settings = SMALL | {"epochs": 12}
     script = (
-        "import sys; from pathlib import Path; from ncfbench import openrun, training; from"
-        " ncfbench.config import *;openrun.CHECKPOINT_SECONDS ="
+        "import sys; from pathlib import Path;"
+        " from ncfbench.training import session, run as training;"
+        " from ncfbench.config import *; session.CHECKPOINT_SECONDS ="
         f" 0.0;training.run(complete({settings!r}), Locations(Path({str(data_dir)!r}),"
         " Path(sys.argv[1])), resume=True)"
     )
@@ -331,7 +332,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_data_error(
     cannot be lifted.
     """
     script = (
-        "import resource, sys; from pathlib import Path; from ncfbench import training; from"
+        "import resource, sys; from pathlib import Path; from ncfbench.training import run as training; from"
         " ncfbench.config import *;from ncfbench.training.checkpoint import Checkpoints; from"
         " ncfbench.errors import DataError; save = Checkpoints.save\ndef limited(*arguments):\n   "
         " resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n   "
