@@ -31,8 +31,8 @@ def describe(
     """Show what a data set is: counts, what is missing, how links and words are spread, and what
     batches hold.
 
-    The distinct items of a batch are what an encoder has to do for it. They are worked out for each
-    sampler where that can be done in closed form, and counted in twenty batches.
+    An encoder's work for a batch is the batch's distinct items, counted here in twenty batches of
+    each sampler.
 
     Example: ncfbench describe synthetic --batch-size 256
     """

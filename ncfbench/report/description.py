@@ -170,32 +170,19 @@ def _batches(found: Row) -> RenderableType:
         f" {settings['noise']}{', strata by user' if settings['strata'] == 'user' else ''})"
     )
     table = Table(title=Text(title), title_justify="left")
-    table.add_column("\nsampler", no_wrap=True)
-    for heading in (
-        "items:\nexpected",
-        "\nmeasured",
-        "items of IID\nover its own",
-        "users:\nexpected",
-        "\nmeasured",
-    ):
+    table.add_column("sampler", no_wrap=True)
+    for heading in ("items", "items of IID over its own", "users"):
         table.add_column(heading, justify="right", no_wrap=True)
     drawn = [row for row in rows if row["reason"] is None]
     for row in drawn:
         numbers = [
             "-" if row[name] is None else f"{row[name]:,.{digits}f}"
-            for name, digits in (
-                ("expected_items", 1),
-                ("measured_items", 1),
-                ("fewer_items", 2),
-                ("expected_users", 1),
-                ("measured_users", 1),
-            )
+            for name, digits in (("distinct_items", 1), ("fewer_items", 2), ("distinct_users", 1))
         ]
         table.add_row(SAMPLERS[row["sampler"]].title, *numbers)
     notes = [
-        f"measured: mean of {found['measured_batches']} batches. expected: in closed form, for a"
-        " batch within an epoch; -: depends on the graph. items of IID over its own: above 1 is"
-        " less work for the item encoder."
+        f"Means of {found['measured_batches']} batches. Items of IID over its own: above 1 is less"
+        " work for the item encoder."
     ]
     refused: dict[str, list[str]] = {}
     for row in rows:
