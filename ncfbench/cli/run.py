@@ -230,12 +230,12 @@ def _trained(
     recommend: int | None,
 ) -> RunRecord | None:
     """The run; None in all processes but the first, which keep no records."""
-    from ncfbench.distributed.process_group import Team
+    from ncfbench.distributed.process_group import ProcessGroup
     from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.training import run as training
 
     keep_compiled(progress.say)
-    if not Team.here().is_first:
+    if not ProcessGroup.current().is_first:
         from ncfbench.training.following import follow
 
         follow(settings, places)
@@ -251,9 +251,9 @@ def _trained(
 
 def _all_devices() -> int:
     """Of all processes together."""
-    from ncfbench.distributed.process_group import Team
+    from ncfbench.distributed.process_group import ProcessGroup
 
-    return Team.here().devices
+    return ProcessGroup.current().devices
 
 
 @contextmanager

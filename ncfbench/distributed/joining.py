@@ -21,8 +21,8 @@ from jax._src.distributed import global_state
 
 from ncfbench.distributed.endings import end_now, exit_at_the_end, exit_code, when_aborted
 from ncfbench.distributed.heartbeat import OWN_ERROR_SECONDS, Roll, listening
-from ncfbench.distributed.process_group import AGREED, Team
-from ncfbench.distributed.signals import noted
+from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
+from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import (
     INTERRUPTED_EXIT_CODE,
     DivergedError,
@@ -159,10 +159,12 @@ def _leaving_together() -> Iterator[None]:
         yield
     except BaseException as error:
         if _is_of_all(error):
-            Team.here().any(False)
+            ProcessGroup.current().any(False)
         raise
-    with noted(lambda text: None, ""):  # too late to be heard: the first may be at its last table
-        Team.here().any(False)
+    with deferred_signals(
+        lambda text: None, ""
+    ):  # too late to be heard: the first may be at its last table
+        ProcessGroup.current().any(False)
 
 
 def _part() -> None:
@@ -183,7 +185,7 @@ def _part() -> None:
 
 def _is_of_all(error: BaseException) -> bool:
     """Whether all processes meet it at the same time."""
-    return isinstance(error, DivergedError) or AGREED in error.args
+    return isinstance(error, (DivergedError, AgreedInterrupt))
 
 
 def _is_of_operation(error: BaseException) -> bool:

@@ -1,6 +1,4 @@
-"""The processes of one run as they talk at its stops: what all must decide alike, and what the
-first has read.
-"""
+"""The process group of a run: decisions that all processes make alike, and data from the first."""
 
 from __future__ import annotations
 
@@ -17,38 +15,42 @@ from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
 
 Tree: TypeAlias = Any
-AGREED = "all processes stop together"
-"""Of an interruption that all processes take part in."""
-PIECE_BYTES = 2**26
-"""Of an array that passes from the first process to all others at a time."""
+BLOCK_BYTES = 2**26
+"""Bytes of an array that the first process sends to the others at a time."""
+
+
+class AgreedInterrupt(KeyboardInterrupt):
+    """An interrupt that every process of the group raises at the same point."""
 
 
 @dataclass(frozen=True)
-class Team:
-    """All processes that JAX has joined, this one among them. Every method must be called by all of
-    them, in one order.
+class ProcessGroup:
+    """All processes that JAX has joined.
+
+    Every method is a collective operation: all processes must call it, in the same order.
     """
 
     index: int
+    """This process; the first has index 0."""
     count: int
 
     @classmethod
-    def here(cls) -> Team:
-        """As JAX knows it."""
+    def current(cls) -> ProcessGroup:
+        """Return the current JAX process group; a process that joined none is a group of one."""
         return cls(jax.process_index(), jax.process_count())
 
     @property
     def devices(self) -> int:
-        """Of all processes together."""
+        """Devices of all processes together."""
         return jax.device_count()
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes the records."""
+        """True in the process that writes the records."""
         return self.index == 0
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
-        """Each flag, true where it is true in some process."""
+        """Return each flag as true if it is true in at least one process."""
         if self.count == 1:
             return flags
         from jax.experimental.multihost_utils import process_allgather
@@ -56,11 +58,11 @@ class Team:
         return tuple(map(bool, np.any(process_allgather(np.array(flags)), axis=0)))
 
     def require_alike(self, config: RunConfig, data_fingerprint: str) -> None:
-        """See to it that all train the same.
+        """Refuse processes that would train something else.
 
         Raises:
-            UsageError: settings, data or the version of this program are not those of the first
-                process.
+            UsageError: settings, data or the version of this program differ from those of the
+                first process.
         """
         if self.count > 1:
             text = json.dumps([config.to_dict(), data_fingerprint, __version__], sort_keys=True)
@@ -78,8 +80,10 @@ class Team:
                 )
 
     def from_first(self, tree: Tree) -> Tree:
-        """The first process's tree of NumPy arrays; elsewhere ``tree`` gives shapes and dtypes. In
-        pieces.
+        """Return the first process's tree of NumPy arrays in every process.
+
+        Args:
+            tree: the arrays; in other processes anything with their shapes and dtypes.
         """
         return tree if self.count == 1 else jax.tree.map(self._array_from_first, tree)
 
@@ -89,8 +93,8 @@ class Team:
         found = np.zeros(array.shape, array.dtype)
         if not array.ndim:
             return np.asarray(broadcast_one_to_all(np.asarray(array) if self.is_first else found))
-        rows = max(1, int(PIECE_BYTES // max(found.nbytes / max(len(found), 1), 1)))
+        rows = max(1, int(BLOCK_BYTES // max(found.nbytes / max(len(found), 1), 1)))
         for start in range(0, len(found), rows):
-            piece = array[start : start + rows] if self.is_first else found[start : start + rows]
-            found[start : start + rows] = broadcast_one_to_all(np.asarray(piece))
+            block = array[start : start + rows] if self.is_first else found[start : start + rows]
+            found[start : start + rows] = broadcast_one_to_all(np.asarray(block))
         return found

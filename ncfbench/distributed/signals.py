@@ -1,6 +1,4 @@
-"""Ctrl-C and termination as a flag that a long computation looks at, so that nothing is cut in
-two.
-"""
+"""Ctrl-C and SIGTERM as a flag, so that a computation stops at a point of its own choice."""
 
 from __future__ import annotations
 
@@ -11,26 +9,29 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def noted(say: Callable[[str], None], text: str) -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or termination into a flag; the second raises KeyboardInterrupt.
+def deferred_signals(say: Callable[[str], None], text: str) -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or SIGTERM into a flag; the second raises KeyboardInterrupt.
 
-    Outside the main thread, where Python takes no signals, the flag is never set.
+    Python delivers signals to the main thread only; in another thread the flag is never set.
 
     Args:
-        say: tells the user ``text`` when the flag is set.
+        say: prints ``text`` when the flag is set.
+
+    Yields:
+        A function that returns the flag.
     """
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield flag.is_set
         return
 
-    def note(number: int, frame: object) -> None:
+    def defer(number: int, frame: object) -> None:
         if flag.is_set():
             raise KeyboardInterrupt
         flag.set()
         say(text)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, defer) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield flag.is_set
     finally:

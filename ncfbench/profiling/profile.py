@@ -149,7 +149,7 @@ def run(
         }
         measured += _collectives(loops, batches, sizes)
         samples: list[Row] = []
-        with signals.noted(
+        with signals.deferred_signals(
             progress.say, "Stopping; whole rounds are kept. Ctrl-C again stops at once."
         ) as stop:
             for number in range(rounds):

@@ -85,7 +85,7 @@ def run(
     outcome = Outcome()
     with (
         tables.lock(places.runs_dir, "running a sweep in"),
-        signals.noted(overview.say, STOPPING) as interrupted,
+        signals.deferred_signals(overview.say, STOPPING) as interrupted,
     ):
         fingerprints = {name: dataset.fingerprint for name, dataset in datasets.items()}
         found = survey(places.runs_dir, cells, fingerprints)

@@ -6,7 +6,7 @@ from ncfbench.config import Locations, RunConfig
 from ncfbench.data import open_dataset
 from ncfbench.distributed import signals
 from ncfbench.distributed.mesh import Layout
-from ncfbench.distributed.process_group import Team
+from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.models.precision import require
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
@@ -27,8 +27,8 @@ def follow(config: RunConfig, places: Locations) -> None:
     dataset = open_dataset(places.data_dir, config.dataset, lambda text: None)
     make_sampler(dataset.graph, config, Streams(config.seed))
     Layout.of(config)
-    Team.here().require_alike(config, dataset.fingerprint)
-    (is_over,) = Team.here().any(False)
+    ProcessGroup.current().require_alike(config, dataset.fingerprint)
+    (is_over,) = ProcessGroup.current().any(False)
     if not is_over:
-        with signals.noted(lambda text: None, STOPPING_TOGETHER) as interrupted:
+        with signals.deferred_signals(lambda text: None, STOPPING_TOGETHER) as interrupted:
             OpenRun(config, dataset, None, Progress(), interrupted, Ledger()).go()

@@ -10,7 +10,7 @@ from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.distributed import signals
 from ncfbench.distributed.mesh import Layout
-from ncfbench.distributed.process_group import Team
+from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.models.precision import require
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
@@ -72,7 +72,7 @@ def run(
     Layout.of(config)
     if recommend is not None:
         require_items(config, dataset, recommend)
-    Team.here().require_alike(config, dataset.fingerprint)
+    ProcessGroup.current().require_alike(config, dataset.fingerprint)
     any_finished = recommend is not None
     folder = (
         runs.find(places.runs_dir, config, dataset.fingerprint, anywhere=any_finished)
@@ -87,7 +87,9 @@ def run(
         folder = runs.create(places.runs_dir, config, dataset.fingerprint)
     with tables.lock(folder, "writing"):
         done = runs.read(folder) if resume and (folder / "summary.parquet").exists() else None
-        (is_over,) = Team.here().any(done is not None and done.summary["status"] == "finished")
+        (is_over,) = ProcessGroup.current().any(
+            done is not None and done.summary["status"] == "finished"
+        )
         if done is not None and is_over:
             progress.say(
                 f"Already finished: {folder}" + (" (no trace was written)" if trace else "")
@@ -95,8 +97,11 @@ def run(
             if recommend is not None:
                 write_finished(done, dataset, recommend, progress.say)
             return done
-        stopping = STOPPING if Team.here().count == 1 else STOPPING_TOGETHER
-        with signals.noted(progress.say, stopping) as interrupted, ledger.noticing_compilation():
+        stopping = STOPPING if ProcessGroup.current().count == 1 else STOPPING_TOGETHER
+        with (
+            signals.deferred_signals(progress.say, stopping) as interrupted,
+            ledger.noticing_compilation(),
+        ):
             with ledger.line("initialising"):
                 begun = OpenRun(config, dataset, folder, progress, interrupted, ledger, trace)
             begun.recommend = recommend

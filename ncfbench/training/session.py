@@ -18,7 +18,7 @@ import numpy as np
 
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
-from ncfbench.distributed.process_group import AGREED, Team
+from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
 from ncfbench.errors import DivergedError
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
@@ -62,7 +62,7 @@ class OpenRun:
         session: str | None = None,
     ) -> None:
         self.config, self.dataset, self.folder = config, dataset, folder or Path()
-        self.team = Team.here()
+        self.group = ProcessGroup.current()
         self.progress, self.interrupted = progress, interrupted
         self.ledger, self.trace = ledger, trace
         self.schedule = Schedule(
@@ -208,7 +208,7 @@ class OpenRun:
         def after_iteration() -> bool:
             self.progress.advance(self.loop.iteration, slots)
             return (
-                self.team.count == 1 and self.interrupted()
+                self.group.count == 1 and self.interrupted()
             )  # several processes stop together, at the end of a block
 
         first = self.loop.iteration
@@ -229,14 +229,14 @@ class OpenRun:
             self._record()
         with self.ledger.line("collective"):
             due = (
-                self.team.is_first
+                self.group.is_first
                 and self.schedule.ends_epoch(stop)
                 and time.perf_counter() >= self.checkpoint_due
             )
-            interrupted, due = self.team.any(self.interrupted(), due)
+            interrupted, due = self.group.any(self.interrupted(), due)
         if interrupted and self.loop.iteration < self.schedule.last:
             self.save()
-            raise KeyboardInterrupt(AGREED)
+            raise AgreedInterrupt
         if due:
             self._write("running")
             self._save_checkpoint()
@@ -299,7 +299,7 @@ class OpenRun:
         )
         self._collect_samples(resumed=False)
         self._write("diverged")
-        kept = f" What was recorded before is kept in {self.folder}." if self.team.is_first else ""
+        kept = f" What was recorded before is kept in {self.folder}." if self.group.is_first else ""
         raise DivergedError(self.records.message + kept)
 
     @contextmanager
@@ -320,7 +320,7 @@ class OpenRun:
         iteration.
         """
         found = self.checkpoints.restore(self.trainer.shapes) if self.checkpoints else None
-        (is_there,) = self.team.any(found is not None)
+        (is_there,) = self.group.any(found is not None)
         if not is_there:
             if self.checkpoints and (self.folder / "summary.parquet").exists():
                 self.progress.say("No checkpoint to go on from: starting this run again.")
@@ -329,8 +329,8 @@ class OpenRun:
         if found is not None:
             self._take_up(int(state.iteration), extra)
         with self.ledger.line("collective"):
-            slots = int(self.team.from_first(np.int32(extra.get("item_slots", 0))))
-            state = self.trainer.from_host(self.team.from_first(state))
+            slots = int(self.group.from_first(np.int32(extra.get("item_slots", 0))))
+            state = self.trainer.from_host(self.group.from_first(state))
         return int(state.iteration), rounded_up(slots, self.config.devices), state
 
     def _take_up(self, iteration: int, extra: dict[str, Any]) -> None:
@@ -360,11 +360,11 @@ class OpenRun:
         self._collect_samples(resumed=False)
 
     def _write(self, status: str) -> None:
-        if self.team.is_first:
+        if self.group.is_first:
             self.records.write(status, self.loop.iteration)
 
     def _write_environment(self, more: dict[str, Any] | None = None) -> None:
-        if self.team.is_first:
+        if self.group.is_first:
             sent = sent_bytes(self.trainer, self.sampler, self.loop.item_slots, self.dataset)
             tables.write_json(
                 self.folder / "environment.json", self.environment | sent | (more or {})
