@@ -28,14 +28,15 @@ def on_devices(dataset: Dataset, config: RunConfig) -> tuple[float, np.ndarray, 
     rows of the users' table.
     """
     trainer, state = Trainer.create(config, dataset)
-    made = trainer.sampler(make_sampler(dataset.graph, config, Streams(0)))
-    batch = trainer.put(made.assemble(made.draw(2, 1)[0], plan_capacity(dataset.graph, config)))
+    made = trainer.layout.shard(make_sampler(dataset.graph, config, Streams(0)))
+    batch = trainer.layout.put(
+        made.assemble(made.draw(2, 1)[0], plan_capacity(dataset.graph, config))
+    )
     dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
-    content = trainer.spread(Content.of(dataset))
+    content = trainer.layout.replicate(Content.of(dataset))
     value, gradient = jax.jit(trainer.gradient)(state.parameters, batch, content, dropout)
     rows = gradient["users"]["embedding"].addressable_shards[0].data.shape[0]
-    if trainer.layout is not None:
-        gradient = trainer.layout.to_host(gradient, trainer.shapes.parameters)
+    gradient = trainer.layout.to_host(gradient, trainer.shapes.parameters)
     return float(value), flat(gradient), rows
 
 

@@ -46,8 +46,7 @@ def main(coordinator: str, processes: int, index: int, data_dir: Path, out_dir: 
 
     from ncfbench.data.store import load
     from ncfbench.distributed.joining import Cluster, joined
-    from ncfbench.distributed.mesh import Layout
-    from ncfbench.distributed.spread import SpreadSampler
+    from ncfbench.distributed.mesh import MeshLayout, make_layout
     from ncfbench.rng import Streams
     from ncfbench.sampling import make_sampler, plan_capacity
 
@@ -56,12 +55,10 @@ def main(coordinator: str, processes: int, index: int, data_dir: Path, out_dir: 
         for case in CASES:
             config = settings(case, devices=DEVICES)
             value, gradient, _ = on_devices(dataset, config)
-            layout = Layout.of(config)
-            assert layout is not None
-            sampler = SpreadSampler(
-                make_sampler(dataset.graph, config, Streams(0)), layout.size, layout.own
-            )
-            batches, per = sampler.batches(0, plan_capacity(dataset.graph, config)), 32 // DEVICES
+            layout = make_layout(config)
+            assert isinstance(layout, MeshLayout)
+            source = layout.shard(make_sampler(dataset.graph, config, Streams(0)))
+            batches, per = source.batches(0, plan_capacity(dataset.graph, config)), 32 // DEVICES
             links = []
             for _ in range(-(-dataset.graph.n_links // 32)):
                 batch = next(batches)

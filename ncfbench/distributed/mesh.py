@@ -1,15 +1,15 @@
-"""One step over several devices: how its arrays lie on them, and what the devices tell each other.
+"""A step over several devices.
 
-Every device holds all parameters and all texts, and an equal part of each batch
-(:mod:`ncfbench.distributed.shards`). It encodes its own item slots; with global sharing the item
-vectors of all, V x D numbers, are gathered, never the texts; it scores its own rows. Gradients go
-back the same way, those of the vectors by a reduce-scatter, and those of the parameters are summed.
-With local sharing only that last sum is left.
+Every device holds all parameters and all texts, and an equal shard of each batch
+(:mod:`ncfbench.distributed.shards`). It encodes its own item slots. With global sharing the item
+vectors of all devices, V x D numbers, are gathered, never the texts; each device scores its own
+rows. Gradients go back the same way: those of the vectors by a reduce-scatter, those of the
+parameters are summed. With local sharing only that last sum is left.
 
 With ``shard_tables`` a device holds an equal share of the rows of each embedding table, and of
-Adam's moments of them. Rows of users and of items are fetched from the devices that have them.
-Tables of words, of which a batch needs a good part, are put together for the step, and their
-gradients taken apart.
+Adam's moments of them. Rows of users and of items are fetched from the devices that have them. A
+batch needs a good part of the words, so tables of words are gathered for the step, and their
+gradients scattered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,38 +28,57 @@ from jax.sharding import PartitionSpec as Spec
 from ncfbench.config import RunConfig
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.distributed.collectives import AXIS, fetched_rows, gathered, summed_part
+from ncfbench.distributed.layout import Layout, Shard, ShardLoss, SingleDevice, Tree
+from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
 from ncfbench.registry import find_encoder, load
+from ncfbench.sampling.base import BatchSource, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 
 ROW_BLOCK_BYTES = 2**26
-"""Of a table's rows that pass from all devices to the host at a time."""
-
-Tree: TypeAlias = Any
+"""Bytes of a table's rows that pass from all devices to the host at a time."""
 
 
-class Part(NamedTuple):
-    """What a device's share of a step needs to know of the others."""
+def make_layout(config: RunConfig) -> Layout:
+    """Return the layout that the settings ask for.
 
-    gather: Callable[[jax.Array], jax.Array]
-    """The item vectors that negatives are among, from the device's own."""
-    weight_factor: int
-    """What makes weights that were normalised for the whole batch those of a mean over this part's
-    rows.
+    Raises:
+        UsageError: there are not as many devices, or the processes cannot have equal shares of
+            them.
     """
-    item_rows: jax.Array | None
-    """int32[V]: rows of the item slots in tables by item, where these were fetched; None where rows
-    are item ids.
-    """
-
-
-WHOLE = Part(lambda vectors: vectors, 1, None)
-"""All of a batch, on one device."""
+    n, processes = config.devices, jax.process_count()
+    if n == 1 and processes == 1:
+        return SingleDevice()
+    if n % processes:
+        raise UsageError(
+            f"--devices {n} cannot be divided among {processes} processes. Use a multiple of"
+            f" {processes}."
+        )
+    by_process = [
+        [d for d in jax.devices() if d.process_index == index] for index in range(processes)
+    ]
+    found = min(map(len, by_process))
+    if found * processes < n:
+        where = f"in each of {processes} processes" if processes > 1 else "here"
+        raise UsageError(
+            f"--devices {n}, and JAX has {found} {jax.devices()[0].device_kind} {where}. Use"
+            f" --devices {found * processes}, or make more visible. On a CPU the program makes"
+            " them itself, unless XLA_FLAGS says how many there are, or JAX was started"
+            " before it."
+        )
+    chosen = [device for devices in by_process for device in devices[: n // processes]]
+    encoder = load(find_encoder(config.encoder).path)
+    return MeshLayout(
+        Mesh(np.array(chosen), (AXIS,)),
+        config.shard_tables,
+        config.shares_locally,
+        tuple(getattr(encoder, "item_tables", ())),
+    )
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How a step lies on a mesh of devices."""
+class MeshLayout(Layout):
+    """Several devices, each with an equal shard of every batch."""
 
     mesh: Mesh
     shard_tables: bool
@@ -67,66 +86,34 @@ class Layout:
     item_tables: tuple[str, ...]
     """The encoder's tables whose rows are items."""
 
-    @classmethod
-    def of(cls, config: RunConfig) -> Layout | None:
-        """The layout that settings ask for; None for one device.
-
-        Raises:
-            UsageError: there are not as many devices, or the processes cannot have equal shares of
-                them.
-        """
-        n, processes = config.devices, jax.process_count()
-        if n == 1 and processes == 1:
-            return None
-        if n % processes:
-            raise UsageError(
-                f"--devices {n} cannot be divided among {processes} processes. Use a multiple of"
-                f" {processes}."
-            )
-        by_process = [
-            [d for d in jax.devices() if d.process_index == index] for index in range(processes)
-        ]
-        found = min(map(len, by_process))
-        if found * processes < n:
-            where = f"in each of {processes} processes" if processes > 1 else "here"
-            raise UsageError(
-                f"--devices {n}, and JAX has {found} {jax.devices()[0].device_kind} {where}. Use"
-                f" --devices {found * processes}, or make more visible. On a CPU the program makes"
-                " them itself, unless XLA_FLAGS says how many there are, or JAX was started"
-                " before it."
-            )
-        chosen = [device for devices in by_process for device in devices[: n // processes]]
-        encoder = load(find_encoder(config.encoder).path)
-        return cls(
-            Mesh(np.array(chosen), (AXIS,)),
-            config.shard_tables,
-            config.shares_locally,
-            tuple(getattr(encoder, "item_tables", ())),
-        )
-
     @property
     def size(self) -> int:
-        """Devices."""
+        """See :attr:`Layout.size`."""
         return int(self.mesh.devices.size)
 
-    def described(self) -> dict[str, Any]:
-        """For ``environment.json``; of the settings only what changes nothing but times."""
+    @property
+    def is_simulated(self) -> bool:
+        """See :attr:`Layout.is_simulated`."""
+        return bool(self.mesh.devices.flat[0].platform == "cpu")
+
+    @property
+    def own(self) -> range:
+        """The shards of a batch that this process holds."""
+        each = self.size // jax.process_count()
+        return range(jax.process_index() * each, (jax.process_index() + 1) * each)
+
+    def describe(self) -> dict[str, Any]:
+        """See :meth:`Layout.describe`; of the settings only what affects times and no number."""
         return {
             "devices": self.size,
             "processes": jax.process_count(),
             "kind": self.mesh.devices.flat[0].device_kind,
             "shard_tables": self.shard_tables,
-            "simulated": self.simulated,
+            "simulated": self.is_simulated,
         }
 
     def sizes(self, shapes: Tree, user_slots: int, item_slots: int, words: int) -> Sizes:
-        """What a step sends.
-
-        Args:
-            shapes: of the parameters.
-            user_slots, item_slots: of all parts of a batch.
-            words: the length of a text.
-        """
+        """See :meth:`Layout.sizes`."""
         parameters, tables, rows = 0, 0, []
         for path, leaf in jax.tree_util.tree_flatten_with_path(shapes)[0]:
             names = _names(path)
@@ -146,8 +133,12 @@ class Layout:
         )
 
     def collective(self, shapes: Tree, item_slots: int, dimension: int) -> Callable[[], Any]:
-        """What a step with all parameters everywhere sends, by itself: to be called over and
-        over.
+        """Return a function that sends what a step sends, and computes nothing else.
+
+        Without ``shard_tables``.
+
+        Args:
+            shapes: shapes of the parameters.
         """
         vectors = jnp.zeros((item_slots, dimension), jnp.float32)
         gradient = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -168,67 +159,26 @@ class Layout:
             check_vma=False,
         )
         compiled = jax.jit(mapped, donate_argnums=(0, 1))
-        held = jax.device_put(vectors, NamedSharding(self.mesh, Spec(AXIS))), self.spread(gradient)
+        held = (
+            jax.device_put(vectors, NamedSharding(self.mesh, Spec(AXIS))),
+            self.replicate(gradient),
+        )
 
         def call() -> Any:
             nonlocal held
             held = compiled(*held)
             # On a CPU devices wait for each other in threads of one pool, which must not be full of
             # later calls.
-            return jax.block_until_ready(held) if self.simulated else held
+            return jax.block_until_ready(held) if self.is_simulated else held
 
         return call
 
-    @property
-    def simulated(self) -> bool:
-        """Whether the devices are one CPU's cores, which they share."""
-        return bool(self.mesh.devices.flat[0].platform == "cpu")
-
-    @property
-    def own(self) -> range:
-        """The parts of a batch that are this process's."""
-        each = self.size // jax.process_count()
-        return range(jax.process_index() * each, (jax.process_index() + 1) * each)
-
-    def at_home(self) -> AbstractContextManager[Any]:
-        """Where a state is made: tables that are to be spread on the host, for they need not fit
-        one device.
-        """
-        try:
-            return (
-                jax.default_device(jax.local_devices(backend="cpu")[0])
-                if self.shard_tables
-                else nullcontext()
-            )
-        except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
-            return nullcontext()
-
-    def specs(self, tree: Tree) -> Tree:
-        """Of a tree of parameters, or of a state: how each array lies on the devices."""
-        return jax.tree.map_with_path(
-            lambda path, leaf: Spec(AXIS) if self.shard_tables and is_table(path) else Spec(), tree
-        )
-
-    def shardings(self, tree: Tree) -> Tree:
-        """As :meth:`specs`, with the mesh."""
-        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self.specs(tree))
-
-    def place(self, tree: Tree) -> Tree:
-        """Parameters, or a state, from the host onto the devices; tables that are spread are filled
-        up with rows of zeros.
-        """
-
-        def placed(leaf: Any, sharding: NamedSharding) -> jax.Array:
-            # A copy: a step takes its state's memory, and must not be handed the caller's.
-            host = np.array(leaf)
-            if sharding.spec == Spec(AXIS):
-                host = np.pad(host, ((0, -len(host) % self.size), (0, 0)))
-            return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
-
-        return jax.tree.map(placed, tree, self.shardings(tree))
+    def shard(self, sampler: Sampler) -> BatchSource:
+        """See :meth:`Layout.shard`."""
+        return ShardedSampler(sampler, self.size, self.own)
 
     def put(self, batch: Batch) -> Batch:
-        """A batch in parts, this process's own, onto its devices."""
+        """See :meth:`Layout.put`."""
 
         def placed(array: np.ndarray) -> jax.Array:
             sharding = NamedSharding(self.mesh, Spec(AXIS) if np.ndim(array) else Spec())
@@ -238,27 +188,29 @@ class Layout:
         moved: Batch = jax.block_until_ready(jax.tree.map(placed, batch))
         return moved
 
-    def spread(self, tree: Tree) -> Tree:
-        """A tree of which every device is to have a copy, such as the texts."""
+    def keep(self, batches: list[Batch]) -> list[Batch]:
+        """See :meth:`Layout.keep`; :meth:`put` has moved them."""
+        return batches
+
+    def replicate(self, tree: Tree) -> Tree:
+        """See :meth:`Layout.replicate`."""
         sharding = NamedSharding(self.mesh, Spec())
         return jax.tree.map(
             lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), tree
         )
 
-    def on_one(self, tree: Tree) -> Tree:
-        """Parameters for what is computed on one device: this process's first has a copy.
+    def to_one_device(self, parameters: Tree) -> Tree:
+        """See :meth:`Layout.to_one_device`: the copy of this process's first device.
 
-        Tables that are spread stay so, but not on a CPU: there the devices have one memory, and
-        their threads one pool, in which operations over several of them can be stuck.
+        Sharded tables stay sharded, but not on a CPU. There the devices have one memory, and one
+        pool of threads, in which operations over several of them can deadlock.
         """
         if not self.shard_tables:
-            return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
-        return self.to_host(tree, tree) if self.simulated else tree
+            return jax.tree.map(lambda leaf: leaf.addressable_data(0), parameters)
+        return self.to_host(parameters, parameters) if self.is_simulated else parameters
 
     def to_host(self, tree: Tree, like: Tree) -> Tree:
-        """NumPy arrays of a state with the rows that ``like`` has, on every process; a table in
-        pieces.
-        """
+        """See :meth:`Layout.to_host`; large tables come in pieces."""
 
         def fetched(leaf: jax.Array, wanted: Any) -> np.ndarray:
             if leaf.is_fully_addressable or leaf.is_fully_replicated:
@@ -276,22 +228,53 @@ class Layout:
 
         return jax.tree.map(fetched, tree, like)
 
+    def from_host(self, tree: Tree) -> Tree:
+        """See :meth:`Layout.from_host`; sharded tables are padded with rows of zeros."""
+
+        def placed(leaf: Any, sharding: NamedSharding) -> jax.Array:
+            # A copy: a step takes its state's memory, and must not be handed the caller's.
+            host = np.array(leaf)
+            if sharding.spec == Spec(AXIS):
+                host = np.pad(host, ((0, -len(host) % self.size), (0, 0)))
+            return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+        return jax.tree.map(placed, tree, self.shardings(tree))
+
+    def initialise_on_host(self) -> AbstractContextManager[Any]:
+        """See :meth:`Layout.initialise_on_host`."""
+        try:
+            return (
+                jax.default_device(jax.local_devices(backend="cpu")[0])
+                if self.shard_tables
+                else nullcontext()
+            )
+        except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
+            return nullcontext()
+
+    def specs(self, tree: Tree) -> Tree:
+        """Return the partition of each array of a tree of parameters, or of a state."""
+        return jax.tree.map_with_path(
+            lambda path, leaf: Spec(AXIS) if self.shard_tables and is_table(path) else Spec(), tree
+        )
+
+    def shardings(self, tree: Tree) -> Tree:
+        """Return the sharding of each array of a tree of parameters, or of a state."""
+        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self.specs(tree))
+
+    def out_shardings(self, shapes: Tree) -> tuple[Tree, NamedSharding]:
+        """See :meth:`Layout.out_shardings`; else the next step would be compiled again."""
+        return self.shardings(shapes), NamedSharding(self.mesh, Spec())
+
     def value_and_gradient(
         self,
-        loss: Callable[[Tree, Batch, Any, Any, Part], jax.Array],
-        transformed: Callable[[Any], Any],
+        loss: ShardLoss,
+        transform: Callable[[Any], Any],
         parameters: Tree,
         batch: Batch,
         content: Any,
         dropout: Any,
     ) -> tuple[jax.Array, Tree]:
-        """The mean of a loss over the parts of a batch, and its gradient; to be traced by
-        ``jax.jit``.
-
-        Args:
-            loss: of the parameters, a part of the batch, the texts, dropout and a :class:`Part`.
-            transformed: applied to each device's own computation, for its precision.
-        """
+        """See :meth:`Layout.value_and_gradient`."""
         specs = self.specs(parameters)
 
         def on_device(
@@ -299,12 +282,11 @@ class Layout:
         ) -> tuple[jax.Array, Tree]:
             def own(parameters: Tree) -> jax.Array:
                 held, batch_seen, item_rows = self._held(parameters, batch)
-                part = Part(self._gather, 1 if self.shares_locally else self.size, item_rows)
-                return loss(held, batch_seen, content, dropout, part) / self.size
+                shard = Shard(self._gather, 1 if self.shares_locally else self.size, item_rows)
+                return loss(held, batch_seen, content, dropout, shard) / self.size
 
-            value, gradient = transformed(jax.value_and_grad(own))(parameters)
-            # What a spread table's rows get from all devices is theirs by now; of everything else
-            # each has its own share.
+            value, gradient = transform(jax.value_and_grad(own))(parameters)
+            # The rows of a sharded table have been summed over the devices already.
             summed = jax.tree.map(
                 lambda part, spec: part if spec == Spec(AXIS) else jax.lax.psum(part, AXIS),
                 gradient,
@@ -328,7 +310,7 @@ class Layout:
         return vectors if self.shares_locally else gathered(vectors)
 
     def _held(self, parameters: Tree, batch: Batch) -> tuple[Tree, Batch, jax.Array | None]:
-        """Parameters with which a device can do its part, the batch as it names their rows, and the
+        """Fetch the parameters that a device needs; return them, the batch by their rows, and the
         items' rows.
         """
         if not self.shard_tables:
@@ -352,8 +334,9 @@ class Layout:
 
 
 def is_table(path: Any) -> bool:
-    """Whether a leaf of a tree of parameters, or of a state, is an embedding table or its
-    moments.
+    """Return whether a leaf of a tree of parameters, or of a state, belongs to an embedding table.
+
+    Adam's moments of a table count too.
     """
     return _names(path)[-1:] == ["embedding"]
 

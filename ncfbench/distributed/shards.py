@@ -1,16 +1,16 @@
-"""A batch cut into equal parts, one for each device: a batch again, whose arrays are the parts one
-behind the other.
+"""Batches cut into equal shards, one for each device.
 
-Part p of N holds the rows p b/N .. (p + 1) b/N - 1, the users that they name, and an equal share of
-the item slots. With b = 2 positive links (user 7, item 30) and (user 9, item 31) that share their
-negatives, over N = 2 devices::
+A cut batch is a batch again, whose arrays hold the shards one behind the other. Shard p of N holds
+the rows p b/N .. (p + 1) b/N - 1, the users that they name, and an equal share of the item slots.
+With b = 2 positive links (user 7, item 30) and (user 9, item 31) that share their negatives, over
+N = 2 devices::
 
-    users    = [7 | 9]      pos_user = [0 | 0]       slot in the part's own users
+    users    = [7 | 9]      pos_user = [0 | 0]       slot in the shard's own users
     items    = [30 | 31]    pos_item = [0 | 1]       slot in all items (vectors are gathered)
     negatives = Shared(weight=[[0 1/2] | [1/2 0]])         row: positive link, column: item slot
 
 With local sharing (:mod:`ncfbench.sampling.local`) ``pos_item`` and the columns are slots in the
-part's own items, and each part is a batch by itself.
+shard's own items, and each shard is a batch by itself.
 """
 
 from __future__ import annotations
@@ -21,28 +21,80 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.errors import CheckFailedError
+from ncfbench.sampling.base import BatchSource, Draw, Sampler
 from ncfbench.sampling.batch import Batch, Shared, rounded_up
+from ncfbench.sampling.local import LocalSampler
 
 Int32 = NDArray[np.int32]
 
 
-def cut(batch: Batch, parts: int) -> Batch:
-    """A batch in equal parts; item slots are filled up to a multiple of their number, and no link
-    is changed.
+class ShardedSampler(BatchSource):
+    """Adapts a sampler so that it yields one process's shards of its batches.
+
+    Every process draws the whole batch, which is cheap and needs no communication: random streams
+    are named by (seed, role, epoch). So each link comes once an epoch over all processes, and the
+    whole batch is the same for any number of them. The weights of shared negatives are costly; a
+    process makes those of its own rows only, where the sampler can
+    (:meth:`ncfbench.sampling.base.Sampler.assemble_rows`).
 
     Args:
-        batch: whose links b are a multiple of ``parts``.
+        sampler: its batches are cut; a :class:`LocalSampler` has its batches in shards already.
+        n_shards: shards of a batch.
+        own: the consecutive shards that this process holds; all by default.
+    """
+
+    def __init__(self, sampler: Sampler, n_shards: int, own: range | None = None) -> None:
+        self.sampler, self.n_shards, self.own = sampler, n_shards, own or range(n_shards)
+
+    @property
+    def batches_per_draw(self) -> int:
+        """See :attr:`BatchSource.batches_per_draw`."""
+        return self.sampler.batches_per_draw
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        """See :meth:`BatchSource.draw`: the random parts of whole batches."""
+        return self.sampler.draw(start, count)
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """Return this process's shards of the batch of a draw.
+
+        Args:
+            draw: the random part of a whole batch.
+            capacity: fewest item slots of all shards together.
+        """
+        if isinstance(self.sampler, LocalSampler):
+            parts, n_items = self.sampler.parts(draw, capacity, self.own)
+            return stacked(parts, n_items)
+        capacity, rows = rounded_up(capacity, self.n_shards), len(draw.links) // self.n_shards
+        own = slice(self.own.start * rows, self.own.stop * rows)
+        batch = self.sampler.assemble_rows(draw, capacity, own)
+        if batch is None:
+            batch = self.sampler.assemble(draw, capacity)
+        return select_shards(cut(batch, self.n_shards), self.n_shards, self.own)
+
+    def batch_capacity(self, batch: Batch) -> int:
+        """See :meth:`BatchSource.batch_capacity`; other processes' item slots count too."""
+        return len(batch.items) // len(self.own) * self.n_shards
+
+
+def cut(batch: Batch, n_shards: int) -> Batch:
+    """Cut a batch into equal shards; no link changes.
+
+    Item slots are padded to a multiple of the number of shards.
+
+    Args:
+        batch: its links b are a multiple of ``n_shards``.
 
     Raises:
-        CheckFailedError: a part's rows name more users than an equal share of the user slots.
+        CheckFailedError: a shard's rows name more users than an equal share of the user slots.
     """
-    slots = rounded_up(len(batch.items), parts) - len(batch.items)
+    slots = rounded_up(len(batch.items), n_shards) - len(batch.items)
     items, negatives = np.pad(batch.items, (0, slots)), batch.negatives
     if isinstance(negatives, Shared):
-        users, pos_user, _ = _own_users(batch, parts, None)
+        users, pos_user, _ = _own_users(batch, n_shards, None)
         weight = np.pad(negatives.weight, ((0, 0), (0, slots))) if slots else negatives.weight
         return batch._replace(users=users, items=items, pos_user=pos_user, negatives=Shared(weight))
-    users, pos_user, negative_user = _own_users(batch, parts, negatives.user)
+    users, pos_user, negative_user = _own_users(batch, n_shards, negatives.user)
     assert negative_user is not None
     return batch._replace(
         users=users,
@@ -53,11 +105,11 @@ def cut(batch: Batch, parts: int) -> Batch:
 
 
 def stacked(batches: Sequence[Batch], n_items: int) -> Batch:
-    """Batches of equal shapes one behind the other; each keeps slots of its own.
+    """Put batches of equal shapes one behind the other; each keeps its own slots.
 
     Args:
-        batches: whose negatives are shared.
-        n_items: of the whole, as it may have parts elsewhere.
+        batches: with shared negatives.
+        n_items: item slots in use of the whole batch, which may have shards elsewhere.
     """
     arrays = {
         name: np.concatenate([getattr(batch, name) for batch in batches])
@@ -67,55 +119,54 @@ def stacked(batches: Sequence[Batch], n_items: int) -> Batch:
     return Batch(**arrays, negatives=Shared(weight), n_items=np.int32(n_items))
 
 
-def part_of(batch: Batch, parts: int, own: range) -> Batch:
-    """Some consecutive parts of a batch in parts: what one process holds of it. Views.
+def select_shards(batch: Batch, n_shards: int, own: range) -> Batch:
+    """Return views of some consecutive shards of a cut batch.
 
-    Weights that are of these parts' rows already stay.
+    Arrays of weights that hold the rows of these shards only stay as they are.
     """
 
-    def taken(array: NDArray[np.generic]) -> NDArray[np.generic]:
-        size = len(array) // parts
+    def take(array: NDArray[np.generic]) -> NDArray[np.generic]:
+        size = len(array) // n_shards
         return array[own.start * size : own.stop * size]
 
     negatives = batch.negatives
     return Batch(
-        users=taken(batch.users),
-        items=taken(batch.items),
-        pos_user=taken(batch.pos_user),
-        pos_item=taken(batch.pos_item),
+        users=take(batch.users),
+        items=take(batch.items),
+        pos_user=take(batch.pos_user),
+        pos_item=take(batch.pos_item),
         negatives=type(negatives)(
-            *(taken(array) if len(array) == len(batch.pos_user) else array for array in negatives)
+            *(take(array) if len(array) == len(batch.pos_user) else array for array in negatives)
         ),
         n_items=batch.n_items,
     )
 
 
 def _own_users(
-    batch: Batch, parts: int, negative: Int32 | None
+    batch: Batch, n_shards: int, negative: Int32 | None
 ) -> tuple[Int32, Int32, Int32 | None]:
-    """Each part's users in an equal share of the slots, and the slots that its rows name among
-    them.
-    """
-    share = len(batch.users) // parts
-    rows = len(batch.pos_user) // parts
-    users = np.zeros(share * parts, np.int32)
+    """Give each shard its users in an equal share of the slots, and its rows slots among them."""
+    share = len(batch.users) // n_shards
+    rows = len(batch.pos_user) // n_shards
+    users = np.zeros(share * n_shards, np.int32)
     pos_user = np.empty_like(batch.pos_user)
     negative_user = None if negative is None else np.empty_like(negative)
-    for part in range(parts):
-        own = slice(part * rows, (part + 1) * rows)
-        named = np.zeros(len(batch.users), bool)
-        named[batch.pos_user[own]] = True
+    for shard in range(n_shards):
+        own = slice(shard * rows, (shard + 1) * rows)
+        is_named = np.zeros(len(batch.users), bool)
+        is_named[batch.pos_user[own]] = True
         if negative is not None:
-            named[negative[own]] = True
-        slots = np.flatnonzero(named)
+            is_named[negative[own]] = True
+        slots = np.flatnonzero(is_named)
         if len(slots) > share:
             raise CheckFailedError(
                 f"{rows} rows of a batch name {len(slots)} users, more than their share of {share}"
-                f" slots: this sampler's batches cannot be cut into {parts} parts. Use --devices 1."
+                f" slots: this sampler's batches cannot be cut into {n_shards} parts. Use"
+                " --devices 1."
             )
-        place = np.cumsum(named, dtype=np.int32) - 1
-        users[part * share : part * share + len(slots)] = batch.users[slots]
-        pos_user[own] = place[batch.pos_user[own]]
+        own_slot = np.cumsum(is_named, dtype=np.int32) - 1
+        users[shard * share : shard * share + len(slots)] = batch.users[slots]
+        pos_user[own] = own_slot[batch.pos_user[own]]
         if negative is not None and negative_user is not None:
-            negative_user[own] = place[negative[own]]
+            negative_user[own] = own_slot[negative[own]]
     return users, pos_user, negative_user

@@ -22,7 +22,7 @@ from ncfbench.config import RunConfig, cache_dir, complete
 from ncfbench.data import Dataset
 from ncfbench.distributed import signals
 from ncfbench.distributed.bytes_sent import Sizes
-from ncfbench.distributed.mesh import Layout
+from ncfbench.distributed.mesh import MeshLayout, make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import Content
@@ -34,9 +34,9 @@ from ncfbench.registry import find_loss, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
+from ncfbench.sampling.base import BatchSource
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.timing import environment
-from ncfbench.training import step_bytes
 from ncfbench.training.loop import TimedLoop, timed_loops
 from ncfbench.training.step import Trainer
 
@@ -120,8 +120,8 @@ def run(
     require(precision)
     progress = progress or Progress()
     content = Content.of(dataset)
-    layout = Layout.of(next(iter(configs.values())))
-    described = environment.describe(None if layout is None else layout.described())
+    layout = make_layout(next(iter(configs.values())))
+    described = environment.describe(layout.describe())
     made = {
         name: make_sampler(dataset.graph, config, Streams(config.seed))
         for name, config in configs.items()
@@ -144,7 +144,9 @@ def run(
         parts = Parts(*Trainer.create(next(iter(alone.values())), dataset), content)
         measured = _measured(dataset, next(iter(configs.values())), parts, batches)
         sizes = {
-            name: step_bytes.sizes(loop.trainer, made[name], len(batches[name].items), dataset)
+            name: None
+            if layout.size == 1
+            else loop.trainer.sizes(made[name], len(batches[name].items), dataset)
             for name, loop in loops.items()
         }
         measured += _collectives(loops, batches, sizes)
@@ -293,7 +295,7 @@ def _collectives(
         loop.trainer.config,
         loop.trainer.shapes.parameters,
     )
-    if layout is not None and of is not None:
+    if isinstance(layout, MeshLayout) and of is not None:
         for sampler, items in (*between, *zip(batches, slots, strict=True)):
             whole = rounded_up(items, layout.size)
             sent = replace(of, vectors=whole * config.dimension).sent(config.share)
@@ -339,22 +341,22 @@ def _round(
                 add(sample.kind, loop.item_slots, sample.iterations, sample.seconds, name)
         loop.samples.clear()
         count = max(2, min(32, iterations[name] // 4))
-        sampler = loop.trainer.sampler(samplers[name])
+        source = loop.trainer.layout.shard(samplers[name])
         for part, seconds in _sampling(
-            sampler, loop.item_slots, number * count, count, loop.trainer.put
+            source, loop.item_slots, number * count, count, loop.trainer.layout.put
         ).items():
             add(part, loop.item_slots, count, seconds, name)
     return rows
 
 
 def _sampling(
-    sampler: Sampler, slots: int, start: int, count: int, put: Callable[[Batch], Batch]
+    source: BatchSource, slots: int, start: int, count: int, put: Callable[[Batch], Batch]
 ) -> dict[str, float]:
     """Seconds of drawing, assembling and transferring some batches, with nothing beside it."""
     times = [time.perf_counter()]
-    draws = sampler.draw(start, count)
+    draws = source.draw(start, count)
     times.append(time.perf_counter())
-    batches = [sampler.assemble(draw, slots) for draw in draws]
+    batches = [source.assemble(draw, slots) for draw in draws]
     times.append(time.perf_counter())
     [put(batch) for batch in batches]
     times.append(time.perf_counter())

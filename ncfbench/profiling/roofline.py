@@ -80,8 +80,8 @@ def compiled_step(config: RunConfig, dataset: Dataset, content: Content, batch: 
     # A trainer of its own: the one that is timed must not be compiled again.
     trainer, state = Trainer.create(config, dataset)
     step: Any = trainer.step
-    on_device = jax.device_put(batch) if trainer.layout is None else trainer.put(batch)
-    return step.lower(state, on_device, trainer.spread(content)).compile()
+    (on_device,) = trainer.layout.keep([trainer.layout.put(batch)])
+    return step.lower(state, on_device, trainer.layout.replicate(content)).compile()
 
 
 def peaks(cache: Path, environment_key: str, precision: str = "float32") -> Peaks:

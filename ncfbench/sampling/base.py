@@ -49,7 +49,50 @@ class Nominal(NamedTuple):
     negatives: int
 
 
-class Sampler(ABC):
+class BatchSource(ABC):
+    """Batches by number: the interface that the training loop and its prefetcher use.
+
+    Implemented by samplers, and by adapters that change the form of a sampler's batches.
+    """
+
+    @property
+    @abstractmethod
+    def batches_per_draw(self) -> int:
+        """Batches whose random parts are drawn at a time."""
+
+    @abstractmethod
+    def draw(self, start: int, count: int) -> list[Draw]:
+        """Return the random parts of batches ``start`` .. ``start + count - 1``.
+
+        They are the same for any way of cutting a range of batches into calls.
+        """
+
+    @abstractmethod
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """Return the batch of a draw, with at least ``capacity`` item slots.
+
+        It has more slots where it has more items. Its arrays are its own: a batch waits in a
+        queue, and on a CPU a step reads them in the host's memory.
+        """
+
+    def batch_capacity(self, batch: Batch) -> int:
+        """Return the ``capacity`` that a batch was assembled with, or what it needed beyond."""
+        return len(batch.items)
+
+    def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
+        """Yield batches ``start``, ``start + 1``, ... without end.
+
+        The number of item slots is ``capacity``, and grows with the first batch that needs more.
+        """
+        while True:
+            for draw in self.draw(start, self.batches_per_draw):
+                batch = self.assemble(draw, capacity)
+                capacity = max(capacity, self.batch_capacity(batch))
+                yield batch
+            start += self.batches_per_draw
+
+
+class Sampler(BatchSource):
     """A sampling strategy bound to a graph, the settings and a seed. Subclasses say what they draw
     and assemble.
 
@@ -93,10 +136,13 @@ class Sampler(ABC):
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
         self.scratch = Scratch(graph)
 
+    @property
+    def batches_per_draw(self) -> int:
+        """See :attr:`BatchSource.batches_per_draw`."""
+        return max(1, CHUNK_DRAWS // (self.config.batch_size * (1 + self.config.negatives)))
+
     def draw(self, start: int, count: int) -> list[Draw]:
-        """The random parts of batches ``start`` .. ``start + count - 1``; the same for any way of
-        cutting them up.
-        """
+        """See :meth:`BatchSource.draw`."""
         b, k = self.config.batch_size, self.config.negatives
         links = self.positives.take(start * b, count * b).reshape(count, b)
         none = np.zeros((count, b, 0), np.int32)
@@ -147,15 +193,6 @@ class Sampler(ABC):
         """
         return np.divide(self.measure, proposal, out=np.zeros(len(proposal)), where=proposal > 0)
 
-    @abstractmethod
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        """The batch of a draw, with at least ``capacity`` item slots (more where it has more
-        items).
-
-        Its arrays are its own: a batch waits in a queue, and on a CPU a step reads them where they
-            are.
-        """
-
     def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
         """Return the batch of a draw with the weights of some rows only, or None.
 
@@ -168,24 +205,6 @@ class Sampler(ABC):
         inherited method would not be those of its batches.
         """
         return None
-
-    def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
-        """Batches ``start``, ``start + 1``, ... without end.
-
-        The number of item slots is ``capacity``, and grows with the first batch that needs more.
-        """
-        b, k = self.config.batch_size, self.config.negatives
-        chunk = max(1, CHUNK_DRAWS // (b * (1 + k)))
-        while True:
-            for draw in self.draw(start, chunk):
-                batch = self.assemble(draw, capacity)
-                capacity = max(capacity, self.batch_capacity(batch))
-                yield batch
-            start += chunk
-
-    def batch_capacity(self, batch: Batch) -> int:
-        """The ``capacity`` that a batch was assembled with, or what it needed beyond."""
-        return len(batch.items)
 
     def required_capacity(self, draw: Draw) -> int:
         """The ``capacity`` that the batch of a draw needs."""

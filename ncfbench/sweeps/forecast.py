@@ -192,11 +192,11 @@ def _measure(config: RunConfig, dataset: Dataset, row: Mapping[str, Any] | None)
             ]
         seconds = {"probe": 0.0, "evaluation": 0.0}
         for look in looks.values():
-            look(loop.trainer.on_one(loop.state.parameters))  # compiles
+            look(loop.trainer.layout.to_one_device(loop.state.parameters))  # compiles
         started = time.perf_counter() - begin
         for name, look in looks.items():
             began = time.perf_counter()
-            look(loop.trainer.on_one(loop.state.parameters))
+            look(loop.trainer.layout.to_one_device(loop.state.parameters))
             seconds[name] = time.perf_counter() - began
         if row is None:
             loop.full_block(1)

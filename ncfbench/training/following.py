@@ -5,7 +5,7 @@ from __future__ import annotations
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import open_dataset
 from ncfbench.distributed import signals
-from ncfbench.distributed.mesh import Layout
+from ncfbench.distributed.mesh import make_layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.models.precision import require
 from ncfbench.rng import Streams
@@ -26,7 +26,7 @@ def follow(config: RunConfig, places: Locations) -> None:
     require(config.precision)
     dataset = open_dataset(places.data_dir, config.dataset, lambda text: None)
     make_sampler(dataset.graph, config, Streams(config.seed))
-    Layout.of(config)
+    make_layout(config)
     ProcessGroup.current().require_alike(config, dataset.fingerprint)
     (is_over,) = ProcessGroup.current().any(False)
     if not is_over:

@@ -122,9 +122,9 @@ class TimedLoop:
         self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
         self._held: deque[Batch] = deque()
         """Batches that were taken from the prefetcher and not used yet."""
-        self.content = self.trainer.spread(self.content)
-        batches = self.trainer.sampler(self.sampler).batches(self.start, self.item_slots)
-        self._prefetcher = Prefetcher(batches, self.trainer.put, depth=max(DEPTH, 2 * n))
+        self.content = self.trainer.layout.replicate(self.content)
+        batches = self.trainer.layout.shard(self.sampler).batches(self.start, self.item_slots)
+        self._prefetcher = Prefetcher(batches, self.trainer.layout.put, depth=max(DEPTH, 2 * n))
 
     def __enter__(self) -> Self:
         self._prefetcher.__enter__()
@@ -210,9 +210,7 @@ class TimedLoop:
         count = iterations or len(self._recent)
         with self.ledger.line("step account"):
             state, watch = copy_state(self.state), Stopwatch()
-            batches = list(self._recent)
-            if self.trainer.layout is None:
-                batches = jax.device_put(batches)
+            batches = self.trainer.layout.keep(list(self._recent))
             jax.block_until_ready((state, batches))
             watch.start()
             in_flight = self._in_flight()
@@ -237,7 +235,7 @@ class TimedLoop:
         return 1 if self._per_dispatch == 1 else 2
 
     def _in_flight(self) -> InFlight:
-        if self.trainer.layout is not None and self.trainer.layout.simulated:
+        if self.trainer.layout.is_simulated:
             # They wait for each other in threads of one pool, which must not be full of later
             # steps.
             return InFlight(1)

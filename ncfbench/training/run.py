@@ -9,7 +9,7 @@ from pathlib import Path
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.distributed import signals
-from ncfbench.distributed.mesh import Layout
+from ncfbench.distributed.mesh import make_layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.models.precision import require
 from ncfbench.models.towers import Content
@@ -69,7 +69,7 @@ def run(
     with ledger.line("loading"):
         dataset = open_dataset(places.data_dir, config.dataset, progress.say)
     make_sampler(dataset.graph, config, Streams(config.seed))  # refuses before a folder is made
-    Layout.of(config)
+    make_layout(config)
     if recommend is not None:
         require_items(config, dataset, recommend)
     ProcessGroup.current().require_alike(config, dataset.fingerprint)

@@ -39,7 +39,6 @@ from ncfbench.training.loop import Sample, Stopwatch, TimedLoop
 from ncfbench.training.probe import Probe
 from ncfbench.training.recommend import Recommender
 from ncfbench.training.step import Trainer, TrainState
-from ncfbench.training.step_bytes import sent_bytes
 
 TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
@@ -79,8 +78,7 @@ class OpenRun:
             with ledger.line("transfer"):
                 content = jax.block_until_ready(Content.of(dataset))
         self.trainer, fresh = Trainer.create(config, dataset)
-        mesh = None if self.trainer.layout is None else self.trainer.layout.described()
-        self.environment = environment.describe(mesh) | {
+        self.environment = environment.describe(self.trainer.layout.describe()) | {
             "iterations_per_dispatch": self.trainer.per_dispatch
         }
         self.environment |= {"interleaved": [session]}
@@ -267,7 +265,7 @@ class OpenRun:
     def _record(self) -> None:
         """Probe, and at an epoch's end recall; then write the tables."""
         iteration = self.loop.iteration
-        parameters = self.trainer.on_one(self.loop.state.parameters)
+        parameters = self.trainer.layout.to_one_device(self.loop.state.parameters)
         with self._timed("probe"):
             probe_loss = self.probe(parameters)
         if not math.isfinite(probe_loss):
@@ -365,7 +363,10 @@ class OpenRun:
 
     def _write_environment(self, more: dict[str, Any] | None = None) -> None:
         if self.group.is_first:
-            sent = sent_bytes(self.trainer, self.sampler, self.loop.item_slots, self.dataset)
+            sent: dict[str, Any] = {}
+            if self.trainer.layout.size > 1:
+                sizes = self.trainer.sizes(self.sampler, self.loop.item_slots, self.dataset)
+                sent = {"sent_bytes": sizes.sent(self.config.share)}
             tables.write_json(
                 self.folder / "environment.json", self.environment | sent | (more or {})
             )

@@ -1,11 +1,8 @@
-"""The jit-compiled training step: one batch, one Adam update; and several of them in one
-dispatch.
-"""
+"""The compiled training step: one Adam update for one batch, or several in one dispatch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -17,10 +14,11 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.mesh import WHOLE, Layout, Part
-from ncfbench.distributed.spread import SpreadSampler
+from ncfbench.distributed.bytes_sent import Sizes
+from ncfbench.distributed.layout import WHOLE, Layout, Shard
+from ncfbench.distributed.mesh import make_layout
 from ncfbench.models import precision
-from ncfbench.models.device import iterations_per_dispatch, transferred
+from ncfbench.models.device import iterations_per_dispatch
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import batch_scores, link_loss, user_penalty
@@ -48,39 +46,37 @@ def batch_loss(
     dropout: Dropout | None,
     loss: Loss,
     config: RunConfig,
-    part: Part = WHOLE,
+    shard: Shard = WHOLE,
 ) -> jax.Array:
-    """The sampled objective of one batch, the users' penalty included; or of one device's part of
-    it.
+    """Return the sampled objective of one batch, or of one device's shard of it.
+
+    The users' penalty is included.
     """
     vectors_UxD = towers.user_vectors(batch.users)
-    items_VxD = part.gather(towers.embed_items(batch.items, content, dropout, part.item_rows))
+    items_VxD = shard.gather(towers.embed_items(batch.items, content, dropout, shard.item_rows))
     positive, negative = batch_scores(towers.finish(vectors_UxD), items_VxD, batch)
     links = link_loss(
-        positive, negative, batch.negatives.weight * part.weight_factor, loss, config.lambda_
+        positive, negative, batch.negatives.weight * shard.weight_factor, loss, config.lambda_
     )
     return links + user_penalty(vectors_UxD[batch.pos_user], config.user_l2)
 
 
 @dataclass
 class Trainer:
-    """The compiled step of one configuration. ``traces`` counts compilations: one for each shape of
-    batch.
+    """The compiled step of one configuration.
 
-    ``step(state, batch, content)`` gives the state after one iteration and its loss, float32.
+    ``step(state, batch, content)`` returns the state after one iteration and its loss, float32.
     ``steps(state, batches, content)`` does one iteration with each of some batches of equal shapes
-    and gives their losses, float32[n]. Both take the state's memory.
+    and returns their losses, float32[n]. Both take over the state's memory. ``traces`` counts
+    compilations: one for each shape of a batch.
     """
 
     config: RunConfig
     towers: nnx.GraphDef[Towers]
     optimizer: optax.GradientTransformation
     shapes: TrainState
-    """Shapes and dtypes of the state as it is kept: the same for any number of devices."""
-    layout: Layout | None = None
-    """How the step lies on several devices; its batches are in parts then
-    (:class:`ncfbench.sampling.SpreadSampler`).
-    """
+    """Shapes and dtypes of the state as it is saved: the same for any number of devices."""
+    layout: Layout
     traces: int = 0
     step: Callable[[TrainState, Batch, Content], tuple[TrainState, jax.Array]] = field(init=False)
     steps: Callable[[TrainState, tuple[Batch, ...], Content], tuple[TrainState, jax.Array]] = field(
@@ -89,21 +85,27 @@ class Trainer:
 
     def __post_init__(self) -> None:
         # The state is donated: the old parameters' memory holds the new ones.
-        self.step = jax.jit(self._step, donate_argnums=0)
-        self.steps = jax.jit(self._steps, donate_argnums=0)
+        out = self.layout.out_shardings(self.shapes)
+        self.step = jax.jit(self._step, donate_argnums=0, out_shardings=out)
+        self.steps = jax.jit(self._steps, donate_argnums=0, out_shardings=out)
 
     @classmethod
-    def create(cls, config: RunConfig, dataset: Dataset) -> tuple[Trainer, TrainState]:
-        """A trainer and the state that the run's seed gives.
+    def create(
+        cls, config: RunConfig, dataset: Dataset, layout: Layout | None = None
+    ) -> tuple[Trainer, TrainState]:
+        """Return a trainer, and the state that the run's seed gives.
+
+        Args:
+            layout: made from the settings by default.
 
         Raises:
             UsageError: the device cannot compute at the precision, or there are not as many
                 devices.
         """
         precision.require(config.precision)
-        layout = Layout.of(config)
+        layout = layout or make_layout(config)
         optimizer = optax.adam(config.learning_rate)
-        with nullcontext() if layout is None else layout.at_home():
+        with layout.initialise_on_host():
             graph, variables = nnx.split(make_towers(config, dataset))
             parameters = nnx.as_pure(variables)
             state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
@@ -111,70 +113,45 @@ class Trainer:
         trainer = cls(config, graph, optimizer, shapes, layout)
         return trainer, trainer.from_host(state)
 
-    def sampler(self, sampler: Sampler) -> Sampler:
-        """A sampler's batches as the step takes them: in parts, of which this process makes its
-        own, on several devices.
-        """
-        return (
-            sampler
-            if self.layout is None
-            else SpreadSampler(sampler, self.layout.size, self.layout.own)
-        )
-
-    def put(self, batch: Batch) -> Batch:
-        """A batch of :meth:`sampler` to where the step takes it at once; waits until it is
-        there.
-        """
-        return transferred(batch) if self.layout is None else self.layout.put(batch)
-
-    def spread(self, content: Content) -> Content:
-        """Texts to every device that the step computes on."""
-        found: Content = content if self.layout is None else self.layout.spread(content)
-        return found
-
-    def on_one(self, parameters: Parameters) -> Parameters:
-        """The state's parameters for what one device computes; see :meth:`Layout.on_one`."""
-        return parameters if self.layout is None else self.layout.on_one(parameters)
-
     def to_host(self, state: TrainState) -> TrainState:
-        """A state as it is kept, with arrays of :attr:`shapes`."""
-        return (
-            state if self.layout is None else TrainState(*self.layout.to_host(state, self.shapes))
-        )
+        """Return a state as it is saved, with arrays of :attr:`shapes`."""
+        return TrainState(*self.layout.to_host(state, self.shapes))
 
     def from_host(self, state: TrainState) -> TrainState:
-        """A state that was kept, on the devices."""
-        return state if self.layout is None else TrainState(*self.layout.place(state))
+        """Put a state as it is saved onto the devices."""
+        return TrainState(*self.layout.from_host(state))
+
+    def sizes(self, sampler: Sampler, item_slots: int, dataset: Dataset) -> Sizes:
+        """Return what the devices send each other in a step on the sampler's batches."""
+        user_slots = len(sampler.assemble(sampler.draw(0, 1)[0]).users)
+        return self.layout.sizes(
+            self.shapes.parameters, user_slots, item_slots, dataset.tokens_IxL.shape[1]
+        )
 
     @property
     def per_dispatch(self) -> int:
-        """How many iterations a dispatch should do here."""
+        """Iterations in one dispatch."""
         return iterations_per_dispatch(self.config.iterations_per_dispatch)
 
     def gradient(
         self, parameters: Parameters, batch: Batch, content: Content, dropout: Dropout | None
     ) -> tuple[jax.Array, Parameters]:
-        """The sampled objective of a batch and its gradient, with products at the configured
-        precision.
+        """Return the sampled objective of a batch and its gradient.
+
+        Products have the configured precision.
         """
         loss = make_loss(self.config)
 
         def objective(
-            parameters: Parameters, batch: Batch, content: Content, dropout: Any, part: Part
+            parameters: Parameters, batch: Batch, content: Content, dropout: Any, shard: Shard
         ) -> jax.Array:
             towers = nnx.merge(self.towers, parameters)
-            return batch_loss(towers, batch, content, dropout, loss, self.config, part)
+            return batch_loss(towers, batch, content, dropout, loss, self.config, shard)
 
-        if self.layout is not None:
-            transformed = partial(precision.at, self.config.precision)
-            return self.layout.value_and_gradient(
-                objective, transformed, parameters, batch, content, dropout
-            )
-        by_parameters = jax.value_and_grad(
-            lambda parameters: objective(parameters, batch, content, dropout, WHOLE)
+        at_precision = partial(precision.at, self.config.precision)
+        return self.layout.value_and_gradient(
+            objective, at_precision, parameters, batch, content, dropout
         )
-        value, gradient = precision.at(self.config.precision, by_parameters)(parameters)
-        return value, gradient
 
     def _step(
         self, state: TrainState, batch: Batch, content: Content
@@ -198,14 +175,10 @@ class Trainer:
         value, gradient = self.gradient(state.parameters, batch, content, dropout)
         updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
-        advanced = TrainState(parameters, optimizer, state.iteration + 1)
-        if self.layout is not None:
-            # As it lay before, or the next step would be compiled again.
-            advanced = jax.lax.with_sharding_constraint(advanced, self.layout.shardings(advanced))
-        return advanced, value
+        return TrainState(parameters, optimizer, state.iteration + 1), value
 
 
 def copy_state(state: TrainState) -> TrainState:
-    """A state with memory of its own, for steps whose result is thrown away."""
+    """Copy a state, for steps whose result is thrown away."""
     copied: TrainState = jax.tree.map(jnp.copy, state)
     return copied

@@ -21,7 +21,7 @@ from stopping import StopAt
 from ncfbench.audit.exact import flat
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.mesh import Layout
+from ncfbench.distributed.mesh import MeshLayout, make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import Content
@@ -175,9 +175,9 @@ def test_what_is_computed_from_tables_that_are_spread(
     trainer, state = Trainer.create(config, tiny)
     embedder = Embedder(trainer.towers, Content.of(tiny))
     looks = Probe(tiny.graph, config, embedder), RecallEvaluator(tiny, "test", embedder)
-    gathered = [look(trainer.on_one(state.parameters)) for look in looks]
-    monkeypatch.setattr(Layout, "simulated", False)
-    parameters = trainer.on_one(state.parameters)
+    gathered = [look(trainer.layout.to_one_device(state.parameters)) for look in looks]
+    monkeypatch.setattr(MeshLayout, "is_simulated", False)
+    parameters = trainer.layout.to_one_device(state.parameters)
     assert len(parameters["users"]["embedding"].sharding.device_set) == 8
     assert [look(parameters) for look in looks] == [
         pytest.approx(gathered[0], rel=1e-6),
@@ -203,4 +203,4 @@ def test_what_is_sent_is_that_of_the_slots_at_the_end(
 
 def test_more_devices_than_there_are_is_said(tiny: Dataset) -> None:
     with pytest.raises(UsageError, match="JAX has 8 cpu here. Use --devices 8"):
-        Layout.of(complete(SMALL | {"sampler": "ns", "devices": 16}))
+        make_layout(complete(SMALL | {"sampler": "ns", "devices": 16}))

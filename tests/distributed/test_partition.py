@@ -13,8 +13,7 @@ import pytest
 from ncfbench.audit import audit
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.shards import cut
-from ncfbench.distributed.spread import SpreadSampler
+from ncfbench.distributed.shards import ShardedSampler, cut
 from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.registry import SAMPLERS
 from ncfbench.rng import Streams
@@ -95,10 +94,10 @@ def test_a_part_has_the_links_of_its_rows(
     """
     config = settings(sampler, strata=strata, unique_items=unique)
     made = make_sampler(tiny.graph, config, Streams(0))
-    both = [SpreadSampler(made, 8, own) for own in (range(4), range(4, 8))]
+    both = [ShardedSampler(made, 8, own) for own in (range(4), range(4, 8))]
     shapes = set()
     for draw in made.draw(3, 4):
-        whole, parts = made.assemble(draw, 230), SpreadSampler(made, 8).assemble(draw, 230)
+        whole, parts = made.assemble(draw, 230), ShardedSampler(made, 8).assemble(draw, 230)
         assert len(parts.items) % 8 == 0
         assert links_of(parts, 8) == links_of(whole, 1)
         assert parts.n_items == whole.n_items
@@ -137,7 +136,7 @@ def test_an_overridden_assemble_is_spread(tiny: Dataset) -> None:
     for kind in (StratifiedSharingSampler, Doubled, Quartered):
         made = kind(tiny.graph, settings("strat-ns", devices=2), Streams(0))
         draw = made.draw(0, 1)[0] if draw is None else draw
-        spread = SpreadSampler(made, 2, range(1, 2)).assemble(draw, 64)
+        spread = ShardedSampler(made, 2, range(1, 2)).assemble(draw, 64)
         weights[kind] = spread.negatives.weight
     assert weights[StratifiedSharingSampler].any()
     assert (weights[Doubled] == 2 * weights[StratifiedSharingSampler]).all()
@@ -171,7 +170,7 @@ def test_local_parts_are_batches_of_their_own(tiny: Dataset, sampler: str, strat
         tiny.graph, dataclasses.replace(config, share="global", devices=1), Streams(0)
     )
     assert draw.links.tolist() == whole.draw(2, 1)[0].links.tolist()
-    one, spread = made.assemble(draw, 177), SpreadSampler(made, 4).assemble(draw, 177)
+    one, spread = made.assemble(draw, 177), ShardedSampler(made, 4).assemble(draw, 177)
     assert len(one.items) == 177
     rows, spread_rows = links_of(one, 1), links_of(spread, 4, local=True)
     for part in range(4):
@@ -207,7 +206,7 @@ def test_every_link_once_an_epoch_over_all_processes(tiny: Dataset, processes: i
         each = 8 // processes
         own = [range(index * each, (index + 1) * each) for index in range(processes)]
         streams = [
-            SpreadSampler(make_sampler(tiny.graph, config, Streams(0)), 8, mine).batches(0, 8)
+            ShardedSampler(make_sampler(tiny.graph, config, Streams(0)), 8, mine).batches(0, 8)
             for mine in own
         ]
         seen = []

@@ -88,12 +88,11 @@ def test_a_compiled_step_sends_what_the_formulas_say(
     """Vectors and never texts; locally nothing but gradients. To the byte."""
     config = complete(SMALL | more)
     trainer, state = Trainer.create(config, tiny)
-    assert trainer.layout is not None
-    made = trainer.sampler(make_sampler(tiny.graph, config, Streams(0)))
+    made = trainer.layout.shard(make_sampler(tiny.graph, config, Streams(0)))
     slots = plan_capacity(tiny.graph, config)
-    batch = trainer.put(next(made.batches(0, slots)))
+    batch = trainer.layout.put(next(made.batches(0, slots)))
     step: Any = trainer.step
-    content = trainer.spread(Content.of(tiny))
+    content = trainer.layout.replicate(Content.of(tiny))
     program = step.lower(state, batch, content).compile().as_text()
     sizes = trainer.layout.sizes(
         trainer.shapes.parameters, len(batch.users), slots, tiny.tokens_IxL.shape[1]
