@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench import division
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, reason
 from ncfbench.registry import LossFamily, find_encoder, find_loss, find_sampler, nearest
 
 DATA_DIR_VARIABLE = "NCFBENCH_DATA_DIR"
@@ -306,9 +306,9 @@ def _read_file(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"Cannot read the configuration {path}: {error.strerror}.") from error
+        raise UsageError(f"Cannot read the configuration {path}: {reason(error)}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.") from error
+        raise UsageError(f"{path} is not valid TOML: {reason(error)}.") from error
 
 
 def _split_assignment(text: str) -> tuple[str, str]:

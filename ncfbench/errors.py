@@ -54,3 +54,9 @@ class PeerLostError(NcfbenchError):
     """Another process of the same run never came, or is lost."""
 
     exit_code = 8
+
+
+def reason(error: BaseException) -> str:
+    """Return what an error says on one line, without a full stop, to put it into a sentence."""
+    text = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
+    return text.splitlines()[0].rstrip(". ")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, reason
 
 LossFamily = Literal["pointwise", "pairwise", "listwise"]
 FAMILIES: tuple[LossFamily, ...] = get_args(LossFamily)
@@ -361,8 +361,8 @@ def load(path: str) -> Any:
         found = importlib.import_module(module)
     except Exception as error:
         raise UsageError(
-            f"Cannot import {path!r}: {type(error).__name__}: {error}. Run from the folder that"
-            " holds the module, or install it."
+            f"Cannot import {path!r}: {type(error).__name__}: {reason(error)}. Run from the folder"
+            " that holds the module, or install it."
         ) from error
     if not hasattr(found, attribute):
         names = [key for key in vars(found) if not key.startswith("_")]

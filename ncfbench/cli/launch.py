@@ -39,7 +39,7 @@ def launch(
         tell: shows messages of progress, or not.
     """
     from ncfbench.data import open_dataset
-    from ncfbench.storage import tables
+    from ncfbench.storage import locks
     from ncfbench.sweeps import queued, slurm
     from ncfbench.sweeps.status import survey
 
@@ -54,7 +54,7 @@ def launch(
     with (
         nullcontext()
         if dry_run
-        else tables.lock(places.runs_dir / slurm.FOLDER, "submitting jobs from")
+        else locks.held(places.runs_dir / slurm.FOLDER, "submitting jobs from")
     ):
         # In this order: a task that ends in between is seen in the queue, and not taken for one
         # that never was.

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ncfbench.errors import DataError
+from ncfbench.errors import DataError, reason
 
 MERGED = 32
 """Pieces of a column before their names are put together."""
@@ -43,7 +43,8 @@ class Names:
             return pa.chunked_array(self._pieces).unify_dictionaries().combine_chunks()
         except pa.ArrowException as error:
             raise DataError(
-                f"The different ids of a column take more than 2 GiB: {error}. Use shorter ones."
+                f"The different ids of a column take more than 2 GiB: {reason(error)}. Use shorter"
+                " ones."
             ) from error
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncfbench.errors import DataError, VerificationError
+from ncfbench.errors import DataError, VerificationError, reason
 from ncfbench.storage.tables import storage_errors
 
 PIECE = 2**20
@@ -93,12 +93,12 @@ class Published:
                 pup.fetch(file, downloader=Downloader())
             except (requests.exceptions.RequestException, OSError) as error:
                 raise DataError(
-                    f"Could not download {with_slash}{file}: {error}. Check the connection and run"
-                    " the command again, or fetch the files yourself and use --from DIR."
+                    f"Could not download {with_slash}{file}: {reason(error)}. Check the connection"
+                    " and run the command again, or fetch the files yourself and use --from DIR."
                 ) from error
             except ValueError as error:
                 raise VerificationError(
-                    f"{file} from {with_slash} is not the published file: {error}."
+                    f"{file} from {with_slash} is not the published file: {reason(error)}."
                 ) from error
 
     def verify(
@@ -159,7 +159,7 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
 
 
 def _digest(path: Path, digest: Any) -> str:
@@ -168,5 +168,5 @@ def _digest(path: Path, digest: Any) -> str:
             while piece := file.read(PIECE):
                 digest.update(piece)
     except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
     return str(digest.hexdigest())

@@ -34,8 +34,8 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.preparation import SOURCES, preparation
 from ncfbench.data.splits import SPLITS, Split
 from ncfbench.data.text import Texts, Vocabulary
-from ncfbench.errors import DataError
-from ncfbench.storage import tables
+from ncfbench.errors import DataError, reason
+from ncfbench.storage import locks, tables
 
 FORMAT_VERSION = 2
 """Of the files. What they hold has a version of its own, in :mod:`ncfbench.data.content`."""
@@ -125,7 +125,8 @@ def prepare(
 ) -> dict[str, Any]:
     """Make and write a data set, then switch to it; instant where the same was done before.
 
-    The previous one of that name stays in place until the new one is whole.
+    The previous one of that name stays in place until the new one is whole. Where another process
+    prepares a data set of that name, this one waits for it to end.
 
     Args:
         origin: the source; its files, with what is known of their content (``verified``: whether it
@@ -139,27 +140,43 @@ def prepare(
 
     Raises:
         DataError: the source is damaged, or the data set cannot be written.
-        UsageError: another process is preparing it.
     """
-    options = dict(options)
-    done = read_manifest(data_dir, name)
-    if (
-        done
-        and done["options"] == options
-        and all(done.get(key) == value for key, value in origin.items())
-    ):
-        if _is_intact(data_dir / name, done):
-            say(
-                f"Already prepared with these options{' and files' if origin.get('files') else ''}:"
-                f" {data_dir / name}"
-            )
-            return done
-        say(f"Warning: the data set in {data_dir / name} is damaged; it is prepared again.")
-    with _scratch(data_dir / name) as scratch:
+    home, options = data_dir / name, dict(options)
+    done = _matching(home, origin, options)
+    if done is None or not _is_intact(home, done):
+        with locks.held(home, "preparing", wait=say):
+            # Another process may have prepared it meanwhile.
+            done = _matching(home, origin, options)
+            if done is not None and not _is_intact(home, done):
+                say(f"Warning: the data set in {home} is damaged; it is prepared again.")
+                done = None
+            if done is None:
+                return _make(home, origin, options, read)
+    say(f"Already prepared with these options{' and files' if origin.get('files') else ''}: {home}")
+    return done
+
+
+def _matching(
+    home: Path, origin: Mapping[str, Any], options: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return the manifest in ``home`` if it has the same origin and options."""
+    manifest = read_manifest(home.parent, home.name)
+    if manifest is None or manifest["options"] != options:
+        return None
+    return manifest if all(manifest.get(key) == origin[key] for key in origin) else None
+
+
+def _make(
+    home: Path,
+    origin: Mapping[str, Any],
+    options: dict[str, Any],
+    read: Callable[[Path], Content],
+) -> dict[str, Any]:
+    with _scratch(home) as scratch:
         content = read(scratch)
         manifest = {
             "format_version": FORMAT_VERSION,
-            "name": name,
+            "name": home.name,
             **origin,
             "options": options,
             "fingerprint": content.fingerprint(options),
@@ -167,14 +184,14 @@ def prepare(
             "removed": {reason: count for reason, count in content.removed.items() if count},
             "ncfbench_version": __version__,
         }
-        with tables.storage_errors(data_dir / name):
-            folder = _folder(data_dir / name, manifest)
-            if not _is_intact(data_dir / name, manifest):
+        with tables.storage_errors(home):
+            folder = _folder(home, manifest)
+            if not _is_intact(home, manifest):
                 _write(scratch / "content", content)
                 shutil.rmtree(folder, ignore_errors=True)
                 (scratch / "content").rename(folder)
-            tables.write_json(data_dir / name / "manifest.json", manifest)
-            for other in (data_dir / name).iterdir():
+            tables.write_json(home / "manifest.json", manifest)
+            for other in home.iterdir():
                 if other.is_dir() and other != folder and len(other.name) == FINGERPRINT_DIGITS:
                     shutil.rmtree(other, ignore_errors=True)
     return manifest
@@ -182,18 +199,15 @@ def prepare(
 
 @contextmanager
 def _scratch(home: Path) -> Iterator[Path]:
-    """A new folder in a data set's own, which one process at a time has; it is removed, and so is
-    what a kill left.
-    """
-    with tables.lock(home, "preparing"):
-        scratch = home / ".new"
-        with tables.storage_errors(scratch):
-            shutil.rmtree(scratch, ignore_errors=True)
-            scratch.mkdir()
-        try:
-            yield scratch
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+    """Make a folder for a data set that is being prepared; what a kill left of one goes first."""
+    scratch = home / ".new"
+    with tables.storage_errors(scratch):
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _write(folder: Path, content: Content) -> None:
@@ -276,7 +290,7 @@ def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
         content = _read(folder, int(manifest["statistics"]["users"]))
         is_it = content.fingerprint(manifest["options"]) == manifest["fingerprint"]
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise DataError(f"{folder}: {error}.") from error
+        raise DataError(f"{folder}: {reason(error)}.") from error
     if not is_it:
         raise DataError(f"{folder} does not match its fingerprint.")
     return content

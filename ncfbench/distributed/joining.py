@@ -29,6 +29,7 @@ from ncfbench.errors import (
     NcfbenchError,
     PeerLostError,
     UsageError,
+    reason,
 )
 
 DETECTED = "auto"
@@ -221,7 +222,7 @@ def _require_free(cluster: Cluster) -> None:
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"--coordinator {cluster.coordinator}: this machine's port {port} cannot be listened"
-            f" on: {error}. Choose another."
+            f" on: {reason(error)}. Choose another."
         ) from error
 
 
@@ -283,7 +284,7 @@ def _initialize(cluster: Cluster) -> None:
         )
     except (ValueError, TypeError) as error:
         raise UsageError(
-            f"JAX cannot join the processes at {cluster.place}: {error} Give --coordinator"
+            f"JAX cannot join the processes at {cluster.place}: {reason(error)}. Give --coordinator"
             " HOST:PORT, --processes and --process-id."
         ) from error
     except RuntimeError as error:

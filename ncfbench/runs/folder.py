@@ -24,7 +24,7 @@ from typing import Any
 
 from ncfbench.config import FIELDS, RunConfig, complete
 from ncfbench.errors import DataError, UsageError
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import locks, schemas, tables
 
 RECORDS = (
     "config.json",
@@ -153,7 +153,7 @@ def _is_interrupted(folder: Path) -> bool:
         if any(tables.read_json(folder / "environment.json")["interleaved"]):
             return False
         (summary,) = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
-        with tables.lock(folder, "writing"):
+        with locks.held(folder, "writing"):
             return summary["status"] not in ("finished", "diverged") and any(
                 (folder / "checkpoints").glob("[0-9]*")
             )

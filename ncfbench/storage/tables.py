@@ -7,9 +7,10 @@ the old file or the new one. Each table carries the name and version of its sche
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import json
 import os
+import shlex
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,27 +22,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError, reason
 from ncfbench.storage.schemas import SCHEMA_VERSION
 
 Rows: TypeAlias = NDArray[Any] | tuple[NDArray[Any], ...]
 """An array, or its rows."""
 EMPTY_ARRAY_BYTES = 128
-"""Of NumPy's file of a small empty array: its header."""
+"""Size of NumPy's file of a small empty array: its header."""
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Error numbers of a disk, a quota or a limit that is used up."""
 
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
     """Turn the operating system's refusal to write ``path`` (read-only, full, a file in the way)
-    into a DataError.
+    into a DataError that says what to do.
     """
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise DataError(
-            f"Cannot write {path}: {reason}. Free some space, or choose another folder."
-        ) from error
+        if error.errno in NO_SPACE:
+            advice = "Free some space, or choose another folder."
+        elif error.errno == errno.ENOENT:
+            advice = f"Make the folder first: mkdir -p {shlex.quote(str(path.parent))}"
+        else:
+            advice = "Choose another folder."
+        raise DataError(f"Cannot write {path}: {reason(error)}. {advice}") from error
 
 
 @contextmanager
@@ -80,9 +86,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
     except ValueError as error:
-        raise DataError(f"{path} is not valid JSON: {error}.") from error
+        raise DataError(f"{path} is not valid JSON: {reason(error)}.") from error
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
@@ -129,10 +135,10 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
             table = pq.read_table(file, page_checksum_verification=True)
         table.validate(full=True)
     except (OSError, pa.ArrowException, ValueError) as error:
-        # Arrow says no more of a missing file than its path.
-        missing = "there is no such file" if isinstance(error, FileNotFoundError) else ""
-        reason = missing or getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise DataError(f"Cannot read {path}: {reason}.") from error
+        # Arrow's error for a missing file holds no more than the file's path.
+        missing = isinstance(error, FileNotFoundError)
+        why = "there is no such file" if missing else reason(error)
+        raise DataError(f"Cannot read {path}: {why}.") from error
     version = (table.schema.metadata or {}).get(b"schema_version", b"none").decode()
     if version != str(SCHEMA_VERSION):
         raise DataError(
@@ -158,7 +164,7 @@ def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:
     try:
         found = pq.read_schema(path)
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise DataError(f"Cannot read {path}: {str(error).splitlines()[0]}.") from error
+        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
     if not found.equals(schema, check_metadata=False):
         raise DataError(f"{path} has other columns than expected.")
     return {key.decode(): value.decode() for key, value in (found.metadata or {}).items()}
@@ -196,9 +202,7 @@ def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
             allow_pickle=False,
         )
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(
-            f"Cannot read {path}: {getattr(error, 'strerror', None) or error}."
-        ) from error
+        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != axes:
         raise DataError(f"{path} is not an array of {np.dtype(dtype)} with {axes} axes.")
     return array
@@ -209,7 +213,7 @@ def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = read_table(path, schema).to_pylist()
     except ValueError as error:
-        raise DataError(f"Cannot read {path}: {error}.") from error
+        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
     return rows
 
 
@@ -231,23 +235,3 @@ def read_present(
             if rows:
                 found[name] = rows
     return found, problems
-
-
-@contextmanager
-def lock(folder: Path, what: str) -> Iterator[None]:
-    """Hold a folder for one process; released by the system when the process ends, however it ends.
-
-    Raises:
-        UsageError: another process holds it.
-    """
-    with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(f"Another process is {what} {folder}.") from error
-        yield
-    finally:
-        os.close(descriptor)

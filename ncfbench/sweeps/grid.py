@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.config import FIELDS, MAX_SEED, RunConfig, complete, merge
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, reason
 from ncfbench.registry import find_encoder, find_loss, find_sampler, nearest
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
 
@@ -264,9 +264,9 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"Cannot read the sweep {path}: {error.strerror}.") from error
+        raise UsageError(f"Cannot read the sweep {path}: {reason(error)}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.") from error
+        raise UsageError(f"{path} is not valid TOML: {reason(error)}.") from error
 
 
 def _split(value: str) -> list[str]:

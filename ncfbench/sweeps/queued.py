@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ncfbench.config import RunConfig, resolve
-from ncfbench.errors import CheckFailedError, DataError, NcfbenchError, UsageError
+from ncfbench.errors import CheckFailedError, DataError, NcfbenchError, UsageError, reason
 from ncfbench.storage import tables
 from ncfbench.sweeps import slurm
 from ncfbench.sweeps.grid import identity
@@ -69,7 +69,7 @@ def submissions(folder: Path) -> list[Submission]:
         ):
             raise TypeError("a job's id is a text")
     except TypeError as error:
-        raise DataError(f"{path} is damaged: {error}.") from error
+        raise DataError(f"{path} is damaged: {reason(error)}.") from error
     return found
 
 

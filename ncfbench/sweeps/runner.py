@@ -24,7 +24,7 @@ from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.sampling import make_sampler
-from ncfbench.storage import tables
+from ncfbench.storage import locks
 from ncfbench.sweeps.grid import groups
 from ncfbench.sweeps.overview import Overview
 from ncfbench.sweeps.status import State, survey
@@ -84,7 +84,7 @@ def run(
     overview = overview or Overview()
     outcome = Outcome()
     with (
-        tables.lock(places.runs_dir, "running a sweep in"),
+        locks.held(places.runs_dir, "running a sweep in"),
         signals.deferred_signals(overview.say, STOPPING) as interrupted,
     ):
         fingerprints = {name: dataset.fingerprint for name, dataset in datasets.items()}

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ncfbench.config import cache_dir
+from ncfbench.errors import reason
 
 FOLDER = "compiled"
 """Below the cache folder."""
@@ -44,7 +45,7 @@ def keep_compiled(say: Callable[[str], None]) -> Path | None:
     except OSError as error:
         say(
             f"Compiled programs are not kept for the next run: {folder} cannot be written"
-            f" ({error.strerror})."
+            f" ({reason(error)})."
         )
         return None
     jax.config.update("jax_compilation_cache_dir", str(folder))

@@ -17,7 +17,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
-from ncfbench.storage import tables
+from ncfbench.storage import locks, tables
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.recommend import require_items, write_finished
 from ncfbench.training.session import OpenRun
@@ -85,7 +85,7 @@ def run(
                 "No run with these settings, data and devices to resume: starting a new one."
             )
         folder = runs.create(places.runs_dir, config, dataset.fingerprint)
-    with tables.lock(folder, "writing"):
+    with locks.held(folder, "writing"):
         done = runs.read(folder) if resume and (folder / "summary.parquet").exists() else None
         (is_over,) = ProcessGroup.current().any(
             done is not None and done.summary["status"] == "finished"
@@ -139,7 +139,7 @@ def opened(
         UsageError: another process holds the folder, or the settings do not fit the data or the
             device.
     """
-    with tables.lock(folder, "writing"):
+    with locks.held(folder, "writing"):
         with ledger.line("initialising"):
             begun = OpenRun(
                 config,

@@ -280,7 +280,7 @@ def test_a_target_that_cannot_be_written_exits_with_3(tmp_path: Path, data_dir: 
         invoke("prepare", "synthetic", "--data-dir", tmp_path / "file"),
         3,
         "Cannot write",
-        "choose another folder",
+        "Choose another folder",
     )
     words = [
         "run",
@@ -292,7 +292,7 @@ def test_a_target_that_cannot_be_written_exits_with_3(tmp_path: Path, data_dir: 
         tmp_path / "file",
         *SMALL,
     ]
-    check(invoke(*words), 3, "Cannot write", "choose another folder")
+    check(invoke(*words), 3, "Cannot write", "Choose another folder")
 
 
 @pytest.mark.parametrize(

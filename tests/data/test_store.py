@@ -19,7 +19,7 @@ from ncfbench.data.sources import synthetic
 from ncfbench.data.splits import SPLITS
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import tables
 
 
 def quiet(text: str) -> None:
@@ -173,37 +173,9 @@ def test_content_that_does_not_match_its_fingerprint_is_refused(
             store.load(tmp_path, "x")
 
 
-def test_flipped_bits_are_noticed(tmp_path: Path, tiny_options: synthetic.Options) -> None:
-    """A bit flip anywhere in a table is an error or changes nothing; it is never a traceback or
-    another value.
-    """
-    path = tmp_path / "t.parquet"
-    rows = [
-        {"iteration": place, "epoch": place / 7, "probe_loss": 3.0 / (place + 1)}
-        for place in range(50)
-    ]
-    tables.write_rows(path, rows, schemas.CURVE)
-    good, content = tables.read_rows(path, schemas.CURVE), path.read_bytes()
-    rng = np.random.default_rng(0)
-    refused = 0
-    for _ in range(300):
-        damaged = bytearray(content)
-        damaged[rng.integers(len(content) - 1000)] ^= 1 << int(rng.integers(8))
-        path.write_bytes(damaged)
-        try:
-            found = tables.read_rows(path, schemas.CURVE)
-        except DataError:
-            refused += 1
-        else:
-            assert found == good
-    assert refused > 100
-
-
 def test_a_target_that_cannot_be_written(tmp_path: Path, tiny_options: synthetic.Options) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(
-        DataError, match=r"Cannot write .*Free some space, or choose another folder"
-    ):
+    with pytest.raises(DataError, match=r"Cannot write .*Not a directory. Choose another folder"):
         synthetic.prepare(tmp_path / "file", "x", tiny_options, say=quiet)
 
 
@@ -308,10 +280,3 @@ def test_synthetic_words_tell_the_links() -> None:
 def test_impossible_synthetic_options(options: dict[str, int], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         synthetic.Options(**options)
-
-
-def test_no_table_is_left_half_written(tmp_path: Path) -> None:
-    with pytest.raises(DataError), tables.atomic_path(tmp_path / "a") as temporary:
-        temporary.write_text("half")
-        raise OSError(5, "Input/output error")
-    assert not list(tmp_path.iterdir())

@@ -30,7 +30,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.sampling import make_sampler
-from ncfbench.storage import tables
+from ncfbench.storage import locks
 from ncfbench.sweeps.status import survey
 from ncfbench.training import session
 from ncfbench.training.inference import Embedder
@@ -150,7 +150,7 @@ def test_a_run_that_another_process_trains_on_other_devices_is_left_to_it(
     config, fingerprint = runs.read_config(folder / "config.json")
     elsewhere = dataclasses.replace(config, devices=2)
     assert runs.find(tmp_path, elsewhere, fingerprint) == folder
-    with tables.lock(folder, "writing"):
+    with locks.held(folder, "writing"):
         assert runs.find(tmp_path, elsewhere, fingerprint) is None
         assert runs.find(tmp_path, config, fingerprint) == folder, "to say that it is trained now"
     with pytest.raises(KeyboardInterrupt):

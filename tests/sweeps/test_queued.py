@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from ncfbench.cli import app
 from ncfbench.config import RunConfig, complete
 from ncfbench.errors import DataError
-from ncfbench.storage import tables
+from ncfbench.storage import locks
 from ncfbench.sweeps import queued, slurm
 
 WORDS = [
@@ -149,7 +149,7 @@ def test_damage_is_said_and_hides_no_other_task(
 
 
 def test_one_submission_at_a_time(cluster: Cluster, invoke: Invoke, results: Path) -> None:
-    with tables.lock(results / "slurm", "submitting jobs from"):
+    with locks.held(results / "slurm", "submitting jobs from"):
         result = invoke(exit_code=2)
         assert "Another process is submitting jobs from" in result.stderr
         assert "--array=0-3" in invoke("--dry-run").stdout

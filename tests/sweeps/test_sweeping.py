@@ -24,7 +24,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.report import comparison
 from ncfbench.runs import folder as runs
-from ncfbench.storage import tables
+from ncfbench.storage import locks
 from ncfbench.sweeps.status import survey
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
@@ -344,7 +344,7 @@ def test_two_sweeps_on_one_folder_exclude_each_other(
     tiny: Dataset, data_dir: Path, tmp_path: Path
 ) -> None:
     with (
-        tables.lock(tmp_path, "testing"),
+        locks.held(tmp_path, "testing"),
         pytest.raises(UsageError, match="Another process is running a sweep in"),
     ):
         sweep(cells_of(), tiny, Locations(data_dir, tmp_path))
@@ -355,7 +355,7 @@ def test_a_run_that_another_process_trains_is_left_to_it(
 ) -> None:
     (config,) = cells_of(["ns"])
     folder = runs.create(tmp_path, config, tiny.fingerprint)
-    with tables.lock(folder, "writing"):
+    with locks.held(folder, "writing"):
         outcome = sweep([config], tiny, Locations(data_dir, tmp_path))
     assert "Another process is writing" in outcome.failed[config]
     assert sweep([config], tiny, Locations(data_dir, tmp_path)).exit_code == 0

@@ -23,7 +23,7 @@ from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.schedule import Schedule
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import locks, schemas, tables
 from ncfbench.timing import statistics as analysis
 from ncfbench.training import run as training
 from ncfbench.training import session
@@ -251,11 +251,11 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(
 
 def test_a_second_process_on_one_run_is_refused(data_dir: Path, tmp_path: Path) -> None:
     folder = train(data_dir, tmp_path, epochs=1).folder
-    held = tables.lock(folder, "writing")
+    held = locks.held(folder, "writing")
     with (
         held,
         pytest.raises(UsageError, match="Another process is writing"),
-        tables.lock(folder, "writing"),
+        locks.held(folder, "writing"),
     ):
         pass
 

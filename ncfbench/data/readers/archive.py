@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 
 from ncfbench.data.published import PIECE
 from ncfbench.data.readers.lines import decoded
-from ncfbench.errors import DataError
+from ncfbench.errors import DataError, reason
 
 _NOT_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 """What :mod:`zipfile` raises on a damaged, encrypted or unusually compressed archive."""
@@ -63,9 +63,11 @@ class Member:
                 with zipfile.ZipFile(self.home) as archive, archive.open(self.name) as member:
                     yield cast(BinaryIO, member)
         except OSError as error:
-            raise DataError(f"Cannot read {self.path}: {error.strerror or error}.") from error
+            raise DataError(f"Cannot read {self.path}: {reason(error)}.") from error
         except _NOT_ZIP as error:
-            raise DataError(f"Cannot read {self.path}: {error}. Is the archive whole?") from error
+            raise DataError(
+                f"Cannot read {self.path}: {reason(error)}. Is the archive whole?"
+            ) from error
 
 
 def find_members(home: Path, names: tuple[str, ...]) -> dict[str, Member]:
@@ -81,9 +83,11 @@ def find_members(home: Path, names: tuple[str, ...]) -> dict[str, Member]:
         with zipfile.ZipFile(home) as archive:
             inside = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
     except OSError as error:
-        raise DataError(f"Cannot read {home}: {error.strerror or error}.") from error
+        raise DataError(f"Cannot read {home}: {reason(error)}.") from error
     except _NOT_ZIP as error:
-        raise DataError(f"Cannot read {home}: {error}. Is it a whole zip archive?") from error
+        raise DataError(
+            f"Cannot read {home}: {reason(error)}. Is it a whole zip archive?"
+        ) from error
     found = {}
     for name in names:
         places = [place for place in inside if place.rsplit("/", 1)[-1] == name]

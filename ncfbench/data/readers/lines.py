@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ncfbench.errors import DataError
+from ncfbench.errors import DataError, reason
 
 MOST_BYTES = 2**24
 """Of a line; no real text is so long, and what claims to be would fill the memory."""
@@ -28,7 +28,7 @@ def read_lines(path: Path, on_invalid: Callable[[int], object] | None = None) ->
     try:
         file = path.open("rb")
     except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
     with file:
         yield from decoded(file, path, on_invalid=on_invalid)
 
@@ -45,8 +45,7 @@ def decoded(
         try:
             line = file.readline(MOST_BYTES + 1)
         except (OSError, EOFError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise DataError(f"Cannot read {path} after line {number}: {reason}.") from error
+            raise DataError(f"Cannot read {path} after line {number}: {reason(error)}.") from error
         if not line:
             break
         number += 1

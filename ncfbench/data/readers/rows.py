@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from ncfbench.data.readers.lines import MOST_BYTES, decoded
 from ncfbench.data.readers.parquet import PIECE_BYTES, PIECE_ROWS, Columns, pieces
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError, UsageError, reason
 
 HEADER_BYTES = 2**20
 MOST_NESTED = 8
@@ -101,7 +101,7 @@ class RowFile:
         ) as error:
             if self.format == "csv":
                 self._find_fault()
-            raise DataError(f"{self.path}, after row {start}: {_reason(error)}.") from error
+            raise DataError(f"{self.path}, after row {start}: {reason(error)}.") from error
 
     def has(self, name: str) -> bool:
         """Whether there is such a column; in JSON Lines a row far behind the first ones may be the
@@ -176,8 +176,8 @@ class RowFile:
                     line = reader.line_num + 1
             except csv.Error as error:
                 raise DataError(
-                    f"{self.path}, line {line}: {error}. Is a quote never closed, or the file cut"
-                    " off?"
+                    f"{self.path}, line {line}: {reason(error)}. Is a quote never closed, or the"
+                    " file cut off?"
                 ) from error
 
     def _find_fault(self) -> None:
@@ -191,7 +191,7 @@ class RowFile:
                         " file cut off?"
                     )
         except (OSError, EOFError, lzma.LZMAError) as error:
-            raise DataError(f"Cannot read {self.path}: {error}.") from error
+            raise DataError(f"Cannot read {self.path}: {reason(error)}.") from error
 
     # --- JSON Lines
 
@@ -223,7 +223,7 @@ class RowFile:
             )  # NaN and its like, which JSON has not
         except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{self.path}, line {line}: not JSON ({error}). Is the file cut off?"
+                f"{self.path}, line {line}: not JSON ({reason(error)}). Is the file cut off?"
             ) from error
         if not isinstance(found, dict):
             advice = (
@@ -281,7 +281,7 @@ def open_rows(
         with path.open("rb") as file:
             magic = file.read(8)
     except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
     if not magic:
         raise DataError(f"{path} is empty.")
     if magic.startswith(b"PAR1"):
@@ -335,7 +335,7 @@ def _open_parquet(path: Path) -> RowFile:
         with pq.ParquetFile(path) as file:
             names = tuple(file.schema_arrow.names)
     except (pa.ArrowException, OSError, MemoryError) as error:
-        raise DataError(f"{path} is damaged: {_reason(error)}. Is the file cut off?") from error
+        raise DataError(f"{path} is damaged: {reason(error)}. Is the file cut off?") from error
     _refuse_twice(path, names)
     return RowFile(path, "parquet", columns=names)
 
@@ -347,15 +347,6 @@ def _refuse_twice(path: Path, names: Sequence[str]) -> None:
             f"{path}, line 1: the column {twice[:40]!r} is named twice. The first line must be a"
             " header."
         )
-
-
-def _reason(error: BaseException) -> str:
-    """What an error says, on one line and without a stop."""
-    return (
-        (getattr(error, "strerror", None) or str(error) or type(error).__name__)
-        .splitlines()[0]
-        .rstrip(".")
-    )
 
 
 def _first_line(rows: RowFile) -> str:
@@ -370,7 +361,7 @@ def _first_line(rows: RowFile) -> str:
             line = next(decoded(file, rows.path, rows.encoding))
     except (OSError, EOFError, pa.ArrowException, lzma.LZMAError) as error:
         raise DataError(
-            f"Cannot read {rows.path}: {error}. Is the file damaged, or cut off?"
+            f"Cannot read {rows.path}: {reason(error)}. Is the file damaged, or cut off?"
         ) from error
     if len(line) > HEADER_BYTES:
         raise DataError(

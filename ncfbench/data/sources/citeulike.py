@@ -23,7 +23,7 @@ from ncfbench.data.readers.lines import read_lines, read_lists
 from ncfbench.data.sources.libraries import read_libraries
 from ncfbench.data.splits import split_items
 from ncfbench.data.text import tokenize
-from ncfbench.errors import DataError
+from ncfbench.errors import DataError, reason
 
 FILES = Published(
     "js05212/citeulike-a",
@@ -169,7 +169,7 @@ def read_articles(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...
             yield tuple(row[place] for place in wanted)
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {reader.line_num}: {error}. Is the file truncated?"
+            f"{path}, line {reader.line_num}: {reason(error)}. Is the file truncated?"
         ) from error
     if not number:
         raise DataError(f"{path} has no article.")

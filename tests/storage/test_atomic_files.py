@@ -1,0 +1,70 @@
+"""Tables and other files: whole or absent, checked when they are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ncfbench.errors import DataError, reason
+from ncfbench.storage import schemas, tables
+
+
+def test_flipped_bits_are_noticed(tmp_path: Path) -> None:
+    """A bit flip anywhere in a table is an error or changes nothing; it is never a traceback or
+    another value.
+    """
+    path = tmp_path / "t.parquet"
+    rows = [
+        {"iteration": row, "epoch": row / 7, "probe_loss": 3.0 / (row + 1)} for row in range(50)
+    ]
+    tables.write_rows(path, rows, schemas.CURVE)
+    good, content = tables.read_rows(path, schemas.CURVE), path.read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(100):
+        damaged = bytearray(content)
+        damaged[rng.integers(len(content) - 1000)] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            found = tables.read_rows(path, schemas.CURVE)
+        except DataError:
+            refused += 1
+        else:
+            assert found == good
+    assert refused > 30
+
+
+def test_no_table_is_left_half_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError), tables.atomic_path(tmp_path / "a") as temporary:
+        temporary.write_text("half")
+        raise OSError(5, "Input/output error")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_write_says_what_to_do(tmp_path: Path) -> None:
+    missing = tmp_path / "no such" / "x.json"
+    with pytest.raises(DataError, match=r"No such file.*Make the folder first: mkdir -p '.*such'"):
+        tables.write_json(missing, {})
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match="Not a directory. Choose another folder"):
+        tables.write_json(tmp_path / "file" / "x.json", {})
+    with (
+        pytest.raises(DataError, match="No space left on device. Free some space, or"),
+        tables.storage_errors(tmp_path),
+    ):
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(2, "No such file or directory", "x"), "No such file or directory"),
+        (ValueError("ends with a stop."), "ends with a stop"),
+        (ValueError("two lines:\nthe second.\n"), "two lines:"),
+        (EOFError(), "EOFError"),
+    ],
+)
+def test_reasons_fit_into_a_sentence(error: Exception, text: str) -> None:
+    assert reason(error) == text

@@ -1,0 +1,97 @@
+"""Locks between real processes: who waits, who is refused, and what a kill leaves behind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ncfbench.data import store
+from ncfbench.errors import DataError, UsageError
+from ncfbench.storage import locks
+
+OPEN = """
+import sys
+from pathlib import Path
+from ncfbench.data import open_dataset
+from ncfbench.data.sources import synthetic
+make = synthetic.make
+def slowly(options):
+    print("making", flush=True)
+    sys.stdin.readline()
+    return make(options)
+synthetic.make = slowly
+say = lambda text: print(text, flush=True)
+print("fingerprint", open_dataset(Path(sys.argv[1]), "synthetic", say).fingerprint, flush=True)
+"""
+
+
+@contextmanager
+def opening(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a process that opens the synthetic data set; it makes it when it is sent a line."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OPEN, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line_with(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if words in line:
+            return line
+    raise AssertionError(f"it ended without saying {words!r}: {process.communicate()[1]}")
+
+
+def test_a_second_process_waits_and_then_loads(tmp_path: Path) -> None:
+    """One of two that wait is interrupted; the other loads what the first one made."""
+    with opening(tmp_path) as first:
+        line_with(first, "making")
+        with opening(tmp_path) as second, opening(tmp_path) as third:
+            waiting = line_with(second, "waiting")
+            assert f"preparing {tmp_path / 'synthetic'}: waiting until it ends" in waiting
+            line_with(third, "waiting")
+            third.send_signal(signal.SIGINT)
+            assert "KeyboardInterrupt" in third.communicate()[1]
+            assert second.poll() is None
+            out, _ = first.communicate("\n")
+            found = second.communicate()[0]
+    assert "making" not in found
+    assert out.splitlines()[-1] == found.splitlines()[-1]
+    assert store.load(tmp_path, "synthetic").fingerprint in found
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
+    with opening(tmp_path) as process:
+        line_with(process, "making")
+        with (
+            pytest.raises(UsageError, match="Another process is testing .*Wait until it ends"),
+            locks.held(tmp_path / "synthetic", "testing"),
+        ):
+            pytest.fail("held twice")
+        process.kill()
+        process.wait()
+        with locks.held(tmp_path / "synthetic", "testing"):
+            pass
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with (
+        pytest.raises(DataError, match="Cannot write .*Choose another folder"),
+        locks.held(tmp_path / "file" / "x", "testing"),
+    ):
+        pytest.fail("held")
