@@ -1,0 +1,95 @@
+"""README and docs: their commands run, their links lead somewhere, and they stay readable."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+from invoked import invoke
+
+from ncfbench.data.sources import synthetic
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+COMMANDS = [ROOT / "README.md", ROOT / "docs/getting-started.md"]
+SMALL = {"users": 120, "items": 200, "links": 1500, "topics": 5, "vocabulary_size": 200}
+LESS = {
+    "run": ["--epochs", "2", "--batch-size", "64"],
+    "sweep": [
+        *("--epochs", "1", "--seeds", "1", "--set", "batch_size=64", "--set", "encoder=mf"),
+        *("--set", "loss=sg", "--set", "sampler=iid,strat-ns"),
+    ],
+}
+"""Added to the page's own commands, so that they have less to do."""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the code blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Return the words of each ``ncfbench`` command of a page, without the program's name."""
+    lines = "".join(blocks(page, "sh")).splitlines()
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("ncfbench ")]
+
+
+@pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.stem)
+def test_commands_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of the page, on synthetic data under the names that it uses."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ratings.csv").write_text(
+        "userId,movieId,rating\n"
+        + "".join(
+            f"{user},{item},{3 + (user + item) % 3}\n" for user in range(40) for item in range(60)
+        )
+    )
+    (tmp_path / "movies.csv").write_text(
+        "movieId,title\n" + "".join(f"{item},film {item} about {item % 7}\n" for item in range(60))
+    )
+    options = synthetic.Options(**SMALL, min_words=3, max_length=12)
+    for name in ("citeulike", "synthetic"):
+        synthetic.prepare(tmp_path / "data", name, options, say=lambda text: None)
+    found = commands(page)
+    assert len(found) > 6
+    for words in found:
+        if words[:2] == ["prepare", "citeulike"]:  # a download
+            continue
+        done = invoke(*words, *LESS.get(words[0], []))
+        assert done.exit_code == 0, f"{words}: {done.output}"
+
+
+def test_readme_is_short() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 160
+    assert "n/c" not in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_are_readable(page: Path) -> None:
+    """At most six columns in a table, 100 columns in code, and no link that leads nowhere."""
+    text = page.read_text("utf-8")
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert line.replace("\\|", "").count("|") <= 7, line
+    for block in re.findall(r"^```[a-z]*\n(.*?)^```", text, re.M | re.S):
+        assert max(map(len, block.splitlines())) <= 100
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_architecture_names_every_room() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    rooms = [room.strip() for layer in layers for room in layer.split("|")]
+    packages = {path.parent.name for path in (ROOT / "ncfbench").glob("*/__init__.py")}
+    assert packages <= set(rooms)
+    drawn = "".join(blocks(ROOT / "docs/architecture.md", ""))
+    positions = [re.search(rf"\b{room}\b", drawn) for room in rooms]
+    assert all(positions), [room for room, at in zip(rooms, positions, strict=True) if not at]
