@@ -189,5 +189,5 @@ def show(result: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    allocator.settle()
+    allocator.reexec_with_tunables()
     main()

@@ -398,5 +398,5 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    allocator.settle()
+    allocator.reexec_with_tunables()
     main()

@@ -7,13 +7,13 @@ import sys
 from ncfbench.timing import allocator
 
 TRAINING = {"run", "sweep", "audit", "profile"}
-"""Commands that compute for long enough to be worth a start with other memory settings."""
+"""Commands that compute for long enough to be worth a second start with other memory settings."""
 
 
 def main() -> None:
-    """Settle the memory, then read the command line."""
+    """Start again with other memory settings where it pays, then read the command line."""
     if TRAINING.intersection(sys.argv[1:2]):
-        allocator.settle()
+        allocator.reexec_with_tunables()
     from ncfbench import cli
 
     cli.main()

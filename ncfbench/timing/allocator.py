@@ -1,6 +1,6 @@
-"""How the C library hands out memory: in large pages, and kept for the next iteration.
+"""Settings of the C library's memory allocator: large pages, kept for the next iteration.
 
-An iteration needs its arrays for milliseconds. By default glibc gives every large one back to the
+An iteration needs its arrays for milliseconds. By default glibc returns every large array to the
 system and asks for it again, page by page, zeroed: on CPU that took a third to a half of an
 iteration with thousands of items (benchmarks/README.md). glibc reads its settings when a process
 starts, so the process starts itself again with them.
@@ -22,27 +22,27 @@ TUNABLES = {
     "glibc.malloc.top_pad": 2**26,
 }
 FIRST_GLIBC = (2, 35)
-"""The first version with large pages."""
+"""First version with large pages."""
 
 
-def settings(environment: Mapping[str, str]) -> str | None:
-    """The value of ``GLIBC_TUNABLES`` to start again with; None where there is nothing to do.
+def tunables(environment: Mapping[str, str]) -> str | None:
+    """Return the ``GLIBC_TUNABLES`` to start again with; None where there is nothing to do.
 
-    That is on other systems and older versions, and where the variable is set: who set it meant it
-    (an empty value switches this off).
+    There is nothing to do on other systems and older versions, and where the user has set the
+    variable (an empty value switches this off).
     """
     if VARIABLE in environment or _glibc_version() < FIRST_GLIBC:
         return None
     return ":".join(f"{name}={value}" for name, value in TUNABLES.items())
 
 
-def settle() -> None:
-    """Start this process again with :data:`TUNABLES`, once; the same process id, arguments and open
+def reexec_with_tunables() -> None:
+    """Start this process again with :data:`TUNABLES`, once; it keeps its id, arguments and open
     files.
 
-    Call it before anything is done.
+    Call it before anything else is done.
     """
-    value = settings(os.environ)
+    value = tunables(os.environ)
     if value is None or not sys.executable:
         return
     os.environ[VARIABLE] = value
@@ -50,7 +50,7 @@ def settle() -> None:
 
 
 def _glibc_version() -> tuple[int, ...]:
-    """Of the C library, (0,) if it is another one."""
+    """Return the C library's version, (0,) if it is not glibc."""
     try:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
         return tuple(map(int, version.split("."))) if name == "glibc" else (0,)

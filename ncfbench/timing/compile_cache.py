@@ -1,6 +1,4 @@
-"""JAX's persistent compilation cache: what was compiled once is read back in later runs, here and
-in other processes.
-"""
+"""JAX's persistent compilation cache: programs compiled once are read back in later runs."""
 
 from __future__ import annotations
 
@@ -13,9 +11,10 @@ from pathlib import Path
 
 from ncfbench.config import cache_dir
 from ncfbench.errors import reason
+from ncfbench.timing.environment import processor
 
 FOLDER = "compiled"
-"""Below the cache folder."""
+"""Name of the folder inside the cache folder."""
 LEAST_SECONDS_VARIABLE = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
@@ -23,12 +22,12 @@ def keep_compiled(say: Callable[[str], None]) -> Path | None:
     """Keep compiled programs in ``<cache folder>/compiled``; call it before anything is compiled.
     Starts JAX.
 
-    Does nothing where ``JAX_ENABLE_COMPILATION_CACHE=0`` switches the cache off, or where
-    ``JAX_COMPILATION_CACHE_DIR`` (or whoever set JAX up) names a folder already. A folder that
-    cannot be written is said, and does no harm.
+    It changes nothing where ``JAX_ENABLE_COMPILATION_CACHE=0`` switches the cache off, or where
+    JAX has a folder already (``JAX_COMPILATION_CACHE_DIR``). A folder that cannot be written is
+    reported and does no harm.
 
     Returns:
-        The folder, or None where this changed nothing.
+        The folder; None where nothing was changed.
     """
     import jax
 
@@ -50,23 +49,14 @@ def keep_compiled(say: Callable[[str], None]) -> Path | None:
         return None
     jax.config.update("jax_compilation_cache_dir", str(folder))
     if LEAST_SECONDS_VARIABLE not in os.environ:
-        # JAX's default, one second, leaves out every one of the many small programs that a start
-        # consists of.
+        # JAX's default of one second leaves out all of the many small programs of a start.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return folder
 
 
 def _machine() -> str:
-    """Twelve hexadecimal digits of the processor's instructions: machines that share a home must
-    not share machine code.
+    """Return twelve hexadecimal digits of the processor's instruction set: machines that share a
+    home folder must not share machine code.
     """
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    features = next(
-        (line for line in lines if line.startswith(("flags", "Features"))), platform.processor()
-    )
-    return hashlib.sha256(
-        f"{platform.system()} {platform.machine()} {features}".encode()
-    ).hexdigest()[:12]
+    text = f"{platform.system()} {platform.machine()} {processor().features}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

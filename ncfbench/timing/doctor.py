@@ -1,4 +1,4 @@
-"""The doctor: what in an environment would make its times wrong, or worse than they need be."""
+"""The doctor: faults of an environment that make its times wrong, or longer than they need be."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 BUSY_SHARE = 0.3
-"""Load of the last minute, for each core, from which a machine is busy."""
+"""Load per core over the last minute from which a machine counts as busy."""
 LITTLE_MEMORY = 2 * 2**30
 SLOW_FLAGS = (
     "--xla_cpu_multi_thread_eigen=false",
@@ -16,8 +16,10 @@ SLOW_FLAGS = (
 
 
 def warnings(environment: Mapping[str, Any]) -> list[str]:
-    """What is wrong with an environment as :func:`ncfbench.timing.environment.describe` gives it,
-    and what to do about each.
+    """Return each fault of an environment, and what to do about it.
+
+    Args:
+        environment: the result of :func:`ncfbench.timing.environment.describe`.
     """
     found = []
     variables, cores = environment["variables"], environment["cores"]
@@ -28,23 +30,22 @@ def warnings(environment: Mapping[str, Any]) -> list[str]:
             " extra: pip install 'ncfbench[cuda13]' (or cuda12)"
             + (", and unset JAX_PLATFORMS." if "JAX_PLATFORMS" in variables else ".")
         )
-    load = environment["load_average"]
-    if load is not None and load[0] > BUSY_SHARE * cores:
+    load = environment["load_average"][0]
+    if load > BUSY_SHARE * cores:
         found.append(
-            f"The machine is busy: a load of {load[0]:.1f} on {cores} cores over the last minute."
-            " Times will be too long and vary; stop what else runs, and give what has just ended a"
-            " minute."
+            f"The machine is busy: a load of {load:.1f} on {cores} cores over the last minute."
+            " Times will be too long and will vary. Stop other programs and wait a minute."
         )
     if cores < (environment["machine_cores"] or cores):
         found.append(
-            f"This process may use {cores} of {environment['machine_cores']} cores only. Start it"
+            f"This process may use only {cores} of {environment['machine_cores']} cores. Start it"
             " without taskset."
         )
     quota = environment["core_quota"]
     if quota is not None and quota < cores:
         found.append(
-            f"The container may use {quota:g} cores' worth of time while it sees {cores}: threads"
-            " will be held up in bursts. Raise its limit, or bind it to whole cores."
+            f"The container may use {quota:g} cores' worth of time and sees {cores} cores: its"
+            " threads will be stopped in bursts. Raise its limit, or bind it to whole cores."
         )
     if variables.get("NPROC", "").isdigit() and int(variables["NPROC"]) < cores:
         found.append(
@@ -56,19 +57,20 @@ def warnings(environment: Mapping[str, Any]) -> list[str]:
             found.append(f"XLA_FLAGS holds {flag}, which slows JAX down. Remove it.")
     for name, reason in (
         ("JAX_DISABLE_JIT", "compiles nothing"),
-        ("JAX_DEBUG_NANS", "looks at every result"),
+        ("JAX_DEBUG_NANS", "checks every result"),
         ("JAX_ENABLE_X64", "computes in double precision"),
     ):
         if variables.get(name, "").lower() not in ("", "0", "false"):
             found.append(f"{name}={variables[name]}: JAX {reason}. Unset it before measuring.")
     available = environment["memory_available_bytes"]
-    if available is not None and available < LITTLE_MEMORY:
+    if available < LITTLE_MEMORY:
         found.append(
-            f"Only {available / 2**30:.1f} GiB of memory are free: the system may swap or kill."
-            " Free some."
+            f"Only {available / 2**30:.1f} GiB of memory are free: the system may swap, or kill the"
+            " process. Free some."
         )
     if environment["governor"] == "powersave":
         found.append(
-            "The processor's governor is powersave: its clock rises late. Set it to performance."
+            "The processor's frequency governor is powersave, which raises the clock late. Set it"
+            " to performance."
         )
     return found

@@ -1,9 +1,17 @@
-"""What a run's times depend on besides its settings: hardware, versions, thread settings; and what
-produced them.
+"""The environment that a run's times depend on: hardware, versions, thread settings.
+
+History of ``environment.json``, by its ``format_version``:
+
+1. Without a ``format_version``. ``memory_available_bytes`` left out the kernel's file cache, and
+   ``cpu`` named only the architecture on macOS and on ARM.
+2. ``memory_available_bytes`` is what a process can take: the file cache counts as free, a control
+   group's limit does not. ``cpu`` is the processor's name on every system. The ``key`` of a Linux
+   machine with an x86 processor is the same as in version 1, so their times stay comparable.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -12,10 +20,14 @@ import platform
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import psutil
 
 from ncfbench import __version__
+from ncfbench.storage.free_space import CONTROL_GROUP, available_memory
 
+FORMAT_VERSION = 2
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
 VARIABLES = (
     "XLA_FLAGS",
@@ -46,11 +58,18 @@ COMPARED = (
     "python",
     "ncfbench",
 )
-"""What must agree before the times of two runs are divided."""
+"""Parts of an environment that must agree before the times of two runs are divided."""
+
+
+class Processor(NamedTuple):
+    """The processor's name, and its instruction set extensions as one text."""
+
+    name: str
+    features: str
 
 
 def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The environment as ``environment.json`` records it. Starts JAX, to ask for its devices.
+    """Return the environment as ``environment.json`` records it; starts JAX to list its devices.
 
     Args:
         mesh: the devices that a step is spread over; None for one.
@@ -61,15 +80,16 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
         {"kind": device.device_kind, "platform": device.platform} for device in jax.devices()
     ]
     environment = {
-        "cpu": _cpu_model(),
+        "format_version": FORMAT_VERSION,
+        "cpu": processor().name,
         "cores": (
             len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         ),
-        "machine_cores": os.cpu_count(),
+        "machine_cores": psutil.cpu_count(),
         "core_quota": _core_quota(),
         "governor": _first_line(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
-        "memory_bytes": _memory("SC_PHYS_PAGES"),
-        "memory_available_bytes": _memory("SC_AVPHYS_PAGES"),
+        "memory_bytes": int(psutil.virtual_memory().total),
+        "memory_available_bytes": available_memory(),
         "accelerators": accelerators(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
@@ -87,31 +107,43 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def key(environment: dict[str, Any]) -> str:
-    """Twelve hexadecimal digits of everything that times depend on (:data:`COMPARED`)."""
+    """Return twelve hexadecimal digits of everything that times depend on (:data:`COMPARED`)."""
     compared = (*COMPARED, "mesh") if "mesh" in environment else COMPARED
     text = json.dumps({name: environment[name] for name in compared}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _cpu_model() -> str:
+@functools.cache
+def processor() -> Processor:
+    """Return the processor's name and features.
+
+    Linux lists both for x86 in a file; py-cpuinfo knows every other system and processor, and takes
+    more than a second.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+        lines = []
+    found = {
+        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
+    if "model name" in found and "flags" in found:
+        return Processor(found["model name"], found["flags"])
+    import cpuinfo
+
+    facts = cpuinfo.get_cpu_info()
+    name = facts.get("brand_raw") or platform.processor() or platform.machine()
+    return Processor(name, " ".join(facts.get("flags", ())))
 
 
-def load_average() -> list[float] | None:
-    """Processes that ran or wanted to, over the last 1, 5 and 15 minutes; None where the system
-    does not say.
-    """
-    return list(os.getloadavg()) if hasattr(os, "getloadavg") else None
+def load_average() -> list[float]:
+    """Return how many processes ran or wanted to, over the last 1, 5 and 15 minutes."""
+    return list(psutil.getloadavg())
 
 
 def accelerators() -> list[str]:
-    """Accelerators that the system has, whether JAX uses them or not: model and driver of each, as
-    far as they are known.
+    """Return the accelerators that the system has, whether JAX uses them or not: model and driver
+    of each, as far as they are known.
     """
     try:
         asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
@@ -127,16 +159,9 @@ def accelerators() -> list[str]:
     return [name for path, name in devices.items() if Path(path).exists()]
 
 
-def _memory(pages: str) -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf(pages)
-    except (ValueError, OSError, AttributeError):
-        return None
-
-
 def _core_quota() -> float | None:
-    """Cores' worth of time that the control group may use; None where it has no limit."""
-    words = (_first_line(Path("/sys/fs/cgroup/cpu.max")) or "max").split()
+    """Return the cores' worth of time that the control group may use; None without a limit."""
+    words = (_first_line(CONTROL_GROUP / "cpu.max") or "max").split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else None
 
 
@@ -148,7 +173,7 @@ def _first_line(path: Path) -> str | None:
 
 
 def _commit() -> dict[str, Any] | None:
-    """The git commit of this program's source, and whether it was changed since; None where it is
+    """Return the git commit of this program's source and whether it has changes; None where it is
     not a checkout.
     """
     folder = Path(__file__).parents[2]

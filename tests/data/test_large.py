@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from ncfbench.data import content as content_module
 from ncfbench.data import graph as graphs
-from ncfbench.data import resources
 from ncfbench.data.content import Content, distinct_links
 from ncfbench.data.graph import BipartiteGraph, sort_stably
 from ncfbench.data.sources import synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
+from ncfbench.storage import free_space
 
 MOST = 2**31 - 1
 LAST = MOST - 1
@@ -202,7 +202,7 @@ def test_synthetic_sizes_at_the_end_of_int32(name: str, tmp_path: Path) -> None:
         pytest.MonkeyPatch.context() as patch,
         pytest.raises(UsageError, match="2,147,483,647 links"),
     ):
-        patch.setattr(resources, "available_memory", lambda: 24 * 2**30)
+        patch.setattr(free_space, "available_memory", lambda: 24 * 2**30)
         patch.setattr(synthetic, "make", lambda options: pytest.fail("made"))
         synthetic.prepare(tmp_path, "x", options, say=quiet)
     assert not [path for path in (tmp_path / "x").iterdir() if path.name != ".lock"]
@@ -224,36 +224,6 @@ def test_sizes_beyond_int32_end_with_exit_code_2(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "users = 3,000,000,000: more than 2,147,483,647" in " ".join(done.stderr.split())
     assert not list(tmp_path.iterdir())
-
-
-def test_room_in_memory_and_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resources, "available_memory", lambda: 2**30)
-    resources.require("x", tmp_path, memory_bytes=2**30, disk_bytes=1)
-    with pytest.raises(
-        UsageError,
-        match=r"seven links: making these takes some 2.0 GiB of memory, and 1.0 GiB are free",
-    ):
-        resources.require("seven links", tmp_path, memory_bytes=2**31, disk_bytes=1)
-    with pytest.raises(UsageError, match=r"x: these take some [\d,.]+ GiB on the disk.*--data-dir"):
-        resources.require("x", tmp_path, memory_bytes=1, disk_bytes=2**60)
-    monkeypatch.setattr(resources, "available_memory", lambda: None)
-    resources.require("x", tmp_path, memory_bytes=2**60, disk_bytes=1)
-
-
-def test_available_memory_is_the_least_of_what_the_system_says(tmp_path: Path) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal: 100 kB\nMemFree: 3 kB\nMemAvailable:      50 kB\n")
-    assert resources._meminfo(tmp_path / "meminfo") == 50 * 1024
-    assert resources._meminfo(tmp_path / "none") is None
-    assert resources._left(tmp_path) is None
-    for name, text in (
-        ("memory.max", "1000\n"),
-        ("memory.current", "700\n"),
-        ("memory.stat", "anon 1\ninactive_file 200\n"),
-    ):
-        (tmp_path / name).write_text(text)
-    assert resources._left(tmp_path) == 500
-    (tmp_path / "memory.max").write_text("max\n")
-    assert resources._left(tmp_path) is None
 
 
 def test_the_estimate_of_memory_covers_what_is_taken(tmp_path: Path) -> None:

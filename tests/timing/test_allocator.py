@@ -12,12 +12,12 @@ import pytest
 
 from ncfbench.timing import allocator
 
-AWARE = allocator.settings({}) is not None
+AWARE = allocator.tunables({}) is not None
 CHILD = """
 import json, os, sys
 from ncfbench.timing import allocator
 before = os.getpid()
-allocator.settle()
+allocator.reexec_with_tunables()
 print(json.dumps([before, sys.argv[1:], os.environ.get("GLIBC_TUNABLES")]))
 """
 
@@ -47,7 +47,7 @@ def script(tmp_path: Path) -> Path:
 def test_it_starts_again_once_with_the_same_arguments(script: Path) -> None:
     _, arguments, tunables = run(script, "run", "--loss", "a b", "ä")
     assert arguments == ["run", "--loss", "a b", "ä"]
-    assert tunables == allocator.settings({})
+    assert tunables == allocator.tunables({})
 
 
 @pytest.mark.parametrize("value", ["", "glibc.malloc.mmap_max=7"])
@@ -58,6 +58,6 @@ def test_settings_of_the_user_stand(script: Path, value: str) -> None:
 def test_other_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("glibc 2.34", "musl 1.2", "", "glibc x"):
         monkeypatch.setattr(os, "confstr", lambda name, version=version: version)
-        assert allocator.settings({}) is None
+        assert allocator.tunables({}) is None
     monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.35")
-    assert allocator.settings({}) is not None
+    assert allocator.tunables({}) is not None

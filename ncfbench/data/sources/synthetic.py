@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data import resources, store
+from ncfbench.data import store
 from ncfbench.data.content import Content
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.splits import split_items
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
+from ncfbench.storage.free_space import require_space
 
 TOPICS_OF_A_USER = 3
 """Topics a user cares about; a user's links fall on them with weights 1, 1/2, 1/3."""
@@ -114,7 +115,7 @@ def prepare(
             f"{options.users:,} users, {options.items:,} items with {options.words:,} words and"
             f" {options.links:,} links"
         )
-        resources.require(
+        require_space(
             what, scratch, memory_bytes=options.memory_bytes, disk_bytes=options.disk_bytes
         )
         return make(options)

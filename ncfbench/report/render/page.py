@@ -25,7 +25,14 @@ MEASURE_TITLES = {
     **{measure: title for title, measure, _ in sheets.SPEEDUPS},
     sheets.RECALL: "recall@50",
 }
-UNSTABLE = ("key", "load_average", "memory_available_bytes", "time", "interleaved")
+UNSTABLE = (
+    "format_version",
+    "key",
+    "load_average",
+    "memory_available_bytes",
+    "time",
+    "interleaved",
+)
 """What an environment's runs differ in."""
 LEFT = ' class="left"'
 NO_PLOTS = "No figures: Matplotlib is not installed. Get them with: pip install 'ncfbench[plots]'"

@@ -1,0 +1,37 @@
+"""Free memory and disk space: what is refused, and where the numbers come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ncfbench.errors import UsageError
+from ncfbench.storage import free_space
+
+
+def test_what_cannot_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(free_space, "available_memory", lambda: 2**30)
+    free_space.require_space("x", tmp_path, memory_bytes=2**30, disk_bytes=1)
+    with pytest.raises(
+        UsageError, match="seven links: making these takes about 2.0 GiB of memory, and 1.0 GiB are"
+    ):
+        free_space.require_space("seven links", tmp_path, memory_bytes=2**31, disk_bytes=1)
+    with pytest.raises(UsageError, match=r"x: these take about [\d,.]+ GiB of disk.*--data-dir"):
+        free_space.require_space("x", tmp_path, memory_bytes=1, disk_bytes=2**60)
+
+
+def test_a_control_group_limits_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(free_space, "CONTROL_GROUP", tmp_path)
+    assert free_space.left_in_group(tmp_path) is None
+    assert 0 < free_space.available_memory() <= psutil.virtual_memory().total
+    for name, text in (
+        ("memory.max", "1000\n"),
+        ("memory.current", "700\n"),
+        ("memory.stat", "anon 1\ninactive_file 200\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    assert free_space.left_in_group(tmp_path) == free_space.available_memory() == 500
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_space.left_in_group(tmp_path) is None
