@@ -17,7 +17,7 @@ from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.sweeps import runner as sweeping
-from ncfbench.sweeps.overview import Overview
+from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.step import Trainer
 
@@ -37,9 +37,12 @@ def cells_of(samplers: Sequence[str] = ARMS, **more: Any) -> tuple[RunConfig, ..
 
 
 def sweep(
-    cells: Sequence[RunConfig], tiny: Dataset, places: Locations, overview: Overview | None = None
+    cells: Sequence[RunConfig],
+    tiny: Dataset,
+    places: Locations,
+    progress: SweepProgress | None = None,
 ) -> sweeping.Outcome:
-    return sweeping.run(cells, {"tiny": tiny}, places, overview)
+    return sweeping.run(cells, {"tiny": tiny}, places, progress)
 
 
 def figures(record: RunRecord) -> list[dict[str, Any]]:
@@ -81,7 +84,7 @@ def assert_same(one: dict[Any, RunRecord], other: dict[Any, RunRecord], dataset:
         assert timed == one[key].summary["planned_iterations"]
 
 
-class Noted(Overview):
+class Noted(SweepProgress):
     """Keeps what it is told, and does something at an iteration of a sampler."""
 
     def __init__(
@@ -93,10 +96,10 @@ class Noted(Overview):
         self.began_at: dict[str, int] = {}
         self.texts: list[str] = []
 
-    def of(self, config: RunConfig) -> Progress:
+    def follow(self, config: RunConfig) -> Progress:
         return Reporter(self, config)
 
-    def over(self, config: RunConfig, status: str, message: str = "") -> None:
+    def finish(self, config: RunConfig, status: str, message: str = "") -> None:
         self.ends.append((config.sampler, status))
 
     def say(self, text: str) -> None:

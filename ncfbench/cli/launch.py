@@ -1,31 +1,42 @@
-"""``ncfbench sweep --launcher slurm``: the cells of a sweep that are not finished as an array
-job.
-"""
+"""``ncfbench sweep --launcher slurm``: submit the cells of a sweep as an array job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ncfbench.cli.output import print_json, print_views, say
-from ncfbench.errors import DataError
+from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from ncfbench.config import Locations, RunConfig
-    from ncfbench.sweeps.grid import Grid, Sweep
-    from ncfbench.sweeps.queued import Queue
-    from ncfbench.sweeps.slurm import Job, Submission
-    from ncfbench.sweeps.status import Survey
+    from ncfbench.config import Locations
+    from ncfbench.sweeps.files import Sweep
+    from ncfbench.sweeps.launcher import Launch
+
+
+OWN_OPTIONS = [
+    "array",
+    "error",
+    "job-name",
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+    "open-mode",
+    "output",
+    "signal",
+]
+"""Options of ``sbatch`` that submitit or this module sets."""
+SAVING_SECONDS = 120
+"""Slurm warns a task this long before its time limit."""
+SHORTEST_MINUTES = 5
+"""A shorter time limit leaves no time to train between the start and the warning."""
 
 
 def launch(
-    wanted: Sweep,
-    grid: Grid,
-    places: Locations,
+    sweep: Sweep,
+    locations: Locations,
     assignments: Sequence[str],
     tell: Callable[[str], None],
     *,
@@ -36,150 +47,119 @@ def launch(
 
     Args:
         assignments: options of ``sbatch``.
-        tell: shows messages of progress, or not.
+        tell: shows a message of progress, or nothing.
     """
-    from ncfbench.data import open_dataset
-    from ncfbench.storage import locks
-    from ncfbench.sweeps import queued, slurm
-    from ncfbench.sweeps.status import survey
+    from ncfbench.sweeps import launcher
+    from ncfbench.sweeps.table import view
 
-    given = slurm.options_of(assignments)
-    slurm.require_plain(wanted.name, places)
-    slurm.require_alike(grid.cells)
-    names = dict.fromkeys(config.dataset for config in grid.cells)
-    fingerprints = {
-        dataset: open_dataset(places.data_dir, dataset, tell).fingerprint for dataset in names
-    }
-    # Two commands at once would both find the queue empty.
-    with (
-        nullcontext()
-        if dry_run
-        else locks.held(places.runs_dir / slurm.FOLDER, "submitting jobs from")
-    ):
-        # In this order: a task that ends in between is seen in the queue, and not taken for one
-        # that never was.
-        queue = queued.find(places.runs_dir, grid.cells)
-        plan = _Plan(survey(places.runs_dir, grid.cells, fingerprints), queue)
-        for problem in (*queue.problems, *plan.survey.problems):
-            say(f"Warning: {problem}")
-        job = slurm.Job(wanted.name, plan.left, places, given) if plan.left else None
-        submission = None if job is None or dry_run else _submit(job)
+    parameters = slurm_parameters(assignments)
+    found = launcher.launch(sweep, locations, parameters, dry_run=dry_run, tell=tell)
+    for problem in (*found.queue.problems, *found.status.problems):
+        say(f"Warning: {problem}")
+    rows = _rows(found)
     if json_:
-        head = {
-            "sweep": wanted.name,
-            "title": wanted.title,
-            **_described(job, submission, dry_run=dry_run),
-        }
-        left_out = [
-            {"reason": each.reason, "combinations": each.combinations} for each in grid.left_out
-        ]
-        problems = [*queue.problems, *plan.survey.problems]
-        print_json(head | plan.described() | {"left_out": left_out, "problems": problems})
-    elif not plan.waiting and job is None:
-        print_views(
-            f"All {len(grid.cells)} cells are done. To compare them: ncfbench report --runs-dir"
-            f" {places.runs_dir}"
-        )
-    elif job is None:
-        print_views(f"{plan.note} Nothing is left to submit.")
-    elif dry_run:
-        if plan.waiting:
-            tell(plan.note)
-        typer.echo(job.script, nl=False)  # as it is, whatever a console makes of its paths
+        print_json(_described(sweep, found, rows, parameters))
+        return
+    counts = f"{len(found.left)} of {len(rows)} cells"
+    waiting = sum(row["status"] == "in queue" for row in rows)
+    if dry_run:
+        options = "".join(f" {key}={value}" for key, value in parameters.items())
+        print_views(view(sweep.title, rows), f"To submit: {counts}, with{options}.")
+    elif found.folder is not None:
+        jobs = ", ".join(dict.fromkeys(job.partition("_")[0] for job in found.submitted.values()))
+        queued = f" {waiting} were in the queue already." if waiting else ""
+        print_views(f"Submitted job {jobs}: {counts}.{queued} Logs: {found.folder}")
+    elif waiting:
+        print_views(f"Nothing to submit: {waiting} of {len(rows)} cells are in the queue already.")
     else:
-        what = "Submitted" if submission is None else f"Submitted batch job {submission.id}"
-        where = f"script, settings and outputs: {job.folder}"
         print_views(
-            *([plan.note] if plan.waiting else []),
-            f"{what}: {len(plan.left)} of {len(grid.cells)} cells; {where}",
+            f"All {len(rows)} cells are over. To compare them: ncfbench report --runs-dir"
+            f" {locations.runs_dir}"
         )
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What becomes of each cell."""
+def _rows(found: Launch) -> list[dict[str, Any]]:
+    """Return a row for each cell, with its job where it is in the queue."""
+    from ncfbench.sweeps.table import rows
 
-    survey: Survey
-    queue: Queue
-
-    @property
-    def waiting(self) -> dict[RunConfig, str]:
-        """Cells that are in the queue, and their tasks."""
-        return {
-            config: task
-            for config, task in self.queue.tasks.items()
-            if not self.survey.states[config].is_over
-        }
-
-    @property
-    def left(self) -> list[RunConfig]:
-        """Cells to submit."""
-        return [
-            config
-            for config, state in self.survey.states.items()
-            if not state.is_over and config not in self.queue.tasks
-        ]
-
-    @property
-    def note(self) -> str:
-        """What is left alone."""
-        jobs = list(dict.fromkeys(task.partition("_")[0] for task in self.waiting.values()))
-        which = f"job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}"
-        count, of = len(self.waiting), len(self.survey.states)
-        return (
-            f"{count} of {of} cells {'is' if count == 1 else 'are'} in the queue already ({which}):"
-            " left alone."
-        )
-
-    def described(self) -> dict[str, Any]:
-        """The cells as JSON."""
-        from ncfbench.sweeps.grid import labels
-
-        names = labels(tuple(self.survey.states))
-
-        def row(config: RunConfig) -> dict[str, Any]:
-            state = self.survey.states[config]
-            folder = None if state.folder is None else str(state.folder)
-            return {
-                "cell": names[config],
-                "status": state.status,
-                "folder": folder,
-                "config": config.to_dict(),
-            }
-
-        return {
-            "cells": [row(config) for config in self.left],
-            "in_queue": [row(config) | {"task": task} for config, task in self.waiting.items()],
-            "done": [row(config) for config, state in self.survey.states.items() if state.is_over],
-        }
+    result = rows(found.status, failed=found.queue.failures)
+    for config, row in zip(found.status.states, result, strict=True):
+        row["job"] = found.queue.jobs.get(config) or found.submitted.get(config)
+        if found.status.states[config].is_over:
+            row["status"], row["message"] = found.status.states[config].status, None
+        elif config in found.queue.jobs:
+            row["status"] = "in queue"
+    return result
 
 
-def _described(job: Job | None, submission: Submission | None, *, dry_run: bool) -> dict[str, Any]:
-    """The job as JSON."""
-    found = {
-        "job": submission.id if submission else None,
-        "cluster": submission.cluster if submission else None,
-        "folder": str(job.folder) if job else None,
-        "script": str(job.script_path) if job else None,
+def _described(
+    sweep: Sweep, found: Launch, rows: Sequence[Mapping[str, Any]], parameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        "sweep": sweep.name,
+        "title": sweep.title,
+        "file": found.file,
+        "folder": found.folder,
+        "parameters": parameters,
+        "submitted": list(found.submitted.values()),
+        "cells": rows,
+        "left_out": [
+            {"reason": each.reason, "combinations": each.combinations}
+            for each in found.grid.left_out
+        ],
+        "problems": [*found.queue.problems, *found.status.problems],
     }
-    return found | ({"text": job.script if job else None} if dry_run else {})
 
 
-def _submit(job: Job) -> Submission | None:
-    """Write a job, hand it to Slurm, and keep what Slurm calls it."""
-    from ncfbench.sweeps import queued, slurm
+def slurm_parameters(assignments: Sequence[str]) -> dict[str, Any]:
+    """Return submitit's parameters for ``KEY=VALUE`` and ``KEY`` options of ``sbatch``.
 
-    submission = slurm.submit(job.write())
-    if submission is None:
-        say(
-            f"Warning: {slurm.SUBMIT} did not say what it calls the job: while it waits, the same"
-            " command submits it again."
+    ``array_parallelism`` (tasks at once) and ``signal_delay_s`` (seconds between the warning and
+    the time limit) are submitit's own.
+
+    Raises:
+        UsageError: an option is malformed, not the user's to set, or the time limit is missing.
+    """
+    own: dict[str, int] = {"signal_delay_s": SAVING_SECONDS}
+    more: dict[str, str | bool] = {}
+    for text in assignments:
+        key, equals, value = text.strip().removeprefix("--").partition("=")
+        name = key.replace("-", "_")
+        if not re.fullmatch(r"[a-z][a-z_-]*", key) or re.search(r"[\x00-\x1f\x7f]", value):
+            raise UsageError(
+                f"--slurm {text!r} is not of the form KEY=VALUE or KEY, for example --slurm"
+                " partition=gpu."
+            )
+        if name.replace("_", "-") in OWN_OPTIONS:
+            raise UsageError(f"--slurm {key}: the sweep sets that itself.")
+        if name in ("array_parallelism", "signal_delay_s"):
+            if not re.fullmatch("[1-9][0-9]*", value):
+                raise UsageError(f"--slurm {text}: it must be a whole number above 0.")
+            own[name] = int(value)
+        else:
+            more[name] = value if equals else True
+    time = str(more.pop("time", ""))
+    minutes = _minutes(time)
+    if minutes is None or minutes < SHORTEST_MINUTES:
+        raise UsageError(
+            f"--launcher slurm needs the time limit of a task, of {SHORTEST_MINUTES} minutes or"
+            f" more, for example --slurm time=2:00:00{f', not time={time}' if time else ''}. A task"
+            " that needs longer is requeued and resumes."
         )
+    specific = {f"slurm_{name}": value for name, value in own.items()}
+    return {"timeout_min": minutes, "slurm_additional_parameters": more, **specific}
+
+
+def _minutes(text: str) -> int | None:
+    """Return a time limit as ``sbatch`` reads it, in whole minutes; None if it is none.
+
+    The forms are minutes, minutes:seconds, hours:minutes:seconds, and days-hours with the same
+    smaller units behind.
+    """
+    if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", text):
         return None
-    try:
-        queued.note(job.folder, submission)
-    except DataError as error:
-        raise DataError(
-            f"Job {submission.id} is submitted, and to know of it later failed: {error}"
-        ) from error
-    return submission
+    days, dash, rest = text.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
+    seconds = sum(unit * part for unit, part in zip(units, parts, strict=False))
+    return math.ceil((86400 * int(days or 0) + seconds) / 60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,27 +12,29 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.launch import launch
 from ncfbench.cli.output import print_json, print_views, reporting, say
-from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
+from ncfbench.sweeps.presets import preset_titles
 
 if TYPE_CHECKING:
     from ncfbench.config import RunConfig
     from ncfbench.runs.trials import Budget
-    from ncfbench.sweeps.overview import Overview
-    from ncfbench.sweeps.pipeline import Stage, Tuning
+    from ncfbench.sweeps.pipeline import SweepRun
+    from ncfbench.sweeps.progress import SweepProgress
 
-LAUNCHERS = ("local", "slurm")
+LAUNCHERS = ("turns", "local", "slurm")
+PRESETS = "; ".join(f"{name}: {title}" for name, title in preset_titles().items()) + "."
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 @reporting
 def sweep(
     source: Annotated[
-        str, typer.Argument(metavar="PRESET|FILE.toml", help="A sweep of the program, or a file.")
+        str,
+        typer.Argument(metavar="PRESET|FILE.toml", help=f"A file, or a preset. {PRESETS}"),
     ],
     seeds: Annotated[
         int | None,
-        typer.Option(help="So many seeds, from the sweep's first on.", show_default="the sweep's"),
+        typer.Option(help="Number of seeds.", show_default="the sweep's"),
     ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="Prepared data set, or several.", show_default="the sweep's")
@@ -81,17 +84,14 @@ def sweep(
     launcher: Annotated[
         str,
         typer.Option(
-            help=(
-                f"{', '.join(LAUNCHERS)}: cells here, in turn; or as an array job, each alone on"
-                " its device."
-            )
+            help=f"{', '.join(LAUNCHERS)}: cells in turn, in processes, or in an array job."
         ),
-    ] = "local",
+    ] = "turns",
     slurm: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY[=VALUE]",
-            help="An option of sbatch: partition=gpu, gres=gpu:1, requeue.",
+            help="An option of sbatch: time=2:00:00 (always), partition=gpu, gres=gpu:1.",
             show_default=False,
         ),
     ] = None,
@@ -100,20 +100,19 @@ def sweep(
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Train a grid of settings, and go on where it was stopped.
+    """Train a grid of settings, or resume one.
 
-    Presets: paper-speedup, paper-recall, paper-strata, paper-negatives, paper-encoders, smoke. In a
-        file of settings a list
-    makes a grid: sampler = ["iid", "ns"], seed = [0, 1, 2]. Combinations that cannot work are left
-        out.
+    In a file of settings a list makes a grid: sampler = ["iid", "ns"], seed = [0, 1, 2].
+    Combinations that cannot work are left out. The sweep's own file, with all flags in it, is kept
+    in `sweeps` below the runs; `ncfbench sweep` of that file trains the same cells.
 
-    Cells whose times are compared are trained in turn, one epoch each. The same command again goes
-    on: finished cells are not repeated, the others resume from their last checkpoints. `ncfbench
-    report` then compares them.
+    The same command again resumes: finished cells are not repeated, the others resume from their
+    last checkpoints. `ncfbench report` compares the cells.
 
-    With --launcher slurm every cell is a task of one array job, alone on its device, and reports
-    mark that it took no turns; --dry-run only prints the job. The same command again submits what
-    is neither finished nor in the queue.
+    Launchers. turns: all cells in this process; cells whose times are compared take turns, one
+    epoch each. local: a process for each cell, one after the other. slurm: a task of an array job
+    for each cell; tasks save and are requeued at their time limit, and the same command again
+    submits what is neither finished nor in the queue. Reports mark cells that took no turns.
 
     With --tune N every arm first has N trials with a seed of their own; their runs are kept in
     `tuning` below the runs.
@@ -121,97 +120,68 @@ def sweep(
     Example: ncfbench sweep smoke
     """
     from ncfbench.config import merge
-    from ncfbench.sweeps import grid as sweeps
+    from ncfbench.sweeps.files import read_sweep
+    from ncfbench.sweeps.grid import expand
 
-    _check_launcher(launcher, slurm, tune=tune, budget=budget)
-    allowed = None if budget is None else _seconds(budget)
     flags = {"dataset": dataset, "epochs": epochs}
-    wanted = sweeps.read(source, flags=flags, assignments=set_ or (), seeds=seeds)
-    grid = sweeps.expand(wanted.axes)
-    spent = _tuning_budget(grid.cells, tune, tune_epochs, tune_over)
-    _, places = merge({"data_dir": data_dir, "runs_dir": runs_dir})
+    wanted = read_sweep(source, flags=flags, assignments=set_ or (), seeds=seeds)
+    cells = expand(wanted.axes).cells
+    wanted = replace(wanted, tuning=_tuning(wanted.tuning, cells, tune, tune_epochs, tune_over))
+    _check_launcher(launcher, slurm, is_tuned=wanted.tuning is not None, budget=budget)
+    budget_seconds = None if budget is None else _seconds(budget)
+    _, locations = merge({"data_dir": data_dir, "runs_dir": runs_dir})
     tell: Callable[[str], None] = (lambda text: None) if quiet else say
-    for each in grid.left_out:
-        tell(f"Left out ({each.combinations}): {each.reason}")
     if launcher == "slurm":
-        launch(wanted, grid, places, slurm or (), tell, dry_run=dry_run, json_=json_)
+        launch(wanted, locations, slurm or (), tell, dry_run=dry_run, json_=json_)
         return
-    simulate(max(config.devices for config in grid.cells))
-    from ncfbench.data import open_dataset
-    from ncfbench.sweeps.overview import Overview
-    from ncfbench.sweeps.pipeline import Stage, Tuning
+    from ncfbench.sweeps.pipeline import run_sweep
+    from ncfbench.sweeps.progress import SweepProgress
     from ncfbench.sweeps.table import rows
-    from ncfbench.timing.compile_cache import keep_compiled
 
-    keep_compiled(tell)
-    datasets = {
-        name: open_dataset(places.data_dir, name, tell)
-        for name in dict.fromkeys(c.dataset for c in grid.cells)
-    }
-    stage = Stage(grid.cells, datasets, places, tell, Overview if quiet else _overview)
-    tuning = None if spent is None else Tuning(stage, spent)
-    dropped: tuple[str, ...] = ()
-    if dry_run or allowed is not None:
-        if tuning is not None:
-            tuning.choose(stage, final=False)
-            tuning.stage.predict()
-        stage.predict()
-    if allowed is not None:
-        trials = 0.0 if tuning is None else tuning.stage.seconds
-        if trials >= allowed:
-            raise UsageError(
-                f"The trials of --tune alone are predicted to take {trials:,.0f} s. Use fewer, or a"
-                " larger --budget."
-            )
-        dropped = stage.fit(allowed - trials)
-        if dropped:
-            say(
-                f"Dropped to fit {budget}: {', '.join(dropped)}"
-                f" ({len(grid.cells) - len(stage.cells)} cells)."
-            )
-    problems = stage.survey().problems
+    try:
+        done = run_sweep(
+            wanted,
+            locations,
+            dry_run=dry_run,
+            budget_seconds=budget_seconds,
+            in_processes=launcher == "local",
+            tell=tell,
+            progress=SweepProgress if quiet else _progress,
+        )
+    except KeyboardInterrupt:
+        say("To resume this sweep, repeat the command.")
+        raise
     if dry_run:
-        for problem in problems:
+        for problem in done.problems:
             say(f"Warning: {problem}")
-    else:
-        try:
-            if tuning is not None:
-                tell(f"Tuning: {len(tuning.stage.cells)} trials, {spent.label if spent else ''}.")
-                tuning.stage.train()
-                tuning.choose(stage, final=True)
-            stage.train()
-        except KeyboardInterrupt:
-            say("To go on with this sweep: repeat the command.")
-            raise
+    stage, tuning = done.stage, done.tuning
     table = rows(
-        stage.survey(), predicted=stage.predicted if dry_run else None, failed=stage.failed
+        stage.status(), predicted=stage.predicted if dry_run else None, failed=stage.failed
     )
-    tuned = (
+    trials = (
         []
         if tuning is None
-        else rows(tuning.stage.survey(), predicted=tuning.stage.predicted if dry_run else None)
+        else rows(tuning.stage.status(), predicted=tuning.stage.predicted if dry_run else None)
     )
     if json_:
-        head = {
-            "sweep": wanted.name,
-            "title": wanted.title,
-            "dropped": dropped,
-            "problems": problems,
-        }
-        left_out = [
-            {"reason": each.reason, "combinations": each.combinations} for each in grid.left_out
-        ]
         print_json(
-            head
-            | {
-                "left_out": left_out,
+            {
+                "sweep": wanted.name,
+                "title": wanted.title,
+                "file": done.file,
+                "dropped": done.dropped,
+                "problems": done.problems,
+                "left_out": [
+                    {"reason": each.reason, "combinations": each.combinations}
+                    for each in done.grid.left_out
+                ],
                 "cells": table,
-                "trials": tuned,
+                "trials": trials,
                 "memory_bytes": stage.memory_bytes,
             }
         )
     else:
-        _print(wanted.title, table, tuned, stage, tuning, dry_run=dry_run)
+        _print(done, table, trials, dry_run=dry_run)
     for row in table:
         if row["status"] in ("failed", "diverged"):
             say(f"{row['status'].capitalize()}: {row['cell']}: {row['message']}")
@@ -220,41 +190,54 @@ def sweep(
 
 
 def _check_launcher(
-    launcher: str, slurm: Sequence[str] | None, *, tune: int | None, budget: str | None
+    launcher: str, slurm: Sequence[str] | None, *, is_tuned: bool, budget: str | None
 ) -> None:
     if launcher not in LAUNCHERS:
         raise UsageError(f"--launcher {launcher!r} is unknown. Valid: {', '.join(LAUNCHERS)}.")
     if launcher != "slurm" and slurm:
         raise UsageError("--slurm belongs to --launcher slurm.")
-    if launcher == "slurm" and (tune is not None or budget is not None):
+    if launcher == "slurm" and is_tuned:
         raise UsageError(
-            "--tune and --budget need all cells in one process. Leave them out, or use --launcher"
+            "--launcher slurm cannot tune: cells wait for their trials. Use --launcher turns or"
             " local."
+        )
+    if launcher != "turns" and budget is not None:
+        raise UsageError(
+            "--budget needs all cells in one process. Leave it out, or use --launcher turns."
         )
 
 
-def _tuning_budget(
-    cells: Sequence[RunConfig], trials: int | None, epochs: int | None, over: str | None
+def _tuning(
+    given: Budget | None,
+    cells: Sequence[RunConfig],
+    trials: int | None,
+    epochs: int | None,
+    over: str | None,
 ) -> Budget | None:
-    if trials is None:
+    """Return the trials that the flags ask for, which go before those of the sweep's file."""
+    if trials is None and given is None:
         for flag, value in (("--tune-epochs", epochs), ("--tune-over", over)):
             if value is not None:
-                raise UsageError(f"{flag} belongs to --tune N: say how many trials.")
+                raise UsageError(f"{flag} belongs to --tune N: give the number of trials.")
         return None
     from ncfbench.runs.trials import Budget
 
-    epochs = max(1, round(min(config.epochs for config in cells) / 3)) if epochs is None else epochs
-    over = "learning_rate" if over is None else over
-    names = [name.strip().replace("-", "_") for name in over.split(",") if name.strip()]
-    return Budget(trials, epochs, tuple(dict.fromkeys(names)))
+    third = max(1, round(min(config.epochs for config in cells) / 3))
+    found = given or Budget(trials or 0, third)
+    if over is not None:
+        names = [name.strip().replace("-", "_") for name in over.split(",") if name.strip()]
+        found = replace(found, settings=tuple(dict.fromkeys(names)))
+    return Budget(
+        found.trials if trials is None else trials,
+        found.epochs if epochs is None else epochs,
+        found.settings,
+    )
 
 
 def _print(
-    title: str,
+    done: SweepRun,
     table: Sequence[Mapping[str, Any]],
     trials: Sequence[Mapping[str, Any]],
-    stage: Stage,
-    tuning: Tuning | None,
     *,
     dry_run: bool,
 ) -> None:
@@ -262,28 +245,28 @@ def _print(
     from ncfbench.report import marks
     from ncfbench.sweeps.table import duration, size, view
 
+    stage, tuning = done.stage, done.tuning
     if tuning is not None:
         print_views(view(f"Tuning ({tuning.budget.label})", trials), *tuning.lines)
-    simulated = (
-        [marks.SIMULATED_NOTE]
-        if any(map(is_simulated, (row["config"]["devices"] for row in table)))
-        else []
-    )
-    print_views(view(title, table), *simulated)
+    simulated = any(is_simulated(row["config"]["devices"]) for row in table)
+    print_views(view(done.sweep.title, table), *([marks.SIMULATED_NOTE] if simulated else []))
     if dry_run:
         seconds = stage.seconds + (0.0 if tuning is None else tuning.stage.seconds)
         most = max(stage.memory_bytes or 0, 0 if tuning is None else tuning.stage.memory_bytes or 0)
         print_views(
-            f"Predicted for all: {duration(seconds)}, and {size(most)} at once beside the data and"
-            " the program: cells that take turns are open together."
+            f"Predicted for all cells: {duration(seconds)}, and {size(most)} on the device beside"
+            " the data and the program. Cells that take turns are open together."
         )
     elif not stage.exit_code:
-        runs_dir = stage.places.runs_dir
-        print_views(f"Records: {runs_dir}. To compare them: ncfbench report --runs-dir {runs_dir}")
+        runs_dir = stage.locations.runs_dir
+        print_views(
+            f"Records: {runs_dir}. The sweep's file: {done.file}. To compare the cells: ncfbench"
+            f" report --runs-dir {runs_dir}"
+        )
 
 
 def _seconds(text: str) -> float:
-    """``2h``, ``90m`` or ``1h30m`` as seconds."""
+    """Return the seconds of ``2h``, ``90m`` or ``1h30m``."""
     bare = text.replace(" ", "")
     if not re.fullmatch(r"(\d+(\.\d+)?[hms])+", bare):
         raise UsageError(f"--budget {text!r} is not a time. Use for example 2h, 90m or 1h30m.")
@@ -292,14 +275,14 @@ def _seconds(text: str) -> float:
     )
 
 
-def _overview() -> Overview:
-    """Progress on standard error: live on a terminal, else plain lines."""
+def _progress() -> SweepProgress:
+    """Return what shows progress on standard error: live on a terminal, else plain lines."""
     from ncfbench.report.render.console import make_console
-    from ncfbench.sweeps.overview import LiveOverview, PlainOverview
+    from ncfbench.sweeps.progress import LiveSweepProgress, PlainSweepProgress
 
     console = make_console(stderr=True)
     return (
-        LiveOverview(console)
+        LiveSweepProgress(console)
         if console.is_terminal and not console.is_dumb_terminal
-        else PlainOverview(console)
+        else PlainSweepProgress(console)
     )

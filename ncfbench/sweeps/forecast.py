@@ -29,8 +29,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.storage import schemas, tables
-from ncfbench.sweeps.grid import groups
-from ncfbench.sweeps.status import State
+from ncfbench.sweeps.grid import CellState, group_cells
 from ncfbench.timing import environment
 from ncfbench.training.inference import Embedder
 from ncfbench.training.loop import STEP_BATCHES, timed_loops
@@ -99,7 +98,7 @@ class Forecast:
 
 
 def predict(
-    states: Mapping[RunConfig, State],
+    states: Mapping[RunConfig, CellState],
     datasets: Mapping[str, Dataset],
     runs_dir: Path,
     say: Callable[[str], None],
@@ -141,7 +140,7 @@ def memory(predicted: Mapping[RunConfig, Prediction]) -> int:
         (
             sum(predicted[config].state_bytes for config in group.cells)
             + max(predicted[config].step_bytes for config in group.cells)
-            for group in groups(list(predicted))
+            for group in group_cells(list(predicted))
         ),
         default=0,
     )

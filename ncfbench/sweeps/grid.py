@@ -1,54 +1,31 @@
-"""Sweeps: grids of settings, the cells that they give, and the groups whose times are compared.
-Pure: no clock, no JAX.
+"""The cells of a sweep: how a grid expands, which cells belong together, and how far they are.
 
-A sweep is a TOML file of settings that are named like the flags of ``ncfbench run``. A list is a
-dimension of the grid::
-
-    title = "Two samplers"
-    dataset = "synthetic"
-    sampler = ["iid", "strat-ns"]
-    stratum_size = [2, 4, 8]
-    seed = [0, 1, 2]
-
-Every combination is a cell. Combinations that cannot work are left out with the reason; those that
-come to the same (``iid`` has no strata, so all its cells of one seed are one) are one cell.
+Every combination of a grid's values is a cell. Combinations that cannot work are left out with the
+reason. Combinations that come to the same are one cell: ``iid`` has no strata, so all its cells of
+one seed are one.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ncfbench.config import FIELDS, MAX_SEED, RunConfig, complete, merge
-from ncfbench.errors import UsageError, reason
-from ncfbench.registry import find_encoder, find_loss, find_sampler, nearest
+from ncfbench.config import FIELDS, RunConfig, complete
+from ncfbench.errors import DataError, UsageError
+from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
 
-FOLDER = Path(__file__).parent / "presets"
-"""TOML files of the sweeps that come with the program; each says what of the paper it repeats."""
 IDENTITY = ("dataset", "encoder", "loss", "sampler", "seed")
 """Settings that every label of a cell names."""
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """A grid of settings, as read: values by setting (keys as in ``config.json``), one value where
-    it does not vary.
-    """
-
-    name: str
-    title: str
-    axes: Mapping[str, tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
 class LeftOut:
-    """Combinations that cannot work, and why."""
+    """A reason why combinations cannot work, and how many it excludes."""
 
     reason: str
     combinations: int
@@ -56,7 +33,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a sweep, the first seed's first; and what was left out."""
+    """The cells of a sweep, those of the first seed first, and the combinations left out."""
 
     cells: tuple[RunConfig, ...]
     left_out: tuple[LeftOut, ...]
@@ -64,83 +41,24 @@ class Grid:
 
 @dataclass(frozen=True)
 class Group:
-    """Cells whose times are compared: alike in all but what tells the arms of a comparison apart,
-    with one seed.
-    """
+    """Cells whose times are compared: one seed, and the same settings but for those of the arms."""
 
     cells: tuple[RunConfig, ...]
 
     @property
     def seed(self) -> int:
-        """The seed of all its cells."""
+        """The seed that all its cells share."""
         return self.cells[0].seed
 
 
-def preset_names() -> tuple[str, ...]:
-    """The sweeps that come with the program."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
-
-
-def read(
-    source: str,
-    *,
-    flags: Mapping[str, Any] | None = None,
-    assignments: Sequence[str] = (),
-    seeds: int | None = None,
-) -> Sweep:
-    """A sweep from a preset's name or a TOML file, with settings replaced.
-
-    Args:
-        flags: settings given by flags; None stands for "not given". A text with commas is a list.
-        assignments: ``key=value`` or ``key=value,value`` strings; flags go before them, and they
-            before the file.
-        seeds: so many seeds, counted on from the sweep's first.
-
-    Raises:
-        UsageError: no such preset or file, no TOML, an unknown setting or a malformed value; the
-            message names the file, or the flag, and the setting.
-    """
-    path = _find(source)
-    document = _parse(path)
-    title = document.pop("title", path.stem)
-    if not isinstance(title, str):
-        raise UsageError(f"{path}: title = {title!r}: it must be a text.")
-    axes = dict(_axis(str(path), key, value) for key, value in document.items())
-    for text in assignments:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(
-                f"--set {text!r} is not of the form key=value, for example --set stratum_size=2,4."
-            )
-        axes |= [_axis("--set", key.strip(), _split(value))]
-    for key, value in (flags or {}).items():
-        if value is not None:
-            axes |= [
-                _axis(
-                    f"--{key.replace('_', '-')}",
-                    key,
-                    _split(value) if isinstance(value, str) else value,
-                )
-            ]
-    if seeds is not None:
-        if seeds < 1:
-            raise UsageError(f"--seeds {seeds}: a sweep needs one seed or more.")
-        first = min(axes.get("seed", (RunConfig.seed,)))
-        if first + seeds - 1 > MAX_SEED:
-            raise UsageError(f"--seeds {seeds}: the last would be above {MAX_SEED}.")
-        axes["seed"] = tuple(range(first, first + seeds))
-    return Sweep(path.stem, title, axes)
-
-
 def expand(axes: Mapping[str, Sequence[Any]]) -> Grid:
-    """All cells of a grid, each once.
+    """Return all cells of a grid, each once.
 
     Raises:
         UsageError: no combination can work; the message gives the first one's reason.
     """
-    names = sorted(
-        axes, key=lambda name: name != "seed"
-    )  # the seed varies slowest: what is done first is whole
+    # The seed varies slowest, so that a sweep that stops early has whole seeds.
+    names = sorted(axes, key=lambda name: name != "seed")
     cells: dict[str, RunConfig] = {}
     reasons: dict[str, int] = {}
     for values in itertools.product(*(axes[name] for name in names)):
@@ -149,7 +67,7 @@ def expand(axes: Mapping[str, Sequence[Any]]) -> Grid:
         except UsageError as error:
             reasons[str(error)] = reasons.get(str(error), 0) + 1
             continue
-        cells.setdefault(identity(config), config)
+        cells.setdefault(cell_identity(config), config)
     if not cells:
         raise UsageError(f"No combination of the sweep can work. The first: {next(iter(reasons))}")
     return Grid(
@@ -157,13 +75,13 @@ def expand(axes: Mapping[str, Sequence[Any]]) -> Grid:
     )
 
 
-def identity(config: RunConfig) -> str:
-    """A text that two configurations share where their runs are the same, their times too."""
+def cell_identity(config: RunConfig) -> str:
+    """Return a text that two cells share if their runs have the same numbers and times."""
     return json.dumps(config.effective() | config.placement, sort_keys=True)
 
 
-def groups(cells: Sequence[RunConfig]) -> tuple[Group, ...]:
-    """The cells in groups whose times are compared, in the order of their first cells."""
+def group_cells(cells: Sequence[RunConfig]) -> tuple[Group, ...]:
+    """Return the cells in groups whose times are compared, ordered by their first cells."""
     found: dict[str, list[RunConfig]] = {}
     for config in cells:
         shared = json.dumps(shared_settings(config) | {"seed": config.seed}, sort_keys=True)
@@ -171,8 +89,8 @@ def groups(cells: Sequence[RunConfig]) -> tuple[Group, ...]:
     return tuple(Group(tuple(members)) for members in found.values())
 
 
-def labels(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
-    """A short name for each cell: what it trains, and whatever else tells it from the others."""
+def label_cells(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
+    """Return a unique short name for each cell: what it trains, and settings that vary."""
     settings = [config.to_dict() for config in cells]
     varying = [
         name
@@ -180,7 +98,7 @@ def labels(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
         if name not in (*IDENTITY, *ARM_SETTINGS)
         and len({str(values[name]) for values in settings}) > 1
     ]
-    # What the loss or the encoder decides by itself is no news.
+    # A value that follows from the loss or the encoder distinguishes nothing.
     varying = [
         name
         for name in varying
@@ -205,41 +123,41 @@ def labels(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
     return found
 
 
-def within(
+def fit_budget(
     cells: Sequence[RunConfig], seconds: Mapping[RunConfig, float], budget: float
 ) -> tuple[tuple[RunConfig, ...], tuple[str, ...]]:
-    """The cells that fit a budget, and what was dropped: the last seeds; if one alone is too much,
-    its last groups.
+    """Return the cells that fit a budget, and names of what was dropped.
 
-    Groups stay whole, for without its baseline an arm has no speedup.
+    The last seeds are dropped first. If one seed alone exceeds the budget, its last groups are
+    dropped. Groups stay whole: an arm without its baseline has no speedup.
 
     Args:
-        seconds: predicted for what each cell still needs.
+        seconds: predicted seconds that each cell still needs.
         budget: seconds.
 
     Raises:
         UsageError: not even the first group fits.
     """
 
-    def whole(parts: Sequence[Sequence[RunConfig]]) -> int:
-        """How many parts fit together, from the first on."""
+    def count_fitting(parts: Sequence[Sequence[RunConfig]]) -> int:
+        """Return how many parts fit together, from the first on."""
         sums = itertools.accumulate(sum(seconds[config] for config in part) for part in parts)
         return sum(total <= budget for total in sums)
 
     seeds = list(dict.fromkeys(config.seed for config in cells))
     by_seed = [[config for config in cells if config.seed == seed] for seed in seeds]
-    kept = whole(by_seed)
+    kept = count_fitting(by_seed)
     dropped = [f"seed {seed}" for seed in seeds[max(kept, 1) :]]
     if kept:
         return tuple(config for part in by_seed[:kept] for config in part), tuple(dropped)
-    by_group = [group.cells for group in groups(by_seed[0])]
-    kept = whole(by_group)
+    by_group = [group.cells for group in group_cells(by_seed[0])]
+    kept = count_fitting(by_group)
     if not kept:
         needed = sum(seconds[config] for config in by_group[0])
         raise UsageError(
-            f"The first cells that belong together are predicted to take {needed:,.0f} s, more than"
-            f" the budget of {budget:,.0f} s. Use fewer epochs (--epochs), or fewer cells (for"
-            " example --set sampler=ns,strat-ns)."
+            f"The first group of cells is predicted to take {needed:,.0f} s, and the budget is"
+            f" {budget:,.0f} s. Use fewer epochs (--epochs), or fewer cells (for example --set"
+            " sampler=ns,strat-ns)."
         )
     for group in by_group[kept:]:
         first = group[0]
@@ -247,56 +165,82 @@ def within(
     return tuple(config for part in by_group[:kept] for config in part), tuple(dropped)
 
 
-def _find(source: str) -> Path:
-    names = preset_names()
-    if source in names:
-        return FOLDER / f"{source}.toml"
-    path = Path(source)
-    if path.suffix == ".toml" or path.exists():
-        return path
-    raise UsageError(
-        f"Unknown sweep {source!r}{nearest(source, names)} Valid: {', '.join(names)}, or a TOML"
-        " file such as my-sweep.toml."
-    )
-
-
-def _parse(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"Cannot read the sweep {path}: {reason(error)}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {reason(error)}.") from error
-
-
-def _split(value: str) -> list[str]:
-    return [part.strip() for part in value.split(",") if part.strip()]
-
-
-def _axis(where: str, key: str, value: Any) -> tuple[str, tuple[Any, ...]]:
-    """A setting's name and its values, checked one by one; ``where`` is the file or the flag that
-    gave them.
-    """
-    values = value if isinstance(value, list) else [value]
-    if not values:
-        raise UsageError(f"{where}: {key} has no value; a list needs one or more.")
-    converted: list[Any] = []
-    try:
-        for each in values:
-            merged, _ = merge({key: each}, environment={})
-            if not merged:
-                raise UsageError(f"{key}: folders are given by --data-dir and --runs-dir.")
-            ((name, plain),) = merged.items()
-            check = {"sampler": find_sampler, "loss": find_loss, "encoder": find_encoder}.get(name)
-            if check is not None:
-                check(plain)
-            converted.append(plain)
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from error
-    return name, tuple(dict.fromkeys(converted))
-
-
 def _default(config: RunConfig) -> dict[str, Any]:
-    """The settings that come by themselves with a cell's loss and encoder."""
+    """Return the settings that follow from a cell's loss and encoder."""
     given = {name: getattr(config, name) for name in ("encoder", "loss", "batch_size")}
     return complete(given | {"sampler": "ns"}).to_dict() | {"batch_size": RunConfig.batch_size}
+
+
+Status = Literal["done", "diverged", "interrupted", "left"]
+STATUSES: tuple[Status, ...] = ("done", "diverged", "interrupted", "left")
+"""The best first: a cell with several folders has the best of their statuses."""
+
+
+@dataclass(frozen=True)
+class CellState:
+    """How far a cell is. A cell that is ``left`` has no records, though it may have a folder."""
+
+    status: Status = "left"
+    folder: Path | None = None
+    epochs: float = 0.0
+    summary: Mapping[str, Any] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True if training it again changes nothing: it is done, or it diverged."""
+        return self.status in ("done", "diverged")
+
+
+@dataclass(frozen=True)
+class SweepStatus:
+    """The state of each cell, and a message for each folder that cannot be used."""
+
+    states: Mapping[RunConfig, CellState]
+    problems: tuple[str, ...]
+
+
+def read_status(
+    runs_dir: Path, cells: Sequence[RunConfig], fingerprints: Mapping[str, str | None]
+) -> SweepStatus:
+    """Read all run folders once, and return how far the cells are.
+
+    Args:
+        fingerprints: fingerprints of the data sets, by name; None for one that is not prepared,
+            so that no run matches.
+    """
+    wanted = {(cell_identity(config), fingerprints.get(config.dataset)): config for config in cells}
+    digests = {config.digest() for config in cells}
+    found = dict.fromkeys(cells, CellState())
+    problems = []
+    paths = sorted(runs_dir.glob("*/config.json"), key=lambda path: path.stat().st_mtime_ns)
+    for folder in (path.parent for path in paths):
+        try:
+            config, fingerprint = runs.read_config(folder / "config.json")
+            if config.digest() not in digests:
+                continue
+            # A run that was resumed on other devices is no longer the cell's.
+            config, _ = runs.trained_settings(folder)
+            cell = wanted.get((cell_identity(config), fingerprint))
+            if cell is not None:
+                # Of equal states the newer, which is read later, counts.
+                found[cell] = max(_read_state(folder), found[cell], key=_rank)
+        except (DataError, UsageError) as error:
+            problems.append(f"Skipped {folder.name}: {error}")
+    return SweepStatus(found, tuple(problems))
+
+
+def _read_state(folder: Path) -> CellState:
+    if not (folder / "summary.parquet").exists():
+        # The tables are written before the first checkpoint.
+        if any((folder / "checkpoints").glob("[0-9]*")):
+            raise DataError(f"{folder / 'summary.parquet'} is missing.")
+        return CellState("left", folder)
+    summary = runs.read(folder).summary
+    statuses: Mapping[str, Status] = {"finished": "done", "diverged": "diverged"}
+    status = statuses.get(summary["status"], "interrupted")
+    return CellState(status, folder, float(summary["epochs"] or 0.0), summary)
+
+
+def _rank(state: CellState) -> tuple[int, float]:
+    """Return a key that is larger for a better state."""
+    return -STATUSES.index(state.status), state.epochs

@@ -1,79 +1,98 @@
-"""The stages of a sweep: the trials of its tuning, then its cells; each is predicted, cut to a
-budget, trained.
-"""
+"""A whole sweep: the trials of its tuning, then its cells; each predicted, fitted, and trained."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ncfbench.config import Locations, RunConfig
-from ncfbench.data import Dataset
-from ncfbench.errors import DivergedError, NcfbenchError
+from ncfbench.data import Dataset, open_dataset
+from ncfbench.distributed.simulation import simulate
+from ncfbench.errors import DivergedError, NcfbenchError, UsageError
 from ncfbench.runs.trials import FOLDER, Budget
-from ncfbench.sweeps import forecast, tuning
-from ncfbench.sweeps import grid as sweeps
-from ncfbench.sweeps import runner as sweeping
+from ncfbench.sweeps import forecast, runner, tuning
+from ncfbench.sweeps.files import Sweep, write_sweep
 from ncfbench.sweeps.forecast import Prediction
-from ncfbench.sweeps.overview import Overview
-from ncfbench.sweeps.status import Survey, survey
+from ncfbench.sweeps.grid import (
+    Grid,
+    SweepStatus,
+    expand,
+    fit_budget,
+    label_cells,
+    read_status,
+)
+from ncfbench.sweeps.progress import SweepProgress
+from ncfbench.timing.compile_cache import keep_compiled
 
 
 @dataclass
 class Stage:
-    """Cells that are predicted and trained together: those of the sweep, or the trials before
-    them.
+    """Cells that are predicted and trained together: those of the sweep, or the trials before it.
+
+    Args:
+        tell: shows a message.
+        progress: makes what shows the training of the cells.
+        in_processes: train each cell in a process of its own, not in turn.
     """
 
     cells: Sequence[RunConfig]
     datasets: Mapping[str, Dataset]
-    places: Locations
+    locations: Locations
     tell: Callable[[str], None]
-    overview: Callable[[], Overview] = Overview
+    progress: Callable[[], SweepProgress] = SweepProgress
+    in_processes: bool = False
     predicted: dict[RunConfig, Prediction] | None = None
     failed: dict[RunConfig, str] = field(default_factory=dict)
     exit_code: int = 0
 
     @property
     def seconds(self) -> float:
-        """Predicted for all cells."""
+        """Predicted seconds of all cells."""
         return sum(each.seconds for each in (self.predicted or {}).values())
 
     @property
     def memory_bytes(self) -> int | None:
-        """Predicted for the worst moment."""
+        """Predicted bytes on the device at the worst moment; None before a prediction."""
         return None if self.predicted is None else forecast.memory(self.predicted)
 
-    def survey(self) -> Survey:
-        """How far the cells are."""
+    def status(self) -> SweepStatus:
+        """Read how far the cells are."""
         fingerprints = {name: each.fingerprint for name, each in self.datasets.items()}
-        return survey(self.places.runs_dir, self.cells, fingerprints)
+        return read_status(self.locations.runs_dir, self.cells, fingerprints)
 
     def predict(self) -> None:
-        """Find out what the cells still need."""
+        """Predict what the cells still need."""
         self.predicted = forecast.predict(
-            self.survey().states, self.datasets, self.places.runs_dir, self.tell
+            self.status().states, self.datasets, self.locations.runs_dir, self.tell
         )
 
     def fit(self, seconds: float) -> tuple[str, ...]:
-        """Drop seeds and cells until the prediction fits; what was dropped, in words."""
+        """Drop seeds and groups until the prediction fits, and return the names of the dropped."""
         predicted = self.predicted or {}
-        self.cells, dropped = sweeps.within(
+        self.cells, dropped = fit_budget(
             self.cells, {config: each.seconds for config, each in predicted.items()}, seconds
         )
         self.predicted = {config: predicted[config] for config in self.cells}
         return dropped
 
     def train(self) -> None:
-        """Train what is left, and keep what failed."""
+        """Train what is left, and keep the messages of the cells that failed."""
         left = [config for config in self.cells if config not in self.failed]
-        outcome = sweeping.run(left, self.datasets, self.places, self.overview())
+        train = runner.run_in_processes if self.in_processes else runner.run
+        outcome = train(left, self.datasets, self.locations, self.progress())
         self.failed |= outcome.failed
         self.exit_code = self.exit_code or outcome.exit_code
 
 
 class Tuning:
-    """The trials of a sweep."""
+    """The trials of a sweep.
+
+    Raises:
+        DataError: a data set has no validation items.
+        UsageError: the sweep cannot be tuned.
+    """
 
     def __init__(self, stage: Stage, budget: Budget) -> None:
         for name, dataset in stage.datasets.items():
@@ -81,19 +100,20 @@ class Tuning:
         self.budget = budget
         self.trials = tuning.trials(stage.cells, budget)
         cells = tuple(dict.fromkeys(trial for own in self.trials.values() for trial in own))
-        places = Locations(stage.places.data_dir, stage.places.runs_dir / FOLDER)
-        self.stage = Stage(cells, stage.datasets, places, stage.tell, stage.overview)
+        runs_dir = stage.locations.runs_dir / FOLDER
+        locations = dataclasses.replace(stage.locations, runs_dir=runs_dir)
+        self.stage = dataclasses.replace(stage, cells=cells, locations=locations, failed={})
         self.lines: list[str] = []
 
     def choose(self, stage: Stage, *, final: bool) -> None:
-        """Give a stage's cells what their trials say.
+        """Give a stage's cells the settings that won their trials.
 
         Args:
-            final: whether all trials should be there, so that a cell without a choice fails.
+            final: whether all trials should have ended, so that a cell without a choice fails.
         """
         wanted = {config: self.trials[config] for config in stage.cells if not config.tuned}
-        chosen, missing = tuning.choose(wanted, self.stage.survey())
-        names = sweeps.labels(stage.cells)
+        chosen, missing = tuning.choose(wanted, self.stage.status())
+        names = label_cells(stage.cells)
         for config, choice in chosen.items():
             values = ", ".join(
                 f"{name} = {value:g}" for name, value in choice.settings(self.budget).items()
@@ -110,8 +130,91 @@ class Tuning:
         ]
         if final:
             stage.failed |= missing
-            # A trial that diverged is a bad setting, and no failure; one that could not be trained
-            # is.
+            # A trial that diverged shows a bad setting. A trial that could not be trained failed.
             failed = self.stage.exit_code not in (0, DivergedError.exit_code)
             if failed or missing:
                 stage.exit_code = self.stage.exit_code if failed else NcfbenchError.exit_code
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """A sweep that was trained, or only predicted.
+
+    Args:
+        dropped: names of the seeds and groups left out to fit the budget.
+        problems: messages on run folders that cannot be used.
+        file: the sweep's own file below the runs; None if nothing was trained.
+    """
+
+    sweep: Sweep
+    grid: Grid
+    stage: Stage
+    tuning: Tuning | None
+    dropped: tuple[str, ...]
+    problems: tuple[str, ...]
+    file: Path | None
+
+
+def run_sweep(
+    sweep: Sweep,
+    locations: Locations,
+    *,
+    dry_run: bool = False,
+    budget_seconds: float | None = None,
+    in_processes: bool = False,
+    tell: Callable[[str], None] = lambda text: None,
+    progress: Callable[[], SweepProgress] = SweepProgress,
+) -> SweepRun:
+    """Train the cells of a sweep that are not over; resume those that were begun.
+
+    Args:
+        dry_run: only predict the time and memory that the cells still need.
+        budget_seconds: leave out seeds, then groups of cells, until the prediction fits.
+        in_processes: train each cell in a process of its own, one after the other.
+        tell: shows a message.
+        progress: makes what shows the training of the cells.
+
+    Raises:
+        DataError: a data set is not prepared, or a folder cannot be written.
+        KeyboardInterrupt: interrupted; the open cells were saved, and the same call resumes.
+        UsageError: no cell can work, none fits the budget, or another process sweeps here.
+    """
+    grid = expand(sweep.axes)
+    for each in grid.left_out:
+        tell(f"Left out ({each.combinations}): {each.reason}")
+    simulate(max(config.devices for config in grid.cells))
+    keep_compiled(tell)
+    datasets = {
+        name: open_dataset(locations.data_dir, name, tell)
+        for name in dict.fromkeys(config.dataset for config in grid.cells)
+    }
+    stage = Stage(grid.cells, datasets, locations, tell, progress, in_processes)
+    tuned = None if sweep.tuning is None else Tuning(stage, sweep.tuning)
+    if dry_run or budget_seconds is not None:
+        if tuned is not None:
+            tuned.choose(stage, final=False)
+            tuned.stage.predict()
+        stage.predict()
+    dropped: tuple[str, ...] = ()
+    if budget_seconds is not None:
+        trials = 0.0 if tuned is None else tuned.stage.seconds
+        if trials >= budget_seconds:
+            raise UsageError(
+                f"The trials of --tune alone are predicted to take {trials:,.0f} s. Use fewer"
+                " trials, or a larger --budget."
+            )
+        dropped = stage.fit(budget_seconds - trials)
+        if dropped:
+            count = len(grid.cells) - len(stage.cells)
+            tell(f"Dropped to fit the budget: {', '.join(dropped)} ({count} cells).")
+        seeds = tuple(dict.fromkeys(config.seed for config in stage.cells))
+        sweep = dataclasses.replace(sweep, axes={**sweep.axes, "seed": seeds})
+    problems, file = stage.status().problems, None
+    if not dry_run:
+        file = write_sweep(sweep, locations.runs_dir)
+        if tuned is not None:
+            tell(f"Tuning: {len(tuned.stage.cells)} trials, {tuned.budget.label}.")
+            tuned.stage.train()
+            tuned.choose(stage, final=True)
+        stage.train()
+    return SweepRun(sweep, grid, stage, tuned, dropped, problems, file)

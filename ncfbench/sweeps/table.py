@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ncfbench.config import RunConfig
-from ncfbench.sweeps.grid import labels
-from ncfbench.sweeps.status import Survey
+from ncfbench.sweeps.grid import SweepStatus, label_cells
 
 if TYPE_CHECKING:
     from ncfbench.sweeps.forecast import Prediction
@@ -26,7 +25,7 @@ FIGURES = (
 
 
 def rows(
-    found: Survey,
+    found: SweepStatus,
     *,
     predicted: Mapping[RunConfig, Prediction] | None = None,
     failed: Mapping[RunConfig, str] | None = None,
@@ -37,7 +36,7 @@ def rows(
         predicted: what a cell still needs.
         failed: messages of cells that failed.
     """
-    names = labels(tuple(found.states))
+    names = label_cells(tuple(found.states))
     result = []
     for config, state in found.states.items():
         summary = state.summary or {}

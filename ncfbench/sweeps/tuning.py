@@ -21,7 +21,7 @@ from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.errors import DataError, UsageError
 from ncfbench.registry import find_encoder
 from ncfbench.runs.trials import Budget
-from ncfbench.sweeps.status import Survey
+from ncfbench.sweeps.grid import SweepStatus
 
 SEED = MAX_SEED
 """Of every trial."""
@@ -79,7 +79,7 @@ def trials(cells: Sequence[RunConfig], budget: Budget) -> dict[RunConfig, tuple[
 
 
 def choose(
-    wanted: Mapping[RunConfig, Sequence[RunConfig]], found: Survey
+    wanted: Mapping[RunConfig, Sequence[RunConfig]], found: SweepStatus
 ) -> tuple[dict[RunConfig, Chosen], dict[RunConfig, str]]:
     """The best finished trial of each cell, the earlier of equal ones; and why there is none."""
     chosen, missing = {}, {}

@@ -31,7 +31,7 @@ from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.sampling import make_sampler
 from ncfbench.storage import locks
-from ncfbench.sweeps.status import survey
+from ncfbench.sweeps.grid import read_status
 from ncfbench.training import session
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
@@ -155,7 +155,7 @@ def test_a_run_that_another_process_trains_on_other_devices_is_left_to_it(
         assert runs.find(tmp_path, config, fingerprint) == folder, "to say that it is trained now"
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path, encoder="mf", resume=True, devices=2, progress=StopAt(9))
-    states = survey(tmp_path, [config, elsewhere], {config.dataset: fingerprint}).states
+    states = read_status(tmp_path, [config, elsewhere], {config.dataset: fingerprint}).states
     assert (states[config].folder, states[elsewhere].folder) == (
         None,
         folder,

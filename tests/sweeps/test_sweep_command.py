@@ -17,9 +17,9 @@ from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
 from ncfbench.sweeps import forecast
-from ncfbench.sweeps import grid as sweeps
-from ncfbench.sweeps.overview import LiveOverview, PlainOverview
-from ncfbench.sweeps.status import State
+from ncfbench.sweeps.grid import CellState
+from ncfbench.sweeps.presets import preset_titles
+from ncfbench.sweeps.progress import LiveSweepProgress, PlainSweepProgress
 
 WORDS = [
     "smoke",
@@ -101,7 +101,7 @@ def test_the_command_lists_trains_and_lists_again(data_dir: Path, tmp_path: Path
 def test_help_names_every_preset() -> None:
     result = CliRunner().invoke(app, ["sweep", "--help"], env={"COLUMNS": "200"}, color=False)
     assert result.exit_code == 0
-    for name in (*sweeps.preset_names(), "--dry-run", "--budget", "Example:"):
+    for name in (*preset_titles(), "--dry-run", "--budget", "Example:"):
         assert name in result.output
 
 
@@ -116,12 +116,12 @@ def test_a_budget_says_what_it_drops(
     result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "1h")
     assert (result.exit_code, "Dropped" in result.stderr) == (0, False)
     result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "0.5h10m")
-    assert "Dropped to fit 0.5h10m: seed 2 (2 cells)." in result.stderr
-    assert "Predicted for all: 40 min" in result.stdout
+    assert "Dropped to fit the budget: seed 2 (2 cells)." in result.stderr
+    assert "Predicted for all cells: 40 min" in result.stdout
     result = invoke(data_dir, tmp_path, "--budget", "10m")
-    assert (result.exit_code, "that belong together" in result.stderr) == (2, True)
+    assert (result.exit_code, "first group of cells" in result.stderr) == (2, True)
     result = invoke(data_dir, tmp_path, "--dry-run", "--budget", "1 h 30 m")
-    assert (result.exit_code, "Predicted for all: 20 min" in result.stdout) == (0, True)
+    assert (result.exit_code, "Predicted for all cells: 20 min" in result.stdout) == (0, True)
     result = invoke(data_dir, tmp_path, "--budget", "soon")
     assert (result.exit_code, "not a time" in result.stderr) == (2, True)
 
@@ -184,12 +184,12 @@ def test_ctrl_c_from_the_command_line(data_dir: Path, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "To go on with this sweep: repeat the command." in err
+    assert "To resume this sweep, repeat the command." in err
     assert out == ""
     assert {record.summary["status"] for record in records(tmp_path).values()} == {"interrupted"}
 
 
-def test_the_live_overview_shows_what_it_should() -> None:
+def test_the_live_progress_shows_what_it_should() -> None:
     out = io.StringIO()
     screen = Console(
         file=out,
@@ -199,25 +199,25 @@ def test_the_live_overview_shows_what_it_should() -> None:
         highlight=False,
         _environ={"TERM": "xterm-256color"},
     )
-    for made in (LiveOverview(screen), PlainOverview(Console(file=out, width=400))):
+    for made in (LiveSweepProgress(screen), PlainSweepProgress(Console(file=out, width=400))):
         out.seek(0)
         out.truncate()
-        states = dict.fromkeys(cells_of(), State()) | dict.fromkeys(
-            cells_of(["iid"]), State("done")
+        states = dict.fromkeys(cells_of(), CellState()) | dict.fromkeys(
+            cells_of(["iid"]), CellState("done")
         )
         made.begin(states)
         config = cells_of()[0]
-        made.at_work(config)
-        progress = made.of(config)
+        made.start(config)
+        progress = made.follow(config)
         progress.advance(17, 100.0)
         recalls = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"), 0.25)
         progress.record(
             {"epoch": 1.0, "probe_loss": 0.5, "train_seconds": 2.0, "iteration": 17} | recalls
         )
         progress.say("something")
-        if isinstance(made, LiveOverview):
+        if isinstance(made, LiveSweepProgress):
             made._live.refresh()
-        made.over(config, "failed", "no memory")
+        made.finish(config, "failed", "no memory")
         made.end()
         text = out.getvalue()
         for word in (
@@ -228,7 +228,7 @@ def test_the_live_overview_shows_what_it_should() -> None:
             "neg seed 0: failed: no memory",
         ):
             assert word in text
-        if isinstance(made, LiveOverview):
+        if isinstance(made, LiveSweepProgress):
             assert "1 done, 1 running, 2 left" in text
 
 

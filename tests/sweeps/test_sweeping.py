@@ -25,7 +25,7 @@ from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.report import comparison
 from ncfbench.runs import folder as runs
 from ncfbench.storage import locks
-from ncfbench.sweeps.status import survey
+from ncfbench.sweeps.grid import read_status
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
 from ncfbench.training.session import OpenRun
@@ -205,7 +205,7 @@ def test_a_diverged_cell_is_kept_and_the_others_go_on(
     assert outcome.exit_code == DivergedError.exit_code == 5
     assert outcome.failed == {}
     assert "not finite" in outcome.diverged[cells[0]]
-    found = survey(tmp_path, cells, {"tiny": tiny.fingerprint})
+    found = read_status(tmp_path, cells, {"tiny": tiny.fingerprint})
     assert [found.states[config].status for config in cells] == ["diverged", "done"]
     noted = Noted()
     again = sweep(cells, tiny, places, noted)
@@ -265,7 +265,7 @@ def test_a_cell_whose_summary_is_gone_is_trained_again(
     noted = Noted()
     assert sweep(cells_of(["ns"]), tiny, places, noted).exit_code == 0
     assert (noted.began_at, f"Skipped {broken.name}" in " ".join(noted.texts)) == ({"ns": 0}, True)
-    found = survey(tmp_path, cells_of(["ns"]), {"tiny": tiny.fingerprint})
+    found = read_status(tmp_path, cells_of(["ns"]), {"tiny": tiny.fingerprint})
     assert [state.status for state in found.states.values()] == ["done"]
 
 
@@ -333,7 +333,7 @@ def test_damaged_folders_are_named_and_trained_again(
     assert f"Skipped {broken.name}" in said
     assert "curve.parquet" in said
     assert "Skipped other" in said
-    found = survey(tmp_path, cells_of(["ns"]), {"tiny": tiny.fingerprint})
+    found = read_status(tmp_path, cells_of(["ns"]), {"tiny": tiny.fingerprint})
     (state,) = found.states.values()
     assert state.folder is not None
     assert state.folder != broken
@@ -371,9 +371,9 @@ from ncfbench.sweeps import runner
 from ncfbench.training import session
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import load
-from ncfbench.sweeps.overview import Overview
+from ncfbench.sweeps.progress import SweepProgress
 session.CHECKPOINT_SECONDS = recorder.TABLES_SECONDS = 0.0
-class Announced(Overview):
+class Announced(SweepProgress):
     def begin(self, states):
         print("begun", flush=True)
 data_dir, runs_dir = map(Path, sys.argv[1:3])

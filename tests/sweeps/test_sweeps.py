@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from ncfbench.errors import UsageError
 from ncfbench.sweeps import grid as sweeps
+from ncfbench.sweeps.files import read_sweep
+from ncfbench.sweeps.presets import preset_titles
 
 
 @given(
@@ -71,7 +73,7 @@ def test_a_grid_has_every_possible_combination_once(
     assert sum(each.combinations for each in grid.left_out) == refused
     order = [seeds.index(seed) for *_, seed in found]
     assert order == sorted(order), "the first seed comes first"
-    assert len(set(sweeps.labels(grid.cells).values())) == len(grid.cells)
+    assert len(set(sweeps.label_cells(grid.cells).values())) == len(grid.cells)
 
 
 def test_groups_are_the_cells_of_one_comparison_and_one_seed() -> None:
@@ -82,7 +84,7 @@ def test_groups_are_the_cells_of_one_comparison_and_one_seed() -> None:
         "seed": [0, 1],
     }
     cells = sweeps.expand(axes).cells
-    found = sweeps.groups(cells)
+    found = sweeps.group_cells(cells)
     assert [config for group in found for config in group.cells] == sorted(
         cells, key=lambda each: (each.seed, each.loss != "sg")
     )
@@ -112,17 +114,17 @@ def test_where_a_step_lies_makes_another_cell() -> None:
         (4, "local", False),
         (4, "local", True),
     ]
-    assert len(set(sweeps.labels(grid.cells).values())) == 5
-    assert sorted(len(group.cells) for group in sweeps.groups(grid.cells)) == [
+    assert len(set(sweeps.label_cells(grid.cells).values())) == 5
+    assert sorted(len(group.cells) for group in sweeps.group_cells(grid.cells)) == [
         1,
         2,
         2,
     ], "by devices and tables"
 
 
-@pytest.mark.parametrize("name", sweeps.preset_names())
+@pytest.mark.parametrize("name", preset_titles())
 def test_presets_expand(name: str) -> None:
-    wanted = sweeps.read(name)
+    wanted = read_sweep(name)
     assert wanted.name == name
     assert wanted.title
     assert sweeps.expand(wanted.axes).cells
@@ -130,12 +132,10 @@ def test_presets_expand(name: str) -> None:
 
 def test_presets_are_the_papers_grids() -> None:
     def axes(name: str, column: str) -> set[Any]:
-        return {
-            config.effective()[column] for config in sweeps.expand(sweeps.read(name).axes).cells
-        }
+        return {config.effective()[column] for config in sweeps.expand(read_sweep(name).axes).cells}
 
     paper = {"iid", "neg", "strat", "ns", "strat-ns"}
-    assert set(sweeps.preset_names()) == {
+    assert set(preset_titles()) == {
         "smoke",
         "paper-speedup",
         "paper-recall",
@@ -150,7 +150,7 @@ def test_presets_are_the_papers_grids() -> None:
     assert axes("paper-recall", "loss") == {"sg", "mse", "hinge", "log"}
     assert axes("paper-encoders", "encoder") == {"mf", "cnn", "lstm"}
     assert axes("smoke", "dataset") == {"synthetic"}
-    assert len(sweeps.expand(sweeps.read("smoke").axes).cells) == 8
+    assert len(sweeps.expand(read_sweep("smoke").axes).cells) == 8
 
 
 def test_a_file_with_overrides(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_file_with_overrides(tmp_path: Path) -> None:
         'title = "Mine"\nbatch-size = 64\nsampler = ["iid", "ns"]\nseed = 3\nnoise = [1.0,'
         ' "unigram", 0.75]\n'
     )
-    wanted = sweeps.read(
+    wanted = read_sweep(
         str(file),
         assignments=["epochs=2,4", "lambda=8"],
         flags={"dataset": "a,b", "epochs": 5},
@@ -177,8 +177,8 @@ def test_a_file_with_overrides(tmp_path: Path) -> None:
     assert (wanted.name, wanted.title) == ("mine", "Mine")
     grid = sweeps.expand(wanted.axes)
     assert len(grid.cells) == 2 * 2 * 2 * 2, "noise 1.0 and unigram are one"
-    assert "noise=0.75" in " ".join(sweeps.labels(grid.cells).values())
-    assert "lambda" not in " ".join(sweeps.labels(grid.cells).values())
+    assert "noise=0.75" in " ".join(sweeps.label_cells(grid.cells).values())
+    assert "lambda" not in " ".join(sweeps.label_cells(grid.cells).values())
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, message: st
     file = tmp_path / "bad.toml"
     file.write_text(text)
     with pytest.raises(UsageError) as caught:
-        sweeps.read(str(file))
+        read_sweep(str(file))
     assert message in str(caught.value)
     assert str(file) in str(caught.value)
 
@@ -219,7 +219,7 @@ def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, message: st
 )
 def test_bad_requests_are_refused(words: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        sweeps.read(**words)
+        read_sweep(**words)
     assert message in str(caught.value)
 
 
@@ -228,10 +228,10 @@ def test_a_budget_drops_the_last_seeds_then_the_last_groups() -> None:
         {"sampler": ["ns", "strat-ns"], "loss": ["sg", "mse"], "seed": [4, 0, 9]}
     ).cells
     seconds = dict.fromkeys(cells, 10.0)
-    assert sweeps.within(cells, seconds, 120) == (cells, ())
-    assert sweeps.within(cells, seconds, 119.9) == (cells[:8], ("seed 9",))
-    assert sweeps.within(cells, seconds, 40)[1] == ("seed 0", "seed 9")
-    kept, dropped = sweeps.within(cells, seconds, 39.9)
+    assert sweeps.fit_budget(cells, seconds, 120) == (cells, ())
+    assert sweeps.fit_budget(cells, seconds, 119.9) == (cells[:8], ("seed 9",))
+    assert sweeps.fit_budget(cells, seconds, 40)[1] == ("seed 0", "seed 9")
+    kept, dropped = sweeps.fit_budget(cells, seconds, 39.9)
     assert [(config.sampler, config.seed) for config in kept] == [("ns", 4), ("strat-ns", 4)]
     assert len({config.loss for config in kept}) == 1, "a group stays whole"
     assert dropped == (
@@ -239,8 +239,8 @@ def test_a_budget_drops_the_last_seeds_then_the_last_groups() -> None:
         "seed 9",
         f"citeulike cnn {({'sg', 'mse'} - {kept[0].loss}).pop()}",
     )
-    with pytest.raises(UsageError, match="that belong together are predicted to take 20 s"):
-        sweeps.within(cells, seconds, 19)
+    with pytest.raises(UsageError, match="The first group of cells is predicted to take 20 s"):
+        sweeps.fit_budget(cells, seconds, 19)
 
 
 @given(
@@ -265,4 +265,4 @@ def test_a_budget_drops_the_last_seeds_then_the_last_groups() -> None:
 @settings(deadline=None, max_examples=30)
 def test_no_two_cells_have_one_label(axes: dict[str, list[Any]]) -> None:
     grid = sweeps.expand(axes)
-    assert len(set(sweeps.labels(grid.cells).values())) == len(grid.cells)
+    assert len(set(sweeps.label_cells(grid.cells).values())) == len(grid.cells)

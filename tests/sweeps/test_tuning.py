@@ -22,8 +22,7 @@ from ncfbench.report import comparison, sheets
 from ncfbench.runs import folder as runs
 from ncfbench.runs.trials import FOLDER, Budget
 from ncfbench.sweeps import tuning
-from ncfbench.sweeps.grid import groups
-from ncfbench.sweeps.status import State, Survey
+from ncfbench.sweeps.grid import CellState, SweepStatus, group_cells
 
 BUDGET = Budget(4, 2)
 
@@ -91,12 +90,12 @@ def test_the_best_finished_trial_is_chosen() -> None:
     config = complete({"sampler": "ns"})
     own = tuning.trials([config], BUDGET)[config]
     states = {
-        own[0]: State("done", summary={tuning.MEASURE: 0.3}),
-        own[1]: State("done", summary={tuning.MEASURE: 0.5}),
-        own[2]: State("done", summary={tuning.MEASURE: 0.5}),
-        own[3]: State("diverged", summary={tuning.MEASURE: 0.9}),
+        own[0]: CellState("done", summary={tuning.MEASURE: 0.3}),
+        own[1]: CellState("done", summary={tuning.MEASURE: 0.5}),
+        own[2]: CellState("done", summary={tuning.MEASURE: 0.5}),
+        own[3]: CellState("diverged", summary={tuning.MEASURE: 0.9}),
     }
-    chosen, missing = tuning.choose({config: own}, Survey(states, ()))
+    chosen, missing = tuning.choose({config: own}, SweepStatus(states, ()))
     assert (chosen[config].trial, chosen[config].recall, chosen[config].usable, missing) == (
         own[1],
         0.5,
@@ -111,10 +110,12 @@ def test_the_best_finished_trial_is_chosen() -> None:
     )
     assert (result.tuned, result.tuned_settings) == ("learning_rate:4x2", ("learning_rate",))
     chosen, missing = tuning.choose(
-        {config: own}, Survey(states | {own[2]: State("interrupted")}, ())
+        {config: own}, SweepStatus(states | {own[2]: CellState("interrupted")}, ())
     )
     assert (chosen, missing) == ({}, {config: "1 of its 4 trials did not end"})
-    _, missing = tuning.choose({config: own}, Survey(dict.fromkeys(own, State("diverged")), ()))
+    _, missing = tuning.choose(
+        {config: own}, SweepStatus(dict.fromkeys(own, CellState("diverged")), ())
+    )
     assert missing == {config: "none of its 4 trials has a recall on validation items"}
 
 
@@ -168,7 +169,7 @@ def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
         text.startswith(note) and text.endswith("learning_rate=0.005.") for text in sheet.notes
     )
     members = [record.config for record in runs.read_all(tmp_path)[0] if record.config.tuned]
-    assert [len(group.cells) for group in groups(members)] == [2, 2], "they take turns"
+    assert [len(group.cells) for group in group_cells(members)] == [2, 2], "they take turns"
 
 
 WORDS = [

@@ -1,6 +1,4 @@
-"""What a sweep tells its user while it runs: a live table on a terminal, plain lines elsewhere, or
-nothing.
-"""
+"""The progress of a sweep: a live table on a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -11,74 +9,73 @@ from typing import TYPE_CHECKING, Any
 
 from ncfbench.config import RunConfig
 from ncfbench.runs.progress import Progress
-from ncfbench.sweeps.grid import labels
-from ncfbench.sweeps.status import State
+from ncfbench.sweeps.grid import CellState, label_cells
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 SHOWN_SECONDS = 0.5
-"""Between two looks at a running cell's iterations."""
+"""Between two updates of a running cell's iteration."""
 
 
-class Overview:
-    """Silent. Subclasses show what they are told."""
+class SweepProgress:
+    """Receives the events of a sweep and shows nothing; subclasses show them."""
 
-    def begin(self, states: Mapping[RunConfig, State]) -> None:
-        """The sweep starts; its cells, and how far they are."""
+    def begin(self, states: Mapping[RunConfig, CellState]) -> None:
+        """Start, with the cells of the sweep and how far they are."""
 
-    def of(self, config: RunConfig) -> Progress:
-        """What a cell's run is to tell its progress to."""
+    def follow(self, config: RunConfig) -> Progress:
+        """Return what receives the progress of a cell's run."""
         return Progress()
 
-    def at_work(self, config: RunConfig) -> None:
-        """A cell has its turn."""
+    def start(self, config: RunConfig) -> None:
+        """Note that a cell has its turn."""
 
-    def over(self, config: RunConfig, status: str, message: str = "") -> None:
-        """A cell is over: ``done``, ``diverged`` or ``failed``."""
+    def finish(self, config: RunConfig, status: str, message: str = "") -> None:
+        """Note that a cell is ``done``, ``diverged`` or ``failed``."""
 
     def say(self, text: str) -> None:
-        """Something the user should know."""
+        """Show a message."""
 
     def end(self) -> None:
-        """The sweep is over, however it ended."""
+        """End, however the sweep ended."""
 
 
-class PlainOverview(Overview):
-    """A line for each epoch of each cell, and for each cell that is over."""
+class PlainSweepProgress(SweepProgress):
+    """Prints a line for each epoch of each cell, and for each cell that is over."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.names: dict[RunConfig, str] = {}
         self.statuses: dict[RunConfig, str] = {}
 
-    def begin(self, states: Mapping[RunConfig, State]) -> None:
+    def begin(self, states: Mapping[RunConfig, CellState]) -> None:
         """Print how many cells there are, and how far they are."""
-        self.names = labels(tuple(states))
+        self.names = label_cells(tuple(states))
         self.statuses = {config: state.status for config, state in states.items()}
         self.say(f"{len(states)} cells: {self.counts()}.")
 
-    def of(self, config: RunConfig) -> Progress:
-        """Lines that name the cell."""
-        return _Line(self, config)
+    def follow(self, config: RunConfig) -> Progress:
+        """Return what prints lines that name the cell."""
+        return _CellProgress(self, config)
 
-    def at_work(self, config: RunConfig) -> None:
-        """Keep what is running."""
+    def start(self, config: RunConfig) -> None:
+        """Note that the cell is running."""
         self.statuses[config] = "running"
 
     def recorded(self, config: RunConfig, row: Mapping[str, Any]) -> None:
-        """A row of a cell's curve is there: print those that end an epoch."""
+        """Print a row of a cell's curve that ends an epoch."""
         if row["epoch"] == int(row["epoch"]):
             self.say(
                 f"{self.names[config]}: epoch {row['epoch']:g} of {config.epochs}, {_figures(row)}"
             )
 
     def advanced(self, config: RunConfig, iteration: int) -> None:
-        """A cell has come to an iteration; called twice a second at most."""
+        """Receive a cell's iteration, twice a second at most."""
 
-    def over(self, config: RunConfig, status: str, message: str = "") -> None:
-        """Print what became of a cell."""
+    def finish(self, config: RunConfig, status: str, message: str = "") -> None:
+        """Print how a cell ended."""
         self.statuses[config] = status
         self.say(
             f"{self.names[config]}: {status}"
@@ -90,14 +87,14 @@ class PlainOverview(Overview):
         self.console.print(text, soft_wrap=True)
 
     def counts(self) -> str:
-        """``2 done, 5 running, 3 left``."""
+        """Return the number of cells by status: ``2 done, 5 running, 3 left``."""
         counted = Counter(self.statuses.values())
         order = ("done", "running", "interrupted", "left", "diverged", "failed")
         return ", ".join(f"{counted[status]} {status}" for status in order if counted[status])
 
 
-class LiveOverview(PlainOverview):
-    """A live table of the cells that take turns, over a line that counts all of them."""
+class LiveSweepProgress(PlainSweepProgress):
+    """Shows a live table of the running cells under a line that counts all cells."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live
@@ -111,32 +108,32 @@ class LiveOverview(PlainOverview):
             console=console, get_renderable=self._table, refresh_per_second=2, transient=True
         )
 
-    def begin(self, states: Mapping[RunConfig, State]) -> None:
-        """Start the table."""
+    def begin(self, states: Mapping[RunConfig, CellState]) -> None:
+        """Show the table."""
         super().begin(states)
         self._began = time.perf_counter()
         self._live.start()
 
-    def at_work(self, config: RunConfig) -> None:
+    def start(self, config: RunConfig) -> None:
         """Mark the cell whose turn it is."""
-        super().at_work(config)
+        super().start(config)
         self._working = config
 
     def recorded(self, config: RunConfig, row: Mapping[str, Any]) -> None:
-        """Take a row of the curve into the table."""
+        """Show a row of the curve in the table."""
         self._rows[config] = f"epoch {row['epoch']:.2f} of {config.epochs}, {_figures(row)}"
 
     def advanced(self, config: RunConfig, iteration: int) -> None:
-        """Take an iteration into the table."""
+        """Show an iteration in the table."""
         self._iterations[config] = iteration
 
-    def over(self, config: RunConfig, status: str, message: str = "") -> None:
-        """Print what became of a cell above the table."""
-        super().over(config, status, message)
+    def finish(self, config: RunConfig, status: str, message: str = "") -> None:
+        """Print how a cell ended above the table."""
+        super().finish(config, status, message)
         self._rows.pop(config, None)
 
     def end(self) -> None:
-        """Take the table away."""
+        """Remove the table."""
         self._live.stop()
 
     def _table(self) -> Table:
@@ -149,7 +146,7 @@ class LiveOverview(PlainOverview):
         )
         for name in ("cell", "iteration", "state"):
             table.add_column(name, justify="right" if name == "iteration" else "left")
-        # A copy: the table is drawn in a thread of its own.
+        # A copy, because another thread draws the table.
         for config, status in list(self.statuses.items()):
             if status == "running":
                 mark = "> " if config is self._working else "  "
@@ -162,27 +159,27 @@ class LiveOverview(PlainOverview):
         return table
 
 
-class _Line(Progress):
-    """A cell's run, told to the overview under the cell's name."""
+class _CellProgress(Progress):
+    """Passes the progress of a cell's run on, under the cell's name."""
 
-    def __init__(self, overview: PlainOverview, config: RunConfig) -> None:
-        self.overview, self.config = overview, config
+    def __init__(self, sweep: PlainSweepProgress, config: RunConfig) -> None:
+        self.sweep, self.config = sweep, config
         self._shown = 0.0
 
     def advance(self, iteration: int, item_slots: float) -> None:
-        """Pass on an iteration now and then."""
+        """Pass on an iteration from time to time."""
         now = time.perf_counter()
         if now - self._shown >= SHOWN_SECONDS:
             self._shown = now
-            self.overview.advanced(self.config, iteration)
+            self.sweep.advanced(self.config, iteration)
 
     def record(self, row: Mapping[str, Any]) -> None:
         """Pass on a row of the curve."""
-        self.overview.recorded(self.config, row)
+        self.sweep.recorded(self.config, row)
 
     def say(self, text: str) -> None:
         """Pass on a message."""
-        self.overview.say(f"{self.overview.names[self.config]}: {text}")
+        self.sweep.say(f"{self.sweep.names[self.config]}: {text}")
 
 
 def _figures(row: Mapping[str, Any]) -> str:

@@ -1,0 +1,208 @@
+"""Sweep files: presets, users' own TOML files, and the copy that a trained sweep leaves behind.
+
+A sweep is a TOML file of settings, named like the flags of ``ncfbench run``. A list is a dimension
+of the grid. ``[tune]`` gives every arm trials of its own first::
+
+    title = "Two samplers"
+    dataset = "synthetic"
+    sampler = ["iid", "strat-ns"]
+    stratum_size = [2, 4, 8]
+    seed = [0, 1, 2]
+
+    [tune]
+    trials = 8
+    epochs = 3
+    settings = ["learning_rate"]
+
+A sweep that trains writes its settings, with all replacements made, to ``sweeps/NAME.toml`` below
+the runs. That file expands to the same cells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ncfbench.config import MAX_SEED, RunConfig, merge
+from ncfbench.errors import DataError, UsageError, reason
+from ncfbench.registry import find_encoder, find_loss, find_sampler, nearest
+from ncfbench.runs.trials import Budget
+from ncfbench.storage import tables
+from ncfbench.sweeps.presets import preset_paths
+
+FOLDER = "sweeps"
+"""Below the folder of the runs: the files of the sweeps that were trained there."""
+TUNE_KEYS = ("trials", "epochs", "settings")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A grid of settings.
+
+    Args:
+        axes: values by setting (keys as in ``config.json``); one value where it does not vary.
+        tuning: trials of every arm; None for no tuning.
+    """
+
+    name: str
+    title: str
+    axes: Mapping[str, tuple[Any, ...]]
+    tuning: Budget | None = None
+
+    @property
+    def text(self) -> str:
+        """The sweep as TOML, which :func:`read_sweep` reads back unchanged."""
+        lines = [f"title = {_toml(self.title)}"]
+        lines += [f"{name} = {_toml(list(values))}" for name, values in self.axes.items()]
+        if self.tuning is not None:
+            lines += ["", "[tune]", f"trials = {self.tuning.trials}"]
+            lines += [f"epochs = {self.tuning.epochs}"]
+            lines += [f"settings = {_toml(list(self.tuning.settings))}"]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def read_sweep(
+    source: str,
+    *,
+    flags: Mapping[str, Any] | None = None,
+    assignments: Sequence[str] = (),
+    seeds: int | None = None,
+) -> Sweep:
+    """Read a sweep from a preset's name or a TOML file, with settings replaced.
+
+    Args:
+        flags: settings given by flags; None stands for "not given". A text with commas is a list.
+        assignments: ``key=value`` or ``key=value,value`` strings; flags go before them, and they
+            before the file.
+        seeds: the number of seeds, counted on from the sweep's first.
+
+    Raises:
+        UsageError: no such preset or file, no TOML, an unknown setting or a malformed value; the
+            message names the file, or the flag, and the setting.
+    """
+    path = _find(source)
+    document = _parse(path)
+    title = document.pop("title", path.stem)
+    if not isinstance(title, str):
+        raise UsageError(f"{path}: title = {title!r}: it must be a text.")
+    tuning = _read_tuning(path, document.pop("tune")) if "tune" in document else None
+    axes = dict(_read_axis(str(path), key, value) for key, value in document.items())
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(
+                f"--set {text!r} is not of the form key=value, for example --set stratum_size=2,4."
+            )
+        axes |= [_read_axis("--set", key.strip(), _split(value))]
+    for key, value in (flags or {}).items():
+        if value is not None:
+            flag = f"--{key.replace('_', '-')}"
+            axes |= [_read_axis(flag, key, _split(value) if isinstance(value, str) else value)]
+    if seeds is not None:
+        if seeds < 1:
+            raise UsageError(f"--seeds {seeds}: a sweep needs one seed or more.")
+        first = min(axes.get("seed", (RunConfig.seed,)))
+        if first + seeds - 1 > MAX_SEED:
+            raise UsageError(f"--seeds {seeds}: the last would be above {MAX_SEED}.")
+        axes["seed"] = tuple(range(first, first + seeds))
+    return Sweep(path.stem, title, axes, tuning)
+
+
+def write_sweep(sweep: Sweep, runs_dir: Path) -> Path:
+    """Write a sweep's file to ``sweeps`` below the runs, and return its path.
+
+    The same sweep has the same file. A different sweep of the same name gets a digest of its
+    content in the file's name.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    name = re.sub(r"[^\w.-]+", "-", sweep.name, flags=re.ASCII)[:64]
+    digest = hashlib.sha256(sweep.text.encode("utf-8", "replace")).hexdigest()[:8]
+    for stem in (name, f"{name}-{digest}"):
+        path = runs_dir / FOLDER / f"{stem}.toml"
+        content = f"# To train it again: ncfbench sweep {path.name}\n{sweep.text}"
+        encoded = content.encode("utf-8", "replace")
+        with tables.storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            found = path.read_bytes() if path.exists() else None
+        if found is None:
+            with tables.atomic_path(path) as temporary:
+                temporary.write_bytes(encoded)
+        if found in (None, encoded):
+            return path
+    raise DataError(f"{path} was changed by hand. Rename it, and repeat the command.")
+
+
+def _find(source: str) -> Path:
+    presets = preset_paths()
+    if source in presets:
+        return presets[source]
+    path = Path(source)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    raise UsageError(
+        f"Unknown sweep {source!r}{nearest(source, presets)} Valid: {', '.join(presets)}, or a TOML"
+        " file such as my-sweep.toml."
+    )
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"Cannot read the sweep {path}: {reason(error)}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {reason(error)}.") from error
+
+
+def _split(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _read_axis(origin: str, key: str, value: Any) -> tuple[str, tuple[Any, ...]]:
+    """Return a setting's name and its values, each checked; errors name the ``origin``."""
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise UsageError(f"{origin}: {key} has no value; a list needs one or more.")
+    converted: list[Any] = []
+    try:
+        for each in values:
+            merged, _ = merge({key: each}, environment={})
+            if not merged:
+                raise UsageError(f"{key}: folders are given by --data-dir and --runs-dir.")
+            ((name, plain),) = merged.items()
+            check = {"sampler": find_sampler, "loss": find_loss, "encoder": find_encoder}.get(name)
+            if check is not None:
+                check(plain)
+            converted.append(plain)
+    except UsageError as error:
+        raise UsageError(f"{origin}: {error}") from error
+    return name, tuple(dict.fromkeys(converted))
+
+
+def _read_tuning(path: Path, table: Any) -> Budget:
+    if not isinstance(table, dict) or set(table) != set(TUNE_KEYS):
+        raise UsageError(f"{path}: [tune] must have the keys {', '.join(TUNE_KEYS)}.")
+    trials, epochs, names = (table[key] for key in TUNE_KEYS)
+    is_valid = type(trials) is type(epochs) is int and isinstance(names, list)
+    if not is_valid or not all(isinstance(name, str) for name in names):
+        raise UsageError(
+            f"{path}: [tune] needs whole numbers for trials and epochs, and a list of names for"
+            " settings."
+        )
+    try:
+        return Budget(trials, epochs, tuple(dict.fromkeys(names)))
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _toml(value: str | list[Any]) -> str:
+    # JSON's texts, numbers and lists are TOML's, but for one control character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
