@@ -349,6 +349,7 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     import jax
     from flax import nnx
 
+    from ncfbench.models.interaction import make_interaction
     from ncfbench.models.towers import Content, make_towers
     from ncfbench.training.inference import Embedder
     from ncfbench.training.recall import BLOCK_LINKS, ranks_by_blocks, recall
@@ -362,15 +363,16 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     model, held = peak_bytes(), resident_bytes()
     anew()
     seconds: list[float] = []
-    users = timed(seconds, lambda: jax.block_until_ready(embedder.users(parameters)))
+    users = timed(seconds, lambda: jax.block_until_ready(embedder.users(parameters).scored))
     everything = np.arange(dataset.n_items, dtype=np.int32)
     items = timed(seconds, lambda: jax.block_until_ready(embedder.items(parameters, everything)))
     size = min(arguments.evaluated, len(dataset.users))
     chosen = np.sort(np.random.default_rng(0).choice(len(dataset.users), size, replace=False))
     user, place = dataset.users[chosen], dataset.items[chosen]
     say(f"rank {size:,} links among {dataset.n_items:,} items ...")
-    ranks_by_blocks(users, items, user[:BLOCK_LINKS], place[:BLOCK_LINKS])
-    ranks = timed(seconds, lambda: ranks_by_blocks(users, items, user, place))
+    score = make_interaction(config)
+    ranks_by_blocks(score, users, items, user[:BLOCK_LINKS], place[:BLOCK_LINKS])
+    ranks = timed(seconds, lambda: ranks_by_blocks(score, users, items, user, place))
     peak = peak_bytes()
     check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), place, ranks)
     return {

@@ -104,7 +104,7 @@ class Peer(nn.Module):
 
         encoder = parameters["encoder"]
         with torch.no_grad():
-            self.users.weight.copy_(tensor(parameters["users"]["embedding"]))
+            self.users.weight.copy_(tensor(parameters["user_tower"]["vectors"]["embedding"]))
             if self.config.encoder == "mf":
                 self.vectors.weight.copy_(tensor(encoder["vectors"]["embedding"]))
                 return
@@ -131,7 +131,7 @@ class Peer(nn.Module):
             assert parameter.grad is not None
             return parameter.grad.cpu().numpy()
 
-        found = {"users.embedding": array(self.users.weight)}
+        found = {"user_tower.vectors.embedding": array(self.users.weight)}
         if self.config.encoder == "mf":
             return found | {"encoder.vectors.embedding": array(self.vectors.weight)}
         found |= {

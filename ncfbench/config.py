@@ -22,7 +22,15 @@ from typing import Any
 
 from ncfbench import division
 from ncfbench.errors import UsageError, reason
-from ncfbench.registry import LossFamily, find_encoder, find_loss, find_sampler, nearest
+from ncfbench.registry import (
+    LossFamily,
+    find_encoder,
+    find_interaction,
+    find_loss,
+    find_sampler,
+    find_user_tower,
+    nearest,
+)
 
 DATA_DIR_VARIABLE = "NCFBENCH_DATA_DIR"
 RUNS_DIR_VARIABLE = "NCFBENCH_RUNS_DIR"
@@ -34,6 +42,11 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 TUNABLE = ("learning_rate", "word_dropout", "item_dropout")
 """Settings that leave the objective as it is: tuned for each arm by itself, their probe losses are
 still comparable.
+"""
+
+LATER = ("user_tower", "interaction")
+"""Settings that earlier versions lacked. At their defaults they are left out of a run's identity,
+so that earlier runs keep theirs.
 """
 
 
@@ -51,6 +64,8 @@ class RunConfig:
     sampler: str = _setting("strat-ns", "how mini-batches are built")
     encoder: str = _setting("cnn", "item function g")
     loss: str = _setting("sg", "loss function")
+    user_tower: str = _setting("table", "user function f")
+    interaction: str = _setting("dot", "score r(u, v) of a user's and an item's vector")
     batch_size: int = _setting(512, "positive links in a batch (b)")
     stratum_size: int = _setting(4, "positive links in a stratum (s), for strat and strat-ns")
     negatives: int = _setting(
@@ -154,7 +169,7 @@ class RunConfig:
 
     def effective(self) -> dict[str, Any]:
         """Like :meth:`to_dict`, with null where the sampler, encoder or data does not use a
-        setting.
+        setting; without those of :data:`LATER` at their default.
         """
         values = self.to_dict()
         sampler = find_sampler(self.sampler)
@@ -174,7 +189,9 @@ class RunConfig:
             "share": not self.shares_locally,
             "shard_tables": True,
         }
-        return values | {name: None for name, is_unused in unused.items() if is_unused}
+        later = {name for name in LATER if values[name] == FIELDS[name].default}
+        values |= {name: None for name, is_unused in unused.items() if is_unused}
+        return {name: value for name, value in values.items() if name not in later}
 
     def digest(self) -> str:
         """Twelve hexadecimal digits that name these settings."""
@@ -376,6 +393,8 @@ def _check(config: RunConfig) -> None:
     sampler = find_sampler(config.sampler)
     loss = find_loss(config.loss)
     find_encoder(config.encoder)
+    find_user_tower(config.user_tower)
+    find_interaction(config.interaction)
     _noise_exponent(config.noise)
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", config.dataset):

@@ -2,8 +2,7 @@
 
 Entries hold import paths as strings and load lazily: listing, checking and refusing names never
 imports JAX. What is not built in is a plug-in: an object named ``package.module:object``, or by a
-name that an installed package registers under one of the entry-point groups ``ncfbench.samplers``,
-``ncfbench.encoders``, ``ncfbench.losses``.
+name that an installed package registers under one of the entry-point groups of :data:`GROUPS`.
 """
 
 from __future__ import annotations
@@ -150,12 +149,7 @@ class Encoder:
         """The entry of a plug-in: a :class:`flax.nnx.Module` built like those of
         :mod:`ncfbench.encoders`.
         """
-        if not inspect.isclass(plugin) or not any(
-            "__call__" in vars(base) for base in plugin.__mro__
-        ):
-            raise UsageError(
-                f"Plug-in {path!r} is not a class with a __call__ method, as an encoder must be."
-            )
+        _require_call(path, plugin, "an encoder")
         scores_cold_items = bool(getattr(plugin, "scores_cold_items", True))
         return cls(
             path,
@@ -164,6 +158,40 @@ class Encoder:
             int(getattr(plugin, "negatives", 10)),
             scores_cold_items,
         )
+
+
+@dataclass(frozen=True)
+class UserTower:
+    """A user function f."""
+
+    path: str
+    title: str
+    summary: str
+
+    @classmethod
+    def of(cls, path: str, plugin: Any) -> UserTower:
+        """Describe a plug-in, built like those of :mod:`ncfbench.models.user_table`."""
+        _require_call(path, plugin, "a user tower")
+        return cls(path, _title(plugin), _summary(plugin))
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """A score r(u, v) of a user's and an item's vector."""
+
+    path: str
+    title: str
+    summary: str
+
+    @classmethod
+    def of(cls, path: str, plugin: Any) -> Interaction:
+        """Describe a plug-in: a subclass of :class:`ncfbench.models.interaction.Interaction`."""
+        methods = ("pairs", "lists", "matrix")
+        if not inspect.isclass(plugin) or not all(hasattr(plugin, name) for name in methods):
+            raise UsageError(
+                f"Plug-in {path!r} is not a subclass of ncfbench.models.interaction.Interaction."
+            )
+        return cls(path, _title(plugin), _summary(plugin))
 
 
 SAMPLERS: Mapping[str, Sampler] = {
@@ -293,8 +321,37 @@ ENCODERS: Mapping[str, Encoder] = {
     ),
 }
 
+USER_TOWERS: Mapping[str, UserTower] = {
+    "table": UserTower(
+        path="ncfbench.models.user_table:UserTable",
+        title="Table",
+        summary="a free vector for each user",
+    ),
+}
+
+INTERACTIONS: Mapping[str, Interaction] = {
+    "dot": Interaction(
+        path="ncfbench.models.interaction:DotProduct",
+        title="Dot product",
+        summary="the dot product of both vectors",
+    ),
+}
+
 Entry = TypeVar("Entry")
-GROUPS = {"sampler": "ncfbench.samplers", "encoder": "ncfbench.encoders", "loss": "ncfbench.losses"}
+KINDS: Mapping[str, Any] = {
+    "sampler": Sampler,
+    "encoder": Encoder,
+    "loss": Loss,
+    "user tower": UserTower,
+    "interaction": Interaction,
+}
+GROUPS = {
+    "sampler": "ncfbench.samplers",
+    "encoder": "ncfbench.encoders",
+    "loss": "ncfbench.losses",
+    "user tower": "ncfbench.user_towers",
+    "interaction": "ncfbench.interactions",
+}
 """Entry-point groups under which an installed package registers plug-ins."""
 
 
@@ -317,6 +374,18 @@ def find_loss(name: str) -> Loss:
 def find_encoder(name: str) -> Encoder:
     """The encoder called ``name``, built in or a plug-in; see :func:`plugin_path`."""
     return ENCODERS[name] if name in ENCODERS else _plugin("encoder", name, ENCODERS)
+
+
+def find_user_tower(name: str) -> UserTower:
+    """The user tower called ``name``, built in or a plug-in; see :func:`plugin_path`."""
+    return USER_TOWERS[name] if name in USER_TOWERS else _plugin("user tower", name, USER_TOWERS)
+
+
+def find_interaction(name: str) -> Interaction:
+    """The interaction called ``name``, built in or a plug-in; see :func:`plugin_path`."""
+    if name in INTERACTIONS:
+        return INTERACTIONS[name]
+    return _plugin("interaction", name, INTERACTIONS)
 
 
 def registered(kind: str) -> dict[str, str]:
@@ -372,8 +441,7 @@ def load(path: str) -> Any:
 
 @functools.cache
 def _from_path(kind: str, path: str) -> Any:
-    entry: Any = {"sampler": Sampler, "encoder": Encoder, "loss": Loss}[kind]
-    return entry.of(path, load(path))
+    return KINDS[kind].of(path, load(path))
 
 
 def _plugin(kind: str, name: str, built_in: Mapping[str, Entry]) -> Entry:
@@ -392,6 +460,14 @@ def _declared(path: str, plugin: Any, attribute: str, methods: tuple[str, ...]) 
             " needs."
         )
     return getattr(plugin, attribute)
+
+
+def _require_call(path: str, plugin: Any, what: str) -> None:
+    """Refuse a plug-in that is no class with a ``__call__`` method of its own or its bases."""
+    if not inspect.isclass(plugin) or not any("__call__" in vars(base) for base in plugin.__mro__):
+        raise UsageError(
+            f"Plug-in {path!r} is not a class with a __call__ method, as {what} must be."
+        )
 
 
 def _title(plugin: Any) -> str:

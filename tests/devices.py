@@ -35,7 +35,7 @@ def on_devices(dataset: Dataset, config: RunConfig) -> tuple[float, np.ndarray, 
     dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
     content = trainer.layout.replicate(Content.of(dataset))
     value, gradient = jax.jit(trainer.gradient)(state.parameters, batch, content, dropout)
-    rows = gradient["users"]["embedding"].addressable_shards[0].data.shape[0]
+    rows = gradient["user_tower"]["vectors"]["embedding"].addressable_shards[0].data.shape[0]
     gradient = trainer.layout.to_host(gradient, trainer.shapes.parameters)
     return float(value), flat(gradient), rows
 

@@ -125,11 +125,8 @@ class AuditedTowers:
             exact = objective(parameters)
             gradient = self.pullback(parameters, exact.positive + exact.negative)
             negative = self.pullback(parameters, exact.negative)
-            raw = np.asarray(parameters["users"]["embedding"][...], np.float64)
-            users, items = (
-                self.embedder.users(parameters),
-                self.embedder.items(parameters, self.pullback.nodes),
-            )
+            users = self.embedder.users(parameters)
+            items = self.embedder.items(parameters, self.pullback.nodes)
             points.append(
                 Point(
                     name=name,
@@ -138,7 +135,7 @@ class AuditedTowers:
                     gradient=gradient,
                     negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
                     probe=probe(parameters),
-                    batch_gradients=BatchGradients(config, users, raw, items),
+                    batch_gradients=BatchGradients(config, users, items),
                     pullback=self.pullback,
                     trainer=self.trainer,
                 )

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from ncfbench.audit.exact import Pull
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
+from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import batch_scores, link_loss
 from ncfbench.models.precision import full
+from ncfbench.models.towers import UserVectors
 from ncfbench.sampling import Sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Listed, Shared
 
@@ -42,10 +44,15 @@ def stacked(batches: Sequence[Batch]) -> Iterator[Batch]:
         yield jax.tree.map(lambda *arrays: np.stack(arrays), *parts)
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_"))
+@partial(jax.jit, static_argnames=("interaction", "loss", "lambda_"))
 @full
 def slot_gradients(
-    users: jax.Array, items: jax.Array, batches: Batch, loss: Loss, lambda_: float | None
+    users: jax.Array,
+    items: jax.Array,
+    batches: Batch,
+    interaction: Interaction,
+    loss: Loss,
+    lambda_: float | None,
 ) -> Any:
     """float32[C, U, D] and float32[C, V, D]: the gradient of each batch's loss with respect to the
     nodes in its slots.
@@ -58,7 +65,7 @@ def slot_gradients(
     """
 
     def objective(f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch) -> jax.Array:
-        positive, negative = batch_scores(f_UxD, g_VxD, batch)
+        positive, negative = batch_scores(f_UxD, g_VxD, batch, interaction)
         return link_loss(positive, negative, batch.negatives.weight, loss, lambda_)
 
     return jax.vmap(jax.grad(objective, argnums=(0, 1)))(
@@ -128,16 +135,15 @@ class BatchGradients:
     """The gradient of the mean of some batches' losses, with respect to embeddings.
 
     Args:
-        users: float32[n_users, D], f of all users, as scores see it; ``raw``: before any
-            normalisation.
+        users: f of all users.
         items: float32[nodes, D], g of the items in use.
     """
 
-    def __init__(
-        self, config: RunConfig, users: jax.Array, raw: NDArray[Any], items: jax.Array
-    ) -> None:
+    def __init__(self, config: RunConfig, users: UserVectors, items: jax.Array) -> None:
         self.loss, self.lambda_, self.user_l2 = make_loss(config), config.lambda_, config.user_l2
-        self.users, self.raw, self.items = np.asarray(users), raw, np.asarray(items)
+        self.interaction = make_interaction(config)
+        self.users, self.items = np.asarray(users.scored), np.asarray(items)
+        self.raw = np.asarray(users.raw, np.float64)
         self.small = len(self.users) * len(self.items) <= TABLE_SCORES
 
     def __call__(self, block: Block) -> Pull:
@@ -151,8 +157,9 @@ class BatchGradients:
         by_user, by_item = np.zeros(self.users.shape), np.zeros(self.items.shape)
         for group in block.groups:
             places = block.place[group.items]
+            batches = group._replace(items=places)
             f, g = slot_gradients(
-                self.users, self.items, group._replace(items=places), self.loss, self.lambda_
+                self.users, self.items, batches, self.interaction, self.loss, self.lambda_
             )
             by_user += _sum_by(
                 group.users.reshape(-1), np.asarray(f).reshape(-1, f.shape[-1]), len(by_user)
@@ -164,7 +171,7 @@ class BatchGradients:
 
     def by_score(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The sum by way of the table of all scores: small graphs."""
-        table = (self.users @ self.items.T).reshape(-1)
+        table = np.asarray(_table(self.interaction, self.users, self.items)).reshape(-1)
         counts = np.zeros(len(table))
         for group, keys in zip(block.groups, block.keys, strict=True):
             scores = [table[key] for key in keys]
@@ -174,8 +181,25 @@ class BatchGradients:
                 strict=True,
             ):
                 counts += np.bincount(key.reshape(-1), np.asarray(part).reshape(-1), len(table))
-        by_pair = counts.reshape(len(self.users), len(self.items))
-        return by_pair @ self.items, by_pair.T @ self.users
+        by_pair = counts.reshape(len(self.users), len(self.items)).astype(np.float32)
+        by_user, by_item = _table_gradient(self.interaction, self.users, self.items, by_pair)
+        return np.asarray(by_user, np.float64), np.asarray(by_item, np.float64)
+
+
+@partial(jax.jit, static_argnums=0)
+@full
+def _table(interaction: Interaction, users: jax.Array, items: jax.Array) -> jax.Array:
+    """Return all scores, float32[n_users, nodes]."""
+    return interaction.matrix(users, items)
+
+
+@partial(jax.jit, static_argnums=0)
+@full
+def _table_gradient(
+    interaction: Interaction, users: jax.Array, items: jax.Array, by_score: jax.Array
+) -> Any:
+    """Return the gradient of users and items from that of all scores."""
+    return jax.vjp(interaction.matrix, users, items)[1](by_score)
 
 
 def _sum_by(ids: NDArray[np.int32], rows: NDArray[np.float32], size: int) -> NDArray[np.float64]:

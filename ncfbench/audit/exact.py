@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
+from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
-from ncfbench.models.towers import Towers
+from ncfbench.models.towers import Towers, UserVectors
 from ncfbench.sampling.noise import Noise
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Parameters
@@ -65,41 +66,34 @@ class Pullback:
 
         @jax.jit
         @full
-        def of_users(parameters: Parameters, users: jax.Array, raw: jax.Array) -> Parameters:
-            def embed(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
-                built = nnx.merge(towers, parameters)
-                table = built.users.embedding[...]
-                return built.finish(table), table
-
-            return jax.vjp(embed, parameters)[1]((users, raw))[0]
+        def of_users(parameters: Parameters, cotangent: UserVectors) -> Parameters:
+            return jax.vjp(lambda p: nnx.merge(towers, p).users(), parameters)[1](cotangent)[0]
 
         @jax.jit
         @full
         def of_items(
             parameters: Parameters, ids: jax.Array, items: jax.Array, content: Any
         ) -> Parameters:
-            return jax.vjp(lambda p: nnx.merge(towers, p).embed_items(ids, content), parameters)[1](
-                items
-            )[0]
+            embed = lambda parameters: nnx.merge(towers, parameters).items(ids, content)  # noqa: E731
+            return jax.vjp(embed, parameters)[1](items)[0]
 
         self._of_users, self._of_items = of_users, of_items
 
     def __call__(self, parameters: Parameters, pull: Pull) -> NDArray[np.float32]:
         """float32[P]: the gradient with respect to all parameters, as one vector."""
-        total = self._of_users(
-            parameters, pull.users.astype(np.float32), pull.raw.astype(np.float32)
+        cotangent = UserVectors(
+            *(jnp.asarray(part, jnp.float32) for part in (pull.users, pull.raw))
         )
+        total = self._of_users(parameters, cotangent)
         block = self.embedder.block if len(self.nodes) > self.embedder.block else len(self.nodes)
         for start in range(0, len(self.nodes), block):
             # Behind the last item stand items with no gradient.
             ids = np.zeros(block, np.int32)
-            cotangent = np.zeros((block, pull.items.shape[1]), np.float32)
+            rows = np.zeros((block, pull.items.shape[1]), np.float32)
             real = min(block, len(self.nodes) - start)
-            ids[:real], cotangent[:real] = (
-                self.nodes[start : start + real],
-                pull.items[start : start + real],
-            )
-            part = self._of_items(parameters, ids, cotangent, self.embedder.content)
+            ids[:real] = self.nodes[start : start + real]
+            rows[:real] = pull.items[start : start + real]
+            part = self._of_items(parameters, ids, rows, self.embedder.content)
             total = jax.tree.map(jnp.add, total, part)
         return flat(total)
 
@@ -147,13 +141,14 @@ class ExactObjective:
         )
         self.measure = measure.astype(np.float32)
         self.loss, self.lambda_ = make_loss(config), config.lambda_
+        self.interaction = make_interaction(config)
 
     def __call__(self, parameters: Parameters) -> Exact:
         """L and its gradient; sums over blocks are added in float64."""
         graph = self.graph
-        users = self.embedder.users(parameters)
+        vectors = self.embedder.users(parameters)
         items = self.embedder.items(parameters, self.nodes)
-        raw = np.asarray(parameters["users"]["embedding"][...], np.float64)
+        users, raw = vectors.scored, np.asarray(vectors.raw, np.float64)
         shares = graph.user_degrees / graph.n_links
         penalty = self.config.user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1)))
         zeros = np.zeros(raw.shape), np.zeros((len(self.nodes), items.shape[1]))
@@ -172,7 +167,9 @@ class ExactObjective:
     ) -> tuple[float, tuple[Float64, Float64]]:
         value, by_user, by_item = 0.0, np.zeros(users.shape), np.zeros(items.shape)
         for block in blocks:
-            part, (user_part, item_part) = function(users, items, block, self.loss, self.lambda_)
+            part, (user_part, item_part) = function(
+                users, items, block, self.interaction, self.loss, self.lambda_
+            )
             value += float(part)
             by_user += np.asarray(user_part)
             by_item += np.asarray(item_part)
@@ -219,26 +216,36 @@ class ExactObjective:
             yield user[take], item[take], weights, linked_row, linked_item, self.measure
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_"))
+@partial(jax.jit, static_argnames=("interaction", "loss", "lambda_"))
 @full
 @partial(jax.value_and_grad, argnums=(0, 1))
 def _positive(
-    users: jax.Array, items: jax.Array, block: Any, loss: Any, lambda_: float | None
+    users: jax.Array,
+    items: jax.Array,
+    block: Any,
+    interaction: Interaction,
+    loss: Any,
+    lambda_: float | None,
 ) -> jax.Array:
     user, item, weight = block
-    scores = jnp.sum(users[user] * items[item], axis=-1)
+    scores = interaction.pairs(users[user], items[item])
     return jnp.sum(weight * loss.positive(scores))
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_"))
+@partial(jax.jit, static_argnames=("interaction", "loss", "lambda_"))
 @full
 @partial(jax.value_and_grad, argnums=(0, 1))
 def _negative(
-    users: jax.Array, items: jax.Array, block: Any, loss: Any, lambda_: float | None
+    users: jax.Array,
+    items: jax.Array,
+    block: Any,
+    interaction: Interaction,
+    loss: Any,
+    lambda_: float | None,
 ) -> jax.Array:
     user, item, weight, linked_row, linked_item, measure_V = block
     f_RxD = users[user]
-    scores_RxV = f_RxD @ items.T
+    scores_RxV = interaction.matrix(f_RxD, items)
     mass_RxV = (
         jnp.broadcast_to(measure_V[None, :], scores_RxV.shape)
         .at[linked_row, linked_item]
@@ -248,5 +255,6 @@ def _negative(
         silent = jnp.where(mass_RxV == 0, 0.0, scores_RxV)
         rows = lambda_ * jnp.sum(mass_RxV * loss.negative(silent), axis=-1)
     else:
-        rows = row_losses(jnp.sum(f_RxD * items[item], axis=-1), scores_RxV, mass_RxV, loss, None)
+        positive = interaction.pairs(f_RxD, items[item])
+        rows = row_losses(positive, scores_RxV, mass_RxV, loss, None)
     return jnp.sum(jnp.where(weight > 0, weight * rows, 0.0))

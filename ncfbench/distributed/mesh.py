@@ -31,7 +31,7 @@ from ncfbench.distributed.collectives import AXIS, fetched_rows, gathered, summe
 from ncfbench.distributed.layout import Layout, Shard, ShardLoss, SingleDevice, Tree
 from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
-from ncfbench.registry import find_encoder, load
+from ncfbench.registry import find_encoder, find_user_tower, load
 from ncfbench.sampling.base import BatchSource, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 
@@ -67,11 +67,14 @@ def make_layout(config: RunConfig) -> Layout:
             " before it."
         )
     chosen = [device for devices in by_process for device in devices[: n // processes]]
+    user_tower = load(find_user_tower(config.user_tower).path)
     encoder = load(find_encoder(config.encoder).path)
     return MeshLayout(
         Mesh(np.array(chosen), (AXIS,)),
         config.shard_tables,
         config.shares_locally,
+        config.dimension,
+        tuple(getattr(user_tower, "user_tables", ())),
         tuple(getattr(encoder, "item_tables", ())),
     )
 
@@ -83,6 +86,10 @@ class MeshLayout(Layout):
     mesh: Mesh
     shard_tables: bool
     shares_locally: bool
+    dimension: int
+    """D, the length of an item vector."""
+    user_tables: tuple[str, ...]
+    """The user tower's tables whose rows are users."""
     item_tables: tuple[str, ...]
     """The encoder's tables whose rows are items."""
 
@@ -116,21 +123,16 @@ class MeshLayout(Layout):
         """See :meth:`Layout.sizes`."""
         parameters, tables, rows = 0, 0, []
         for path, leaf in jax.tree_util.tree_flatten_with_path(shapes)[0]:
-            names = _names(path)
             if not (self.shard_tables and is_table(path)):
                 parameters += leaf.size
-            elif names[0] == "users" or names[1] in self.item_tables:
-                rows.append((user_slots if names[0] == "users" else item_slots, leaf.shape[1]))
+            elif self._is_of_users(path):
+                rows.append((user_slots, leaf.shape[1]))
+            elif self._is_of_items(path):
+                rows.append((item_slots, leaf.shape[1]))
             else:
                 tables += rounded_up(leaf.shape[0], self.size) * leaf.shape[1]
-        dimension = next(
-            leaf.shape[1]
-            for path, leaf in jax.tree_util.tree_flatten_with_path(shapes)[0]
-            if _names(path)[0] == "users"
-        )
-        return Sizes(
-            self.size, item_slots * dimension, parameters, rows, tables, item_slots * (words + 1)
-        )
+        vectors, texts = item_slots * self.dimension, item_slots * (words + 1)
+        return Sizes(self.size, vectors, parameters, rows, tables, texts)
 
     def collective(self, shapes: Tree, item_slots: int, dimension: int) -> Callable[[], Any]:
         """Return a function that sends what a step sends, and computes nothing else.
@@ -319,18 +321,26 @@ class MeshLayout(Layout):
         def held(path: Any, leaf: jax.Array) -> jax.Array:
             if not is_table(path):
                 return leaf
-            if _names(path) == ["users", "embedding"]:
+            if self._is_of_users(path):
                 return fetched_rows(leaf, batch.users)
-            if _names(path)[1] in self.item_tables:
+            if self._is_of_items(path):
                 return fetched_rows(leaf, batch.items)
             return gathered(leaf)
 
         users, items = (jnp.arange(len(ids), dtype=jnp.int32) for ids in (batch.users, batch.items))
         return (
             jax.tree.map_with_path(held, parameters),
-            batch._replace(users=users),
+            batch._replace(users=users) if self.user_tables else batch,
             items if self.item_tables else None,
         )
+
+    def _is_of_users(self, path: Any) -> bool:
+        tower, table, *_ = _names(path)
+        return tower == "user_tower" and table in self.user_tables
+
+    def _is_of_items(self, path: Any) -> bool:
+        tower, table, *_ = _names(path)
+        return tower == "encoder" and table in self.item_tables
 
 
 def is_table(path: Any) -> bool:

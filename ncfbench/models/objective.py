@@ -10,23 +10,23 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss
 from ncfbench.sampling.batch import Batch, Listed
 
 
 def batch_scores(
-    users_UxD: jax.Array, items_VxD: jax.Array, batch: Batch
+    users_UxD: jax.Array, items_VxD: jax.Array, batch: Batch, interaction: Interaction
 ) -> tuple[jax.Array, jax.Array]:
-    """Scores f.g of the positive links, [b], and of the negative ones: [b, k] (listed) or [b, V]
-    (shared).
+    """Return the scores of the positive links, [b], and of the negative ones: [b, k] (listed) or
+    [b, V] (shared).
     """
     f_bxD = users_UxD[batch.pos_user]
-    positive = jnp.sum(f_bxD * items_VxD[batch.pos_item], axis=-1)
+    positive = interaction.pairs(f_bxD, items_VxD[batch.pos_item])
     if isinstance(batch.negatives, Listed):
-        return positive, jnp.sum(
-            users_UxD[batch.negatives.user] * items_VxD[batch.negatives.item], axis=-1
-        )
-    return positive, f_bxD @ items_VxD.T
+        user, item, _ = batch.negatives
+        return positive, interaction.pairs(users_UxD[user], items_VxD[item])
+    return positive, interaction.matrix(f_bxD, items_VxD)
 
 
 def link_loss(

@@ -12,13 +12,8 @@ from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import OUTPUT_PLACE, Dropout
 from ncfbench.models.encoders.protocol import Build, Texts
-from ncfbench.registry import find_encoder, load
-
-USER_SCALE = 0.01
-"""Deviation of the users' first parameters. After 10 epochs of MSE at its learning rate of 0.001
-(strat-ns, title and tags, 40 words) recall@50 was 0.420 from 0.01, 0.418 from 0.03, 0.385 from 0.1
-and 0.280 from 0.3; the other losses do not care.
-"""
+from ncfbench.models.user_table import UserTower
+from ncfbench.registry import find_encoder, find_user_tower, load
 
 
 class Content(NamedTuple):
@@ -35,48 +30,50 @@ class Content(NamedTuple):
         return cls(jnp.asarray(dataset.tokens_IxL), jnp.asarray(dataset.lengths))
 
 
+class UserVectors(NamedTuple):
+    """The vectors of some users."""
+
+    scored: jax.Array
+    """float32[U, D]: the vectors that scores are made of."""
+    raw: jax.Array
+    """float32[U, D]: the same before any normalisation, for the users' penalty."""
+
+
 class Towers(nnx.Module):
-    """f: a vector for each user. g: an encoder, with word dropout before it and item dropout behind
-    it.
+    """Both towers: f gives users' vectors, g items' vectors; the only way to either.
+
+    Word dropout stands before g, item dropout behind it. Pairwise and listwise losses score unit
+    vectors (as the authors' program does), and both methods make them.
     """
 
     def __init__(
         self, config: RunConfig, n_users: int, n_items: int, n_words: int, *, rngs: nnx.Rngs
     ) -> None:
-        build: Build = load(find_encoder(config.encoder).path)
-        self.users = nnx.Embed(
-            n_users, config.dimension, embedding_init=nnx.initializers.normal(USER_SCALE), rngs=rngs
-        )
-        self.encoder = build(config, n_items, n_words, rngs=rngs)
+        build_users = load(find_user_tower(config.user_tower).path)
+        build_encoder: Build = load(find_encoder(config.encoder).path)
+        self.n_users = n_users
+        self.user_tower: UserTower = build_users(config, n_users, rngs=rngs)
+        self.encoder = build_encoder(config, n_items, n_words, rngs=rngs)
         self.word_dropout = config.word_dropout
         self.item_dropout = config.item_dropout
         self.normalize = config.normalize
 
-    def user_vectors(self, users: jax.Array) -> jax.Array:
-        """float32[U, D]: f before any normalisation, as the users' penalty wants it."""
-        return self.users(users)
+    def users(self, users: jax.Array | None = None) -> UserVectors:
+        """Return f of each user id, int32[U], or of all users in order."""
+        raw = self.user_tower(jnp.arange(self.n_users) if users is None else users)
+        return UserVectors(self._finished(raw), raw)
 
-    def finish(self, vectors: jax.Array) -> jax.Array:
-        """What scores are made of: the vectors themselves for pointwise losses, unit vectors for
-        the others.
-        """
-        return unit_vectors(vectors) if self.normalize else vectors
-
-    def embed_users(self, users: jax.Array) -> jax.Array:
-        """float32[U, D]: f of each user id."""
-        return self.finish(self.user_vectors(users))
-
-    def embed_items(
+    def items(
         self,
         items: jax.Array,
         content: Content,
         dropout: Dropout | None = None,
         rows: jax.Array | None = None,
     ) -> jax.Array:
-        """float32[V, D]: g of each item id; without ``dropout``, as in evaluation.
+        """Return g of each item id as float32[V, D]; without ``dropout``, as in evaluation.
 
         Args:
-            rows: int32[V], of the items in the encoder's tables by item, where these are not the
+            rows: int32[V], the items' rows in the encoder's tables by item, where these are not the
                 items' ids.
         """
         tokens, lengths = content.tokens[items], content.lengths[items]
@@ -88,7 +85,10 @@ class Towers(nnx.Module):
         if dropout is not None and self.item_dropout > 0:
             kept = dropout.keep(items, vectors.shape[1], self.item_dropout, OUTPUT_PLACE)
             vectors = jnp.where(kept, vectors / (1 - self.item_dropout), 0)
-        return self.finish(vectors)
+        return self._finished(vectors)
+
+    def _finished(self, vectors: jax.Array) -> jax.Array:
+        return unit_vectors(vectors) if self.normalize else vectors
 
 
 def unit_vectors(vectors: jax.Array) -> jax.Array:

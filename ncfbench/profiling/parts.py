@@ -21,6 +21,7 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.models.dropout import Dropout
+from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_scores, link_loss, user_penalty
 from ncfbench.models.precision import at
@@ -50,6 +51,7 @@ class Parts:
             make_loss(self.trainer.config),
             self.trainer.config,
         )
+        score = make_interaction(config)
         self.rng = np.random.default_rng(0)
         as_in_training = partial(at, config.precision)
 
@@ -57,11 +59,11 @@ class Parts:
         @as_in_training
         def user(parameters: Parameters, ids: jax.Array, cotangent: jax.Array) -> Parameters:
             def f(users: Any) -> tuple[jax.Array, jax.Array]:
-                built: Towers = nnx.merge(towers, _with(parameters, "users", users))
-                vectors = built.user_vectors(ids)
-                return built.finish(vectors), user_penalty(vectors, config.user_l2)
+                built: Towers = nnx.merge(towers, _with(parameters, "user_tower", users))
+                vectors = built.users(ids)
+                return vectors.scored, user_penalty(vectors.raw, config.user_l2)
 
-            return jax.vjp(f, parameters["users"])[1]((cotangent, jnp.float32(1)))[0]
+            return jax.vjp(f, parameters["user_tower"])[1]((cotangent, jnp.float32(1)))[0]
 
         @jax.jit
         @as_in_training
@@ -72,7 +74,7 @@ class Parts:
 
             def g(encoder: Any) -> jax.Array:
                 built: Towers = nnx.merge(towers, _with(parameters, "encoder", encoder))
-                return built.embed_items(ids, content, dropout)
+                return built.items(ids, content, dropout)
 
             return jax.vjp(g, parameters["encoder"])[1](cotangent)[0]
 
@@ -80,7 +82,7 @@ class Parts:
         @as_in_training
         def interaction(f: jax.Array, g: jax.Array, batch: Batch) -> Any:
             def value(f: jax.Array, g: jax.Array) -> jax.Array:
-                positive, negative = batch_scores(f, g, batch)
+                positive, negative = batch_scores(f, g, batch, score)
                 return link_loss(positive, negative, batch.negatives.weight, loss, config.lambda_)
 
             return jax.value_and_grad(value, argnums=(0, 1))(f, g)
@@ -175,29 +177,27 @@ def _batch(rows: int, items: int, pos_item: np.ndarray, negatives: Listed | Shar
     )
 
 
-@partial(jax.jit, static_argnums=2)
-def _matrix_product(f: jax.Array, g: jax.Array, precision: str) -> Any:
-    return at(
-        precision, jax.value_and_grad(lambda f, g: jnp.sum(jnp.tanh(f @ g.T)), argnums=(0, 1))
-    )(f, g)
+def products(config: RunConfig, size: int) -> tuple[Call, Call]:
+    """Return two ways to all ``size`` x ``size`` scores and their gradient (KDD 2017, figure).
 
-
-@jax.jit
-def _element_wise(f: jax.Array, g: jax.Array, row: jax.Array, column: jax.Array) -> Any:
-    def value(f: jax.Array, g: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.tanh(jnp.sum(f[row] * g[column], axis=-1)))
-
-    return jax.value_and_grad(value, argnums=(0, 1))(f, g)
-
-
-def products(size: int, dimension: int, precision: str = "float32") -> tuple[Call, Call]:
-    """All ``size`` x ``size`` scores and their gradient, as a matrix product and by vectors (KDD
-    2017, figure).
+    The first is the interaction's matrix, the second its pairs.
     """
-    rng = np.random.default_rng(0)
+    rng, dimension = np.random.default_rng(0), config.dimension
+    score = make_interaction(config)
+
+    def matrix(f: jax.Array, g: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.tanh(score.matrix(f, g)))
+
+    def pairs(f: jax.Array, g: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.tanh(score.pairs(f[row], g[column])))
+
+    by_matrix, by_pairs = (
+        jax.jit(at(config.precision, jax.value_and_grad(value, argnums=(0, 1))))
+        for value in (matrix, pairs)
+    )
     f, g = jax.device_put(rng.normal(size=(2, size, dimension)).astype(np.float32))
     row, column = jax.device_put(np.divmod(np.arange(size * size, dtype=np.int32), np.int32(size)))
-    return lambda: _matrix_product(f, g, precision), lambda: _element_wise(f, g, row, column)
+    return lambda: by_matrix(f, g), lambda: by_pairs(f, g, row, column)
 
 
 def _with(parameters: Any, name: str, part: Any) -> Any:

@@ -271,7 +271,7 @@ def _measured(
     for size in PRODUCT_SIZES:
         for part, call in zip(
             ("matrix product", "element-wise product"),
-            products(size, config.dimension, config.precision),
+            products(config, size),
             strict=True,
         ):
             found.append(Measured.ready(part, size, call))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,16 @@ from ncfbench.errors import DataError
 from ncfbench.models.towers import Content
 from ncfbench.profiling.profile import settings_digest
 from ncfbench.profiling.roofline import compiled_step
-from ncfbench.registry import find_encoder
 from ncfbench.rng import Streams
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.grid import CellState, group_cells
 from ncfbench.timing import environment
+from ncfbench.training.evaluators import evaluators
 from ncfbench.training.inference import Embedder
 from ncfbench.training.loop import STEP_BATCHES, timed_loops
 from ncfbench.training.probe import Probe
-from ncfbench.training.recall import RecallEvaluator
 
 PILOT_SECONDS = 1.0
 """A pilot's block takes about this long, but has ``PILOT_ITERATIONS`` at least and at most."""
@@ -182,13 +181,9 @@ def _measure(config: RunConfig, dataset: Dataset, row: Mapping[str, Any] | None)
         looks: dict[str, Callable[[Any], object]] = {
             "probe": Probe(dataset.graph, config, embedder)
         }
-        if find_encoder(config.encoder).scores_cold_items:
-            evaluators: Sequence[RecallEvaluator] = [
-                RecallEvaluator(dataset, split, embedder) for split in ("validation", "test")
-            ]
-            looks["evaluation"] = lambda parameters: [
-                each(parameters) for each in evaluators if not each.empty
-            ]
+        found, _ = evaluators(config, dataset, embedder)
+        if found:
+            looks["evaluation"] = lambda parameters: [each(parameters) for each in found.values()]
         seconds = {"probe": 0.0, "evaluation": 0.0}
         for look in looks.values():
             look(loop.trainer.layout.to_one_device(loop.state.parameters))  # compiles

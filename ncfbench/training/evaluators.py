@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
+from ncfbench.models.interaction import make_interaction
 from ncfbench.registry import find_encoder
 from ncfbench.training.inference import Embedder
 from ncfbench.training.recall import RecallEvaluator
@@ -17,6 +18,10 @@ def evaluators(
     """
     if not find_encoder(config.encoder).scores_cold_items:
         return {}, f"{config.encoder} learns a vector for each item, and held-out items have none"
-    made = {split: RecallEvaluator(dataset, split, embedder) for split in ("validation", "test")}
+    interaction = make_interaction(config)
+    made = {
+        split: RecallEvaluator(dataset, split, embedder, interaction)
+        for split in ("validation", "test")
+    }
     reason = "no user has a held-out test item" if made["test"].empty else None
     return {split: evaluator for split, evaluator in made.items() if not evaluator.empty}, reason

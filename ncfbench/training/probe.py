@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph
+from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
+from ncfbench.models.towers import UserVectors
 from ncfbench.rng import Streams
 from ncfbench.sampling.noise import Noise
 from ncfbench.training.inference import Embedder
@@ -107,38 +109,32 @@ class Probe:
     def __init__(self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder) -> None:
         self.links = ProbeLinks.choose(graph, config)
         self.embedder = embedder
-        loss, lambda_, user_l2, normalize = (
-            make_loss(config),
-            config.lambda_,
-            config.user_l2,
-            config.normalize,
-        )
-        all_items = self.links.all_items
+        loss, lambda_, user_l2 = make_loss(config), config.lambda_, config.user_l2
+        interaction, all_items = make_interaction(config), self.links.all_items
         self._blocks = self._split_rows()
 
         @jax.jit
         @full
-        def block_sum(users: jax.Array, items: jax.Array, raw: jax.Array, block: Any) -> jax.Array:
-            """The sum over a block's rows of each row's estimate of L; rows of weight 0 are
-            padding.
-            """
+        def block_sum(users: UserVectors, items: jax.Array, block: Any) -> jax.Array:
+            """Sum each row's estimate of L over a block; the rows that are not real are padding."""
             user, item, negative, weight, real = block
-            f = users[user]
-            positive = jnp.sum(f * items[item], axis=-1)
-            scores = f @ items.T if all_items else jnp.einsum("md,mkd->mk", f, items[negative])
+            f = users.scored[user]
+            positive = interaction.pairs(f, items[item])
+            if all_items:
+                scores = interaction.matrix(f, items)
+            else:
+                scores = interaction.lists(f, items[negative])
             rows = row_losses(positive, scores, weight, loss, lambda_)
-            penalty = user_l2 * jnp.sum(jnp.square(raw[user]), axis=-1)
+            penalty = user_l2 * jnp.sum(jnp.square(users.raw[user]), axis=-1)
             return jnp.sum(jnp.where(real, rows + penalty, 0.0))
 
         self._block_sum = block_sum
-        self._normalize = normalize
 
     def __call__(self, parameters: Parameters) -> float:
         """L at these parameters, the users' penalty included; block sums are added in float64."""
         users = self.embedder.users(parameters)
         items = self.embedder.items(parameters, self.links.nodes)
-        raw = parameters["users"]["embedding"][...] if self._normalize else users
-        sums = [self._block_sum(users, items, raw, block) for block in self._blocks]
+        sums = [self._block_sum(users, items, block) for block in self._blocks]
         return float(
             np.sum([np.asarray(value, np.float64) for value in sums]) / len(self.links.user)
         )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ncfbench.data.splits import Split
 from ncfbench.data.store import Dataset
+from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training.inference import Embedder
@@ -37,8 +38,10 @@ BLOCK_LINKS = 512
 class RecallEvaluator:
     """recall@M on one split of a data set. ``empty`` says that no user has an item there."""
 
-    def __init__(self, dataset: Dataset, split: Split, embedder: Embedder) -> None:
-        self.embedder = embedder
+    def __init__(
+        self, dataset: Dataset, split: Split, embedder: Embedder, interaction: Interaction
+    ) -> None:
+        self.embedder, self.interaction = embedder, interaction
         self.items = dataset.items_of(split)
         users, items = dataset.links(split)
         order = np.lexsort((items, users))
@@ -48,7 +51,7 @@ class RecallEvaluator:
         )
         self.empty = len(self.users) == 0
         self.block = int(np.clip(BLOCK_SCORES // max(len(self.items), 1), 1, 4096))
-        self._ranks = jax.jit(full(link_ranks))
+        self._ranks = jax.jit(full(partial(link_ranks, interaction)))
 
     def __call__(self, parameters: Parameters) -> Mapping[int, float]:
         """Mean recall@M for each M of :data:`CUTOFFS`."""
@@ -58,21 +61,25 @@ class RecallEvaluator:
         """int64[links]: the place of each held-out link's item in its user's ranking, 0 for the
         best.
         """
-        vectors_UxD = self.embedder.users(parameters)
+        users_UxD = self.embedder.users(parameters).scored
         items_VxD = self.embedder.items(parameters, self.items)
         if len(self.items) > BLOCK_ITEMS:
-            return ranks_by_blocks(vectors_UxD, items_VxD, self.users, self.places)
+            return ranks_by_blocks(self.interaction, users_UxD, items_VxD, self.users, self.places)
         parts = []
         for start in range(0, len(self.users), self.block):
             take = np.minimum(np.arange(start, start + self.block), len(self.users) - 1)
-            parts.append(self._ranks(vectors_UxD, items_VxD, self.users[take], self.places[take]))
+            parts.append(self._ranks(users_UxD, items_VxD, self.users[take], self.places[take]))
         return np.concatenate([np.asarray(part) for part in parts])[: len(self.users)].astype(
             np.int64
         )
 
 
 def link_ranks(
-    vectors_UxD: jax.Array, items_VxD: jax.Array, users: jax.Array, places: jax.Array
+    interaction: Interaction,
+    users_UxD: jax.Array,
+    items_VxD: jax.Array,
+    users: jax.Array,
+    places: jax.Array,
 ) -> jax.Array:
     """int32[links]: how many items stand before each link's own: higher scores, and equal ones of
     smaller place.
@@ -80,14 +87,15 @@ def link_ranks(
     A score that is not a number stands before every other, so that broken parameters can never look
     good.
     """
-    scores = vectors_UxD[users] @ items_VxD.T
+    scores = interaction.matrix(users_UxD[users], items_VxD)
     own = jnp.take_along_axis(scores, places[:, None], axis=1)
     earlier = jnp.arange(items_VxD.shape[0], dtype=jnp.int32)[None, :] < places[:, None]
     return jnp.sum(~(scores <= own) | ((scores == own) & earlier), axis=1, dtype=jnp.int32)
 
 
 def ranks_by_blocks(
-    vectors_UxD: jax.Array,
+    interaction: Interaction,
+    users_UxD: jax.Array,
     items_VxD: jax.Array,
     users: NDArray[np.int32],
     places: NDArray[np.int32],
@@ -116,11 +124,13 @@ def ranks_by_blocks(
         links = order[np.minimum(np.arange(first, first + rows), n_links - 1)]
         user, place, own = users[links], places[links], np.zeros(rows, np.float32)
         for start in starts[place[0] // size : place[-1] // size + 1]:
-            own, _ = _ranks_in_block(vectors_UxD, items_VxD, user, place, own, start, n_items, size)
+            own, _ = _ranks_in_block(
+                interaction, users_UxD, items_VxD, user, place, own, start, n_items, size
+            )
         count = np.zeros(rows, np.int64)
         for start in starts:
             _, before = _ranks_in_block(
-                vectors_UxD, items_VxD, user, place, own, start, n_items, size
+                interaction, users_UxD, items_VxD, user, place, own, start, n_items, size
             )
             # Waits for the block, so that no second one is held.
             count += np.asarray(before)
@@ -128,10 +138,11 @@ def ranks_by_blocks(
     return result
 
 
-@partial(jax.jit, static_argnames="size")
+@partial(jax.jit, static_argnames=("interaction", "size"))
 @full
 def _ranks_in_block(
-    vectors_UxD: jax.Array,
+    interaction: Interaction,
+    users_UxD: jax.Array,
     items_VxD: jax.Array,
     users: jax.Array,
     places: jax.Array,
@@ -144,7 +155,7 @@ def _ranks_in_block(
     int32[links]: items before it.
     """
     block_VxD = jax.lax.dynamic_slice_in_dim(items_VxD, start, size)
-    scores = vectors_UxD[users] @ block_VxD.T
+    scores = interaction.matrix(users_UxD[users], block_VxD)
     column = places - start
     here = jnp.take_along_axis(scores, jnp.clip(column, 0, size - 1)[:, None], axis=1)
     own = jnp.where((column >= 0) & (column < size), here[:, 0], own)

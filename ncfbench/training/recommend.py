@@ -10,6 +10,7 @@ is of other parameters. The table's metadata name the epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
+from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.precision import full
 from ncfbench.models.towers import Content
 from ncfbench.registry import find_encoder
@@ -68,7 +70,9 @@ class Recommender:
         count: M, items of each user; fewer where there are fewer test items.
     """
 
-    def __init__(self, dataset: Dataset, embedder: Embedder, count: int) -> None:
+    def __init__(
+        self, dataset: Dataset, embedder: Embedder, interaction: Interaction, count: int
+    ) -> None:
         self.dataset, self.embedder = dataset, embedder
         self.items = dataset.items_of("test")
         self.count = min(count, len(self.items))
@@ -79,7 +83,7 @@ class Recommender:
         self.user_block = int(np.clip(BLOCK_SCORES // self.item_block, 1, max(len(self.users), 1)))
         users, items = dataset.links("test")
         self._held_out = np.sort(self._pairs(users, items))
-        self._merge = jax.jit(full(merge), donate_argnums=(0, 1))
+        self._merge = jax.jit(full(partial(merge, interaction)), donate_argnums=(0, 1))
 
     def blocks(
         self, parameters: Parameters
@@ -93,13 +97,13 @@ class Recommender:
         Raises:
             DivergedError: a score is not finite.
         """
-        vectors_UxD = self.embedder.users(parameters)
+        users_UxD = self.embedder.users(parameters).scored
         starts = range(0, len(self.items), self.item_block)
         missing = len(starts) * self.item_block - len(self.items)
         items_VxD = jnp.pad(self.embedder.items(parameters, self.items), ((0, missing), (0, 0)))
         for start in range(0, len(self.users), self.user_block):
             take = np.minimum(np.arange(start, start + self.user_block), len(self.users) - 1)
-            rows_BxD = vectors_UxD[self.users[take]]
+            rows_BxD = users_UxD[self.users[take]]
             best = jnp.full((self.user_block, self.count), -jnp.inf)
             places = jnp.zeros((self.user_block, self.count), jnp.int32)
             finite = jnp.bool_(True)
@@ -173,6 +177,7 @@ class Recommender:
 
 
 def merge(
+    interaction: Interaction,
     best_BxM: jax.Array,
     places_BxM: jax.Array,
     users_BxD: jax.Array,
@@ -187,7 +192,7 @@ def merge(
     stays first, which is then the one of smaller place; so that this is true of 0 and -0 as well,
     they become one. Slots from ``n_items`` on are padding.
     """
-    scores_BxV = users_BxD @ items_VxD.T
+    scores_BxV = interaction.matrix(users_BxD, items_VxD)
     scores_BxV = jnp.where(scores_BxV == 0, 0.0, scores_BxV)
     place_V = first + jnp.arange(items_VxD.shape[0], dtype=jnp.int32)
     is_real = (place_V < n_items)[None, :]
@@ -238,7 +243,8 @@ def write_finished(
         record.config.epochs,
         record.config.probe_every,
     )
-    recommender = Recommender(dataset, Embedder(trainer.towers, Content.of(dataset)), count)
+    embedder = Embedder(trainer.towers, Content.of(dataset))
+    recommender = Recommender(dataset, embedder, make_interaction(record.config), count)
     recommender.write(record.folder, found[0], schedule)
 
 

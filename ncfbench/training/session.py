@@ -20,6 +20,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
 from ncfbench.errors import DivergedError
+from ncfbench.models.interaction import make_interaction
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.runs import folder as runs
@@ -185,7 +186,9 @@ class OpenRun:
         self._save_checkpoint()
         if self.recommend is not None:
             with self._timed("recommendation"):
-                best = Recommender(self.dataset, self.embedder, self.recommend)
+                best = Recommender(
+                    self.dataset, self.embedder, make_interaction(self.config), self.recommend
+                )
                 best.write(self.folder, self.trainer.to_host(self.loop.state), self.schedule)
             self._collect_samples(resumed=False)
         self._write("finished")

@@ -20,6 +20,7 @@ from ncfbench.distributed.mesh import make_layout
 from ncfbench.models import precision
 from ncfbench.models.device import iterations_per_dispatch
 from ncfbench.models.dropout import Dropout
+from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import batch_scores, link_loss, user_penalty
 from ncfbench.models.towers import Content, Towers, make_towers
@@ -52,13 +53,14 @@ def batch_loss(
 
     The users' penalty is included.
     """
-    vectors_UxD = towers.user_vectors(batch.users)
-    items_VxD = shard.gather(towers.embed_items(batch.items, content, dropout, shard.item_rows))
-    positive, negative = batch_scores(towers.finish(vectors_UxD), items_VxD, batch)
+    users = towers.users(batch.users)
+    items_VxD = shard.gather(towers.items(batch.items, content, dropout, shard.item_rows))
+    interaction = make_interaction(config)
+    positive, negative = batch_scores(users.scored, items_VxD, batch, interaction)
     links = link_loss(
         positive, negative, batch.negatives.weight * shard.weight_factor, loss, config.lambda_
     )
-    return links + user_penalty(vectors_UxD[batch.pos_user], config.user_l2)
+    return links + user_penalty(users.raw[batch.pos_user], config.user_l2)
 
 
 @dataclass

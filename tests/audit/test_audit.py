@@ -43,8 +43,7 @@ def dense_objective(
     """L by its definition, from the table of all scores."""
     graph, content = dataset.graph, Content.of(dataset)
     towers = nnx.merge(trainer.towers, parameters)
-    raw = towers.users.embedding[...]
-    f, g = towers.finish(raw), towers.embed_items(jnp.arange(graph.n_items), content)
+    (f, raw), g = towers.users(), towers.items(jnp.arange(graph.n_items), content)
     scores = f @ g.T
     degree = graph.item_degrees
     noise = np.where(degree > 0, np.maximum(degree, 1.0) ** config.noise_exponent, 0)
@@ -143,10 +142,7 @@ def test_mean_gradient_of_batches_both_ways(
     embedder = Embedder(trainer.towers, content)
     nodes = tiny.graph.items_in_use
     some = list(islice(batches(tiny.graph, config, Streams(1)), 3))
-    raw = np.asarray(parameters["users"]["embedding"][...], np.float64)
-    means = BatchGradients(
-        config, embedder.users(parameters), raw, embedder.items(parameters, nodes)
-    )
+    means = BatchGradients(config, embedder.users(parameters), embedder.items(parameters, nodes))
     block = Block(tiny.graph, some)
     for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))

@@ -24,6 +24,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.distributed.mesh import MeshLayout, make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import Dropout
+from ncfbench.models.interaction import DotProduct
 from ncfbench.models.towers import Content
 from ncfbench.registry import SAMPLERS
 from ncfbench.rng import Streams
@@ -174,11 +175,14 @@ def test_what_is_computed_from_tables_that_are_spread(
     config = complete(SMALL | {"sampler": "ns", "devices": 8, "shard_tables": True})
     trainer, state = Trainer.create(config, tiny)
     embedder = Embedder(trainer.towers, Content.of(tiny))
-    looks = Probe(tiny.graph, config, embedder), RecallEvaluator(tiny, "test", embedder)
+    looks = (
+        Probe(tiny.graph, config, embedder),
+        RecallEvaluator(tiny, "test", embedder, DotProduct()),
+    )
     gathered = [look(trainer.layout.to_one_device(state.parameters)) for look in looks]
     monkeypatch.setattr(MeshLayout, "is_simulated", False)
     parameters = trainer.layout.to_one_device(state.parameters)
-    assert len(parameters["users"]["embedding"].sharding.device_set) == 8
+    assert len(parameters["user_tower"]["vectors"]["embedding"].sharding.device_set) == 8
     assert [look(parameters) for look in looks] == [
         pytest.approx(gathered[0], rel=1e-6),
         pytest.approx(gathered[1]),

@@ -12,6 +12,7 @@ import pytest
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
+from ncfbench.models.interaction import DotProduct
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_scores, link_loss, user_penalty
 from ncfbench.registry import LOSSES, SAMPLERS
@@ -134,7 +135,7 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
     rng = np.random.default_rng(0)
     f, g = 0.3 * rng.normal(size=(tiny.n_users, 5)), rng.normal(size=(tiny.n_items, 5))
     users, items = f[batch.users], g[batch.items]
-    positive, negative = batch_scores(jnp.asarray(users), jnp.asarray(items), batch)
+    positive, negative = batch_scores(jnp.asarray(users), jnp.asarray(items), batch, DotProduct())
     found = float(
         link_loss(positive, negative, batch.negatives.weight, make_loss(config), config.lambda_)
     )

@@ -51,8 +51,8 @@ def test_padding_contributes_nothing_whatever_the_maximum_length(encoder: str, t
     model = towers(small(encoder))
     dropout = Dropout(jnp.uint32(3), jnp.uint32(7)) if train else None
     items = jnp.arange(6)
-    short = model.embed_items(items, content_of(TEXTS, 5), dropout)
-    long = model.embed_items(items, content_of(TEXTS, 23), dropout)
+    short = model.items(items, content_of(TEXTS, 5), dropout)
+    long = model.items(items, content_of(TEXTS, 23), dropout)
     np.testing.assert_allclose(short, long, atol=2e-6)
 
 
@@ -61,9 +61,9 @@ def test_padding_contributes_nothing_whatever_the_maximum_length(encoder: str, t
 def test_an_item_does_not_depend_on_its_neighbours_or_slot(encoder: str) -> None:
     model, content = towers(small(encoder)), content_of(TEXTS, 6)
     dropout = Dropout(jnp.uint32(1), jnp.uint32(2))
-    everything = model.embed_items(jnp.arange(6), content, dropout)
+    everything = model.items(jnp.arange(6), content, dropout)
     for order in ([5, 3, 3, 0], [2], [1, 4]):
-        some = model.embed_items(jnp.array(order), content, dropout)
+        some = model.items(jnp.array(order), content, dropout)
         np.testing.assert_allclose(some, everything[np.array(order)], atol=2e-6)
 
 
@@ -80,7 +80,7 @@ def test_cnn_by_definition() -> None:
         np.asarray(encoder.convolution.kernel[...]),
     )
     bias = np.asarray(encoder.convolution.bias[...])
-    found = model.embed_items(jnp.arange(6), content_of(TEXTS, 8))
+    found = model.items(jnp.arange(6), content_of(TEXTS, 8))
     for item, text in enumerate(TEXTS):
         best = np.zeros(5)
         for place in range(len(text)):
@@ -100,7 +100,7 @@ def test_lstm_by_definition() -> None:
     encoder = model.encoder
     assert isinstance(encoder, Lstm)
     words = np.asarray(encoder.words.embedding[...])
-    found = model.embed_items(jnp.arange(6), content_of(TEXTS, 8))
+    found = model.items(jnp.arange(6), content_of(TEXTS, 8))
     for item, text in enumerate(TEXTS):
         output, cell = np.zeros(6), np.zeros(6)
         for word in text:
@@ -125,9 +125,7 @@ def test_only_the_words_of_the_texts_get_a_gradient(encoder: str) -> None:
     content = content_of([[1, 2], [4], []], 9)
 
     def total(parameters: Any) -> jax.Array:
-        return jnp.sum(
-            jnp.sin(nnx.merge(graph, parameters).embed_items(jnp.array([0, 1, 2]), content))
-        )
+        return jnp.sum(jnp.sin(nnx.merge(graph, parameters).items(jnp.array([0, 1, 2]), content)))
 
     gradient = jax.grad(total)(parameters)["encoder"]["words"]["embedding"][...]
     assert np.flatnonzero(np.abs(gradient).sum(axis=1)).tolist() == [1, 2, 4]
@@ -139,8 +137,8 @@ def test_pairwise_losses_see_unit_vectors_and_pointwise_ones_do_not(encoder: str
     for loss, unit in (("hinge", True), ("log", True), ("sg", False), ("mse", False)):
         model = towers(small(encoder, loss=loss))
         for vectors in (
-            model.embed_items(jnp.arange(6), content),
-            model.embed_users(jnp.arange(7)),
+            model.items(jnp.arange(6), content),
+            model.users(jnp.arange(7)).scored,
         ):
             assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5) == unit
 
@@ -193,15 +191,15 @@ def test_word_dropout_removes_words_and_rescales_nothing() -> None:
     keep = dropout.keep(jnp.arange(6), 6, 0.5)
     texts = Texts(jnp.arange(6), content.tokens, (content.tokens > 0) & keep, content.lengths)
     np.testing.assert_allclose(
-        model.embed_items(jnp.arange(6), content, dropout), model.encoder(texts), atol=1e-6
+        model.items(jnp.arange(6), content, dropout), model.encoder(texts), atol=1e-6
     )
 
 
 def test_item_dropout_keeps_the_expectation() -> None:
     model, content = towers(small("mf", item_dropout=0.5)), content_of(TEXTS, 6)
-    plain = model.embed_items(jnp.arange(6), content)
+    plain = model.items(jnp.arange(6), content)
     dropped = [
-        model.embed_items(jnp.arange(6), content, Dropout(jnp.uint32(0), jnp.uint32(i)))
+        model.items(jnp.arange(6), content, Dropout(jnp.uint32(0), jnp.uint32(i)))
         for i in range(600)
     ]
     values = np.stack(dropped)

@@ -21,6 +21,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import device, precision
+from ncfbench.models.interaction import DotProduct
 from ncfbench.models.towers import Content
 from ncfbench.registry import ENCODERS
 from ncfbench.report.comparison import group
@@ -195,16 +196,19 @@ def test_probe_and_evaluation_are_in_full_float32_whatever_the_run(tiny: Dataset
     trainer, state = Trainer.create(config, tiny)
     content = Content.of(tiny)
     embedder = Embedder(trainer.towers, content)
-    probe, evaluator = Probe(tiny.graph, config, embedder), RecallEvaluator(tiny, "test", embedder)
+    probe, evaluator = (
+        Probe(tiny.graph, config, embedder),
+        RecallEvaluator(tiny, "test", embedder, DotProduct()),
+    )
     users, ids = embedder.users(state.parameters), tiny.graph.items_in_use[:64]
     items, nodes = (embedder.items(state.parameters, some) for some in (ids, probe.links.nodes))
     with jax.default_matmul_precision("bfloat16"):
         texts = [
             lowered_for_cuda(embedder._items, state.parameters, ids, content),
             lowered_for_cuda(
-                evaluator._ranks, users, items, np.zeros(4, np.int32), np.zeros(4, np.int32)
+                evaluator._ranks, users.scored, items, np.zeros(4, np.int32), np.zeros(4, np.int32)
             ),
-            lowered_for_cuda(probe._block_sum, users, nodes, users, probe._blocks[0]),
+            lowered_for_cuda(probe._block_sum, users, nodes, probe._blocks[0]),
         ]
     for text in texts:
         lines = re.findall(PRODUCT, text)

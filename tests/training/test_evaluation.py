@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
+from ncfbench.models.interaction import DotProduct
 from ncfbench.models.towers import Content
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import recall as recall_module
 from ncfbench.training.inference import Embedder
 from ncfbench.training.recall import RecallEvaluator, link_ranks, ranks_by_blocks, recall
 from ncfbench.training.step import Trainer
+
+DOT = DotProduct()
 
 
 def brute_force(scores: np.ndarray, links: set[tuple[int, int]], m: int) -> float:
@@ -44,7 +47,7 @@ def test_recall_with_many_ties_against_brute_force(seed: int, n_users: int, n_it
         for u, v in zip(rng.integers(0, n_users, 9), rng.integers(0, n_items, 9), strict=True)
     }
     users, items = (np.array(column, np.int32) for column in zip(*sorted(links), strict=True))
-    ranks = np.asarray(link_ranks(jnp.asarray(f), jnp.asarray(g), users, items))
+    ranks = np.asarray(link_ranks(DOT, jnp.asarray(f), jnp.asarray(g), users, items))
     for m, value in recall(users, ranks, (1, 2, 5)).items():
         assert value == pytest.approx(brute_force(f @ g.T, links, m))
 
@@ -57,9 +60,9 @@ def test_evaluator_on_a_data_set_against_brute_force(
     trainer, state = Trainer.create(complete({"dimension": 6}), tiny)
     embedder = Embedder(trainer.towers, Content.of(tiny))
     embedder.block = 32
-    f = np.asarray(embedder.users(state.parameters))
+    f = np.asarray(embedder.users(state.parameters).scored)
     for split in ("validation", "test"):
-        evaluator = RecallEvaluator(tiny, split, embedder)
+        evaluator = RecallEvaluator(tiny, split, embedder, DOT)
         assert evaluator.block == (7 if split == "test" else evaluator.block)
         items = tiny.items_of(split)
         g = np.asarray(embedder.items(state.parameters, items))
@@ -79,7 +82,7 @@ def test_scores_that_are_not_numbers_never_look_good() -> None:
     f = jnp.array([[jnp.nan], [1.0]])
     g = jnp.array([[1.0], [2.0], [jnp.nan]])
     ranks = np.asarray(
-        link_ranks(f, g, np.array([0, 1, 1], np.int32), np.array([0, 1, 2], np.int32))
+        link_ranks(DOT, f, g, np.array([0, 1, 1], np.int32), np.array([0, 1, 2], np.int32))
     )
     assert ranks[0] == 3
     assert ranks[1] == 1
@@ -123,12 +126,12 @@ def test_blocks_of_items_and_links_change_no_rank(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recall_module, "BLOCK_ITEMS", block_items)
         patch.setattr(recall_module, "BLOCK_LINKS", block_links)
-        found = ranks_by_blocks(jnp.asarray(f), jnp.asarray(g), users, places)
+        found = ranks_by_blocks(DOT, jnp.asarray(f), jnp.asarray(g), users, places)
     assert found.shape == (n_links,)
     assert found.dtype == np.int64
     assert (
         found.tolist()
-        == np.asarray(link_ranks(jnp.asarray(f), jnp.asarray(g), users, places)).tolist()
+        == np.asarray(link_ranks(DOT, jnp.asarray(f), jnp.asarray(g), users, places)).tolist()
     )
     with np.errstate(invalid="ignore"):
         scores = (f[:, None, :] * g[None, :, :]).sum(axis=2)
@@ -150,7 +153,7 @@ def test_equal_items_in_different_blocks_are_ranked_by_id(monkeypatch: pytest.Mo
         np.repeat(np.arange(20, dtype=np.int32), 25),
         rng.integers(0, 500, 500).astype(np.int32),
     )
-    found = ranks_by_blocks(jnp.asarray(f), jnp.asarray(g), users, places)
+    found = ranks_by_blocks(DOT, jnp.asarray(f), jnp.asarray(g), users, places)
     best = np.argsort(
         np.argsort(-(f.astype(np.float64) @ g[:125].T.astype(np.float64)), axis=1), axis=1
     )
@@ -161,7 +164,7 @@ def test_the_evaluator_gives_the_same_ranks_with_and_without_blocks(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer, state = Trainer.create(complete({"dimension": 6}), tiny)
-    evaluator = RecallEvaluator(tiny, "test", Embedder(trainer.towers, Content.of(tiny)))
+    evaluator = RecallEvaluator(tiny, "test", Embedder(trainer.towers, Content.of(tiny)), DOT)
     whole = evaluator.ranks(state.parameters)
     monkeypatch.setattr(recall_module, "BLOCK_ITEMS", 17)
     monkeypatch.setattr(recall_module, "BLOCK_LINKS", 50)
@@ -171,10 +174,12 @@ def test_the_evaluator_gives_the_same_ranks_with_and_without_blocks(
 MILLION = """
 import json, resource
 import jax, jax.numpy as jnp, numpy as np
-from ncfbench.evaluation import ranks_by_blocks
+from ncfbench.models.interaction import DotProduct
+from ncfbench.training.recall import ranks_by_blocks
 n, links = 10**6, 300
 def peak(): return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-ranks_by_blocks(jnp.ones((2, 4)), jnp.ones((9000, 4)), np.zeros(links, np.int32), np.zeros(links, np.int32))
+dot = DotProduct()
+ranks_by_blocks(dot, jnp.ones((2, 4)), jnp.ones((9000, 4)), np.zeros(links, np.int32), np.zeros(links, np.int32))
 # The item's score is its id modulo 1000 for user 0, and the same negated for user 1.
 id = jnp.arange(n) % 1000
 g = jnp.stack([id, id, 0 * id, 0 * id], axis=1).astype(jnp.float32)
@@ -183,7 +188,7 @@ places = np.random.default_rng(0).integers(0, n, links).astype(np.int32)
 users = np.arange(links, dtype=np.int32) % 2
 jax.block_until_ready((f, g))
 before = peak()
-found = ranks_by_blocks(f, g, users, places)
+found = ranks_by_blocks(dot, f, g, users, places)
 print(json.dumps([found.tolist(), users.tolist(), places.tolist(), peak() - before]))
 """
 

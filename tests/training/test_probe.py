@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -62,9 +63,8 @@ def test_exact_probe_is_the_objective(tiny: Dataset, loss: str, noise: str, mask
     embedder = Embedder(trainer.towers, Content.of(tiny))
     probe = Probe(tiny.graph, config, embedder)
     assert probe.links.exact
-    f = np.asarray(embedder.users(state.parameters), float)
+    f, raw = (np.asarray(vectors, float) for vectors in embedder.users(state.parameters))
     g = np.asarray(embedder.items(state.parameters, np.arange(tiny.n_items, dtype=np.int32)), float)
-    raw = np.asarray(state.parameters["users"]["embedding"][...], float)
     assert probe(state.parameters) == pytest.approx(exact(tiny, config, f, g, raw), rel=1e-5)
 
 
@@ -79,7 +79,7 @@ def test_sampled_probe_is_unbiased(
     trainer, state = Trainer.create(config, tiny)
     # Larger vectors, so that the links' losses differ and a wrong weight would show.
     parameters = state.parameters
-    parameters["users"]["embedding"] = 30 * parameters["users"]["embedding"]
+    parameters["user_tower"] = jax.tree.map(lambda leaf: 30 * leaf, parameters["user_tower"])
     embedder = Embedder(trainer.towers, Content.of(tiny))
     exactly = Probe(tiny.graph, config, embedder)(parameters)
     monkeypatch.setattr("ncfbench.training.probe.EXACT_TERMS", 0)
