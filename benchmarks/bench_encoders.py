@@ -28,7 +28,7 @@ from rich.table import Table
 from ncfbench.models.encoders.pooling import plain_pool, projected_pool
 from ncfbench.models.encoders.protocol import Texts
 from ncfbench.models.encoders.recurrence import grouped_recur, plain_recur
-from ncfbench.report.render.console import make_console
+from ncfbench.report.render.terminal import make_console
 from ncfbench.timing import allocator, environment
 
 WORDS, SIZE = 11_563, 50

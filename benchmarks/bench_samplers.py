@@ -36,7 +36,7 @@ from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, UsageError
 from ncfbench.registry import SAMPLERS, find_sampler, nearest
-from ncfbench.report.render.console import make_console
+from ncfbench.report.render.terminal import make_console
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.timing import environment

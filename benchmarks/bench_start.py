@@ -37,7 +37,7 @@ from ncfbench.config import resolve
 from ncfbench.data import open_dataset
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.registry import find_sampler
-from ncfbench.report.render.console import make_console
+from ncfbench.report.render.terminal import make_console
 from ncfbench.timing import environment
 from ncfbench.training.loop import IN_FLIGHT
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ncfbench.registry import find_sampler
-from ncfbench.report.render.console import make_console
+from ncfbench.report.render.terminal import make_console
 from ncfbench.timing import statistics as analysis
 
 COMPARED = (

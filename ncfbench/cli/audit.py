@@ -103,7 +103,7 @@ def audit(
     settings, places = merge(flags, set_ or (), config)
     noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in options.names(noise)))
     from ncfbench.audit import audit as audits
-    from ncfbench.audit.tables import view, write
+    from ncfbench.audit.tables import audit_tables, write
     from ncfbench.data import open_dataset
     from ncfbench.timing.compile_cache import keep_compiled
 
@@ -125,7 +125,8 @@ def audit(
     if json_:
         print_json(record.tables)
     else:
-        print_views(view({name: rows for name, rows in record.tables.items() if rows}))
+        for tables in audit_tables(record.tables).values():
+            print_views(*tables)
     # Printed first: a folder that cannot be written must not hide the result.
     write(places.runs_dir, record.tables)
     if not json_:

@@ -1,4 +1,4 @@
-"""``ncfbench list``: what there is to choose from."""
+"""``ncfbench list``: samplers, losses, encoders and data sets to choose from."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def catalogue(data_dir: options.DataDir = None, json_: options.Json = False) -> 
     """List samplers, losses, encoders, noise distributions and data sets, and which of them go
     together.
     """
-    from ncfbench.report.catalogue import catalogue_view, entries
+    from ncfbench.report.views.catalogue import catalogue_tables, entries
 
-    _, places = resolve({"data_dir": data_dir})
-    found = entries(places.data_dir)
+    _, locations = resolve({"data_dir": data_dir})
+    found = entries(locations.data_dir)
     if json_:
         print_json(found)
     else:
-        print_views(catalogue_view(found))
+        print_views(*catalogue_tables(found))

@@ -62,6 +62,7 @@ def describe(
         print_json(found)
     else:
         from ncfbench.data.preparation import preparation
-        from ncfbench.report.description import view
+        from ncfbench.report.views.description import description_tables
 
-        print_views(*view(found, preparation(data.name, {**data.manifest, **found})))
+        command = preparation(data.name, {**data.manifest, **found})
+        print_views(*description_tables(found), f"Prepared by: {command}")

@@ -1,4 +1,4 @@
-"""How commands speak: results, messages and progress, and errors as exit codes."""
+"""Output of commands: results, messages, progress, and errors as exit codes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError
 
 if TYPE_CHECKING:
+    from ncfbench.report.table import Table
     from ncfbench.runs.progress import Progress
 
 P = ParamSpec("P")
@@ -37,29 +38,32 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def say(text: str) -> None:
-    """A message or an error, on standard error."""
-    from ncfbench.report.render.console import make_console
+    """Print a message or an error on standard error."""
+    from ncfbench.report.render.terminal import make_console
 
     make_console(stderr=True).print(text, soft_wrap=True)
 
 
-def print_views(*views: Any) -> None:
-    """Results, on standard output."""
-    from ncfbench.report.render.console import make_console
+def print_views(*views: Table | str) -> None:
+    """Print tables and lines of text on standard output."""
+    from ncfbench.report.render.terminal import TableView, make_console
 
     console = make_console()
     for view in views:
-        # Lines are not folded: paths and commands must survive being copied.
-        console.print(view, soft_wrap=isinstance(view, str))
+        if isinstance(view, str):
+            # Never folded: paths and commands must survive being copied.
+            console.print(view, soft_wrap=True)
+        else:
+            console.print(TableView(view))
 
 
 def print_json(value: Any) -> None:
-    """Results as one JSON object, on standard output."""
+    """Print results as one JSON object on standard output."""
     typer.echo(json.dumps(_finite(value), indent=2, default=str, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows no infinity and nothing that is not a number: null stands for them."""
+    """Replace infinity and NaN, which JSON lacks, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -68,8 +72,8 @@ def _finite(value: Any) -> Any:
 
 
 def progress_bar(*, quiet: bool) -> Progress:
-    """Progress on standard error: live on a terminal, else plain lines, else nothing."""
-    from ncfbench.report.render.console import make_console
+    """Return progress on standard error: live on a terminal, else plain lines; none if quiet."""
+    from ncfbench.report.render.terminal import make_console
     from ncfbench.runs.progress import LiveProgress, PlainProgress, Progress
 
     console = make_console(stderr=True)

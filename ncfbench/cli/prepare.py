@@ -284,7 +284,7 @@ def show_prepared(
     manifest: dict[str, Any], beside: Any, as_json: bool, *, heading: str = "paper"
 ) -> None:
     """Print what was prepared; ``beside``: other counts for a column next to it."""
-    from ncfbench.report.render.console import statistics_table
+    from ncfbench.report.views.run import statistics_table
 
     statistics = manifest["statistics"]
     if statistics["items_without_text"]:
@@ -301,7 +301,7 @@ def show_prepared(
 
 
 def _download_progress() -> DownloadBar:
-    from ncfbench.report.render.console import make_console
+    from ncfbench.report.render.terminal import make_console
     from ncfbench.runs.progress import DownloadBar
 
     return DownloadBar(make_console(stderr=True))

@@ -99,7 +99,7 @@ def profile(
     settings, places = merge(flags, set_ or (), config)
     from ncfbench.data import open_dataset
     from ncfbench.profiling import profile as profiling
-    from ncfbench.profiling.tables import view, write
+    from ncfbench.profiling.tables import profile_tables, write
     from ncfbench.timing.compile_cache import keep_compiled
 
     configs = profiling.configurations(settings, options.names(samplers, PAPER))
@@ -116,7 +116,7 @@ def profile(
     if json_:
         print_json(record.tables)
     else:
-        print_views(view(record.tables, paper_clock=clock == "paper"))
+        print_views(*profile_tables(record.tables, paper_clock=clock == "paper"))
     # Printed first: a folder that cannot be written must not hide the result.
     write(places.runs_dir, record.tables)
     if not json_:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from ncfbench.registry import nearest
 
 if TYPE_CHECKING:
     from ncfbench.report.results import Results
+    from ncfbench.report.table import Table
 
 REGRESSION = "10%"
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
@@ -37,7 +38,7 @@ def report(
         typer.Option(
             "--output",
             "-o",
-            help="Write to this file. html is written to report.html in the runs folder by itself.",
+            help="Write to this file. By default html goes to report.html in the runs folder.",
             show_default=False,
             dir_okay=False,
         ),
@@ -47,22 +48,21 @@ def report(
         typer.Option(
             "--verify",
             help=(
-                "Work out rows and numbers of the written tables again, from the runs; 6 if one is"
-                " wrong."
+                "Recompute rows and numbers of the written tables from the runs; exit code 6 if one"
+                " is wrong."
             ),
         ),
     ] = False,
     against: Annotated[
         Path | None,
-        typer.Option(help="Other run folders, to set side by side with these.", show_default=False),
+        typer.Option(help="Folder of other runs, to compare with these.", show_default=False),
     ] = None,
     regression: Annotated[
         str | None,
         typer.Option(
             help=(
-                "With --against: how much worse than the other folder a measure may be before the"
-                " exit code is 6, as it is "
-                "for one that was lost."
+                "With --against: how much worse than in the other folder a measure may be before"
+                " the exit code is 6. A lost measure always counts."
             ),
             show_default=REGRESSION,
         ),
@@ -82,7 +82,7 @@ def report(
     export: Annotated[
         Path | None,
         typer.Option(
-            help="Also copy tables and records, without checkpoints, into this folder.",
+            help="Also copy tables, records without checkpoints, and sweep files into this folder.",
             show_default=False,
         ),
     ] = None,
@@ -93,11 +93,11 @@ def report(
     """Print the paper's speedup and recall tables from all finished runs, and write them as
     Parquet.
 
-    Each cell stands beside the paper's with a verdict. What `profile` and `audit` left in the same
-    folder is printed below the tables, by --format table and json.
+    Each cell that the paper printed stands beside ours with a verdict. Tables that `profile` and
+    `audit` left in the same folder come after them, in every format.
 
-    The baseline is IID for pointwise losses and Negative Sampling for pairwise ones. For each
-    missing cell the command that fills it is named.
+    The baseline is IID for pointwise losses and Negative Sampling for pairwise ones. The last table
+    lists the commands that fill missing cells.
 
     Example: ncfbench report runs/new --against runs/old --regression 5%
     """
@@ -134,18 +134,18 @@ def report(
         return
     if output is not None and kind in ("table", "json"):
         raise UsageError(f"--format {kind} is printed: send it to a file with > FILE.")
-    places = {
+    named = {
         flag: str(path)
         for flag, path in (("--data-dir", data_dir), ("--runs-dir", runs_dir))
         if path is not None
     }
-    _report(where, kind, places, output, figures, export, allow_mixed=allow_mixed)
+    _report(where, kind, named, output, figures, export, allow_mixed=allow_mixed)
 
 
 def _report(
     where: Locations,
     kind: str,
-    places: dict[str, str],
+    named: dict[str, str],
     output: Path | None,
     figures: Path | None,
     export: Path | None,
@@ -154,29 +154,22 @@ def _report(
 ) -> None:
     from ncfbench.report.results import collect
 
-    results = collect(where.runs_dir, where.data_dir, allow_mixed=allow_mixed, places=places)
+    results = collect(where.runs_dir, where.data_dir, allow_mixed=allow_mixed, locations=named)
     for problem in results.problems:
         say(f"Warning: {problem}")
     for line in results.unfinished:
         say(f"Note: {line}")
     if not results.comparisons and not results.beside:
         raise NothingToReportError(
-            f"No finished run in {where.runs_dir}. Begin with: ncfbench run --dataset synthetic"
-            " --epochs 3"
+            f"No finished run in {where.runs_dir}. Begin with: ncfbench sweep smoke"
         )
     drawn: list[Path] = []
     if figures is not None:
-        from ncfbench.report.render.figures import draw_all
+        from ncfbench.report.figures import draw_all
 
         drawn = draw_all(results.comparisons, results.beside, figures, allow_mixed=allow_mixed)
     # Printed first: a folder that cannot be written must not hide the result.
-    written: list[Path] = []
-    if kind == "json":
-        _print_json(results, drawn)
-    elif kind == "table":
-        _print_tables(results)
-    else:
-        written = _deliver(results, kind, places, output)
+    written = _deliver(results, kind, named, output, drawn)
     if results.is_read_only:
         say(
             f"Warning: {where.runs_dir} is read-only, so the tables are not written beside the"
@@ -186,14 +179,10 @@ def _report(
         written += results.write()
     written += drawn
     if export is not None:
-        exported, trials = results.export(export)
-        what = [
-            f"{exported} run{'' if exported == 1 else 's'}",
-            *([f"{trials} trials"] if trials else []),
-        ]
+        runs, trials = results.export(export)
+        what = [f"{runs} run{'' if runs == 1 else 's'}", *([f"{trials} trials"] if trials else [])]
         say(
-            f"Exported to {export}: {', '.join(what)} and {'its' if exported == 1 else 'their'}"
-            " tables."
+            f"Exported to {export}: {', '.join(what)} and {'its' if runs == 1 else 'their'} tables."
         )
     if kind == "table" and written:
         print_views("Written: " + ", ".join(map(str, written)))
@@ -201,91 +190,103 @@ def _report(
         say("Written: " + ", ".join(map(str, written)))
 
 
-def _print_tables(results: Results) -> None:
-    from ncfbench.audit import tables as audit_tables
-    from ncfbench.profiling import tables as profile_tables
-    from ncfbench.report import sheets, verdicts
-    from ncfbench.report.render import console
-    from ncfbench.storage import schemas
-
-    if results.comparisons:
-        print_views(
-            console.speedup_view(results.comparisons, results.speedups),
-            console.recall_view(results.comparisons, results.recalls),
-        )
-        if any(one.verdict != verdicts.MISSING for one in results.verdicts):
-            beside = sheets.verdict_sheets(
-                results.comparisons, results.speedups, results.recalls, results.verdicts
-            )
-            print_views(console.sheets_view(beside), *verdicts.summary_lines(results.verdicts), "")
-    else:
-        print_views(f"No finished run in {results.runs_dir} yet.")
-    if "costmodel" in results.beside:
-        print_views(profile_tables.view(results.beside))
-    print_views(
-        audit_tables.view(
-            {name: results.beside[name] for name in schemas.AUDIT_TABLES if name in results.beside}
-        )
-    )
-    print_views(*console.missing_lines([*results.speedup, *results.recall]))
-
-
-def _print_json(results: Results, drawn: list[Path]) -> None:
-    from ncfbench.report.verdicts import as_rows
-
-    document = {
-        "speedup": results.speedup,
-        "recall": results.recall,
-        "verdicts": as_rows(results.verdicts),
-        "sensitivity": results.sensitivity(),
-        "figures": drawn,
-        "problems": results.problems,
-    }
-    print_json(document | dict(results.beside))
-
-
 def _deliver(
-    results: Results, kind: str, places: dict[str, str], output: Path | None
+    results: Results, kind: str, named: dict[str, str], output: Path | None, drawn: list[Path]
 ) -> list[Path]:
-    """Print or write one document; the path that was written, if any."""
-    from ncfbench.report import sheets
-    from ncfbench.report.render import longform, markup
+    """Print or write the report in one format; return the path that was written, if any."""
+    if kind == "table":
+        _print_tables(results)
+        return []
+    if kind == "json":
+        print_json(_document(results, drawn))
+        return []
+    from ncfbench.report.render import csv, html, latex, markdown
     from ncfbench.storage import tables
 
     if kind == "html":
-        from ncfbench.report.render.page import page
-
-        text, output = page(results, places), output or results.runs_dir / "report.html"
+        text = html.page(results, _tables(results), named)
+        output = output or results.runs_dir / "report.html"
     elif kind == "csv":
-        text = longform.long_form(results.speedup, results.recall, results.verdicts)
+        text = csv.render(_records(results))
     else:
-        shown = [
-            *sheets.speedup_sheets(results.comparisons, results.speedups),
-            *sheets.recall_sheets(results.comparisons, results.recalls),
-            *sheets.verdict_sheets(
-                results.comparisons, results.speedups, results.recalls, results.verdicts
-            ),
-        ]
-        text = markup.markdown(shown) if kind == "markdown" else markup.latex(shown)
+        text = (markdown if kind == "markdown" else latex).render(_tables(results))
     if output is None:
         typer.echo(text, nl=False)
         return []
+    with tables.storage_errors(output.parent):
+        output.parent.mkdir(parents=True, exist_ok=True)
     with tables.atomic_path(output) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return [output]
 
 
+def _print_tables(results: Results) -> None:
+    from ncfbench.report.verdicts import summary_lines
+
+    if not results.comparisons:
+        print_views(f"No finished run in {results.runs_dir} yet.", "")
+    print_views(*_tables(results))
+    if results.has_verdicts:
+        print_views(*summary_lines(results.verdicts), "")
+
+
+def _tables(results: Results) -> list[Table]:
+    """Return the tables of the runs, then those that ``profile`` and ``audit`` left."""
+    from ncfbench.audit.tables import audit_tables
+    from ncfbench.profiling.tables import profile_tables
+
+    audited = audit_tables(results.beside).values()
+    return [
+        *results.tables,
+        *profile_tables(results.beside),
+        *(table for tables in audited for table in tables),
+    ]
+
+
+def _records(results: Results) -> list[Table]:
+    """Return the same as plain records, for programs."""
+    from ncfbench.report.views.records import records_table, results_table
+
+    runs = results_table(results.speedup, results.recall, results.verdicts)
+    beside = [records_table(name, list(rows[0]), rows) for name, rows in results.beside.items()]
+    return [*([runs] if results.comparisons else []), *beside]
+
+
+def _document(results: Results, drawn: list[Path]) -> dict[str, Any]:
+    """Return the rows of all tables, and the tables as they are shown."""
+    from ncfbench.report.render import json
+    from ncfbench.report.verdicts import as_rows
+
+    return {
+        "speedup": results.speedup,
+        "recall": results.recall,
+        "verdicts": as_rows(results.verdicts),
+        "sensitivity": results.sensitivity(),
+        **results.beside,
+        "tables": json.render(_tables(results)),
+        "sweeps": results.sweeps,
+        "figures": drawn,
+        "problems": results.problems,
+    }
+
+
 def _verify(where: Locations, kind: str) -> None:
     import dataclasses
 
-    from ncfbench.report.checks import verification_view
     from ncfbench.report.verify.verification import verify
+    from ncfbench.report.views.checks import verification_tables
 
     found = verify(where.runs_dir)
     if kind == "json":
         print_json(dataclasses.asdict(found))
     else:
-        print_views(verification_view(found))
+        for problem in found.problems:
+            say(f"Warning: {problem}")
+        print_views(
+            f"{found.numbers:,} values recomputed from settings, raw samples and curves;"
+            f" {len(found.mismatches):,} do not match.",
+            *verification_tables(found),
+        )
     if found.mismatches:
         raise CheckFailedError(
             f"{len(found.mismatches):,} entries of the tables in {where.runs_dir} do not match."
@@ -297,13 +298,13 @@ def _against(
 ) -> None:
     import dataclasses
 
-    from ncfbench.report.checks import changes_view
     from ncfbench.report.regression import changes, parse_limit
     from ncfbench.report.results import collect
+    from ncfbench.report.views.checks import changes_table
 
     limit = parse_limit(regression)
     both = [
-        collect(path, where.data_dir, allow_mixed=allow_mixed, places={})
+        collect(path, where.data_dir, allow_mixed=allow_mixed, locations={})
         for path in (where.runs_dir, other)
     ]
     for results in both:
@@ -315,7 +316,7 @@ def _against(
     if kind == "json":
         print_json({"limit": limit, "changes": [dataclasses.asdict(one) for one in found]})
     else:
-        print_views(changes_view(found, str(where.runs_dir), str(other), limit))
+        print_views(changes_table(found, str(where.runs_dir), str(other), limit))
     regressed = sum(one.regressed for one in found)
     if regressed:
         raise CheckFailedError(

@@ -179,7 +179,7 @@ def run(
         )
     if record is None:
         return
-    from ncfbench.report.render.console import ledger_table, run_table
+    from ncfbench.report.views.run import ledger_table, run_table
     from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
     written = {} if recommend is None else {"recommendations": str(record.folder / RECOMMENDATIONS)}

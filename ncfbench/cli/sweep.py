@@ -277,7 +277,7 @@ def _seconds(text: str) -> float:
 
 def _progress() -> SweepProgress:
     """Return what shows progress on standard error: live on a terminal, else plain lines."""
-    from ncfbench.report.render.console import make_console
+    from ncfbench.report.render.terminal import make_console
     from ncfbench.sweeps.progress import LiveSweepProgress, PlainSweepProgress
 
     console = make_console(stderr=True)

@@ -1,14 +1,10 @@
-"""The tables that a profile leaves behind: written, and shown on the terminal (Rich)."""
+"""Tables of a profile: written as Parquet, and shown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from ncfbench.profiling.cost_model import (
     DRIFT_TOLERANCE,
@@ -17,8 +13,8 @@ from ncfbench.profiling.cost_model import (
     SPREAD_TOLERANCE,
     SYMBOLIC,
 )
-from ncfbench.profiling.traffic_table import traffic_view
 from ncfbench.registry import find_loss, find_sampler
+from ncfbench.report.table import Column, Header, Table, columns_of
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import PROFILE_TABLES
 
@@ -32,13 +28,21 @@ SETTINGS = (
     "data_fingerprint",
     "environment_key",
 )
-"""What one profile has in common; another one of these takes its place."""
+"""Columns that name a profile: a newer one with the same values replaces it."""
 ROUNDS_OF_INTERVALS = 7
-"""Below this a bootstrap's interval is much too narrow."""
+"""Fewer rounds make a bootstrap's interval much too narrow."""
+UNIT_TITLES = {
+    "users": "t_f, a user",
+    "items": "t_g, an item",
+    "vectors": "t_i, by vectors",
+    "matrix": "t_i, by a matrix",
+    "optimiser": "optimiser, an update",
+    "dispatch": "dispatch, a call",
+}
 
 
 def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
-    """Write the tables; rows of other settings that are there already stay.
+    """Write the tables; rows of other profiles that are there already stay.
 
     Raises:
         DataError: a table that is there cannot be read, or the folder cannot be written.
@@ -55,114 +59,86 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
         tables.write_rows(runs_dir / f"{name}.parquet", rows, PROFILE_TABLES[name])
 
 
-def view(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = False) -> RenderableType:
-    """Unit costs, the paper's cost table, predictions beside measurements, and accounts and limits,
-    for each profile.
-    """
-    parts: list[RenderableType] = []
-    for settings in dict.fromkeys(_settings(row) for row in found["costmodel"]):
+def profile_tables(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = False) -> list[Table]:
+    """Return each profile's unit costs, counts, predictions, accounts, and bytes sent."""
+    shown = []
+    for settings in dict.fromkeys(_settings(row) for row in found.get("costmodel", ())):
         rows = [row for row in found["costmodel"] if _settings(row) == settings]
         units = [row for row in found.get("unitcost", ()) if _settings(row) == settings]
         what = (
             f"{rows[0]['dataset']}, {rows[0]['encoder']}, {find_loss(rows[0]['loss']).title},"
-            f" b={rows[0]['batch_size']}"
+            f" b={rows[0]['batch_size']} (data {rows[0]['data_fingerprint'][:6]}, environment"
+            f" {rows[0]['environment_key']})"
         )
-        what += (
-            f" (data {rows[0]['data_fingerprint'][:6]}, environment {rows[0]['environment_key']})"
-        )
-        parts += (
-            [_unit_costs(units, what)] if units else [Text(f"Unit costs of {what}: not found.")]
-        )
-        parts += [
+        shown += [
+            _unit_costs(units, what),
             _counts(rows),
             _predictions(rows, units),
             _accounts(rows, paper_clock=paper_clock),
         ]
-        parts += [traffic_view(rows)] if rows[0]["devices"] else []
-    return Group(*parts)
+        shown += [sent_table(rows)] if rows[0]["devices"] else []
+    return shown
 
 
 def _settings(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in SETTINGS)
 
 
-def _unit_costs(rows: Sequence[Row], what: str) -> RenderableType:
-    table = Table(title=Text(f"Unit costs, forward and backward: {what}"), title_justify="left")
-    table.add_column("part")
-    for heading in ("microseconds each", "interval", "overhead", "spread %", "cost"):
-        table.add_column(heading, justify="right")
-    titles = {
-        "users": "t_f, a user",
-        "items": "t_g, an item",
-        "vectors": "t_i, by vectors",
-        "matrix": "t_i, by a matrix",
-        "optimiser": "optimiser, an update",
-        "dispatch": "dispatch, a call",
-    }
+def _unit_costs(rows: Sequence[Row], what: str) -> Table:
+    title = f"Unit costs, forward and backward: {what}"
+    header = ["part", "microseconds each", "interval", "overhead", "spread %", "cost"]
+    if not rows:
+        return Table(
+            title,
+            header,
+            [],
+            ["Unit costs are not found: unitcost.parquet has no rows of this profile."],
+        )
     by_part = {row["part"]: row for row in rows}
-    for part, title in titles.items():
+    cells = []
+    for part, label in UNIT_TITLES.items():
         row = by_part[part]
-        cells = [
+        own, lower, upper, overhead = (
             f"{1e6 * row[name]:,.4g}"
             for name in ("unit_seconds", "unit_lower", "unit_upper", "overhead_seconds")
-        ]
-        shape = (
-            "" if part in ("optimiser", "dispatch") else ("line" if row["is_linear"] else "curve")
         )
+        shape = "line" if row["is_linear"] else "curve"
         spread = "" if row.get("spread") is None else f"{100 * row['spread']:.0f}"
-        table.add_row(title, cells[0], f"{cells[1]}..{cells[2]}", cells[3], spread, shape)
+        interval = f"{lower}..{upper}"
+        fixed = part in ("optimiser", "dispatch")
+        cells.append([label, own, interval, overhead, spread, "" if fixed else shape])
     vectors, matrix = by_part["element-wise product"], by_part["matrix product"]
-    ratios = ", ".join(
-        f"{size} x {size}: {other / own:.1f}"
-        for size, own, other in zip(
-            matrix["sizes"], matrix["seconds"], vectors["seconds"], strict=True
-        )
-    )
+    products = zip(matrix["sizes"], matrix["seconds"], vectors["seconds"], strict=True)
+    ratios = ", ".join(f"{size} x {size}: {other / own:.1f}" for size, own, other in products)
     note = (
         "Curve: no straight line passes all sizes within 10 %. Spread: of the middle half of the"
         f" rounds. Vector products over one matrix product, {ratios}."
     )
-    return Group(table, Text(note, style="dim"), Text(""))
+    return Table(title, header, cells, [note])
 
 
-def _counts(rows: Sequence[Row]) -> RenderableType:
-    table = Table(
-        title="What an iteration does: the paper's counts, and this data's", title_justify="left"
-    )
-    table.add_column("sampler")
-    for heading in (
-        "negatives",
-        "",
-        "user nodes",
-        "",
-        "distinct",
-        "slots",
-        "item nodes",
-        "",
-        "distinct",
-        "slots",
-        "interactions",
-        "",
-    ):
-        table.add_column(heading, justify="right")
-    table.add_column("kind")
+def _counts(rows: Sequence[Row]) -> Table:
+    cells = []
     for row in rows:
         symbols = SYMBOLIC.get((row["sampler"], row["strata"] or "item"), ("-",) * 5)
-        table.add_row(
-            _title(row),
-            symbols[0],
-            _integer(row["nominal_negatives"]),
-            symbols[1],
-            _integer(row["nominal_users"]),
-            f"{row['distinct_users']:,.0f}",
-            _integer(row["user_slots"]),
-            symbols[2],
-            _integer(row["nominal_items"]),
-            f"{row['distinct_items']:,.0f}",
-            _integer(row["item_slots"]),
-            symbols[3],
-            _integer(row["interactions"]),
-            row["interaction_kind"],
+        negatives, users, items, interactions, _ = symbols
+        cells.append(
+            [
+                _title(row),
+                negatives,
+                _integer(row["nominal_negatives"]),
+                users,
+                _integer(row["nominal_users"]),
+                f"{row['distinct_users']:,.0f}",
+                _integer(row["user_slots"]),
+                items,
+                _integer(row["nominal_items"]),
+                f"{row['distinct_items']:,.0f}",
+                _integer(row["item_slots"]),
+                interactions,
+                _integer(row["interactions"]),
+                row["interaction_kind"],
+            ]
         )
     first = rows[0]
     letters = {"b": [first["batch_size"]]}
@@ -171,68 +147,69 @@ def _counts(rows: Sequence[Row]) -> RenderableType:
         for letter, name in (("k", "negatives"), ("s", "stratum_size"))
     }
     settings = ", ".join(f"{letter}={values[0]}" for letter, values in letters.items() if values)
+    title = "What an iteration does: the paper's counts, and this data's"
+    header: Header = [
+        "sampler",
+        *columns_of("negatives", "paper", "count"),
+        *columns_of("user nodes", "paper", "count", "distinct", "slots"),
+        *columns_of("item nodes", "paper", "count", "distinct", "slots"),
+        *columns_of("interactions", "paper", "count"),
+        Column("kind", "left"),
+    ]
     note = f"{settings}. Slots are what is embedded, padding included."
-    return Group(table, Text(note, style="dim"), Text(""))
+    return Table(title, header, cells, [note])
 
 
-def _predictions(rows: Sequence[Row], units: Sequence[Row]) -> RenderableType:
-    title = (
-        "Milliseconds of an iteration, predicted from the parts; speedups over"
-        f" {find_sampler(rows[0]['baseline']).title}"
-    )
-    table = Table(title=Text(title), title_justify="left")
-    table.add_column("sampler")
-    shown = [part for part in PARTS if part != "collectives" or rows[0]["devices"]]
-    for heading in (
-        *shown,
-        "step",
-        "measured",
-        "off %",
-        "full",
-        "measured",
-        "off %",
-        "speedup",
-        "measured",
-        "interval",
-        "off %",
-    ):
-        table.add_column(heading, justify="right")
-    table.add_column("most due to")
+def _predictions(rows: Sequence[Row], units: Sequence[Row]) -> Table:
+    parts = [part for part in PARTS if part != "collectives" or rows[0]["devices"]]
     enough = rows[0]["rounds"] >= ROUNDS_OF_INTERVALS
+    cells = []
     for row in rows:
-        cells = [f"{1e3 * row[f'predicted_{part}_seconds']:.2f}" for part in shown]
+        own = [f"{1e3 * row[f'predicted_{part}_seconds']:.2f}" for part in parts]
         for account in ("step", "full"):
             predicted, measured = (
                 row[f"{way}_{account}_iteration_seconds"] for way in ("predicted", "measured")
             )
-            cells += [f"{1e3 * predicted:.2f}", f"{1e3 * measured:.2f}", _off(predicted, measured)]
-        cells += [
-            f"{row['predicted_full_speedup']:.2f}",
-            f"{row['measured_full_speedup']:.2f}",
-            f"{row['lower_full_speedup']:.2f}..{row['upper_full_speedup']:.2f}" if enough else "-",
-            _off(row["predicted_full_speedup"], row["measured_full_speedup"]),
-        ]
+            own += [f"{1e3 * predicted:.2f}", f"{1e3 * measured:.2f}", _off(predicted, measured)]
+        interval = f"{row['lower_full_speedup']:.2f}..{row['upper_full_speedup']:.2f}"
         off = [
             row[f"predicted_{name}"] / row[f"measured_{name}"] - 1
             for name in ("step_iteration_seconds", "full_iteration_seconds", "full_speedup")
         ]
-        table.add_row(
-            _title(row),
-            *cells,
-            row["responsible"] if max(map(abs, off)) > RESIDUAL_TOLERANCE else "",
+        is_off = max(map(abs, off)) > RESIDUAL_TOLERANCE
+        cells.append(
+            [
+                _title(row),
+                *own,
+                f"{row['predicted_full_speedup']:.2f}",
+                f"{row['measured_full_speedup']:.2f}",
+                interval if enough else "-",
+                _off(row["predicted_full_speedup"], row["measured_full_speedup"]),
+                row["responsible"] if is_off else "",
+            ]
         )
+    header: Header = [
+        "sampler",
+        *columns_of("parts", *parts),
+        *columns_of("step", "predicted", "measured", "off %"),
+        *columns_of("full", "predicted", "measured", "off %"),
+        *columns_of("speedup", "predicted", "measured", "interval", "off %"),
+        Column("most due to", "left"),
+    ]
+    baseline = find_sampler(rows[0]["baseline"]).title
+    title = f"Milliseconds of an iteration, predicted from the parts; speedups over {baseline}"
+    return Table(title, header, cells, _prediction_notes(rows, units, enough=enough))
+
+
+def _prediction_notes(rows: Sequence[Row], units: Sequence[Row], *, enough: bool) -> list[str]:
+    source = "Speedups: ratios of the medians of interleaved blocks"
     notes = [
-        (
-            f"Most due to: where a prediction is off by more than {100 * RESIDUAL_TOLERANCE:.0f} %:"
-            " a part, whose unit cost misses its own measurement on the sampler's batch;"
-            " composition, for a step is not the sum of its parts; or the sampling beside it."
-        ),
-        "Speedups: ratios of the medians of interleaved blocks"
-        + (
-            ", with 95 % intervals."
-            if enough
-            else f"; intervals need --rounds {ROUNDS_OF_INTERVALS} or more."
-        ),
+        f"Most due to: where a prediction is off by more than {100 * RESIDUAL_TOLERANCE:.0f} %: a"
+        " part, whose unit cost misses its own measurement on the sampler's batch; composition,"
+        " for a step is not the sum of its parts; or the sampling beside it.",
+        f"{source}, with 95 % intervals."
+        if enough
+        else f"{source}; intervals need --rounds {ROUNDS_OF_INTERVALS} or more.",
     ]
     noisy = [
         f"{_title(row)} {row['drift']:.2f}"
@@ -249,61 +226,45 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row]) -> RenderableType:
             "NOISY MACHINE (second half of the rounds over the first, or spread of the rounds):"
             f" {', '.join(noisy)}."
         )
-    return Group(table, *(Text(note, style="dim") for note in notes), Text(""))
+    return notes
 
 
-def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> RenderableType:
-    table = Table(
-        title="Accounts, what the sampler costs, and the machine's limit", title_justify="left"
-    )
-    table.add_column("sampler")
-    headings = ["full ms", "speedup", "step ms", "speedup"]
+def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> Table:
+    clocks = {"full": "measured_full_{}", "step": "measured_step_{}"}
     if paper_clock:
-        headings += ["in series ms", "speedup", "paper's clock ms", "speedup", "accounting %"]
-    for heading in (
-        *headings,
-        "draw ms",
-        "assemble ms",
-        "transfer ms",
-        "GFLOP",
-        "MB",
-        "limit ms",
-        "of it reached %",
-    ):
-        table.add_column(heading, justify="right")
-    table.add_column("bound by")
+        clocks |= {"in series": "serial_{}", "paper's clock": "paper_{}"}
+    cells = []
     for row in rows:
-        cells = []
-        for account in ("full", "step"):
-            cells += [
-                f"{1e3 * row[f'measured_{account}_iteration_seconds']:.2f}",
-                f"{row[f'measured_{account}_speedup']:.2f}",
-            ]
+        own = []
+        for name in clocks.values():
+            own.append(f"{1e3 * row[name.format('iteration_seconds')]:.2f}")
+            own.append(f"{row[name.format('speedup')]:.2f}")
         if paper_clock:
-            for name in ("serial", "paper"):
-                cells += [
-                    f"{1e3 * row[f'{name}_iteration_seconds']:.2f}",
-                    f"{row[f'{name}_speedup']:.2f}",
-                ]
-            cells.append(f"{100 * (row['paper_speedup'] / row['serial_speedup'] - 1):+.1f}")
-        cells += [
-            f"{1e3 * row[f'{part}_seconds']:.3f}" for part in ("draw", "assemble", "transfer")
-        ]
+            own.append(f"{100 * (row['paper_speedup'] / row['serial_speedup'] - 1):+.1f}")
+        own += [f"{1e3 * row[f'{part}_seconds']:.3f}" for part in ("draw", "assemble", "transfer")]
         if row["limit_seconds"] is None:
-            cells += ["-"] * 5
+            own += ["-"] * 5
         else:
-            cells += [
+            own += [
                 f"{row['step_flops'] / 1e9:.2f}",
                 f"{row['step_bytes'] / 1e6:.0f}",
                 f"{1e3 * row['limit_seconds']:.2f}",
+                f"{100 * row['limit_share']:.0f}",
+                row["bound"],
             ]
-            cells += [f"{100 * row['limit_share']:.0f}", row["bound"]]
-        table.add_row(_title(row), *cells)
+        cells.append([_title(row), *own])
+    header: Header = [
+        "sampler",
+        *(column for clock in clocks for column in columns_of(clock, "ms", "speedup")),
+        *([Column("accounting %")] if paper_clock else []),
+        *columns_of("alone", "draw ms", "assemble ms", "transfer ms"),
+        *columns_of("step", "GFLOP", "MB"),
+        *columns_of("limit", "ms", "reached %"),
+        Column("bound by", "left", group="limit"),
+    ]
     notes = [
-        (
-            "Draw, assemble, transfer: alone, on one core. Limit: XLA's count of operations and"
-            " bytes at this machine's measured peaks; caches can beat its share of bytes."
-        ),
+        "Draw, assemble, transfer: alone, on one core. Limit: XLA's count of operations and bytes"
+        " at this machine's measured peaks; caches can beat its share of bytes."
     ]
     if paper_clock:
         notes.append(
@@ -312,7 +273,52 @@ def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> RenderableType:
             " IID's draws. Accounting: how much more the paper's clock makes of a speedup than one"
             " that charges all samplers alike."
         )
-    return Group(table, *(Text(note, style="dim") for note in notes), Text(""))
+    return Table("Accounts, what the sampler costs, and the machine's limit", header, cells, notes)
+
+
+def sent_table(rows: Sequence[Row]) -> Table:
+    """Return what devices send each other in an iteration, with the seconds it takes."""
+    first = rows[0]
+    cells = []
+    for row in rows:
+        gradient, shared, local, texts = (
+            f"{row[f'{way}_sent_bytes'] / 1e3:,.1f}"
+            for way in ("gradient", "global", "local", "texts")
+        )
+        cells.append(
+            [
+                _title(row),
+                f"{row['item_slots']:,}",
+                gradient,
+                shared,
+                local if find_sampler(row["sampler"]).shares_items else "-",
+                texts,
+                f"{1e3 * row['measured_collectives_seconds']:.2f}",
+                f"{1e3 * row['measured_step_iteration_seconds']:.2f}",
+            ]
+        )
+    header: Header = [
+        "sampler",
+        "item slots",
+        *columns_of("sent kB", "gradients", "global", "local", "by texts"),
+        "collectives ms",
+        "step ms",
+    ]
+    notes = [
+        "By ring algorithms, gradients included in each way. Global: vectors of all item slots are"
+        " gathered, and their gradients summed and scattered. By texts: every device would get all"
+        " texts, and make all vectors itself."
+    ]
+    if first["simulated"]:
+        notes.append(
+            "SIMULATED devices on the cores of one CPU: the bytes are those of real ones, the"
+            " seconds are not, and no speed follows from them."
+        )
+    title = (
+        f"What each of {first['devices']} devices sends in an iteration, and how long that takes"
+        f" ({first['share']} sharing)"
+    )
+    return Table(title, header, cells, notes)
 
 
 def _title(row: Row) -> str:

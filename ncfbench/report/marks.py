@@ -1,6 +1,4 @@
-"""Marks beside ratios of times: of runs that did not take turns with their baseline, and of a busy
-machine.
-"""
+"""Marks on ratios of times: runs that were not interleaved, and runs on a busy machine."""
 
 from __future__ import annotations
 
@@ -10,11 +8,13 @@ from typing import Any
 from ncfbench.timing.statistics import BUSY_SPREAD
 
 Row = Mapping[str, Any]
+Mark = Callable[[Row], str]
+"""Returns what stands behind a row's ratios of times."""
 
 SEPARATE = "†"
-"""Times of separate runs, in a table where others are of interleaved ones."""
+"""Marks separate runs in a table where others are interleaved."""
 BUSY = "‡"
-"""Times that vary within a run as those of a machine that does something else beside it."""
+"""Marks times that vary within a run as much as those of a busy machine."""
 
 SIMULATED_NOTE = (
     "Devices are SIMULATED by CPUs: losses, iterations and recall are those of real devices; times"
@@ -22,28 +22,28 @@ SIMULATED_NOTE = (
 )
 
 
-def marks(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str]]:
-    """Notes on the times of a speedup table, and what stands behind a row's ratios of times."""
+def marks(rows: Sequence[Row]) -> tuple[list[str], Mark]:
+    """Return notes on the times of a speedup table, and the function that marks its rows."""
     divided = [
         row
         for row in rows
         if row.get("per_iteration_speedup") is not None and row["status"] != "baseline"
     ]
-    simulated = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
+    notes = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
     if not divided:
-        return simulated, lambda row: ""
-    notes, told = simulated, {SEPARATE: False, BUSY: any(map(_is_busy, divided))}
-    if all(map(_took_turns, divided)):
+        return notes, no_mark
+    marks_separate, marks_busy = False, any(map(_is_busy, divided))
+    if all(map(_is_interleaved, divided)):
         notes.append("Times are of interleaved runs.")
-    elif not any(map(_took_turns, divided)):
+    elif not any(map(_is_interleaved, divided)):
         notes.append("Times are of separate runs, not interleaved.")
     else:
-        told[SEPARATE] = True
+        marks_separate = True
         notes.append(
             f"{SEPARATE}: times of separate runs, not interleaved with the baseline's; all others"
             " are of interleaved runs."
         )
-    if told[BUSY]:
+    if marks_busy:
         notes.append(
             f"{BUSY}: the middle half of a run's own block times spans {100 * BUSY_SPREAD:.0f} % of"
             " their median or more: the machine was busy with something else, and the ratio is not"
@@ -53,13 +53,18 @@ def marks(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str]]:
     def mark(row: Row) -> str:
         if row["status"] == "baseline":
             return ""
-        found = [SEPARATE] * (told[SEPARATE] and not _took_turns(row)) + [BUSY] * _is_busy(row)
-        return f" {''.join(found)}" if found else ""
+        found = SEPARATE * (marks_separate and not _is_interleaved(row)) + BUSY * _is_busy(row)
+        return f" {found}" if found else ""
 
     return notes, mark
 
 
-def _took_turns(row: Row) -> bool:
+def no_mark(row: Row) -> str:
+    """Mark nothing: for ratios that no time decides."""
+    return ""
+
+
+def _is_interleaved(row: Row) -> bool:
     return bool(row["interleaved"])
 
 

@@ -1,12 +1,12 @@
-"""Everything a folder of runs has to report: comparisons, the rows of the tables, verdicts, what
-profile and audit left.
-"""
+"""Results: everything that a folder of runs has to report."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,32 @@ import pyarrow as pa
 from ncfbench.errors import DataError
 from ncfbench.report import comparison, described, targets
 from ncfbench.report.comparison import Comparison
-from ncfbench.report.verdicts import Verdict, judge_all
+from ncfbench.report.table import Table
+from ncfbench.report.verdicts import MISSING, Verdict, judge_all
+from ncfbench.report.views.paper import beside_tables
+from ncfbench.report.views.results import missing_tables, recall_tables, speedup_tables
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import schemas, tables
 
 Rows = list[dict[str, Any]]
+SWEEPS = "sweeps"
+"""Folder below the runs in which ``ncfbench sweep`` keeps a file for each sweep, ``NAME.toml``."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """What was found in a folder; rows are by comparison."""
+    """Runs of a folder, compared.
+
+    Attributes:
+        speedups, recalls: rows by comparison.
+        manifests: of the data sets that are known, by fingerprint.
+        beside: tables that ``profile`` and ``audit`` left in the folder, by name.
+        sweeps: files of the folder's sweeps, by name.
+        problems: messages about what cannot be read and was left out.
+        unfinished: messages about runs that are not over.
+    """
 
     runs_dir: Path
     records: Sequence[RunRecord]
@@ -35,26 +49,40 @@ class Results:
     recalls: Sequence[Rows]
     verdicts: Sequence[Verdict]
     manifests: Mapping[str, described.Manifest]
-    """Of the comparisons' data sets, by fingerprint, as far as they are known."""
     beside: Mapping[str, Rows]
-    """Tables of profile and audit, by name."""
+    sweeps: Mapping[str, str]
     problems: Sequence[str]
-    """What could not be read, and was left out."""
     unfinished: Sequence[str]
     allow_mixed: bool
 
     @property
     def speedup(self) -> Rows:
-        """The rows of ``speedup.parquet``."""
+        """Rows of ``speedup.parquet``."""
         return [row for rows in self.speedups for row in rows]
 
     @property
     def recall(self) -> Rows:
-        """The rows of ``recall.parquet``."""
+        """Rows of ``recall.parquet``."""
         return [row for rows in self.recalls for row in rows]
 
+    @property
+    def has_verdicts(self) -> bool:
+        """Whether any run has a cell that the paper printed."""
+        return any(one.verdict != MISSING for one in self.verdicts)
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """Speedups, recalls, both beside the paper's, and the commands for missing cells."""
+        beside = beside_tables(self.comparisons, self.speedups, self.recalls, self.verdicts)
+        return [
+            *speedup_tables(self.comparisons, self.speedups),
+            *recall_tables(self.comparisons, self.recalls),
+            *(beside if self.has_verdicts else []),
+            *missing_tables([*self.speedup, *self.recall]),
+        ]
+
     def sensitivity(self) -> Rows:
-        """Speedups at every target."""
+        """Return speedups at every target."""
         return [
             row
             for each in self.comparisons
@@ -63,19 +91,17 @@ class Results:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the folder of the runs refuses to be written, as a mounted or another user's
-        folder does.
-        """
+        """Whether the folder refuses to be written, such as one of another user."""
         return not os.access(self.runs_dir, os.W_OK)
 
     def write(self, folder: Path | None = None) -> list[Path]:
-        """Write the two tables and what the data sets are; the paths where they are.
+        """Write the speedup and the recall table and the data sets' manifests; return their paths.
 
-        A table that says the same already is left alone: to look at results is not to change them.
+        A table that has these rows already is left alone: looking at results does not change them.
 
         Args:
-            folder: that of the runs, where none is given. In another one no command names this
-                user's folders.
+            folder: the runs' folder by default. In another one, commands are left out, since they
+                name folders of this machine.
 
         Raises:
             DataError: the folder cannot be written.
@@ -96,14 +122,12 @@ class Results:
         return paths if kept is None else [*paths, kept]
 
     def export(self, folder: Path) -> tuple[int, int]:
-        """Copy the records of all compared runs, without checkpoints, and the tables: small enough
-        to publish.
+        """Copy the tables, the compared runs without checkpoints, and the sweeps' files.
 
-        Where settings were tuned, so are the trials that they were chosen by, as far as they can be
-        read.
+        Where settings were tuned, the readable trials that chose them are copied too.
 
         Returns:
-            How many runs were copied, and how many trials.
+            Number of runs copied, and of trials.
 
         Raises:
             DataError: the folder cannot be written.
@@ -122,6 +146,13 @@ class Results:
         ]
         for run in trials:
             runs.copy_records(run, folder / FOLDER / run.name)
+        with tables.storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in self.sweeps:
+                (folder / SWEEPS).mkdir(exist_ok=True)
+                shutil.copyfile(
+                    self.runs_dir / SWEEPS / f"{name}.toml", folder / SWEEPS / f"{name}.toml"
+                )
         for name, rows in self.beside.items():
             schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
             tables.write_rows(folder / f"{name}.parquet", rows, schema)
@@ -129,27 +160,15 @@ class Results:
         return len(compared), len(trials)
 
 
-def _holds(path: Path, rows: Rows, schema: pa.Schema) -> bool:
-    """Whether a table is there and has these rows, whatever folders its commands name."""
-    try:
-        found = tables.read_rows(path, schema)
-    except DataError:
-        return False
-    names = [name for name in schema.names if name != "command"]
-    return [[row[name] for name in names] for row in found] == [
-        [row.get(name) for name in names] for row in rows
-    ]
-
-
 def collect(
-    runs_dir: Path, data_dir: Path, *, allow_mixed: bool, places: Mapping[str, str]
+    runs_dir: Path, data_dir: Path, *, allow_mixed: bool, locations: Mapping[str, str]
 ) -> Results:
-    """Read a folder of runs and compare what belongs together.
+    """Read a folder of runs, and compare the runs that belong together.
 
     Args:
-        data_dir: prepared data sets, which say whether their text is the paper's.
+        data_dir: prepared data sets, whose manifests say whether their text is the paper's.
         allow_mixed: divide times of different environments too.
-        places: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
     records, problems = runs.read_all(runs_dir)
     unfinished = [
@@ -167,11 +186,13 @@ def collect(
         found, unreadable = tables.read_present(runs_dir, wanted)
         beside |= found
         problems += unreadable
+    sweeps, unreadable = _sweeps(runs_dir)
+    problems += unreadable
     speedups = [
-        comparison.speedup_rows(each, allow_mixed=allow_mixed, places=places)
+        comparison.speedup_rows(each, allow_mixed=allow_mixed, places=locations)
         for each in comparisons
     ]
-    recalls = [comparison.recall_rows(each, places=places) for each in comparisons]
+    recalls = [comparison.recall_rows(each, places=locations) for each in comparisons]
     return Results(
         runs_dir=runs_dir,
         records=records,
@@ -181,7 +202,31 @@ def collect(
         verdicts=judge_all(comparisons, speedups, recalls, manifests),
         manifests=manifests,
         beside=beside,
+        sweeps=sweeps,
         problems=problems,
         unfinished=unfinished,
         allow_mixed=allow_mixed,
     )
+
+
+def _sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the texts of the folder's sweep files by name, and messages about unreadable ones."""
+    found, problems = {}, []
+    for path in sorted((runs_dir / SWEEPS).glob("*.toml")):
+        try:
+            found[path.stem] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(f"Skipped {path}: {error}")
+    return found, problems
+
+
+def _holds(path: Path, rows: Rows, schema: pa.Schema) -> bool:
+    """Return whether a table is there with these rows, whatever folders its commands name."""
+    try:
+        found = tables.read_rows(path, schema)
+    except DataError:
+        return False
+    names = [name for name in schema.names if name != "command"]
+    return [[row[name] for name in names] for row in found] == [
+        [row.get(name) for name in names] for row in rows
+    ]

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from ncfbench.config import RunConfig
+from ncfbench.report.table import Column, Header, Table, text_column
 from ncfbench.sweeps.grid import SweepStatus, label_cells
 
 if TYPE_CHECKING:
@@ -58,40 +55,34 @@ def rows(
     return result
 
 
-def view(title: str, found: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """The rows as a table: predictions where there are any, else what was measured."""
+def view(title: str, found: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table of the rows: predictions where there are any, else what was measured."""
     predicts = any(row["predicted_seconds"] is not None for row in found)
-    columns = ["cell", "status", "epochs"]
-    columns += (
-        ["still needs", "memory", "predicted from"]
-        if predicts
-        else ["probe loss", "test recall@50", "iteration", "training"]
-    )
-    table = Table(title=Text(title), title_justify="left")
-    for name in columns:
-        table.add_column(
-            name, justify="left" if name in ("cell", "status", "predicted from") else "right"
-        )
+    names: Header = ["cell", Column("status", "left"), "epochs"]
+    values: Header = ["probe loss", "test recall@50", "iteration", "training"]
+    if predicts:
+        values = ["still needs", "memory", text_column("predicted from")]
+    cells = []
     for row in found:
-        cells = [row["cell"], row["status"], f"{row['epochs_done']:g} of {row['epochs']}"]
-        if predicts:
-            seconds = row["predicted_seconds"]
-            known = seconds is not None and row["predicted_from"]
-            cells += (
-                [duration(seconds), size(row["predicted_bytes"]), row["predicted_from"]]
-                if known
-                else ["-", "-", ""]
-            )
-        else:
-            iteration, training = row["full_iteration_seconds"], row["train_seconds"]
-            cells += [
-                _number(row["smallest_probe_loss"]),
-                _number(row["test_recall_at_50"]),
-                "-" if iteration is None else f"{1000 * iteration:.2f} ms",
-                "-" if training is None else duration(training),
-            ]
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+        epochs = f"{row['epochs_done']:g} of {row['epochs']}"
+        cells.append([row["cell"], row["status"], epochs, *_values(row, predicts=predicts)])
+    return Table(title, [*names, *values], cells)
+
+
+def _values(row: Mapping[str, Any], *, predicts: bool) -> list[str]:
+    if predicts:
+        seconds, source = row["predicted_seconds"], row["predicted_from"]
+        known = seconds is not None and source
+        return (
+            [duration(seconds), size(row["predicted_bytes"]), source] if known else ["-", "-", ""]
+        )
+    iteration, training = row["full_iteration_seconds"], row["train_seconds"]
+    return [
+        _number(row["smallest_probe_loss"]),
+        _number(row["test_recall_at_50"]),
+        "-" if iteration is None else f"{1000 * iteration:.2f} ms",
+        "-" if training is None else duration(training),
+    ]
 
 
 def duration(seconds: float) -> str:

@@ -25,7 +25,7 @@ from ncfbench.data.sources import mind
 from ncfbench.data.sources.mind import Options
 from ncfbench.errors import DataError, UsageError
 from ncfbench.report import described
-from ncfbench.report.render import page
+from ncfbench.report.render import html
 from ncfbench.report.results import collect
 from ncfbench.report.verdicts import MISSING
 from ncfbench.storage import tables
@@ -417,8 +417,8 @@ def test_reports_name_the_stand_in_and_the_command_that_prepares_it(tmp_path: Pa
     for sampler in ("iid", "ns"):
         write_run(runs, sampler, [9, 5, 3], 200, fingerprint=manifest["fingerprint"])
     tables.write_json(runs / described.FILE, {manifest["fingerprint"]: manifest})
-    results = collect(runs, tmp_path / "d", allow_mixed=False, places={})
-    text = page.page(results, {})
+    results = collect(runs, tmp_path / "d", allow_mixed=False, locations={})
+    text = html.page(results, results.tables, {})
     label = mind.LABEL.replace("'", "&#x27;")
     assert text.count(f"citeulike: {label}.") >= 3, "the page's head, and below each table"
     assert f'<td class="left wrap">{label}</td>' in text, "among the facts of the data set"

@@ -28,8 +28,8 @@ from ncfbench.profiling import profile as profiling
 from ncfbench.profiling import roofline
 from ncfbench.profiling.cost_model import PARTS, Counts
 from ncfbench.profiling.parts import Parts, products
-from ncfbench.profiling.tables import view
-from ncfbench.report.render.console import make_console
+from ncfbench.profiling.tables import profile_tables
+from ncfbench.report.render.terminal import TableView, make_console
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.storage import schemas, tables
@@ -105,7 +105,8 @@ def record(tiny: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_what_a_profile_prints(record: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """As the command does, of the rows as they were made."""
-    make_console().print(view(record.tables, paper_clock=False))
+    for table in profile_tables(record.tables):
+        make_console().print(TableView(table))
     printed = capsys.readouterr().out
     assert "Strat. w. N.S." in printed
     assert "collectives" not in printed, "of one device"

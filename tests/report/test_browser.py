@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from folders import write_full_folder
 
-from ncfbench.report.render.page import page
+from ncfbench.report.render.html import page
 from ncfbench.report.results import collect
 
 pytestmark = pytest.mark.browser
@@ -50,9 +50,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if given := os.environ.get("NCFBENCH_PAGE"):
         return Path(given).resolve()
     folder = write_full_folder(tmp_path_factory.mktemp("runs"))
-    results = collect(folder, folder / "no-data", allow_mixed=False, places={})
+    results = collect(folder, folder / "no-data", allow_mixed=False, locations={})
     path = folder / "report.html"
-    path.write_text(page(results, {}), encoding="utf-8")
+    path.write_text(page(results, results.tables, {}), encoding="utf-8")
     return path
 
 

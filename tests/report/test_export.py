@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from ncfbench.cli import app
 from ncfbench.data.preparation import preparation
 from ncfbench.report import described
-from ncfbench.report.render import page
+from ncfbench.report.render import html
 from ncfbench.report.results import collect
 from ncfbench.report.verify import verification
 from ncfbench.runs.folder import RECORDS
@@ -176,17 +176,17 @@ MANIFEST = {
 def test_damaged_descriptions_of_data_are_left_out(
     tmp_path: Path, damage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "_figures", lambda results: "")
+    monkeypatch.setattr(html, "_drawings", lambda results: [])
     write_run(tmp_path, "iid", [9, 5, 3], 200)
     path = tmp_path / described.FILE
     for manifest, known in ((MANIFEST, True), (MANIFEST | damage, False)):
         path.write_text(json.dumps({"f" * 64: manifest}))
-        results = collect(tmp_path, tmp_path / "no-data", allow_mixed=False, places={})
+        results = collect(tmp_path, tmp_path / "no-data", allow_mixed=False, locations={})
         assert (list(results.manifests) == ["f" * 64]) == known
         assert [problem.startswith("Skipped datasets.json") for problem in results.problems] == [
             True
         ] * (not known)
-        text = page.page(results, {})
+        text = html.page(results, results.tables, {})
         assert ("ncfbench prepare citeulike --text title --max-length 40" in text) == known
         assert ("words mean" in text) == known
 

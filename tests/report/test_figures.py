@@ -10,8 +10,8 @@ from folders import write_folder, write_run
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
+from ncfbench.report import figures
 from ncfbench.report.comparison import group
-from ncfbench.report.render import figures
 from ncfbench.runs.folder import read_all
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
 import re
@@ -15,10 +14,9 @@ from folders import write_folder, write_run
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
-from ncfbench.report.render import page
-from ncfbench.report.render.longform import columns
-from ncfbench.report.render.markup import escape_latex, escape_markdown, html_table, latex, markdown
-from ncfbench.report.sheets import Cell, Line, Sheet
+from ncfbench.report.render import html, latex, markdown
+from ncfbench.report.table import Cell, Column, Table
+from ncfbench.report.views.records import result_columns
 
 
 def invoke(*words: str | Path) -> Result:
@@ -30,29 +28,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("runs"))
 
 
-NASTY = Sheet(
+NASTY = Table(
     "Speed_up {100 %} & more",
-    ("data<1>", "b|c"),
-    ("# of it.",),
-    (
-        Line("CNN", "a_b", (Cell("1 ± 2", best=True), Cell("<script>"))),
-        Line("", "x", (Cell("-", muted=True), Cell("9"))),
-    ),
-    ("50 % ~ ^",),
+    [
+        "encoder",
+        "sampler",
+        Column("# of it.", group="data<1>"),
+        Column("# of it.", group="b|c"),
+        Column("command", "left", verbatim=True),
+    ],
+    [
+        ["CNN", "a_b", Cell("1 ± 2", "best"), "<script>", "a | b"],
+        ["CNN", "x", Cell("-", "muted"), "9", ""],
+    ],
+    ["50 % ~ ^"],
+    labels=2,
+    grouped=1,
 )
 
 
 def test_latex_reads_every_character_as_itself() -> None:
     assert (
-        escape_latex(r"\_&%$#{}~^")
+        latex.escape(r"\_&%$#{}~^")
         == r"\textbackslash{}\_\&\%\$\#\{\}\textasciitilde{}\textasciicircum{}"
     )
-    text = latex([NASTY])
+    text = latex.render([NASTY])
     assert r"\caption{Speed\_up \{100 \%\} \& more}" in text
-    assert r"CNN & a\_b & \textbf{1 $\pm$ 2} & \textless{}script\textgreater{} \\" in text
+    assert (
+        r"CNN & a\_b & \textbf{1 $\pm$ 2} & \textless{}script\textgreater{} & \texttt{a \textbar{} b} \\"
+        in text
+    )
     assert (
         r" &  & \multicolumn{1}{c}{data\textless{}1\textgreater{}} &"
-        r" \multicolumn{1}{c}{b\textbar{}c} \\" in text
+        r" \multicolumn{1}{c}{b\textbar{}c} &  \\" in text
     )
     assert r"\cmidrule(lr){3-3} \cmidrule(lr){4-4}" in text
 
@@ -73,13 +81,12 @@ def test_latex_has_balanced_environments_and_as_many_cells_as_columns(folder: Pa
 
 
 def test_markdown_escapes_and_keeps_the_width(folder: Path) -> None:
-    assert escape_markdown("a|b_*<") == r"a\|b\_\*\<"
-    lines = [line for line in markdown([NASTY]).splitlines() if line.startswith("|")]
-    assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {6}
+    assert markdown.escape("a|b_*<") == r"a\|b\_\*\<"
+    lines = [line for line in markdown.render([NASTY]).splitlines() if line.startswith("|")]
+    assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {7}
     assert r"**1 ± 2**" in lines[2]
-    assert lines[3].startswith("| CNN | x |"), (
-        "the encoder is repeated: Markdown has no rule between groups"
-    )
+    assert lines[3].startswith("| CNN | x |"), "repeated: Markdown has no rule between groups"
+    assert r"`a \| b`" in lines[2]
     text = invoke(folder, "--format", "markdown").stdout
     assert "### Speedup over IID, SG loss" in text
 
@@ -87,8 +94,8 @@ def test_markdown_escapes_and_keeps_the_width(folder: Path) -> None:
 def test_csv_has_a_row_for_each_cell_and_units_in_its_header(folder: Path) -> None:
     result = invoke(folder, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
-    assert list(rows[0]) == columns()
-    assert len(set(columns())) == len(columns())
+    assert list(rows[0]) == result_columns()
+    assert len(set(result_columns())) == len(result_columns())
     by_sampler = {row["sampler"]: row for row in rows}
     assert set(by_sampler) == {"iid", "neg", "strat", "ns", "strat-ns"}
     ns = by_sampler["ns"]
@@ -297,12 +304,7 @@ def test_the_page_goes_into_the_runs_folder_by_itself(tmp_path: Path) -> None:
 def test_without_matplotlib_the_page_says_how_to_get_figures(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *more: None if name == "matplotlib" else find(name, *more),
-    )
+    monkeypatch.setattr(html, "find_spec", lambda name: None)
     assert invoke(folder, "--format", "html", "--output", tmp_path / "p.html").exit_code == 0
     reader = read((tmp_path / "p.html").read_text())
     assert "svg" not in reader.tags
@@ -315,7 +317,7 @@ def test_figures_inlined_twice_share_no_id() -> None:
         ' height="5pt" viewBox="0 0 9 5"><metadata><a href="http://purl.org"/></metadata><path'
         ' id="p1"/><use xlink:href="#p1" clip-path="url(#p1)"/></svg>'
     )
-    inlined = page.inline_svg(svg, "f3")
+    inlined = html.inline_svg(svg, "f3")
     assert (
         inlined == '<svg viewBox="0 0 9 5"><path id="f3-p1"/><use xlink:href="#f3-p1"'
         ' clip-path="url(#f3-p1)"/></svg>'
@@ -323,6 +325,6 @@ def test_figures_inlined_twice_share_no_id() -> None:
 
 
 def test_html_is_escaped() -> None:
-    reader = read(html_table(NASTY))
+    reader = read(html.table_html(NASTY))
     assert "script" not in reader.tags
     assert "<script>" in reader.text

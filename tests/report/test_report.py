@@ -12,9 +12,13 @@ import pytest
 from rich.console import Console
 
 from ncfbench.config import complete
-from ncfbench.report import comparison, sheets, verdicts
+from ncfbench.report import comparison, verdicts
 from ncfbench.report.marks import marks
-from ncfbench.report.render import console
+from ncfbench.report.render.terminal import TableView, make_console
+from ncfbench.report.table import Cell, Table
+from ncfbench.report.views.paper import beside_tables
+from ncfbench.report.views.results import missing_tables, recall_tables, speedup_tables
+from ncfbench.report.views.run import run_table
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas, tables
 
@@ -246,22 +250,31 @@ def test_a_run_without_times_is_no_crash() -> None:
 def test_names_are_text_and_not_markup() -> None:
     """A path such as ``runs[old]`` or ``r[/x]`` is printed as it is."""
     out = io.StringIO()
-    plain = console.make_console()
+    plain = make_console()
     plain.file = out
     plain.print("Records: runs[old]/r[/x]", soft_wrap=True)
-    plain.print(
-        console.run_table(
-            record("ns", [9], 1).summary | {"run": "a[/b]", "epochs": 1.0, "train_seconds": 1.0}
-        )
-    )
+    summary = record("ns", [9], 1).summary | {"run": "a[/b]", "epochs": 1.0, "train_seconds": 1.0}
+    plain.print(TableView(run_table(summary)))
     assert "runs[old]/r[/x]" in out.getvalue()
     assert "a[/b]" in out.getvalue()
 
 
-def rendered(view: Any) -> str:
+def rendered(*tables: Table) -> str:
     out = io.StringIO()
-    Console(file=out, width=160).print(view)
+    for table in tables:
+        Console(file=out, width=160).print(TableView(table))
     return out.getvalue()
+
+
+def cells_of(table: Table) -> dict[str, tuple[Cell, ...]]:
+    """Cells by sampler."""
+    return {row[1].text: row[2:] for row in table.rows}
+
+
+def texts_of(table: Table, count: int = 3) -> dict[str, list[str]]:
+    return {
+        sampler: [cell.text for cell in row[:count]] for sampler, row in cells_of(table).items()
+    }
 
 
 def test_the_printed_tables_have_the_papers_shape() -> None:
@@ -273,7 +286,7 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
     ]
     groups = comparison.group(runs)
     rows = [comparison.speedup_rows(group, allow_mixed=False, places={}) for group in groups]
-    text = rendered(console.speedup_view(groups, rows))
+    text = rendered(*speedup_tables(groups, rows))
     for word in (
         "Speedup over IID, SG loss",
         "per it.",
@@ -290,10 +303,9 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
     assert "Times are of separate runs, not interleaved." in text
     assert "†" not in text
     recalls = [comparison.recall_rows(group, places={}) for group in groups]
-    assert "0.5000" in rendered(console.recall_view(groups, recalls))
-    assert "ncfbench run --dataset mind --sampler ns --encoder lstm" in "\n".join(
-        console.missing_lines([row for part in rows for row in part])
-    )
+    assert "0.5000" in rendered(*recall_tables(groups, recalls))
+    (missing,) = missing_tables([row for part in rows for row in part])
+    assert "  ncfbench run --dataset mind --sampler ns --encoder lstm" in rendered(missing)
 
 
 def test_times_of_separate_runs_are_marked_where_others_took_turns() -> None:
@@ -310,23 +322,23 @@ def test_times_of_separate_runs_are_marked_where_others_took_turns() -> None:
     ]
     (group,) = comparison.group(runs)
     rows = comparison.speedup_rows(group, allow_mixed=False, places={})
-    sheet = sheets.speedup_sheets([group], [rows])[0]
-    shown = {line.sampler: [cell.text for cell in line.cells[:3]] for line in sheet.lines}
+    table = speedup_tables([group], [rows])[0]
+    shown = texts_of(table)
     assert shown["N.S."] == ["10.00", "1.33", "13.33"]
     assert shown["Strat. w. N.S. (s=8)"] == ["20.00 †", "1.33", "26.67 †"]
     assert shown["Strat. w. N.S."] == ["5.00 †", "1.33", "6.67 †"]
     assert shown["IID"] == ["1.00", "1.00", "1.00"]
     assert [
         note
-        for note in sheet.notes
+        for note in table.notes
         if note.startswith("†: times of separate runs, not interleaved")
     ]
-    assert sheet.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
+    assert table.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
     found = verdicts.judge_all([group], [rows], [comparison.recall_rows(group, places={})], {})
-    beside = sheets.verdict_sheets([group], [rows], [[]], found)[0]
-    texts = {line.sampler: line.cells[0].text for line in beside.lines}
-    assert texts["Strat. w. N.S."].endswith(" †")
-    assert not texts["N.S."].endswith("†")
+    beside = beside_tables([group], [rows], [[]], found)[0]
+    texts = texts_of(beside)
+    assert texts["Strat. w. N.S."][0].endswith(" †")
+    assert not texts["N.S."][0].endswith("†")
     assert [note for note in beside.notes if note.startswith("†")]
 
 
@@ -359,9 +371,11 @@ def test_the_best_of_each_column_by_itself_and_over_one_baseline() -> None:
     ]
     (group,) = comparison.group(runs)
     rows = comparison.speedup_rows(group, allow_mixed=False, places={})
-    lines = sheets.speedup_sheets([group], [rows])[0].lines
-    texts = {line.sampler: [cell.text for cell in line.cells[:3]] for line in lines}
-    best = {line.sampler: [cell.best for cell in line.cells] for line in lines}
+    table = speedup_tables([group], [rows])[0]
+    texts = texts_of(table)
+    best = {
+        sampler: [cell.style == "best" for cell in row] for sampler, row in cells_of(table).items()
+    }
     # Over IID of k=10: Negative is the quickest by iteration, N.S. needs fewest, Stratified is the
     # first to arrive.
     assert texts["Negative"][0] == "40.00"
@@ -378,8 +392,8 @@ def test_the_best_of_each_column_by_itself_and_over_one_baseline() -> None:
         [True, True, True, False],
     )
     assert best["IID (k=20)"] == [False, True, False, False], "as good in iterations"
-    recalls = sheets.recall_sheets([group], [comparison.recall_rows(group, places={})])[0]
-    assert [line.sampler for line in recalls.lines if line.cells[0].best] == ["IID (k=20)"]
+    recalls = cells_of(recall_tables([group], [comparison.recall_rows(group, places={})])[0])
+    assert [sampler for sampler, row in recalls.items() if row[0].style == "best"] == ["IID (k=20)"]
 
 
 def test_sheets_say_why_a_cell_has_no_value() -> None:
@@ -391,26 +405,22 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
     for row in (*rows, *recalls):
         if row["sampler"] == "strat":
             row |= {"status": "diverged", "runs": ["a"]}
-    lines = sheets.speedup_sheets([group], [rows])[0].lines
-    assert {line.sampler: line.cells[2].text for line in lines} == {
+    texts = texts_of(speedup_tables([group], [rows])[0])
+    assert {sampler: row[2] for sampler, row in texts.items()} == {
         "IID": "1.00",
         "Negative": "-",
         "Stratified": "diverged",
         "N.S.": "other machine",
         "Strat. w. N.S.": "-",
     }
-    shown = {
-        line.sampler: line.cells[0] for line in sheets.recall_sheets([group], [recalls])[0].lines
-    }
-    assert (shown["Stratified"].text, shown["N.S."].text) == ("diverged", "0.4000")
+    shown = texts_of(recall_tables([group], [recalls])[0])
+    assert (shown["Stratified"][0], shown["N.S."][0]) == ("diverged", "0.4000")
     found = verdicts.judge_all([group], [rows], [recalls], {})
-    speedup, recall = sheets.verdict_sheets([group], [rows], [recalls], found)
-    texts = {line.sampler: line.cells[2].text for line in speedup.lines}
-    assert texts["Stratified"] == "diverged (8.56, missing)"
-    assert texts["N.S."] == "other machine (19.50, n/c)"
-    assert [line.cells[0].text for line in recall.lines if line.sampler == "Stratified"] == [
-        "diverged (0.4761, missing)"
-    ]
+    speedup, recall = beside_tables([group], [rows], [recalls], found)
+    texts = texts_of(speedup)
+    assert texts["Stratified"][2] == "diverged (8.56, missing)"
+    assert texts["N.S."][2] == "other machine (19.50, n/c)"
+    assert texts_of(recall)["Stratified"][0] == "diverged (0.4761, missing)"
 
 
 def test_tables_are_written_and_read_back(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ncfbench.report import sheets
-from ncfbench.report.render.markup import markdown
+from ncfbench.report.render import markdown
 from ncfbench.report.results import collect
 from ncfbench.report.verify import verification
 from ncfbench.storage import schemas, tables
@@ -31,7 +30,7 @@ def test_every_number_comes_out_again(folder: Path, tmp_path: Path) -> None:
     assert (found.mismatches, found.problems) == ([], [])
     # And a report of today writes the same tables.
     copied = Path(shutil.copytree(folder, tmp_path / "results"))
-    collect(copied, tmp_path, allow_mixed=False, places={}).write()
+    collect(copied, tmp_path, allow_mixed=False, locations={}).write()
     assert verification.verify(copied).mismatches == []
     for name, schema in (("speedup.parquet", schemas.SPEEDUP), ("recall.parquet", schemas.RECALL)):
         written, kept = (tables.read_rows(place / name, schema) for place in (copied, folder))
@@ -63,15 +62,14 @@ def test_they_are_compact_and_name_no_machine(folder: Path) -> None:
 
 def test_the_readme_shows_their_speedup_table(tmp_path: Path) -> None:
     results = collect(
-        REPOSITORY / "results/citeulike-title-tags", tmp_path, allow_mixed=False, places={}
-    )
-    beside = sheets.verdict_sheets(
-        results.comparisons, results.speedups, results.recalls, results.verdicts
+        REPOSITORY / "results/citeulike-title-tags", tmp_path, allow_mixed=False, locations={}
     )
     wanted = [
-        sheet for sheet in beside if sheet.title.startswith("Speedup beside the paper's, SG loss")
+        table
+        for table in results.tables
+        if table.title.startswith("Speedup beside the paper's, SG loss")
     ]
-    assert {line.encoder for sheet in wanted for line in sheet.lines} >= {"CNN", "LSTM"}
-    for sheet in wanted:
-        table = [line for line in markdown([sheet]).splitlines() if line.startswith("|")]
-        assert "\n".join(table) in (REPOSITORY / "README.md").read_text()
+    assert {row[0].text for table in wanted for row in table.rows} >= {"CNN", "LSTM"}
+    for table in wanted:
+        lines = [line for line in markdown.render([table]).splitlines() if line.startswith("|")]
+        assert "\n".join(lines) in (REPOSITORY / "README.md").read_text()

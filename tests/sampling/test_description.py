@@ -28,7 +28,8 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
-from ncfbench.report.description import Bar, view
+from ncfbench.report.render.terminal import TableView
+from ncfbench.report.views.description import bar, description_tables
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.description import configurations, describe, distinct_nodes
@@ -223,8 +224,8 @@ def test_data_without_training_links(tmp_path: Path) -> None:
 def printed(found: dict[str, Any], width: int, **more: Any) -> str:
     console = Console(width=width, markup=False, highlight=False, no_color=True, **more)
     with console.capture() as capture:
-        for part in view(found, "ncfbench prepare citeulike"):
-            console.print(part, soft_wrap=isinstance(part, str))
+        for table in description_tables(found):
+            console.print(TableView(table))
     return capture.get()
 
 
@@ -238,15 +239,14 @@ def test_the_page_fits_its_window_and_says_everything(tmp_path: Path, width: int
     flat = " ".join(page.split())
     for words in (
         "Five users, by hand",
-        "Left out of the source: 4 duplicate links.",
+        "left out of it 4 duplicate links",
         "2 items without text",
-        "a.dat (verified), b Fingerprint",
+        "a.dat (verified), b",
         "4 users without test items",
         "[bold]B01",
         "B00?[31m",
         "4 users, 7 links: min 1, median 1.5, mean 1.8, max 3",
         "Strat. w. N.S.",
-        "Prepared by: ncfbench prepare citeulike",
         "57.1",
         "b=4, k=10, s=2, P_n unigram",
     ):
@@ -254,18 +254,12 @@ def test_the_page_fits_its_window_and_says_everything(tmp_path: Path, width: int
 
 
 def test_bars_are_proportional_and_what_is_there_shows() -> None:
-    assert [Bar(share).text(4) for share in (0, 1e-9, 0.25, 0.5 + 1 / 32, 1)] == [
+    assert [bar(share, 4) for share in (0, 1e-9, 0.25, 0.5 + 1 / 32, 1)] == [
         "",
         "▏",
         "█",
         "██▏",
         "████",
-    ]
-    assert [Bar(share).text(4, ascii_only=True) for share in (0, 1e-9, 0.5, 1)] == [
-        "",
-        "#",
-        "##",
-        "####",
     ]
 
 

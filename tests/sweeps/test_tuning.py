@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from ncfbench.cli import app
 from ncfbench.config import TUNABLE, RunConfig, complete
 from ncfbench.errors import UsageError
-from ncfbench.report import comparison, sheets
+from ncfbench.report import comparison
+from ncfbench.report.views.results import speedup_tables
 from ncfbench.runs import folder as runs
 from ncfbench.runs.trials import FOLDER, Budget
 from ncfbench.sweeps import tuning
@@ -160,13 +161,13 @@ def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
     status = {row["sampler"]: (row["status"], row.get("command")) for row in rows}
     assert status["ns"] == ("reached", None)
     assert status["strat-ns"] == ("missing", None), "no command by itself can choose its settings"
-    sheet, *_ = sheets.speedup_sheets([tuned], [rows])
+    table, *_ = speedup_tables([tuned], [rows])
     note = (
         "CNN: learning_rate tuned on validation recall, 4 trials of 2 epochs: IID"
         " learning_rate=0.02; N.S."
     )
     assert any(
-        text.startswith(note) and text.endswith("learning_rate=0.005.") for text in sheet.notes
+        text.startswith(note) and text.endswith("learning_rate=0.005.") for text in table.notes
     )
     members = [record.config for record in runs.read_all(tmp_path)[0] if record.config.tuned]
     assert [len(group.cells) for group in group_cells(members)] == [2, 2], "they take turns"

@@ -1,0 +1,1 @@
+"""Views: the tables that are made of rows, ready for every renderer."""
