@@ -1,17 +1,18 @@
-"""The results that are kept in the repository: every number comes out of their raw samples again,
-and the README shows them.
-"""
+"""Results kept in the repository: every number comes out again, and the documents show them."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ncfbench.report.render import markdown
+from ncfbench.registry import find_sampler
 from ncfbench.report.results import collect
+from ncfbench.report.verdicts import Verdict
 from ncfbench.report.verify import verification
 from ncfbench.storage import schemas, tables
 
@@ -60,16 +61,44 @@ def test_they_are_compact_and_name_no_machine(folder: Path) -> None:
         ]
 
 
-def test_the_readme_shows_their_speedup_table(tmp_path: Path) -> None:
-    results = collect(
-        REPOSITORY / "results/citeulike-title-tags", tmp_path, allow_mixed=False, locations={}
+def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
+    """The table of the README, and the speedups and recalls of docs/results.md."""
+    results = collect(FOLDERS[0], tmp_path, allow_mixed=False, locations={})
+    speedups, recalls = (
+        {row["sampler"]: row for row in rows if is_main(row)}
+        for rows in (results.speedup, results.recall)
     )
-    wanted = [
-        table
-        for table in results.tables
-        if table.title.startswith("Speedup beside the paper's, SG loss")
+    readme = (REPOSITORY / "README.md").read_text()
+    shown = [line for line in readme.splitlines() if re.search(r"\.\d{3} \|$", line)]
+    for line, sampler in zip(shown, ("iid", "neg", "strat", "ns", "strat-ns"), strict=True):
+        row, cells = speedups[sampler], [cell.strip("* ") for cell in line.split("|")[2:-1]]
+        ratios = [ratio(row, name) for name in ("per_iteration", "iterations", "total")]
+        if row["total_speedup"] is not None and sampler != "iid":
+            ratios[2] += f" ({row['total_speedup_lower']:.2f} to {row['total_speedup_upper']:.2f})"
+        recall = f"{recalls[sampler]['test_recall_at_50']:.3f}"
+        assert cells == [f"{row['item_slots']:,.0f}", *ratios, recall]
+    page = (REPOSITORY / "docs/results.md").read_text()
+    for sampler, row in speedups.items():
+        beside = {one.measure: one.printed for one in results.verdicts if is_of(one, row)}
+        texts = [
+            ratio(row, name) + (f" ({beside[f'{name}_speedup']:.2f})" if beside else "")
+            for name in ("per_iteration", "iterations", "total")
+        ]
+        assert f"| {find_sampler(sampler).title} | {' | '.join(texts)} |" in page
+
+
+def is_main(row: dict[str, Any]) -> bool:
+    return (row["encoder"], row["loss"], row["variant"]) == ("cnn", "sg", "") and not row[
+        "settings"
     ]
-    assert {row[0].text for table in wanted for row in table.rows} >= {"CNN", "LSTM"}
-    for table in wanted:
-        lines = [line for line in markdown.render([table]).splitlines() if line.startswith("|")]
-        assert "\n".join(lines) in (REPOSITORY / "README.md").read_text()
+
+
+def is_of(verdict: Verdict, row: dict[str, Any]) -> bool:
+    names = ("dataset", "encoder", "loss", "sampler", "settings")
+    is_speedup = verdict.measure.endswith("speedup")
+    return is_speedup and all(getattr(verdict, name) == row[name] for name in names)
+
+
+def ratio(row: dict[str, Any], name: str) -> str:
+    value = row[f"{name}_speedup"]
+    return f"< {row[f'{name}_speedup_at_most']:.2f}" if value is None else f"{value:.2f}"
