@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ncfbench.config import RunConfig
+from ncfbench.report.table import Table, text_column
 from ncfbench.runs.progress import Progress
 from ncfbench.sweeps.grid import CellState, label_cells
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+
+    from ncfbench.report.render.terminal import TableView
 
 SHOWN_SECONDS = 0.5
 """Between two updates of a running cell's iteration."""
@@ -105,7 +107,7 @@ class LiveSweepProgress(PlainSweepProgress):
         self._working: RunConfig | None = None
         self._began = time.perf_counter()
         self._live = Live(
-            console=console, get_renderable=self._table, refresh_per_second=2, transient=True
+            console=console, get_renderable=self._view, refresh_per_second=2, transient=True
         )
 
     def begin(self, states: Mapping[RunConfig, CellState]) -> None:
@@ -136,27 +138,19 @@ class LiveSweepProgress(PlainSweepProgress):
         """Remove the table."""
         self._live.stop()
 
-    def _table(self) -> Table:
-        from rich.table import Table
-        from rich.text import Text
+    def _view(self) -> TableView:
+        from ncfbench.report.render.terminal import TableView
 
-        table = Table(
-            title=Text(f"{self.counts()}; {time.perf_counter() - self._began:,.0f} s"),
-            title_justify="left",
-        )
-        for name in ("cell", "iteration", "state"):
-            table.add_column(name, justify="right" if name == "iteration" else "left")
+        rows = []
         # A copy, because another thread draws the table.
         for config, status in list(self.statuses.items()):
             if status == "running":
                 mark = "> " if config is self._working else "  "
                 iteration = f"{self._iterations[config]:,}" if config in self._iterations else ""
-                table.add_row(
-                    Text(mark + self.names[config]),
-                    iteration,
-                    Text(self._rows.get(config, "starting")),
-                )
-        return table
+                state = self._rows.get(config, "starting")
+                rows.append([mark + self.names[config], iteration, state])
+        title = f"{self.counts()}; {time.perf_counter() - self._began:,.0f} s"
+        return TableView(Table(title, ["cell", "iteration", text_column("state")], rows))
 
 
 class _CellProgress(Progress):
