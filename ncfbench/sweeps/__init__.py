@@ -1,1 +1,1 @@
-"""Grids of runs: expanded, tuned, forecast, trained in turn, launched on a cluster."""
+"""Grids of runs: expand, tune and forecast them, train them in turn or launch them as jobs."""

@@ -1,9 +1,7 @@
-"""How long the cells of a sweep will take and how much memory: by a profile that is there or a
-short pilot.
+"""Predict the time and memory of a sweep's cells, from a stored profile or a short pilot.
 
 The pilot compiles each distinct arm and trains it for a few iterations, with parameters that are
-thrown away; cells that differ only in their seed, their length or numbers that cost nothing share
-one.
+thrown away. Cells that differ only in settings that cost no time, such as the seed, share a pilot.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from ncfbench.training.loop import STEP_BATCHES, timed_loops
 from ncfbench.training.probe import Probe
 
 PILOT_SECONDS = 1.0
-"""A pilot's block takes about this long, but has ``PILOT_ITERATIONS`` at least and at most."""
+"""A pilot's block takes about this long, within the bounds of ``PILOT_ITERATIONS``."""
 PILOT_ITERATIONS = (4, 40)
 FREE = (
     "seed",
@@ -51,16 +49,16 @@ FREE = (
     "user_l2",
     "tuned",
 )
-"""Settings that change no second of an iteration to speak of."""
+"""Settings that do not change the time of an iteration."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a cell still needs.
+    """The time and memory that a cell still needs.
 
-    ``source`` is where its seconds are from: ``profile``, ``pilot``, or nothing where it is over.
-    ``state_bytes`` are held as long as it is open, ``step_bytes`` while it is at work; both are on
-    the device, without what all cells share.
+    ``source`` is the origin of the seconds: ``profile``, ``pilot``, or empty for a cell that is
+    over. ``state_bytes`` are held while the cell is open, ``step_bytes`` while it trains. Both are
+    on the device, and exclude what all cells share.
     """
 
     seconds: float = 0.0
@@ -71,8 +69,9 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds of the parts of a cell, and bytes; ``source`` is where those of an iteration are
-    from.
+    """The time of each part of a cell, and its memory.
+
+    ``source`` is the origin of the seconds of an iteration.
     """
 
     start_seconds: float
@@ -84,7 +83,7 @@ class Forecast:
     step_bytes: int
 
     def seconds(self, schedule: Schedule, epochs_done: float) -> float:
-        """What a cell still needs, evaluations and the *step* account included."""
+        """Return what a cell still needs, including evaluations and the *step* account."""
         left = schedule.epochs - epochs_done
         iterations = schedule.n_links / schedule.batch_size
         probes = iterations / schedule.probe_every if schedule.probe_every else 4
@@ -102,7 +101,7 @@ def predict(
     runs_dir: Path,
     say: Callable[[str], None],
 ) -> dict[RunConfig, Prediction]:
-    """What each cell still needs; cells that are over need nothing."""
+    """Return what each cell still needs; cells that are over need nothing."""
     profiled = _profiled(runs_dir)
     key = str(environment.describe()["key"])
     found: dict[str, Forecast] = {}
@@ -129,11 +128,11 @@ def predict(
     return predicted
 
 
-def memory(predicted: Mapping[RunConfig, Prediction]) -> int:
-    """Bytes on the device at the worst moment: all cells of a group open, the greediest of them at
-    work.
+def predict_memory(predicted: Mapping[RunConfig, Prediction]) -> int:
+    """Return the bytes on the device at the worst moment.
 
-    Left out: texts and the program itself, which all cells share.
+    Then all cells of a group are open, and the cell with the largest step trains. Texts and the
+    program itself, which all cells share, are left out.
     """
     return max(
         (
@@ -153,7 +152,7 @@ def _arm(config: RunConfig) -> str:
 
 
 def _as_profiled(config: RunConfig) -> RunConfig:
-    """The settings that `ncfbench profile` gives to such an arm by default."""
+    """Return the settings that `ncfbench profile` gives to such an arm by default."""
     return dataclasses.replace(
         config, seed=RunConfig.seed, epochs=RunConfig.epochs, probe_every=RunConfig.probe_every
     )
@@ -164,7 +163,7 @@ def _profiled(runs_dir: Path) -> dict[tuple[str, str, str, str], dict[str, Any]]
     try:
         rows = tables.read_rows(path, schemas.COSTMODEL) if path.exists() else []
     except DataError:
-        return {}  # the report names it; here the pilot takes its place
+        return {}  # the report names the damage; here a pilot takes the profile's place
     return {
         (row["data_fingerprint"], row["environment_key"], row["sampler"], row["settings"]): row
         for row in rows
@@ -214,8 +213,9 @@ def _measure(config: RunConfig, dataset: Dataset, row: Mapping[str, Any] | None)
 
 
 def _step_bytes(config: RunConfig, dataset: Dataset, content: Content) -> int:
-    """What XLA says that the compiled step needs beside its arguments; 0 where the backend does not
-    say.
+    """Return the bytes that the compiled step needs beside its arguments, by XLA's analysis.
+
+    A backend without that analysis gives 0.
     """
     sampler = make_sampler(dataset.graph, config, Streams(config.seed))
     batch = next(sampler.batches(0, plan_capacity(dataset.graph, config)))

@@ -55,7 +55,7 @@ class Stage:
     @property
     def memory_bytes(self) -> int | None:
         """Predicted bytes on the device at the worst moment; None before a prediction."""
-        return None if self.predicted is None else forecast.memory(self.predicted)
+        return None if self.predicted is None else forecast.predict_memory(self.predicted)
 
     def status(self) -> SweepStatus:
         """Read how far the cells are."""
@@ -98,7 +98,7 @@ class Tuning:
         for name, dataset in stage.datasets.items():
             tuning.require_validation(name, dataset.manifest["statistics"]["validation_items"])
         self.budget = budget
-        self.trials = tuning.trials(stage.cells, budget)
+        self.trials = tuning.make_trials(stage.cells, budget)
         cells = tuple(dict.fromkeys(trial for own in self.trials.values() for trial in own))
         runs_dir = stage.locations.runs_dir / FOLDER
         locations = dataclasses.replace(stage.locations, runs_dir=runs_dir)
@@ -125,7 +125,7 @@ class Tuning:
             self.lines.append(line)
             stage.tell(line)
         stage.cells = [
-            tuning.tuned(config, chosen[config], self.budget) if config in chosen else config
+            tuning.apply_choice(config, chosen[config], self.budget) if config in chosen else config
             for config in stage.cells
         ]
         if final:

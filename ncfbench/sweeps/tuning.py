@@ -1,11 +1,10 @@
-"""Tuning: some settings of each arm chosen by recall on the validation items, every arm with the
-same number of trials.
+"""Tune settings of each arm by recall on the validation items, with equal numbers of trials.
 
-Only settings that leave the objective as it is can be tuned (:data:`ncfbench.config.TUNABLE`), so
-that the probe losses of arms tuned apart are still of one objective. The first trial has the arm's
-own settings. The others are points of a Halton sequence, which are the same for every arm of a
-loss: no arm gets more, or luckier, candidates than another. Trials have a seed that no run of the
-sweep has, so that what is reported was not chosen on its own noise.
+Only settings that leave the objective unchanged can be tuned (:data:`ncfbench.config.TUNABLE`), so
+that the probe losses of separately tuned arms remain comparable. The first trial has the arm's own
+settings. The others are points of a Halton sequence, the same for every arm of a loss: no arm gets
+more or luckier candidates than another. Trials have a seed that no run of the sweep has, so that
+the reported runs were not selected by their own noise.
 """
 
 from __future__ import annotations
@@ -24,33 +23,36 @@ from ncfbench.runs.trials import Budget
 from ncfbench.sweeps.grid import SweepStatus
 
 SEED = MAX_SEED
-"""Of every trial."""
+"""The seed of every trial."""
 RATE_FACTOR = 10.0
-"""Learning rates of the trials reach from the arm's own divided by this to its own times this,
-evenly in the logarithm.
+"""Learning rates of trials reach from the arm's own divided by this to its own times this.
+
+They are even in the logarithm.
 """
 MOST_DROPOUT = 0.8
-"""Shares of dropout reach from 0 to this."""
+"""The largest dropout rate of a trial; the smallest is 0."""
 MEASURE = "validation_recall_at_50"
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What tuning chose for an arm."""
+    """The trial that tuning chose for an arm."""
 
     trial: RunConfig
     recall: float
-    """Of the validation items, at the trial's best epoch."""
+    """Recall on the validation items, at the trial's best epoch."""
     usable: int
-    """Trials that ended and did not diverge."""
+    """Number of trials that ended and did not diverge."""
 
     def settings(self, budget: Budget) -> dict[str, Any]:
-        """The chosen values."""
+        """Return the chosen values, by setting."""
         return {name: getattr(self.trial, name) for name in budget.settings}
 
 
-def trials(cells: Sequence[RunConfig], budget: Budget) -> dict[RunConfig, tuple[RunConfig, ...]]:
-    """The trials of each cell; cells that differ only in their seed share theirs.
+def make_trials(
+    cells: Sequence[RunConfig], budget: Budget
+) -> dict[RunConfig, tuple[RunConfig, ...]]:
+    """Return the trials of each cell; cells that differ only in their seed share theirs.
 
     Raises:
         UsageError: the sweep has several values of a tuned setting, or an encoder without recall of
@@ -67,8 +69,8 @@ def trials(cells: Sequence[RunConfig], budget: Budget) -> dict[RunConfig, tuple[
     for own, name in itertools.product(arms.values(), budget.settings):
         if len({getattr(config, name) for config in own}) > 1:
             raise UsageError(
-                f"The sweep has several values of {name}, and --tune is to choose one: leave one of"
-                " the two out."
+                f"The sweep has several values of {name}, and --tune chooses one. Leave out one of"
+                " the two."
             )
     return {
         config: made
@@ -81,7 +83,10 @@ def trials(cells: Sequence[RunConfig], budget: Budget) -> dict[RunConfig, tuple[
 def choose(
     wanted: Mapping[RunConfig, Sequence[RunConfig]], found: SweepStatus
 ) -> tuple[dict[RunConfig, Chosen], dict[RunConfig, str]]:
-    """The best finished trial of each cell, the earlier of equal ones; and why there is none."""
+    """Return the best finished trial of each cell, and messages for cells without one.
+
+    Of equal trials the earlier one is chosen.
+    """
     chosen, missing = {}, {}
     for config, own in wanted.items():
         recalls = []
@@ -101,8 +106,8 @@ def choose(
     return chosen, missing
 
 
-def tuned(config: RunConfig, choice: Chosen, budget: Budget) -> RunConfig:
-    """The cell with what was chosen for it."""
+def apply_choice(config: RunConfig, choice: Chosen, budget: Budget) -> RunConfig:
+    """Return a cell with the settings chosen for it."""
     return dataclasses.replace(config, tuned=budget.label, **choice.settings(budget))
 
 
@@ -132,7 +137,7 @@ def _trials(config: RunConfig, budget: Budget) -> tuple[RunConfig, ...]:
 
     first = dataclasses.replace(config, seed=SEED, epochs=budget.epochs)
     sequence = qmc.Halton(len(budget.settings), scramble=False)
-    sequence.fast_forward(2)  # the corner, and the middle, which is the arm's own learning rate
+    sequence.fast_forward(2)  # skips 0 and 0.5: a corner, and the arm's own learning rate
     made = {first: None}
     while len(made) < budget.trials:
         for point in sequence.random(budget.trials).tolist():
@@ -141,14 +146,12 @@ def _trials(config: RunConfig, budget: Budget) -> tuple[RunConfig, ...]:
             }
             made.setdefault(
                 dataclasses.replace(first, **values)
-            )  # of two that round to the same, one
+            )  # points that round to the same values make one trial
     return tuple(made)[: budget.trials]
 
 
 def _value(config: RunConfig, name: str, u: float) -> float:
-    """A setting's value at a point of the unit interval, to three digits so that it can be
-    typed.
-    """
+    """Return a setting's value at a point of the unit interval, with three digits."""
     if name == "learning_rate":
         return float(f"{config.learning_rate * RATE_FACTOR ** (2 * u - 1):.3g}")
     return float(f"{MOST_DROPOUT * u:.3g}")

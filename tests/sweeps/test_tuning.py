@@ -44,7 +44,7 @@ def cells(**more: Any) -> list[RunConfig]:
 @settings(deadline=None, max_examples=20)
 def test_every_arm_has_the_same_trials(count: int, names: list[str], loss: str) -> None:
     budget = Budget(count, 3, tuple(names))
-    found = tuning.trials(cells(loss=loss), budget)
+    found = tuning.make_trials(cells(loss=loss), budget)
     points = set()
     for config, own in found.items():
         assert own[0] == dataclasses.replace(config, seed=tuning.SEED, epochs=3), (
@@ -76,10 +76,10 @@ def test_every_arm_has_the_same_trials(count: int, names: list[str], loss: str) 
         (lambda: Budget(2, 1, ("lambda",)), "--tune-over lambda"),
         (lambda: Budget(2, 1, ()), "names no setting"),
         (
-            lambda: tuning.trials([*cells(), *cells(learning_rate=0.5)], BUDGET),
+            lambda: tuning.make_trials([*cells(), *cells(learning_rate=0.5)], BUDGET),
             "several values of learning_rate",
         ),
-        (lambda: tuning.trials(cells(encoder="mf"), BUDGET), "mf has no vector"),
+        (lambda: tuning.make_trials(cells(encoder="mf"), BUDGET), "mf has no vector"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(wanted: Any, message: str) -> None:
@@ -89,7 +89,7 @@ def test_what_cannot_be_tuned_is_refused(wanted: Any, message: str) -> None:
 
 def test_the_best_finished_trial_is_chosen() -> None:
     config = complete({"sampler": "ns"})
-    own = tuning.trials([config], BUDGET)[config]
+    own = tuning.make_trials([config], BUDGET)[config]
     states = {
         own[0]: CellState("done", summary={tuning.MEASURE: 0.3}),
         own[1]: CellState("done", summary={tuning.MEASURE: 0.5}),
@@ -103,7 +103,7 @@ def test_the_best_finished_trial_is_chosen() -> None:
         3,
         {},
     )
-    result = tuning.tuned(config, chosen[config], BUDGET)
+    result = tuning.apply_choice(config, chosen[config], BUDGET)
     assert (result.learning_rate, result.seed, result.epochs) == (
         own[1].learning_rate,
         config.seed,
