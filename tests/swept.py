@@ -1,4 +1,4 @@
-"""Sweeps of small cells: training them, reading what they left, and interrupting them."""
+"""Small cells for tests: train them, read their records, and interrupt them."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def sweep(
 
 
 def figures(record: RunRecord) -> list[dict[str, Any]]:
-    """The curve without its times."""
+    """Return the curve without its times."""
     return [
         {key: value for key, value in row.items() if key != "train_seconds"} for row in record.curve
     ]
 
 
 def records(runs_dir: Path) -> dict[tuple[str, int], RunRecord]:
-    """All runs of a folder, by sampler and seed; there is one of each."""
+    """Return all runs of a folder, by sampler and seed; there is one of each."""
     found, problems = runs.read_all(runs_dir)
     assert problems == []
     result = {(record.config.sampler, record.config.seed): record for record in found}
@@ -62,7 +62,7 @@ def records(runs_dir: Path) -> dict[tuple[str, int], RunRecord]:
 
 
 def parameters(record: RunRecord, dataset: Dataset) -> list[Any]:
-    """Everything that the last checkpoint holds."""
+    """Return all arrays of the last checkpoint."""
     _, like = Trainer.create(record.config, dataset)
     found = Checkpoints(record.folder / "checkpoints").restore(like)
     assert found is not None
@@ -70,22 +70,18 @@ def parameters(record: RunRecord, dataset: Dataset) -> list[Any]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(found[0])]
 
 
-def assert_same(one: dict[Any, RunRecord], other: dict[Any, RunRecord], dataset: Dataset) -> None:
-    """Equal curves and parameters, bit for bit; and every iteration timed once."""
-    assert one.keys() == other.keys()
-    for key in one:
-        assert one[key].summary["status"] == other[key].summary["status"] == "finished"
-        assert figures(one[key]) == figures(other[key])
-        for a, b in zip(
-            parameters(one[key], dataset), parameters(other[key], dataset), strict=True
-        ):
-            np.testing.assert_array_equal(a, b)
-        timed = sum(row["iterations"] for row in one[key].timing if row["kind"] == "full")
-        assert timed == one[key].summary["planned_iterations"]
+def assert_same(one: RunRecord, other: RunRecord, dataset: Dataset) -> None:
+    """Assert equal curves and parameters, bit for bit, and that every iteration is timed once."""
+    assert one.summary["status"] == other.summary["status"] == "finished"
+    assert figures(one) == figures(other)
+    for a, b in zip(parameters(one, dataset), parameters(other, dataset), strict=True):
+        np.testing.assert_array_equal(a, b)
+    timed = sum(row["iterations"] for row in one.timing if row["kind"] == "full")
+    assert timed == one.summary["planned_iterations"]
 
 
 class Noted(SweepProgress):
-    """Keeps what it is told, and does something at an iteration of a sampler."""
+    """Keeps all events, and does something at an iteration of a sampler."""
 
     def __init__(
         self, sampler: str = "", iteration: int = -1, action: Callable[[], None] = lambda: None
