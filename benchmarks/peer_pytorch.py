@@ -53,7 +53,8 @@ from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.storage import tables
 from ncfbench.timing import allocator, environment
-from ncfbench.training.loop import TimedLoop, timed_loops
+from ncfbench.training.interleave import timed_loops
+from ncfbench.training.loop import TimedLoop
 from ncfbench.training.step import Parameters, Trainer
 
 TOLERANCE = 1e-4
@@ -214,7 +215,7 @@ def on_host(parameters: Parameters) -> dict[str, Any]:
 
 def ours(loop: TimedLoop, iterations: int, account: str) -> Mapping[str, float]:
     """Seconds of a block of ours."""
-    loop.samples.clear()
+    loop.take_samples()
     if account == "full":
         loop.full_block(iterations)
     else:

@@ -33,12 +33,12 @@ SLOW = """
 import time
 from ncfbench import cli
 from ncfbench.runs import recorder
-write = recorder.Records.write
-def slow(self, status, iteration):
-    write(self, status, iteration)
+write = recorder.RunRecorder.write
+def slow(self, status, *arguments):
+    write(self, status, *arguments)
     if status == "finished":
         time.sleep(8)
-recorder.Records.write = slow
+recorder.RunRecorder.write = slow
 cli.main()
 """
 """A first process that takes long to write its tables at the end."""

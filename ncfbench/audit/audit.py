@@ -32,7 +32,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import batch_stats, make_sampler
 from ncfbench.timing import environment
-from ncfbench.training.loop import interleave, timed_loops
+from ncfbench.training.interleave import interleave, timed_loops
 
 BLOCKS = 24
 """Independent means that a verdict rests on."""

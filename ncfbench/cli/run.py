@@ -161,16 +161,10 @@ def run(
     settings = complete(given if is_counted else given | {"share": RunConfig.share})
     simulate(-(-settings.devices // (processes or 1)))
     progress = progress_bar(quiet=quiet)
-    if recommend is not None and coordinator is not None:
-        raise UsageError(
-            "--recommend is for one process: repeat the command without --coordinator, with"
-            " --resume."
-        )
-    if trace is not None and coordinator is not None:
-        raise UsageError(
-            "--trace is for one process: JAX's profiler does not follow several. Leave"
-            " --coordinator out."
-        )
+    if coordinator is not None:
+        from ncfbench.training.plan import refuse_for_processes
+
+        refuse_for_processes(trace, recommend)
     with _joined(coordinator, processes, process_id, peer_timeout):
         if not is_counted:
             settings = complete(given | {"devices": _all_devices()})
@@ -229,23 +223,19 @@ def _trained(
     trace: Path | None,
     recommend: int | None,
 ) -> RunRecord | None:
-    """The run; None in all processes but the first, which keep no records."""
+    """Train the run; return None in all processes but the first, which keep no records."""
     from ncfbench.distributed.process_group import ProcessGroup
     from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.training import run as training
 
     keep_compiled(progress.say)
-    if not ProcessGroup.current().is_first:
-        from ncfbench.training.following import follow
-
-        follow(settings, places)
-        return None
     try:
-        return training.run(
+        return training.run_in_group(
             settings, places, resume=resume, progress=progress, trace=trace, recommend=recommend
         )
     except KeyboardInterrupt:
-        say("To go on with this run: repeat the command with --resume.")
+        if ProcessGroup.current().is_first:
+            say("To continue this run, repeat the command with --resume.")
         raise
 
 

@@ -37,7 +37,8 @@ from ncfbench.sampling import Sampler, make_sampler, plan_capacity
 from ncfbench.sampling.base import BatchSource
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.timing import environment
-from ncfbench.training.loop import TimedLoop, timed_loops
+from ncfbench.training.interleave import timed_loops
+from ncfbench.training.loop import TimedLoop
 from ncfbench.training.step import Trainer
 
 FEWEST_ROUNDS = 3
@@ -210,7 +211,7 @@ def _warm_up(loop: TimedLoop) -> int:
     loop.full_block(4)
     seconds = loop.samples[-1].seconds / 4
     loop.step_block(2)
-    loop.samples.clear()
+    loop.take_samples()
     count, together = (
         int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, 2000)),
         loop.trainer.per_dispatch,
@@ -336,10 +337,9 @@ def _round(
         if stop():
             return rows
         loop.step_block(max(iterations[name] // 2, 4))
-        for sample in loop.samples:
+        for sample in loop.take_samples():
             if sample.kind in ("full", "step"):
                 add(sample.kind, loop.item_slots, sample.iterations, sample.seconds, name)
-        loop.samples.clear()
         count = max(2, min(32, iterations[name] // 4))
         source = loop.trainer.layout.shard(samplers[name])
         for part, seconds in _sampling(

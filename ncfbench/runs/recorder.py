@@ -1,4 +1,8 @@
-"""The records of a run while it is trained: rows of its tables, and how they get to the disk."""
+"""Recorders: where the rows of a run go while it is trained.
+
+:class:`Recorder` writes nothing: it serves all processes of a run but the first.
+:class:`RunRecorder` writes a run folder (:mod:`ncfbench.runs.folder`).
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,90 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ncfbench.config import RunConfig
-from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.folder import RunRecord, read
+from ncfbench.runs.progress import Progress
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
-from ncfbench.timing import statistics as analysis
+from ncfbench.timing import statistics
+from ncfbench.timing.clock import Sample
 from ncfbench.timing.ledger import Ledger
 
 TABLES_SECONDS = 1.0
-"""Between writes of the tables: four synced files for each probe would take longer than a small
-run's training.
+"""Seconds between writes of the tables.
+
+Four synced files for each probe would take longer than the training of a small run.
 """
 TRAINING = ("full", "traced")
 """Kinds of samples whose iterations changed the parameters."""
 
 
-class Records:
-    """Curve, timing, ledger and summary of a run.
+class Recorder:
+    """Takes the rows of a run, and writes nothing.
 
     Args:
-        environment: of this session; times of another one are kept, but not mixed with this one's.
+        ledger: charged with the run's time.
+        progress: shows the run to its user.
     """
+
+    folder: Path | None = None
+    """The run's folder; None where nothing is written."""
+
+    def __init__(self, ledger: Ledger | None = None, progress: Progress | None = None) -> None:
+        self.ledger, self.progress = ledger or Ledger(), progress or Progress()
+
+    def finished(self) -> RunRecord | None:
+        """Return the run if it is finished."""
+        return None
+
+    def read(self) -> RunRecord | None:
+        """Return the run as its folder holds it; None where there is no folder."""
+        return None
+
+    def begin(
+        self, environment: Mapping[str, Any], recall_reason: str | None, iteration: int | None
+    ) -> None:
+        """Begin a session.
+
+        Args:
+            environment: the session's; times of another one are kept, but not mixed with these.
+            recall_reason: why the run has no recall on test items.
+            iteration: the checkpoint that the session continues from; None to start again.
+        """
+
+    def write_environment(self, environment: Mapping[str, Any]) -> None:
+        """Write ``environment.json``."""
+
+    def take(self, samples: Iterable[Sample], *, resumed: bool = False) -> None:
+        """Take raw samples.
+
+        Args:
+            resumed: an interruption cut the epoch of these blocks.
+        """
+
+    def record(self, row: Mapping[str, Any]) -> None:
+        """Take a row of the curve, all but ``train_seconds``, and show it."""
+
+    def write(self, status: str, iteration: int, message: str = "") -> None:
+        """Write the tables.
+
+        Args:
+            status: of the run, as in ``summary.parquet``.
+            message: why the run ended early.
+
+        Raises:
+            DataError: they cannot be written.
+        """
+
+
+class RunRecorder(Recorder):
+    """Keeps curve, timing, ledger and summary of a run, and writes them to its folder."""
+
+    folder: Path
 
     def __init__(
         self,
@@ -38,27 +102,85 @@ class Records:
         data_fingerprint: str,
         schedule: Schedule,
         ledger: Ledger,
-        environment: Mapping[str, Any],
+        progress: Progress,
     ) -> None:
+        super().__init__(ledger, progress)
         self.folder, self.config, self.data_fingerprint = folder, config, data_fingerprint
-        self.schedule, self.ledger, self.environment = schedule, ledger, environment
-        self.curve: list[dict[str, Any]] = []
-        self.timing: list[dict[str, Any]] = []
-        self.recall_reason: str | None = None
-        self.message = ""
+        self.schedule = schedule
+        self._environment_key = ""
+        self._recall_reason: str | None = None
+        self._curve: list[dict[str, Any]] = []
+        self._timing: list[dict[str, Any]] = []
         self._earlier_ledger: list[dict[str, Any]] = []
-        """Rows of the sessions before this one."""
         self._sampler_seconds = {"sampling": 0.0, "transfer": 0.0}
-        """Of the sampling thread, which works beside the main one."""
+        """Seconds of the sampling thread, which works beside the main one."""
         self._due = time.perf_counter()
 
-    def go_on_from(self, record: RunRecord, iteration: int) -> None:
-        """Take over the records of earlier sessions, cut back to an iteration; times of an epoch
-        that it cuts are marked.
+    def finished(self) -> RunRecord | None:
+        """See :meth:`Recorder.finished`."""
+        if not (self.folder / "summary.parquet").exists():
+            return None
+        record = read(self.folder)
+        return record if record.summary["status"] == "finished" else None
+
+    def read(self) -> RunRecord:
+        """See :meth:`Recorder.read`."""
+        return read(self.folder)
+
+    def begin(
+        self, environment: Mapping[str, Any], recall_reason: str | None, iteration: int | None
+    ) -> None:
+        """See :meth:`Recorder.begin`; the records of earlier sessions are cut back."""
+        self._environment_key, self._recall_reason = environment["key"], recall_reason
+        if iteration is not None:
+            self._continue_from(read(self.folder), iteration)
+        elif (self.folder / "summary.parquet").exists():
+            self.progress.say("No checkpoint to go on from: starting this run again.")
+
+    def write_environment(self, environment: Mapping[str, Any]) -> None:
+        """See :meth:`Recorder.write_environment`."""
+        tables.write_json(self.folder / "environment.json", dict(environment))
+
+    def take(self, samples: Iterable[Sample], *, resumed: bool = False) -> None:
+        """See :meth:`Recorder.take`."""
+        for sample in samples:
+            self._sampler_seconds["sampling"] += sample.sampling_seconds or 0.0
+            self._sampler_seconds["transfer"] += sample.transfer_seconds or 0.0
+            self._timing.append(
+                asdict(sample)
+                | {
+                    "resumed": resumed and sample.kind == "full",
+                    "environment_key": self._environment_key,
+                }
+            )
+
+    def record(self, row: Mapping[str, Any]) -> None:
+        """See :meth:`Recorder.record`."""
+        whole = {**row, "train_seconds": self._train_seconds()}
+        self._curve.append(whole)
+        self.progress.record(whole)
+        if time.perf_counter() >= self._due:
+            self.write("running", row["iteration"])
+
+    def write(self, status: str, iteration: int, message: str = "") -> None:
+        """See :meth:`Recorder.write`; the summary comes last: it names rows that are there."""
+        with self.ledger.line("tables"):
+            ledger = self._ledger_rows()
+            tables.write_rows(self.folder / "curve.parquet", self._curve, schemas.CURVE)
+            tables.write_rows(self.folder / "timing.parquet", self._timing, schemas.TIMING)
+            tables.write_rows(self.folder / "ledger.parquet", ledger, schemas.LEDGER)
+            summary = self._summary(status, iteration, ledger) | {"message": message}
+            tables.write_rows(self.folder / "summary.parquet", [summary], schemas.SUMMARY)
+            self._due = time.perf_counter() + TABLES_SECONDS
+
+    def _continue_from(self, record: RunRecord, iteration: int) -> None:
+        """Take over the records of earlier sessions up to an iteration.
+
+        The times of an epoch that it cuts are marked.
         """
         begun = self.schedule.epoch_begin(iteration)
-        self.curve = [row for row in record.curve if row["iteration"] <= iteration]
-        self.timing = [
+        self._curve = [row for row in record.curve if 0 < iteration >= row["iteration"]]
+        self._timing = [
             row
             | {
                 "resumed": (
@@ -70,48 +192,15 @@ class Records:
             if row["first_iteration"] + (row["kind"] in TRAINING) * row["iterations"] <= iteration
         ]
         self._earlier_ledger = record.ledger
+        if any(row["environment_key"] != self._environment_key for row in self._timing):
+            self.progress.say(
+                "The environment has changed since this run began: its times will be those from"
+                " here on."
+            )
 
-    @property
-    def is_of_one_environment(self) -> bool:
-        """Whether all times so far are of this session's environment."""
-        return all(row["environment_key"] == self.environment["key"] for row in self.timing)
-
-    @property
-    def train_seconds(self) -> float:
+    def _train_seconds(self) -> float:
         """Seconds of all iterations that changed the parameters."""
-        return math.fsum(row["seconds"] for row in self.timing if row["kind"] in TRAINING)
-
-    @property
-    def are_due(self) -> bool:
-        """Whether the tables have not been written for a while."""
-        return time.perf_counter() >= self._due
-
-    def take(self, samples: Iterable[Mapping[str, Any]], *, resumed: bool) -> None:
-        """Take over raw samples; ``resumed`` marks blocks of an epoch that an interruption cut."""
-        for sample in samples:
-            self._sampler_seconds["sampling"] += sample["sampling_seconds"] or 0.0
-            self._sampler_seconds["transfer"] += sample["transfer_seconds"] or 0.0
-            more = {
-                "resumed": resumed and sample["kind"] == "full",
-                "environment_key": self.environment["key"],
-            }
-            self.timing.append({**sample, **more})
-
-    def write(self, status: str, iteration: int) -> None:
-        """Write the four tables; the summary last, so that it never speaks of rows that are not
-        there.
-
-        Raises:
-            DataError: they cannot be written.
-        """
-        with self.ledger.line("tables"):
-            ledger = self._ledger_rows()
-            tables.write_rows(self.folder / "curve.parquet", self.curve, schemas.CURVE)
-            tables.write_rows(self.folder / "timing.parquet", self.timing, schemas.TIMING)
-            tables.write_rows(self.folder / "ledger.parquet", ledger, schemas.LEDGER)
-            summary = self._summary(status, iteration, ledger)
-            tables.write_rows(self.folder / "summary.parquet", [summary], schemas.SUMMARY)
-            self._due = time.perf_counter() + TABLES_SECONDS
+        return math.fsum(row["seconds"] for row in self._timing if row["kind"] in TRAINING)
 
     def _ledger_rows(self) -> list[dict[str, Any]]:
         session = max((row["session"] for row in self._earlier_ledger), default=0) + 1
@@ -126,8 +215,8 @@ class Records:
         ]
 
     def _summary(self, status: str, iteration: int, ledger: list[dict[str, Any]]) -> dict[str, Any]:
-        reported = analysis.reported_row(self.curve, self.config.patience) or {}
-        timing = [row for row in self.timing if row["environment_key"] == self.environment["key"]]
+        reported = statistics.reported_row(self._curve, self.config.patience) or {}
+        timing = [row for row in self._timing if row["environment_key"] == self._environment_key]
         recalls = {
             name: reported.get(name) for name in schemas.SUMMARY.names if "_recall_at_" in name
         }
@@ -142,21 +231,20 @@ class Records:
             },
             "config": json.dumps(self.config.to_dict(), sort_keys=True),
             "data_fingerprint": self.data_fingerprint,
-            "environment_key": self.environment["key"],
+            "environment_key": self._environment_key,
             "iterations": iteration,
             "planned_iterations": self.schedule.last,
             "epochs": self.schedule.epoch_of(iteration),
-            "smallest_probe_loss": min((row["probe_loss"] for row in self.curve), default=None),
-            "full_iteration_seconds": analysis.seconds_per_iteration(timing, "full"),
-            "step_iteration_seconds": analysis.seconds_per_iteration(timing, "step"),
+            "smallest_probe_loss": min((row["probe_loss"] for row in self._curve), default=None),
+            "full_iteration_seconds": statistics.seconds_per_iteration(timing, "full"),
+            "step_iteration_seconds": statistics.seconds_per_iteration(timing, "step"),
             "sampling_iteration_seconds": (
                 sampled / sum(row["iterations"] for row in full) if full else None
             ),
-            "train_seconds": self.train_seconds,
+            "train_seconds": self._train_seconds(),
             "wall_seconds": math.fsum(row["seconds"] for row in ledger if row["thread"] == "main"),
-            "item_slots": analysis.weighted_mean(self.timing, "item_slots"),
+            "item_slots": statistics.weighted_mean(self._timing, "item_slots"),
             "reported_epoch": reported.get("epoch"),
             **recalls,
-            "recall_reason": self.recall_reason,
-            "message": self.message,
+            "recall_reason": self._recall_reason,
         }

@@ -28,10 +28,11 @@ from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.grid import CellState, group_cells
 from ncfbench.timing import environment
-from ncfbench.training.evaluators import evaluators
 from ncfbench.training.inference import Embedder
-from ncfbench.training.loop import STEP_BATCHES, timed_loops
+from ncfbench.training.interleave import timed_loops
+from ncfbench.training.loop import STEP_BATCHES
 from ncfbench.training.probe import Probe
+from ncfbench.training.recall import make_evaluators
 
 PILOT_SECONDS = 1.0
 """A pilot's block takes about this long, within the bounds of ``PILOT_ITERATIONS``."""
@@ -180,9 +181,8 @@ def _measure(config: RunConfig, dataset: Dataset, row: Mapping[str, Any] | None)
         looks: dict[str, Callable[[Any], object]] = {
             "probe": Probe(dataset.graph, config, embedder)
         }
-        found, _ = evaluators(config, dataset, embedder)
-        if found:
-            looks["evaluation"] = lambda parameters: [each(parameters) for each in found.values()]
+        evaluators, _ = make_evaluators(config, dataset, embedder)
+        looks["evaluation"] = lambda parameters: [each(parameters) for each in evaluators.values()]
         seconds = {"probe": 0.0, "evaluation": 0.0}
         for look in looks.values():
             look(loop.trainer.layout.to_one_device(loop.state.parameters))  # compiles

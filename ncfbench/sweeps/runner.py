@@ -15,24 +15,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
 import jax
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset
 from ncfbench.distributed import signals
+from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DivergedError, NcfbenchError
 from ncfbench.models.towers import Content
-from ncfbench.rng import Streams
-from ncfbench.runs import folder as runs
-from ncfbench.sampling import make_sampler
+from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
 from ncfbench.sweeps import launcher
 from ncfbench.sweeps.grid import CellState, group_cells, read_status
 from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training import run as training
-from ncfbench.training.session import OpenRun
+from ncfbench.training.plan import RunPlan
+from ncfbench.training.run import open_recorder
+from ncfbench.training.session import Session
 
 STOPPING = (
     "Stopping after this iteration, then saving all cells. Ctrl-C again stops at once, back to"
@@ -42,6 +44,9 @@ FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
 """Failures of one cell that leave the others whole: out of memory, a full disk, a held folder."""
 POLL_SECONDS = 0.2
 """Between two looks at a process that trains a cell."""
+
+
+Done = TypeVar("Done")
 
 
 @dataclass
@@ -156,32 +161,51 @@ def _begin(
             progress.end()
 
 
+@dataclass
 class _Cell:
     """An open cell. Its own ledger charges what happens in its turns only."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self.config = config
-        self.ledger = Ledger()
-        self.stack = ExitStack()
-        self.run: OpenRun
+    config: RunConfig
+    ledger: Ledger
+    stack: ExitStack
+    session: Session
 
-    @property
-    def is_saved(self) -> bool:
-        """True if it is open and a checkpoint holds everything that was trained."""
-        return hasattr(self, "run") and self.run.is_saved
+    @classmethod
+    def open(
+        cls,
+        config: RunConfig,
+        locations: Locations,
+        dataset: Dataset,
+        *,
+        folder: Path | None,
+        progress: Progress,
+        interrupted: Callable[[], bool],
+        content: Content,
+        turns: str,
+    ) -> _Cell:
+        """Open a cell's run, in the folder that it has or in a new one."""
+        ledger = Ledger()
+        with ledger.turn(), ExitStack() as stack:
+            plan = RunPlan.of(config, locations, dataset=dataset)
+            recorder = stack.enter_context(open_recorder(plan, ledger, progress, folder=folder))
+            with ledger.line("initialising"):
+                session = Session(plan, recorder, interrupted, content=content, turns=turns)
+            stack.enter_context(session)
+            return cls(config, ledger, stack.pop_all(), session)
 
-    def advance(self) -> None:
+    def advance(self) -> bool:
         """Train one epoch, and finish the run after the last."""
         with self.ledger.turn():
-            self.run.advance_epoch()
-            if self.run.done:
-                self.run.finish()
+            self.session.advance_epoch()
+            if self.session.is_done:
+                self.session.finish()
                 self.stack.close()
+        return True
 
     def save(self) -> None:
         """Save a checkpoint."""
         with self.ledger.turn():
-            self.run.save()
+            self.session.save()
 
     def close(self) -> None:
         """Release the run's folder and memory."""
@@ -202,9 +226,10 @@ class _Turns:
     ) -> None:
         self.dataset, self.locations, self.progress = dataset, locations, progress
         self.interrupted, self.outcome = interrupted, outcome
-        self.session = uuid.uuid4().hex[:12]
+        self.turns = uuid.uuid4().hex[:12]
         self.cells: list[_Cell] = []
-        self.at_work: _Cell | None = None
+        self.is_at_work = False
+        """True while something is done that a second Ctrl-C may cut."""
 
     def train(self, states: Mapping[RunConfig, CellState]) -> None:
         """Train cells, which are in these states, to their ends."""
@@ -212,23 +237,25 @@ class _Turns:
         try:
             for config, state in states.items():
                 self._stop_if_interrupted()
-                cell = _Cell(config)
-                self.cells.append(cell)
-                self._attempt(cell, partial(self._open, cell, state, content))
-            furthest = max((cell.run.epoch for cell in self.cells), default=0)
+                opened = self._attempt(config, partial(self._open, config, state, content))
+                self.cells += [] if opened is None else [opened]
+            furthest = max((cell.session.epoch for cell in self.cells), default=0)
             for cell in self.cells:
-                cell.run.alone_until = furthest
+                cell.session.catch_up_until(furthest)
             while self.cells:
                 # After an interruption, cells that are behind catch up first.
-                epoch = min(cell.run.epoch for cell in self.cells)
-                for cell in [cell for cell in self.cells if cell.run.epoch == epoch]:
+                epoch = min(cell.session.epoch for cell in self.cells)
+                for cell in [cell for cell in self.cells if cell.session.epoch == epoch]:
                     self._stop_if_interrupted()
-                    if self._attempt(cell, cell.advance) and cell.run.done:
+                    if self._attempt(cell.config, cell.advance) is None:
+                        self.cells.remove(cell)
+                        self._close(cell)
+                    elif cell.session.is_done:
                         self.cells.remove(cell)
                         self.progress.finish(cell.config, "done")
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             # A second Ctrl-C cut an iteration of the cell at work: then nothing more is saved.
-            if self.at_work is None or self.at_work.is_saved:
+            if not self.is_at_work or isinstance(interrupt, AgreedInterrupt):
                 self._save_all()
             raise
         finally:
@@ -237,53 +264,37 @@ class _Turns:
             self.cells.clear()
             gc.collect()  # the next group needs the memory
 
-    def _open(self, cell: _Cell, state: CellState, content: Content) -> None:
-        """Open a cell's run, in its folder or in a new one."""
-        with cell.ledger.turn():
-            make_sampler(
-                self.dataset.graph, cell.config, Streams(cell.config.seed)
-            )  # refuses before a folder is made
-            folder = state.folder or runs.create(
-                self.locations.runs_dir, cell.config, self.dataset.fingerprint
-            )
-            opened = training.opened(
-                cell.config,
-                self.dataset,
-                folder,
-                self.progress.follow(cell.config),
-                self.interrupted,
-                cell.ledger,
-                content=content,
-                session=self.session,
-            )
-            cell.run = cell.stack.enter_context(opened)
+    def _open(self, config: RunConfig, state: CellState, content: Content) -> _Cell:
+        return _Cell.open(
+            config,
+            self.locations,
+            self.dataset,
+            folder=state.folder,
+            progress=self.progress.follow(config),
+            interrupted=self.interrupted,
+            content=content,
+            turns=self.turns,
+        )
 
     def _stop_if_interrupted(self) -> None:
         if self.interrupted():
             raise KeyboardInterrupt
 
-    def _attempt(self, cell: _Cell, action: Callable[[], None]) -> bool:
-        """Do something with a cell, and return True.
-
-        If that fails, keep the failure, take the cell out of its group, and return False.
-        """
-        self.at_work = cell
-        self.progress.start(cell.config)
+    def _attempt(self, config: RunConfig, action: Callable[[], Done]) -> Done | None:
+        """Do something for a cell, and return the result; if it fails, keep the failure."""
+        self.is_at_work = True
+        self.progress.start(config)
+        done: Done | None = None
         try:
-            action()
+            done = action()
         except DivergedError as error:
-            self.outcome.diverge(cell.config, str(error))
-            self.progress.finish(cell.config, "diverged", str(error))
+            self.outcome.diverge(config, str(error))
+            self.progress.finish(config, "diverged", str(error))
         except FAILURES as error:
-            self.outcome.fail(cell.config, first_line(error), _exit_code(error))
-            self.progress.finish(cell.config, "failed", first_line(error))
-        else:
-            self.at_work = None
-            return True
-        self.at_work = None
-        self.cells.remove(cell)
-        self._close(cell)
-        return False
+            self.outcome.fail(config, first_line(error), _exit_code(error))
+            self.progress.finish(config, "failed", first_line(error))
+        self.is_at_work = False
+        return done
 
     def _close(self, cell: _Cell) -> None:
         try:
@@ -293,7 +304,7 @@ class _Turns:
 
     def _save_all(self) -> None:
         for cell in self.cells:
-            if not cell.is_saved:
+            if not cell.session.is_saved:
                 try:
                     cell.save()
                 except FAILURES as error:

@@ -16,10 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.config import RunConfig
 from ncfbench.data.splits import Split
 from ncfbench.data.store import Dataset
-from ncfbench.models.interaction import Interaction
+from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.precision import full
+from ncfbench.registry import find_encoder
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Parameters
@@ -72,6 +74,21 @@ class RecallEvaluator:
         return np.concatenate([np.asarray(part) for part in parts])[: len(self.users)].astype(
             np.int64
         )
+
+
+def make_evaluators(
+    config: RunConfig, dataset: Dataset, embedder: Embedder
+) -> tuple[dict[str, RecallEvaluator], str | None]:
+    """Return one evaluator per non-empty split, and why there is no recall on test items."""
+    if not find_encoder(config.encoder).scores_cold_items:
+        return {}, f"{config.encoder} learns a vector for each item, and held-out items have none"
+    interaction = make_interaction(config)
+    made = {
+        split: RecallEvaluator(dataset, split, embedder, interaction)
+        for split in ("validation", "test")
+    }
+    reason = "no user has a held-out test item" if made["test"].empty else None
+    return {split: evaluator for split, evaluator in made.items() if not evaluator.empty}, reason
 
 
 def link_ranks(

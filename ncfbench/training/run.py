@@ -1,26 +1,24 @@
-"""One run, from its settings to its records: by itself, or in turn with others."""
+"""The lifecycle of a run: a plan, a recorder, and the training of the one into the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ncfbench.config import Locations, RunConfig
-from ncfbench.data import Dataset, open_dataset
-from ncfbench.distributed import signals
-from ncfbench.distributed.mesh import make_layout
 from ncfbench.distributed.process_group import ProcessGroup
-from ncfbench.models.precision import require
-from ncfbench.models.towers import Content
-from ncfbench.rng import Streams
+from ncfbench.distributed.signals import deferred_signals
+from ncfbench.errors import UsageError
 from ncfbench.runs import folder as runs
+from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
-from ncfbench.sampling import make_sampler
-from ncfbench.storage import locks, tables
+from ncfbench.runs.recorder import Recorder, RunRecorder
+from ncfbench.storage import locks
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training.recommend import require_items, write_finished
-from ncfbench.training.session import OpenRun
+from ncfbench.training.plan import RunPlan
+from ncfbench.training.recommend import write_finished
+from ncfbench.training.session import Session
 
 STOPPING = (
     "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last"
@@ -34,122 +32,127 @@ STOPPING_TOGETHER = (
 
 def run(
     config: RunConfig,
-    places: Locations,
+    locations: Locations,
     *,
     resume: bool = False,
     progress: Progress | None = None,
     trace: Path | None = None,
     recommend: int | None = None,
-) -> runs.RunRecord:
-    """Train, and leave a run folder behind.
+) -> RunRecord:
+    """Train a run into a folder, and return it as the folder holds it.
 
     Args:
-        recommend: test items of each user to write at the end, or where a run to resume is
-            finished, from its checkpoint.
-        trace: write a trace of JAX's profiler of a few iterations into this folder.
         resume: continue the newest run with these settings and data, if there is one; its curve
             ends as if it had never been interrupted.
-
-    Returns:
-        The run as its folder holds it.
+        progress: shows the run to its user; by default nothing is shown.
+        trace: write a trace of JAX's profiler of a few iterations into this folder.
+        recommend: write this many test items of each user at the end; or, where the run to resume
+            is finished, from its checkpoint.
 
     Raises:
         DataError: the data set is not prepared, or a folder cannot be written.
         DivergedError: the loss stopped being finite; what was recorded is kept.
         KeyboardInterrupt: interrupted; the run can be resumed.
-        UsageError: the device cannot compute at the precision, the processes are not alike, or
-            there is nothing to recommend.
+        UsageError: the run cannot work; see :meth:`RunPlan.of`.
     """
-    require(config.precision)
-    progress = progress or Progress()
-    ledger = Ledger()
-    if trace is not None:
-        with tables.storage_errors(trace):
-            trace.mkdir(parents=True, exist_ok=True)
-    with ledger.line("loading"):
-        dataset = open_dataset(places.data_dir, config.dataset, progress.say)
-    make_sampler(dataset.graph, config, Streams(config.seed))  # refuses before a folder is made
-    make_layout(config)
-    if recommend is not None:
-        require_items(config, dataset, recommend)
-    ProcessGroup.current().require_alike(config, dataset.fingerprint)
-    any_finished = recommend is not None
-    folder = (
-        runs.find(places.runs_dir, config, dataset.fingerprint, anywhere=any_finished)
-        if resume
-        else None
+    if ProcessGroup.current().count > 1:
+        raise UsageError("JAX has joined several processes: train with ncfbench run --coordinator.")
+    record = run_in_group(
+        config, locations, resume=resume, progress=progress, trace=trace, recommend=recommend
     )
-    if folder is None:
-        if resume:
-            progress.say(
-                "No run with these settings, data and devices to resume: starting a new one."
-            )
-        folder = runs.create(places.runs_dir, config, dataset.fingerprint)
-    with locks.held(folder, "writing"):
-        done = runs.read(folder) if resume and (folder / "summary.parquet").exists() else None
-        (is_over,) = ProcessGroup.current().any(
-            done is not None and done.summary["status"] == "finished"
-        )
-        if done is not None and is_over:
-            progress.say(
-                f"Already finished: {folder}" + (" (no trace was written)" if trace else "")
-            )
-            if recommend is not None:
-                write_finished(done, dataset, recommend, progress.say)
-            return done
-        stopping = STOPPING if ProcessGroup.current().count == 1 else STOPPING_TOGETHER
-        with (
-            signals.deferred_signals(progress.say, stopping) as interrupted,
-            ledger.noticing_compilation(),
-        ):
-            with ledger.line("initialising"):
-                begun = OpenRun(config, dataset, folder, progress, interrupted, ledger, trace)
-            begun.recommend = recommend
-            begun.go()
-        return runs.read(folder)
+    assert record is not None
+    return record
+
+
+def run_in_group(
+    config: RunConfig,
+    locations: Locations,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    trace: Path | None = None,
+    recommend: int | None = None,
+) -> RunRecord | None:
+    """Train a run like :func:`run`, together with the other processes, which call it alike.
+
+    The first process writes, shows and returns the run. The others return None.
+    """
+    shown = progress if progress and ProcessGroup.current().is_first else Progress()
+    ledger = Ledger()
+    plan = RunPlan.of(
+        config, locations, trace=trace, recommend=recommend, ledger=ledger, say=shown.say
+    )
+    with open_recorder(plan, ledger, shown, resume=resume) as recorder:
+        return train(plan, recorder)
 
 
 @contextmanager
-def opened(
-    config: RunConfig,
-    dataset: Dataset,
-    folder: Path,
-    progress: Progress,
-    interrupted: Callable[[], bool],
+def open_recorder(
+    plan: RunPlan,
     ledger: Ledger,
+    progress: Progress,
     *,
-    content: Content,
-    session: str,
-) -> Iterator[OpenRun]:
-    """A run that takes its turn with others: the caller advances it epoch by epoch, and finishes
-    it.
+    resume: bool = False,
+    folder: Path | None = None,
+) -> Iterator[Recorder]:
+    """Open the recorder of this process, and hold the run's folder meanwhile.
+
+    In processes other than the first it writes nothing.
 
     Args:
-        folder: of :func:`runs.create`, or of an unfinished run, which goes on from its last
-            checkpoint. It is held for this process meanwhile.
-        interrupted: asked after each iteration; when true, the run is saved and raises
-            KeyboardInterrupt.
-        ledger: charged with what happens here; the caller sees to it that it counts this run's
-            turns only.
-        content: the data set's texts on the device, which all runs share.
-        session: names the runs that take turns with each other; see :func:`runs.interleaved`.
+        ledger: charged with the run's time.
+        progress: shows the run to its user.
+        resume: choose the folder of a run to continue, if there is one.
+        folder: the folder of a run to continue. Without either, a new one is made.
 
     Raises:
-        DataError: the folder's records are damaged, or cannot be written.
-        UsageError: another process holds the folder, or the settings do not fit the data or the
-            device.
+        DataError: a folder cannot be written.
+        UsageError: another process holds the folder.
     """
-    with locks.held(folder, "writing"):
-        with ledger.line("initialising"):
-            begun = OpenRun(
-                config,
-                dataset,
-                folder,
-                progress,
-                interrupted,
-                ledger,
-                content=content,
-                session=session,
+    if not ProcessGroup.current().is_first:
+        yield Recorder(ledger, progress)
+        return
+    config, fingerprint = plan.config, plan.dataset.fingerprint
+    runs_dir = plan.locations.runs_dir
+    if resume:
+        folder = runs.find(runs_dir, config, fingerprint, anywhere=plan.recommend is not None)
+        if folder is None:
+            progress.say(
+                "No run with these settings, data and devices to resume: starting a new one."
             )
-        with begun:
-            yield begun
+    folder = folder or runs.create(runs_dir, config, fingerprint)
+    with locks.held(folder, "writing"):
+        yield RunRecorder(folder, config, fingerprint, plan.schedule, ledger, progress)
+
+
+def train(plan: RunPlan, recorder: Recorder) -> RunRecord | None:
+    """Train a run to its end, and return it as its folder holds it; None without a folder.
+
+    A finished run is not trained again; its recommendations are written if the plan wants them.
+
+    Raises:
+        DataError: a folder cannot be written, or records are damaged.
+        DivergedError: the loss stopped being finite; what was recorded is kept.
+        KeyboardInterrupt: interrupted; the run was saved and can be resumed.
+    """
+    group, say = ProcessGroup.current(), recorder.progress.say
+    finished = recorder.finished()
+    (is_finished,) = group.any(finished is not None)
+    if is_finished:
+        if finished is not None:
+            say(
+                f"Already finished: {finished.folder}"
+                + (" (no trace was written)" if plan.trace else "")
+            )
+            if plan.recommend is not None:
+                write_finished(finished, plan.dataset, plan.recommend, say)
+        return finished
+    stopping = STOPPING if group.count == 1 else STOPPING_TOGETHER
+    with deferred_signals(say, stopping) as interrupted, recorder.ledger.noticing_compilation():
+        with recorder.ledger.line("initialising"):
+            session = Session(plan, recorder, interrupted)
+        with session:
+            while not session.is_done:
+                session.advance_epoch()
+            session.finish()
+    return recorder.read()

@@ -1,10 +1,7 @@
-"""A run that is open: sample -> step on the clock; probe, recall, checkpoint and tables off it;
-records that outlive it.
-"""
+"""A session of a run: sample and step on the clock; probe, recall, checkpoints, tables off it."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -16,116 +13,106 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from ncfbench.config import RunConfig
-from ncfbench.data import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
 from ncfbench.errors import DivergedError
 from ncfbench.models.interaction import make_interaction
 from ncfbench.models.towers import Content
-from ncfbench.rng import Streams
-from ncfbench.runs import folder as runs
-from ncfbench.runs.progress import Progress
-from ncfbench.runs.recorder import Records
-from ncfbench.runs.schedule import Schedule
-from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.runs.recorder import Recorder
+from ncfbench.sampling import plan_capacity
 from ncfbench.sampling.batch import rounded_up
 from ncfbench.storage import schemas, tables
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing import environment
-from ncfbench.timing.ledger import Ledger
+from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.training.checkpoint import Checkpoints
-from ncfbench.training.evaluators import evaluators
 from ncfbench.training.inference import Embedder
-from ncfbench.training.loop import Sample, Stopwatch, TimedLoop
+from ncfbench.training.loop import TimedLoop
+from ncfbench.training.plan import RunPlan
 from ncfbench.training.probe import Probe
+from ncfbench.training.recall import make_evaluators
 from ncfbench.training.recommend import Recommender
 from ncfbench.training.step import Trainer, TrainState
 
 TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
-"""At the first end of an epoch after so long: a killed run loses at most this much and an epoch."""
+"""Seconds between checkpoints, which are written at the next end of an epoch."""
 
 
-class OpenRun:
-    """The state of one run while it runs."""
+class Session:
+    """Trains a run from its last checkpoint. Use as a context manager.
+
+    Args:
+        plan: of the run.
+        recorder: takes the run's rows.
+        interrupted: called after each iteration; when it is true, the run is saved and raises
+            KeyboardInterrupt.
+        content: the texts on the device, where several runs share them.
+        turns: an id of the sessions that take turns with this one
+            (:func:`ncfbench.runs.folder.interleaved`); None where it trains alone.
+    """
 
     def __init__(
         self,
-        config: RunConfig,
-        dataset: Dataset,
-        folder: Path | None,
-        progress: Progress,
+        plan: RunPlan,
+        recorder: Recorder,
         interrupted: Callable[[], bool],
-        ledger: Ledger,
-        trace: Path | None = None,
+        *,
         content: Content | None = None,
-        session: str | None = None,
+        turns: str | None = None,
     ) -> None:
-        self.config, self.dataset, self.folder = config, dataset, folder or Path()
-        self.group = ProcessGroup.current()
-        self.progress, self.interrupted = progress, interrupted
-        self.ledger, self.trace = ledger, trace
-        self.schedule = Schedule(
-            dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every
-        )
-        self.pending: list[float] = []
-        """Losses of the batches since the last row of the curve."""
-        self.recommend: int | None = None
-        """Test items of each user to write at the end."""
+        self.plan, self.recorder = plan, recorder
         self.is_saved = False
         """Whether a checkpoint holds everything that was trained."""
+        self._interrupted = interrupted
+        self._config, self._schedule = plan.config, plan.schedule
+        self._ledger, self._progress = recorder.ledger, recorder.progress
+        self._group = ProcessGroup.current()
+        self._trace = plan.trace
+        self._losses: list[float] = []
+        """Losses of the batches since the last row of the curve."""
+        self._catch_up_epochs = 0
+        self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
 
         if content is None:
-            with ledger.line("transfer"):
-                content = jax.block_until_ready(Content.of(dataset))
-        self.trainer, fresh = Trainer.create(config, dataset)
-        self.environment = environment.describe(self.trainer.layout.describe()) | {
-            "iterations_per_dispatch": self.trainer.per_dispatch
-        }
-        self.environment |= {"interleaved": [session]}
-        self.records = Records(
-            self.folder, config, dataset.fingerprint, self.schedule, ledger, self.environment
+            with self._ledger.line("transfer"):
+                content = jax.block_until_ready(Content.of(plan.dataset))
+        self._trainer, fresh = Trainer.create(plan.config, plan.dataset, plan.layout)
+        self._embedder = Embedder(self._trainer.towers, content)
+        self._probe = Probe(plan.dataset.graph, plan.config, self._embedder)
+        self._evaluators, recall_reason = make_evaluators(plan.config, plan.dataset, self._embedder)
+        self._checkpoints = (
+            Checkpoints(recorder.folder / "checkpoints", self._progress.say)
+            if recorder.folder
+            else None
         )
-        embedder = self.embedder = Embedder(self.trainer.towers, content)
-        self.probe = Probe(dataset.graph, config, embedder)
-        self.evaluators, self.records.recall_reason = evaluators(config, dataset, embedder)
-        self.checkpoints = Checkpoints(folder / "checkpoints", progress.say) if folder else None
-        self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
-        with ledger.line("checkpoint"):
-            iteration, slots, state = self._restore(fresh)
-        self.is_broken = iteration > 0 and not self.schedule.ends_epoch(iteration)
-        """Whether an interruption cut the epoch at work: none of its times count."""
-        self.alone_until = 0
-        """Epochs that it catches up by itself, while runs that it takes turns with wait: their
-        times do not count either.
-        """
-        self.sampler = make_sampler(dataset.graph, config, Streams(config.seed))
-        self.loop = TimedLoop(
-            trainer=self.trainer,
+        self._environment = environment.describe(plan.layout.describe()) | {
+            "iterations_per_dispatch": self._trainer.per_dispatch
+        }
+        with self._ledger.line("checkpoint"):
+            state, slots, earlier = self._restore(fresh)
+        self._environment["interleaved"] = [*(earlier or []), turns]
+        self._start = int(state.iteration)
+        continued = None if earlier is None else self._start
+        recorder.begin(self._environment, recall_reason, continued)
+        self._epoch_was_cut = self._start > 0 and not self._schedule.ends_epoch(self._start)
+        """Whether an interruption cut the epoch at work: its times do not count."""
+        self._loop = TimedLoop(
+            trainer=self._trainer,
             state=state,
             content=content,
-            sampler=self.sampler,
+            sampler=plan.sampler,
             item_slots=slots,
-            start=iteration,
-            say=progress.say,
-            ledger=ledger,
+            start=self._start,
+            say=self._progress.say,
+            ledger=self._ledger,
         )
-
-    def go(self) -> None:
-        """Train to the end, recording on the way."""
-        with self:
-            while not self.done:
-                self.advance_epoch()
-            self.finish()
 
     def __enter__(self) -> Self:
         self._write_environment()
-        title = (
-            f"{self.config.dataset} {self.config.encoder} {self.config.loss} {self.config.sampler}"
-        )
-        self.progress.begin(title, self.schedule.last, self.loop.iteration)
-        self.began = self.loop.iteration
-        self.loop.__enter__()
+        config = self._config
+        title = f"{config.dataset} {config.encoder} {config.loss} {config.sampler}"
+        self._progress.begin(title, self._schedule.last, self._start)
+        self._loop.__enter__()
         return self
 
     def __exit__(
@@ -135,66 +122,64 @@ class OpenRun:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self.loop.__exit__(kind, error, trace)
+            self._loop.__exit__(kind, error, trace)
         finally:
-            self.progress.end()
-            self._write_environment({"load_average_at_end": environment.load_average()})
+            self._progress.end()
+            self._environment["load_average_at_end"] = environment.load_average()
+            self._write_environment()
 
     @property
     def epoch(self) -> int:
-        """Passes over the links that are behind it, whole ones."""
-        return int(self.schedule.epoch_of(self.loop.iteration))
+        """Whole epochs that are done."""
+        return int(self._schedule.epoch_of(self._loop.iteration))
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether nothing is left to train."""
-        return self.loop.iteration >= self.schedule.last
+        return self._loop.iteration >= self._schedule.last
+
+    def catch_up_until(self, epoch: int) -> None:
+        """Exclude the times up to an epoch: the runs that this one takes turns with wait for it."""
+        self._catch_up_epochs = epoch
 
     def advance_epoch(self) -> None:
         """Train to the end of the epoch, recording on the way.
 
         Raises:
             DivergedError: the loss stopped being finite.
-            KeyboardInterrupt: interrupted; ``is_saved`` says whether the state was saved.
+            KeyboardInterrupt: interrupted; :attr:`is_saved` says whether the state was saved.
         """
-        if (
-            self.loop.iteration == 0 and not self.records.curve
-        ):  # where it went on, only the first process has the curve
+        if self._loop.iteration == 0:
             self._record()
-        while not self.done:
-            # After the first block: what is compiled is compiled by then, and the queue of batches
-            # is full.
-            if (
-                self.trace is not None
-                and self.loop.iteration > self.began
-                and self._trace_block(self.trace)
-            ):
-                self.trace = None
+        while not self.is_done:
+            # After the first block the step is compiled, and the queue of batches full.
+            if self._trace is not None and self._loop.iteration > self._start:
+                self._trace_block(self._trace)
             self._train_block()
-            if self.schedule.ends_epoch(self.loop.iteration):
+            if self._schedule.ends_epoch(self._loop.iteration):
                 break
 
     def finish(self) -> None:
         """Save the state and write the records of a run that is done."""
-        if self.trace is not None:
-            few = "too few iterations between two probes, or after the first"
-            self.progress.say(
-                f"No trace was written: {few}. Train for more epochs, or with a larger"
-                " --probe-every."
+        if self._trace is not None:
+            self._progress.say(
+                "No trace was written: too few iterations between two probes, or after the first."
+                " Train for more epochs, or with a larger --probe-every."
             )
-        self._write("running")  # a checkpoint never knows of samples that the tables lack
+        self._write("running")  # the tables must have every sample before a checkpoint
         self._save_checkpoint()
-        if self.recommend is not None:
+        if self.plan.recommend is not None and self.recorder.folder is not None:
             with self._timed("recommendation"):
+                interaction = make_interaction(self._config)
                 best = Recommender(
-                    self.dataset, self.embedder, make_interaction(self.config), self.recommend
+                    self.plan.dataset, self._embedder, interaction, self.plan.recommend
                 )
-                best.write(self.folder, self.trainer.to_host(self.loop.state), self.schedule)
-            self._collect_samples(resumed=False)
+                state = self._trainer.to_host(self._loop.state)
+                best.write(self.recorder.folder, state, self._schedule)
         self._write("finished")
 
     def save(self) -> None:
-        """Save the state of a run that is to go on later."""
+        """Save the state of a run that is to continue later."""
         self._write("running")
         self._save_checkpoint()
         self._write("interrupted")
@@ -203,173 +188,142 @@ class OpenRun:
     def _train_block(self) -> None:
         """Train to the next probe; there, record and save. Stops where it was interrupted."""
         self.is_saved = False
-        stop = self.schedule.next_stop(self.loop.iteration)
-        slots = float(self.loop.item_slots)
+        first = self._loop.iteration
+        stop = self._schedule.next_stop(first)
+        slots = float(self._loop.item_slots)
 
         def after_iteration() -> bool:
-            self.progress.advance(self.loop.iteration, slots)
-            return (
-                self.group.count == 1 and self.interrupted()
-            )  # several processes stop together, at the end of a block
+            self._progress.advance(self._loop.iteration, slots)
+            # Several processes stop together, at the end of a block.
+            return self._group.count == 1 and self._interrupted()
 
-        first = self.loop.iteration
-        losses = self.loop.full_block(stop - first, stop=after_iteration)
-        cut = self.loop.iteration < stop
-        self._collect_samples(
-            resumed=self.is_broken or cut or self.schedule.epoch_of(first) < self.alone_until
+        losses = self._loop.full_block(stop - first, stop=after_iteration)
+        is_cut = self._loop.iteration < stop
+        catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
+        self.recorder.take(
+            self._loop.take_samples(), resumed=self._epoch_was_cut or is_cut or catches_up
         )
-        if self.schedule.ends_epoch(stop):
-            self.is_broken = False
-        self.pending += losses
+        if self._schedule.ends_epoch(stop):
+            self._epoch_was_cut = False
+        self._losses += losses
         bad = np.flatnonzero(~np.isfinite(losses))
         if len(bad):
-            self._diverged(first + int(bad[0]) + 1, "the loss")
-        if not cut:
-            if self.schedule.ends_epoch(stop):
-                self.loop.step_block()
+            self._diverge(first + int(bad[0]) + 1, "the loss")
+        if not is_cut:
+            if self._schedule.ends_epoch(stop):
+                self._loop.step_block()
+                self.recorder.take(self._loop.take_samples())
             self._record()
-        with self.ledger.line("collective"):
-            due = (
-                self.group.is_first
-                and self.schedule.ends_epoch(stop)
-                and time.perf_counter() >= self.checkpoint_due
+        with self._ledger.line("collective"):
+            is_due = (
+                self._checkpoints is not None
+                and self._schedule.ends_epoch(stop)
+                and time.perf_counter() >= self._checkpoint_due
             )
-            interrupted, due = self.group.any(self.interrupted(), due)
-        if interrupted and self.loop.iteration < self.schedule.last:
+            interrupted, is_due = self._group.any(self._interrupted(), is_due)
+        if interrupted and not self.is_done:
             self.save()
             raise AgreedInterrupt
-        if due:
+        if is_due:
             self._write("running")
             self._save_checkpoint()
-            self.checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
+            self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
 
-    def _trace_block(self, folder: Path) -> bool:
-        """Train for a few iterations under JAX's profiler, if the next probe is that far off; else
-        do nothing.
+    def _trace_block(self, folder: Path) -> None:
+        """Train a few iterations under JAX's profiler, unless the next probe is too near.
 
-        Their samples are kept apart, for tracing costs time.
+        Tracing costs time, so their samples have a kind of their own.
         """
-        count = min(
-            TRACE_ITERATIONS, self.schedule.next_stop(self.loop.iteration) - self.loop.iteration - 1
-        )
+        to_probe = self._schedule.next_stop(self._loop.iteration) - self._loop.iteration
+        count = min(TRACE_ITERATIONS, to_probe - 1)
         if count < 1:
-            return False
+            return
         with (
             tables.storage_errors(folder),
-            self.ledger.line("trace"),
+            self._ledger.line("trace"),
             jax.profiler.trace(str(folder)),
         ):
-            self.pending += self.loop.full_block(count)
-        self.loop.samples[-1] = dataclasses.replace(self.loop.samples[-1], kind="traced")
-        self._collect_samples(resumed=False)
-        self.progress.say(f"A trace of {count} iterations is in {folder}.")
-        return True
+            self._losses += self._loop.full_block(count, kind="traced")
+        self.recorder.take(self._loop.take_samples())
+        self._progress.say(f"A trace of {count} iterations is in {folder}.")
+        self._trace = None
 
     def _record(self) -> None:
-        """Probe, and at an epoch's end recall; then write the tables."""
-        iteration = self.loop.iteration
-        parameters = self.trainer.layout.to_one_device(self.loop.state.parameters)
+        """Probe, and at an epoch's end recall; record both."""
+        iteration = self._loop.iteration
+        parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
         with self._timed("probe"):
-            probe_loss = self.probe(parameters)
+            probe_loss = self._probe(parameters)
         if not math.isfinite(probe_loss):
-            self._diverged(iteration, "the probe")
+            self._diverge(iteration, "the probe")
         row: dict[str, Any] = dict.fromkeys(schemas.CURVE.names)
         row |= {
             "iteration": iteration,
-            "epoch": self.schedule.epoch_of(iteration),
-            "train_seconds": self.records.train_seconds,
+            "epoch": self._schedule.epoch_of(iteration),
             "probe_loss": probe_loss,
-            "batch_loss": float(np.mean(self.pending)) if self.pending else None,
+            "batch_loss": float(np.mean(self._losses)) if self._losses else None,
         }
-        if self.schedule.ends_epoch(iteration):
+        if self._schedule.ends_epoch(iteration):
             with self._timed("evaluation"):
-                for split, evaluator in self.evaluators.items():
+                for split, evaluator in self._evaluators.items():
                     values = evaluator(parameters)
                     row |= {f"{split}_recall_at_{m}": values[m] for m in CUTOFFS}
-        self._collect_samples(resumed=False)
-        self.pending = []
-        self.records.curve.append(row)
-        self.progress.record(row)
-        if self.records.are_due:
-            self._write("running")
+        self._losses = []
+        self.recorder.record(row)
 
-    def _diverged(self, iteration: int, what: str) -> None:
-        self.records.message = (
+    def _diverge(self, iteration: int, what: str) -> None:
+        message = (
             f"{what.capitalize()} is not finite at iteration {iteration}. Use a smaller"
-            f" --learning-rate (now {self.config.learning_rate:g})."
+            f" --learning-rate (now {self._config.learning_rate:g})."
         )
-        self._collect_samples(resumed=False)
-        self._write("diverged")
-        kept = f" What was recorded before is kept in {self.folder}." if self.group.is_first else ""
-        raise DivergedError(self.records.message + kept)
+        self._write("diverged", message)
+        folder = self.recorder.folder
+        kept = f" What was recorded before is kept in {folder}." if folder else ""
+        raise DivergedError(message + kept)
 
     @contextmanager
     def _timed(self, kind: str) -> Iterator[None]:
+        """Charge what happens inside to a line of the ledger, and record a sample of it."""
         watch = Stopwatch()
-        with self.ledger.line(kind):
+        with self._ledger.line(kind):
             watch.start()
             yield
             watch.stop()
-        self.loop.samples.append(Sample(kind, self.loop.iteration, 1, watch.seconds))
+        self.recorder.take([Sample(kind, self._loop.iteration, 1, watch.seconds)])
 
-    def _collect_samples(self, *, resumed: bool) -> None:
-        self.records.take(map(dataclasses.asdict, self.loop.samples), resumed=resumed)
-        self.loop.samples.clear()
+    def _restore(self, fresh: TrainState) -> tuple[TrainState, int, list[str | None] | None]:
+        """Return the state to continue from, its item slots, and the ids of earlier sessions.
 
-    def _restore(self, fresh: TrainState) -> tuple[int, int, TrainState]:
-        """Iteration, item slots and state to go on from; the records are cut back to that
-        iteration.
+        Every process gets what the first one has read. Without a checkpoint these are the fresh
+        state, the planned slots, and None.
         """
-        found = self.checkpoints.restore(self.trainer.shapes) if self.checkpoints else None
-        (is_there,) = self.group.any(found is not None)
+        found = self._checkpoints.restore(self._trainer.shapes) if self._checkpoints else None
+        (is_there,) = self._group.any(found is not None)
         if not is_there:
-            if self.checkpoints and (self.folder / "summary.parquet").exists():
-                self.progress.say("No checkpoint to go on from: starting this run again.")
-            return 0, plan_capacity(self.dataset.graph, self.config), fresh
-        state, extra = found or (self.trainer.shapes, {})
-        if found is not None:
-            self._take_up(int(state.iteration), extra)
-        with self.ledger.line("collective"):
-            slots = int(self.group.from_first(np.int32(extra.get("item_slots", 0))))
-            state = self.trainer.from_host(self.group.from_first(state))
-        return int(state.iteration), rounded_up(slots, self.config.devices), state
-
-    def _take_up(self, iteration: int, extra: dict[str, Any]) -> None:
-        """The records of earlier sessions, up to a checkpoint's iteration."""
-        self.records.go_on_from(runs.read(self.folder), iteration)
-        self.pending = [float(loss) for loss in extra["pending_losses"]]
-        self.environment["interleaved"] = [
-            *extra.get("interleaved", [None]),
-            *self.environment["interleaved"],
-        ]
-        if not self.records.is_of_one_environment:
-            self.progress.say(
-                "The environment has changed since this run began: its times will be those from"
-                " here on."
-            )
+            return fresh, plan_capacity(self.plan.dataset.graph, self._config), None
+        state, extra = found or (self._trainer.shapes, {})
+        self._losses = [float(loss) for loss in extra.get("pending_losses", [])]
+        with self._ledger.line("collective"):
+            slots = int(self._group.from_first(np.int32(extra.get("item_slots", 0))))
+            state = self._trainer.from_host(self._group.from_first(state))
+        return state, rounded_up(slots, self._config.devices), extra.get("interleaved", [None])
 
     def _save_checkpoint(self) -> None:
         with self._timed("checkpoint"):
             extra = {
-                "item_slots": self.loop.item_slots,
-                "pending_losses": self.pending,
-                "interleaved": self.environment["interleaved"],
+                "item_slots": self._loop.item_slots,
+                "pending_losses": self._losses,
+                "interleaved": self._environment["interleaved"],
             }
-            state = self.trainer.to_host(self.loop.state)
-            if self.checkpoints:
-                self.checkpoints.save(self.loop.iteration, state, extra)
-        self._collect_samples(resumed=False)
+            state = self._trainer.to_host(self._loop.state)
+            if self._checkpoints:
+                self._checkpoints.save(self._loop.iteration, state, extra)
 
-    def _write(self, status: str) -> None:
-        if self.group.is_first:
-            self.records.write(status, self.loop.iteration)
+    def _write(self, status: str, message: str = "") -> None:
+        self.recorder.write(status, self._loop.iteration, message)
 
-    def _write_environment(self, more: dict[str, Any] | None = None) -> None:
-        if self.group.is_first:
-            sent: dict[str, Any] = {}
-            if self.trainer.layout.size > 1:
-                sizes = self.trainer.sizes(self.sampler, self.loop.item_slots, self.dataset)
-                sent = {"sent_bytes": sizes.sent(self.config.share)}
-            tables.write_json(
-                self.folder / "environment.json", self.environment | sent | (more or {})
-            )
+    def _write_environment(self) -> None:
+        if self.plan.layout.size > 1:
+            sizes = self._trainer.sizes(self.plan.sampler, self._loop.item_slots, self.plan.dataset)
+            self._environment["sent_bytes"] = sizes.sent(self._config.share)
+        self.recorder.write_environment(self._environment)

@@ -355,12 +355,16 @@ def test_interrupt_and_resume_from_the_command_line(places: list[str]) -> None:
     result = invoke("report", "--runs-dir", folder)
     check(result, 7, "is interrupted at iteration")
     (run,) = folder.iterdir()
+    begun = []
+
+    def stop(session: Any) -> None:
+        begun.append(session._loop.iteration)
+        raise KeyboardInterrupt
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "ncfbench.training.session.OpenRun.go",
-            lambda self: pytest.exit("resumed") if self.loop.iteration == 0 else None,
-        )
+        patch.setattr("ncfbench.training.session.Session.advance_epoch", stop)
         assert "No run with these settings" not in invoke(*words, "--resume").output
+    assert begun[0] > 0
     assert [path.name for path in folder.iterdir()] == [run.name]
 
 

@@ -141,12 +141,12 @@ from ncfbench import cli
 from ncfbench.distributed import process_group
 from ncfbench.training import session
 from ncfbench.errors import DataError
-record = session.OpenRun._record
+record = session.Session._record
 def failing(self):
     record(self)
-    if self.loop.iteration and process_group.Team.here().index == {victim}:
+    if self._loop.iteration and process_group.ProcessGroup.current().index == {victim}:
         raise {error}
-session.OpenRun._record = failing
+session.Session._record = failing
 cli.main()
 """
 """A run of which one process fails at its second probe, while the others go on."""

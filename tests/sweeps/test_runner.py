@@ -28,7 +28,7 @@ from ncfbench.storage import locks
 from ncfbench.sweeps.grid import read_status
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
-from ncfbench.training.session import OpenRun
+from ncfbench.training.session import Session
 
 
 @pytest.fixture(scope="module")
@@ -296,15 +296,15 @@ def test_a_failed_cell_does_not_stop_others(
     code: int,
 ) -> None:
     places, noted = Locations(data_dir, tmp_path), Noted()
-    train_block = OpenRun._train_block
+    train_block = Session._train_block
 
     def failing(run: Any) -> None:
-        if run.config.sampler == "ns" and run.epoch == 1:
+        if run.plan.config.sampler == "ns" and run.epoch == 1:
             raise error
         train_block(run)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OpenRun, "_train_block", failing)
+        patch.setattr(Session, "_train_block", failing)
         outcome = sweep(cells_of(["ns", "neg"]), tiny, places, noted)
     assert outcome.exit_code == code
     assert [config.sampler for config in outcome.failed] == ["ns"]

@@ -16,7 +16,8 @@ from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
-from ncfbench.training.loop import IN_FLIGHT, TimedLoop, interleave
+from ncfbench.training.interleave import interleave
+from ncfbench.training.loop import IN_FLIGHT, TimedLoop
 from ncfbench.training.prefetch import Prefetcher
 from ncfbench.training.step import Trainer
 

@@ -218,7 +218,7 @@ def test_a_finished_run_is_not_repeated_by_resume(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = train(data_dir, tmp_path, epochs=1)
-    monkeypatch.setattr(training, "OpenRun", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(training, "Session", lambda *_: pytest.fail("trained again"))
     assert train(data_dir, tmp_path, epochs=1, resume=True).folder == first.folder
 
 

@@ -1,0 +1,38 @@
+"""The clock of a run: a stopwatch, and the raw samples that it gives."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One raw sample; a row of ``timing.parquet`` (:data:`ncfbench.storage.schemas.TIMING`)."""
+
+    kind: str
+    first_iteration: int
+    iterations: int
+    seconds: float
+    sampling_seconds: float | None = None
+    transfer_seconds: float | None = None
+    waiting_seconds: float | None = None
+    item_slots: float | None = None
+    resumed: bool = False
+    """Whether an interruption cut the epoch; its times are not used."""
+
+
+class Stopwatch:
+    """Seconds of some intervals; each ends before the next begins."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._begin = 0
+
+    def start(self) -> None:
+        """Begin an interval."""
+        self._begin = time.perf_counter_ns()
+
+    def stop(self) -> None:
+        """End the interval, and add its seconds."""
+        self.seconds += (time.perf_counter_ns() - self._begin) * 1e-9

@@ -1,0 +1,134 @@
+"""Plans of runs: whatever cannot work is refused here, before any folder is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import psutil
+
+from ncfbench.config import Locations, RunConfig
+from ncfbench.data import Dataset, open_dataset
+from ncfbench.distributed.layout import Layout
+from ncfbench.distributed.mesh import make_layout
+from ncfbench.distributed.process_group import ProcessGroup
+from ncfbench.errors import UsageError
+from ncfbench.models.precision import require
+from ncfbench.rng import Streams
+from ncfbench.runs.schedule import Schedule
+from ncfbench.sampling import Sampler, make_sampler
+from ncfbench.storage import tables
+from ncfbench.timing.ledger import Ledger
+from ncfbench.training.recommend import require_items
+
+FLOAT_BYTES = 4
+STATE_COPIES = 4
+"""Arrays of each parameter on the device: itself, Adam's two moments, and its gradient."""
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A run that can work, and what is made for it before its folder."""
+
+    config: RunConfig
+    locations: Locations
+    dataset: Dataset
+    sampler: Sampler
+    layout: Layout
+    trace: Path | None = None
+    """Folder for a trace of JAX's profiler of a few iterations."""
+    recommend: int | None = None
+    """Test items of each user to write at the end."""
+
+    @classmethod
+    def of(
+        cls,
+        config: RunConfig,
+        locations: Locations,
+        *,
+        dataset: Dataset | None = None,
+        trace: Path | None = None,
+        recommend: int | None = None,
+        ledger: Ledger | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> RunPlan:
+        """Open the data set, and refuse what cannot work.
+
+        All processes of a run call it together.
+
+        Args:
+            dataset: the data set of these settings, if it is open already.
+            trace: see :attr:`trace`.
+            recommend: see :attr:`recommend`.
+            ledger: charged with the time of loading.
+            say: shows messages, for instance that the synthetic data set is made.
+
+        Raises:
+            DataError: the data set is not prepared, or the folder of the trace cannot be made.
+            UsageError: the batch does not fit the data, the device lacks the precision, the memory
+                or its peers, the processes differ, or there is nothing to recommend.
+        """
+        group = ProcessGroup.current()
+        if group.count > 1:
+            refuse_for_processes(trace, recommend)
+        require(config.precision)
+        if dataset is None:
+            with (ledger or Ledger()).line("loading"):
+                dataset = open_dataset(locations.data_dir, config.dataset, say)
+        sampler = make_sampler(dataset.graph, config, Streams(config.seed))
+        layout = make_layout(config)
+        _require_memory(config, dataset, layout)
+        if recommend is not None:
+            require_items(config, dataset, recommend)
+        group.require_alike(config, dataset.fingerprint)
+        if trace is not None:
+            with tables.storage_errors(trace):
+                trace.mkdir(parents=True, exist_ok=True)
+        return cls(config, locations, dataset, sampler, layout, trace, recommend)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The run's stops."""
+        config = self.config
+        return Schedule(
+            self.dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every
+        )
+
+
+def refuse_for_processes(trace: Path | None, recommend: int | None) -> None:
+    """Refuse the options of a run that several processes cannot have.
+
+    Raises:
+        UsageError: an option is given.
+    """
+    if recommend is not None:
+        raise UsageError(
+            "--recommend is for one process: repeat the command without --coordinator, with"
+            " --resume."
+        )
+    if trace is not None:
+        raise UsageError(
+            "--trace is for one process: JAX's profiler does not follow several. Leave"
+            " --coordinator out."
+        )
+
+
+def _require_memory(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
+    """Refuse data that exceed the memory; the encoder and the step need more, which is not counted.
+
+    Raises:
+        UsageError: the users' vectors and the texts do not fit a device.
+    """
+    users = -(-dataset.n_users // layout.size) if config.shard_tables else dataset.n_users
+    needed = users * config.dimension * FLOAT_BYTES * STATE_COPIES
+    needed += dataset.tokens_IxL.nbytes + dataset.lengths.nbytes
+    device = jax.local_devices()[0]
+    available = (device.memory_stats() or {}).get("bytes_limit", psutil.virtual_memory().total)
+    if needed > available:
+        raise UsageError(
+            f"The users' vectors with Adam's moments and a gradient, and the texts, take"
+            f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
+            " Use a smaller --set dimension, or --shard-tables on several --devices."
+        )
