@@ -375,7 +375,6 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from ncfbench.runs import recorder
-from ncfbench.sweeps import runner
 from ncfbench.training import session
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import load
