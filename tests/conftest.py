@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from jax._src.lru_cache import LRUCache
 
+from ncfbench.data import prepare
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import Dataset, load
@@ -88,7 +89,7 @@ def tiny_options() -> synthetic.Options:
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    synthetic.prepare(folder, "tiny", tiny_options, say=lambda text: None)
+    prepare("synthetic", tiny_options, folder, "tiny", say=lambda text: None)
     return folder
 
 
@@ -103,7 +104,8 @@ def growing(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Op
     than the first made room for.
     """
     folder = tmp_path_factory.mktemp("growing")
-    synthetic.prepare(folder, "growing", replace(tiny_options, seed=1), say=lambda text: None)
+    options = replace(tiny_options, seed=1)
+    prepare("synthetic", options, folder, "growing", say=lambda text: None)
     return load(folder, "growing")
 
 

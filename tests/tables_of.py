@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ncfbench import data
 from ncfbench.data import store
-from ncfbench.data.custom import prepare as custom
-from ncfbench.data.custom.plan import Options
+from ncfbench.data.sources.custom import Options
 from ncfbench.data.store import Dataset
 
 Row = Mapping[str, Any]
@@ -79,8 +79,9 @@ FORMATS: dict[str, Callable[[Path, Sequence[Row]], Path]] = {
 
 def prepare(folder: Path, links: Path, items: Path, **options: Any) -> tuple[Dataset, list[str]]:
     said: list[str] = []
-    chosen = Options(**({"validation_fraction": 0.0, "test_fraction": 0.34} | options))
-    custom.prepare(folder / "data", "x", links, items, chosen, say=said.append)
+    usual = {"validation_fraction": 0.0, "test_fraction": 0.34}
+    chosen = Options(links=links, items=items, **(usual | options))
+    data.prepare("custom", chosen, folder / "data", "x", say=said.append)
     return store.load(folder / "data", "x"), said
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from invoked import invoke
 
+from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
 
 ROOT = Path(__file__).parents[1]
@@ -54,7 +55,7 @@ def test_commands_of_a_page_run(
     )
     options = synthetic.Options(**SMALL, min_words=3, max_length=12)
     for name in ("citeulike", "synthetic"):
-        synthetic.prepare(tmp_path / "data", name, options, say=lambda text: None)
+        prepare("synthetic", options, tmp_path / "data", name, say=lambda text: None)
     found = commands(page)
     assert len(found) > 6
     for words in found:

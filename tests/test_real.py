@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ncfbench.config import Locations, complete
-from ncfbench.data import store
+from ncfbench.data import prepare, store
 from ncfbench.data.sources import citeulike
 from ncfbench.sampling.batch_stats import xray
 from ncfbench.training import run as training
@@ -17,12 +17,14 @@ from ncfbench.training import run as training
 def data(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real")
     options = citeulike.Options(
-        text=("title", "tags"), max_length=40, min_count=3, validation_fraction=0
+        from_=shared_data / "citeulike-a",
+        allow_unverified=True,
+        text=("title", "tags"),
+        max_length=40,
+        min_count=3,
+        validation_fraction=0,
     )
-    source = shared_data / "citeulike-a"
-    citeulike.prepare(
-        folder, "citeulike", options, folder=source, allow_unverified=True, say=lambda text: None
-    )
+    prepare("citeulike", options, folder, say=lambda text: None)
     return folder
 
 

@@ -95,7 +95,7 @@ class Block:
     """
 
     def __init__(self, graph: BipartiteGraph, batches: Sequence[Batch]) -> None:
-        self.batches, self.place, self.nodes = batches, graph.place_in_use, len(graph.items_in_use)
+        self.batches, self.place, self.nodes = batches, graph.index_in_use, len(graph.items_in_use)
         self.groups = list(stacked(batches))
         counts = np.zeros(graph.n_users)
         for group in self.groups:

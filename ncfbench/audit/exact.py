@@ -183,7 +183,7 @@ class ExactObjective:
             weight = (np.arange(start, start + size) < graph.n_links) / graph.n_links
             yield (
                 graph.link_user[take],
-                graph.place_in_use[graph.link_item[take]],
+                graph.index_in_use[graph.link_item[take]],
                 weight.astype(np.float32),
             )
 
@@ -196,7 +196,7 @@ class ExactObjective:
             user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
             item, weight = np.zeros(len(user), np.int32), graph.user_degrees[user] / graph.n_links
         else:
-            user, item = graph.link_user, graph.place_in_use[graph.link_item]
+            user, item = graph.link_user, graph.index_in_use[graph.link_item]
             weight = np.full(graph.n_links, 1 / graph.n_links)
         size = min(max(BLOCK_TERMS // len(self.nodes), 1), len(user))
         starts = range(0, len(user), size)

@@ -13,7 +13,6 @@ from ncfbench import __version__
 from ncfbench.cli import (
     audit,
     catalogue,
-    custom,
     describe,
     doctor,
     prepare,
@@ -58,7 +57,6 @@ def root(
     """Options of the program itself."""
 
 
-prepare.prepare_app.command("custom")(custom.prepare_custom)
 app.add_typer(prepare.prepare_app, name="prepare")
 app.command("describe")(describe.describe)
 app.command("run")(run.run)

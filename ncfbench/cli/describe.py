@@ -61,8 +61,8 @@ def describe(
     if json_:
         print_json(found)
     else:
-        from ncfbench.data.preparation import preparation
+        from ncfbench.data.sources import prepare_command
         from ncfbench.report.views.description import description_tables
 
-        command = preparation(data.name, {**data.manifest, **found})
+        command = prepare_command(data.name, {**data.manifest, **found})
         print_views(*description_tables(found), f"Prepared by: {command}")

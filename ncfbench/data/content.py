@@ -1,4 +1,4 @@
-"""What a source of data delivers, whatever it is and before it is stored."""
+"""The content of a data set as a source delivers it, and which of its items are held out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,30 +14,30 @@ from numpy.typing import NDArray
 
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.text import Texts, Vocabulary
-from ncfbench.errors import DataError
+from ncfbench.errors import DataError, UsageError
+from ncfbench.rng import Streams
 
 Int32: TypeAlias = NDArray[np.int32]
-VERSION = 1
-"""Of what the fingerprint covers."""
-PIECE = 2**16
-"""Names worked on at a time."""
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+FINGERPRINT_VERSION = 1
+"""Version of what the fingerprint covers; the first, never changed since."""
+NAMES_AT_ONCE = 2**16
+"""Names turned into Python objects at a time: as an object a name takes ten times its bytes."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a source delivers: every link once, each item's text as token ids, and which items are
-    held out.
+    """Every link once, each item's text as token ids, and which items are held out.
 
     Args:
         n_users: number of users; ids are 0..n_users-1.
         users, items: int32[links], the ends of each link.
         texts: the token ids (from 1) of each item.
         vocabulary: the words the ids stand for.
-        split: uint8[n_items], an index into :data:`ncfbench.data.splits.SPLITS`.
-        user_ids, item_ids: what the source calls each user and item; None where these are its own
-            numbers.
-        removed: how much of the source is not here, by reason (``duplicate_links``, ...), for the
-            manifest.
+        split: uint8[n_items], an index into :data:`SPLITS`.
+        user_ids, item_ids: the source's names of users and items; None where these are numbers.
+        removed: counts of what was left out of the source, by reason (``duplicate_links``, ...).
     """
 
     n_users: int
@@ -51,11 +51,11 @@ class Content:
     removed: Mapping[str, int] = field(default_factory=dict)
 
     def fingerprint(self, options: Mapping[str, Any]) -> str:
-        """SHA-256 (hexadecimal) of everything a run can see of this content, and of the options
-        that made it.
+        """Return the SHA-256 (hexadecimal) of everything a run can see of this content, and of the
+        options that made it.
         """
         digest = hashlib.sha256(
-            json.dumps([VERSION, self.n_users, dict(options)], sort_keys=True).encode()
+            json.dumps([FINGERPRINT_VERSION, self.n_users, dict(options)], sort_keys=True).encode()
         )
         for array in (self.users, self.items, self.texts.lengths, self.texts.words, self.split):
             digest.update(np.ascontiguousarray(array).data)
@@ -63,22 +63,15 @@ class Content:
         for kind, ids in (("users", self.user_ids), ("items", self.item_ids)):
             if ids is None:
                 continue
-            digest.update(
-                f"\n{kind} {len(ids)}\n".encode()
-            )  # so that no name can pass from one list into the next
-            # A name as a Python object takes ten times its bytes.
-            for start in range(0, len(ids), PIECE):
-                digest.update(
-                    (
-                        "\n" * (start > 0) + "\n".join(ids[start : start + PIECE].to_pylist())
-                    ).encode()
-                )
+            # The count keeps a name from moving from one list into the next.
+            digest.update(f"\n{kind} {len(ids)}\n".encode())
+            for start in range(0, len(ids), NAMES_AT_ONCE):
+                names = "\n".join(ids[start : start + NAMES_AT_ONCE].to_pylist())
+                digest.update(("\n" * (start > 0) + names).encode())
         return digest.hexdigest()
 
     def statistics(self) -> dict[str, float]:
-        """Counts of the data set, with the paper's words per item (largest, smallest, mean,
-        median).
-        """
+        """Return the counts of the data set, with the words per item as the paper counts them."""
         lengths = self.texts.lengths
         split_of_link = self.split[self.items]
         with_test_items = np.zeros(self.n_users, bool)
@@ -104,9 +97,9 @@ class Content:
 def distinct_links(
     users: NDArray[np.integer], items: NDArray[np.integer]
 ) -> tuple[Int32, Int32, int]:
-    """Links by (user, item), each once, and how many were given again.
+    """Return the links by (user, item), each once, and how many were given again.
 
-    8 bytes of scratch a link and, where links repeat, as much again.
+    It takes 8 bytes a link besides the result and, where links repeat, as much again.
 
     Raises:
         DataError: more links than int32 can number, or an id below 0 or above what int32 holds.
@@ -127,3 +120,51 @@ def distinct_links(
         packed = packed[first]
     ids = packed.view(np.int32).reshape(-1, 2)
     return ids[:, 1].copy(), ids[:, 0].copy(), repeated
+
+
+def split_items(
+    n_items: int, test_fraction: float, validation_fraction: float, seed: int
+) -> NDArray[np.uint8]:
+    """Hold items out at random: a share for the test, then a share of the *remaining* items for
+    validation.
+
+    Args:
+        test_fraction, validation_fraction: at least 0 and below 1.
+
+    Returns:
+        uint8[n_items], an index into :data:`SPLITS`.
+
+    Raises:
+        UsageError: nothing is left to train on.
+    """
+    order = Streams(seed).generator("split").permutation(n_items)
+    return _held_out(order, test_fraction, validation_fraction)
+
+
+def split_newest(
+    first: NDArray[np.float64], test_fraction: float, validation_fraction: float
+) -> NDArray[np.uint8]:
+    """Hold the newest items out, the very newest for the test; see :func:`split_items`.
+
+    Args:
+        first: float64[n_items], when each item had its first link; among equals the later item
+            counts as newer.
+    """
+    return _held_out(np.argsort(first, kind="stable")[::-1], test_fraction, validation_fraction)
+
+
+def _held_out(
+    order: NDArray[np.int64], test_fraction: float, validation_fraction: float
+) -> NDArray[np.uint8]:
+    """Hold out the first items of ``order`` for the test, the next for validation."""
+    n_items = len(order)
+    n_test = round(n_items * test_fraction)
+    n_validation = round((n_items - n_test) * validation_fraction)
+    if n_test + n_validation >= n_items:
+        raise UsageError(
+            f"With {n_items} items, these fractions hold every item out. Use smaller ones."
+        )
+    split = np.zeros(n_items, dtype=np.uint8)
+    split[order[:n_test]] = SPLITS.index("test")
+    split[order[n_test : n_test + n_validation]] = SPLITS.index("validation")
+    return split

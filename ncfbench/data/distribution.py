@@ -1,6 +1,4 @@
-"""How a number of things, links or words, is spread over nodes: summary, concentration, logarithmic
-bins. Pure NumPy.
-"""
+"""Distribution of links or words over users or items: summary, concentration, logarithmic bins."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Bin:
-    """The nodes that have ``low`` .. ``high`` things each, and how many things these are
-    together.
-    """
+    """The nodes with ``low`` .. ``high`` things each, and the number of their things together."""
 
     low: int
     high: int
@@ -24,13 +20,12 @@ class Bin:
 
 @dataclass(frozen=True)
 class Distribution:
-    """A summary of one count for each node.
+    """A summary of one count per node.
 
-    ``top_1_percent``: the share of all things that the hundredth of the nodes with most has,
-    rounded up to whole nodes. ``gini``: half the mean difference of two nodes' counts over the mean
-    count, 0 where all have alike. Both are None where there is nothing to share. ``bins``: 0, 1, 2
-    to 3, 4 to 7, ... from the first to the last that has a node; the last ends with the largest
-    count.
+    ``top_1_percent`` is the share of all things that the hundredth of the nodes with most has,
+    rounded up to whole nodes. ``gini`` is half the mean difference of two nodes' counts over the
+    mean count, 0 where all counts are equal. Both are None where the sum is 0. ``bins`` are 0, 1, 2
+    to 3, 4 to 7, ... from the first to the last with a node; the last ends with the largest count.
     """
 
     nodes: int
@@ -46,10 +41,9 @@ class Distribution:
 
     @classmethod
     def of(cls, counts: NDArray[np.integer]) -> Distribution | None:
-        """The distribution of whole numbers, 0 or above, one for each node; None where there is no
-        node.
+        """Summarise whole numbers, 0 or above, one per node; None without a node.
 
-        Some 40 bytes of scratch a node.
+        It takes about 40 bytes a node.
         """
         n = len(counts)
         if n == 0:
@@ -70,8 +64,7 @@ class Distribution:
             largest=int(ranked[-1]),
             top_1_percent=share_of_top(100),
             top_10_percent=share_of_top(10),
-            # What the i poorest nodes have together, summed over i, is the area below the Lorenz
-            # curve.
+            # The sum of the i smallest counts, summed over i, is the area below the Lorenz curve.
             gini=(
                 float((n + 1 - 2 * (upto[1:].sum(dtype=np.float64) / total)) / n) if total else None
             ),
@@ -83,10 +76,10 @@ def _bins(ranked: NDArray[np.int64], upto: NDArray[np.int64]) -> tuple[Bin, ...]
     largest = int(ranked[-1])
     lows = [0, *(2**power for power in range(largest.bit_length()))]
     highs = [*(low - 1 for low in lows[1:]), largest]
-    places = [*np.searchsorted(ranked, lows).tolist(), len(ranked)]
+    begins = [*np.searchsorted(ranked, lows).tolist(), len(ranked)]
     bins = [
         Bin(low, high, end - begin, int(upto[end] - upto[begin]))
-        for low, high, begin, end in zip(lows, highs, places[:-1], places[1:], strict=True)
+        for low, high, begin, end in zip(lows, highs, begins[:-1], begins[1:], strict=True)
     ]
-    first = next(place for place, each in enumerate(bins) if each.nodes)
+    first = next(number for number, each in enumerate(bins) if each.nodes)
     return tuple(bins[first:])

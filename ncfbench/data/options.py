@@ -1,55 +1,162 @@
-"""What sources of real texts let a user choose alike: how texts are cut, and which items are held
-out.
-"""
+"""Options of data sources: dataclasses from which the flags of ``ncfbench prepare`` are made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
-from ncfbench.data.splits import split_items
 from ncfbench.errors import UsageError
 from ncfbench.registry import nearest
 
 
+def option(
+    default: Any = MISSING,
+    help_: str = "",
+    *,
+    flag: str = "",
+    panel: str = "",
+    shown: str = "",
+    at_least: float | None = None,
+    at_most: int | None = None,
+    below: float | None = None,
+    choices: Sequence[str] = (),
+    is_stored: bool = True,
+) -> Any:
+    """Declare a field of a source's options.
+
+    Args:
+        default: the default; a field without one is required.
+        help_: one line for ``--help``.
+        flag: the option's name, where it is not the field's.
+        panel: its group in ``--help``.
+        shown: the default as ``--help`` shows it, where the value says less.
+        at_least, at_most, below: the range of a number, or of each number there is.
+        choices: the valid names, or the valid parts of a list; each may be given once.
+        is_stored: it decides the prepared content, and stands in the manifest; False for options
+            that say where the files are or how to read them.
+    """
+    metadata = {
+        "help": help_,
+        "flag": flag,
+        "panel": panel,
+        "shown": shown,
+        "at_least": at_least,
+        "at_most": at_most,
+        "below": below,
+        "choices": tuple(choices),
+        "is_stored": is_stored,
+    }
+    return field(default=default, metadata=metadata)
+
+
 @dataclass(frozen=True, kw_only=True)
-class ItemOptions:
-    """Choices that decide the prepared content; a source adds its own.
+class SourceOptions:
+    """Options of a source. Each field is declared with :func:`option`.
 
     Raises:
-        UsageError: a number below 1, or a share outside 0..1.
+        UsageError: a value outside its range.
     """
 
-    max_length: int = 300
-    min_count: int = 1
-    vocabulary_size: int | None = None
-    test_fraction: float = 0.2
-    validation_fraction: float = 0.1
-    split_seed: int = 0
-
     def __post_init__(self) -> None:
-        for name in ("max_length", "min_count", "vocabulary_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} = {value}: it must be at least 1.")
-        split_items(10**6, self.test_fraction, self.validation_fraction, 0)
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None:
+                _check(each.name, value, each.metadata)
 
     def stored(self) -> dict[str, Any]:
-        """As a manifest has them: a source's own choices first, lists for tuples."""
-        shared = {field.name for field in fields(ItemOptions)}
-        choices = sorted(asdict(self).items(), key=lambda choice: choice[0] in shared)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in choices}
+        """Return the options that decide the content, as a manifest has them."""
+        values = {
+            each.name: getattr(self, each.name)
+            for each in declared(type(self))
+            if each.metadata["is_stored"]
+        }
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
 
 
-def require_names(option: str, named: Sequence[str], valid: Sequence[str]) -> None:
-    """Raise a UsageError unless ``named`` are some of ``valid``, each once."""
-    for name in named:
-        if name not in valid:
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions(SourceOptions):
+    """Which items are held out."""
+
+    test_fraction: float = option(
+        0.2, "Share of the items held out for the test, with all their links.", at_least=0, below=1
+    )
+    validation_fraction: float = option(
+        0.1,
+        "Share of the remaining items held out for validation; 0 for none.",
+        at_least=0,
+        below=1,
+    )
+    split_seed: int = option(0, "Seed of the choice of held-out items.", at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemOptions(SplitOptions):
+    """How texts are cut, and which items are held out: for sources of real texts."""
+
+    max_length: int = option(300, "Words kept of a text.", at_least=1)
+    min_count: int = option(1, "Leave out words that occur less often than this.", at_least=1)
+    vocabulary_size: int | None = option(
+        None, "Keep only this many words, the most frequent.", shown="all", at_least=1
+    )
+
+
+def as_flags(values: Mapping[str, Any]) -> list[str]:
+    """Return the words of a command line that give options these values; those without one are left
+    out.
+    """
+    words = []
+    for name, value in values.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None and value != [] and value != ():
+            text = ",".join(value) if isinstance(value, list | tuple) else str(value)
+            words += [f"--{flag}", text]
+    return words
+
+
+def declared(options: type[SourceOptions]) -> list[Field[Any]]:
+    """Return the fields of options, a source's own before those that it shares with others."""
+    by_name = {each.name: each for each in fields(options)}
+    names = dict.fromkeys(
+        name for base in options.__mro__ for name in vars(base).get("__annotations__", ())
+    )
+    return [by_name[name] for name in names if name in by_name]
+
+
+def _check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    if metadata["choices"]:
+        _check_choices(name, value, metadata["choices"])
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        _check_range(name, value, metadata)
+
+
+def _check_range(name: str, value: float, metadata: Mapping[str, Any]) -> None:
+    shown = f"{name} = {value:,}"
+    if not math.isfinite(value):
+        raise UsageError(f"{shown}: it must be a number.")
+    at_least, at_most, below = (metadata[bound] for bound in ("at_least", "at_most", "below"))
+    if at_most is not None and value > at_most:
+        raise UsageError(f"{shown}: more than {at_most:,} are not supported.")
+    if (at_least is not None and value < at_least) or (below is not None and value >= below):
+        bounds = [f"at least {at_least:g}"] if at_least is not None else []
+        bounds += [f"below {below:g}"] if below is not None else []
+        raise UsageError(f"{shown}: it must be {' and '.join(bounds)}.")
+
+
+def _check_choices(name: str, value: str | Sequence[str], choices: Sequence[str]) -> None:
+    named = (value,) if isinstance(value, str) else value
+    for each in named:
+        if each not in choices:
             raise UsageError(
-                f"Unknown {option} {name!r}{nearest(name, valid)} Valid: {', '.join(valid)}."
+                f"Unknown {name} {each!r}{nearest(each, choices)} Valid: {', '.join(choices)}."
             )
     if not named or len(set(named)) < len(named):
         raise UsageError(
-            f"{option} = {','.join(named)!r}: name each of {', '.join(valid)} at most once."
+            f"{name} = {','.join(named)!r}: name each of {', '.join(choices)} at most once."
         )

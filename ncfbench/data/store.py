@@ -12,6 +12,13 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
 
 Arrays are mapped into memory, not read. Replacing the manifest is one rename, so an interrupted
 ``prepare`` leaves the previous data set as it was.
+
+History of the format, by the manifest's ``format_version``:
+
+1. (21 November 2026) Parquet tables of links and of items, with their tokens.
+2. (22 November 2026) Arrays that are mapped into memory, and the source's ids.
+
+A data set of version 1 counts as missing: the message says how to prepare it again.
 """
 
 from __future__ import annotations
@@ -29,17 +36,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench import __version__
-from ncfbench.data.content import Content, Int32
+from ncfbench.data.content import SPLITS, Content, Int32, Split
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.preparation import SOURCES, preparation
-from ncfbench.data.splits import SPLITS, Split
+from ncfbench.data.sources import Preparation, how_to_prepare, prepare_command
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import DataError, reason
 from ncfbench.storage import locks, tables
 
 FORMAT_VERSION = 2
-"""Of the files. What they hold has a version of its own, in :mod:`ncfbench.data.content`."""
+"""Version of the files; the fingerprint of their content has one of its own."""
 FINGERPRINT_DIGITS = 12
+"""Digits of the fingerprint in the name of the folder of the content."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,12 @@ class Dataset:
 
     @property
     def n_items(self) -> int:
-        """All items, held-out ones included."""
+        """Number of items, held-out ones included."""
         return len(self.split)
 
     @property
     def n_words(self) -> int:
-        """Words of the vocabulary; token ids are 1..n_words, 0 is padding."""
+        """Number of words in the vocabulary; token ids are 1..n_words, 0 is padding."""
         return int(self.manifest["statistics"]["vocabulary"])
 
     @property
@@ -88,18 +95,18 @@ class Dataset:
         return BipartiteGraph.from_links(users, items, self.n_users, self.n_items)
 
     def items_of(self, split: Split) -> Int32:
-        """The ids of the items in a split, ascending."""
+        """Return the ids of the items in a split, ascending."""
         return np.flatnonzero(self.split == SPLITS.index(split)).astype(np.int32)
 
     def links(self, split: Split) -> tuple[Int32, Int32]:
-        """Users and items of the links whose item is in a split."""
+        """Return users and items of the links whose item is in a split."""
         chosen = self.split[self.items] == SPLITS.index(split)
         return self.users[chosen], self.items[chosen]
 
 
 def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
-    """The manifest of a prepared data set; None where there is none, or none that this version can
-    use.
+    """Return the manifest of a prepared data set; None where there is none that this version can
+    read.
     """
     try:
         manifest = tables.read_json(data_dir / name / "manifest.json")
@@ -116,24 +123,15 @@ def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
 
 
 def prepare(
-    data_dir: Path,
-    name: str,
-    origin: Mapping[str, Any],
-    options: Mapping[str, Any],
-    read: Callable[[Path], Content],
-    say: Callable[[str], None],
+    data_dir: Path, name: str, source: str, preparation: Preparation, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Make and write a data set, then switch to it; instant where the same was done before.
 
-    The previous one of that name stays in place until the new one is whole. Where another process
-    prepares a data set of that name, this one waits for it to end.
+    The previous one of that name stays in place until the new one is complete. Where another
+    process prepares a data set of that name, this one waits for it to end.
 
     Args:
-        origin: the source; its files, with what is known of their content (``verified``: whether it
-            is the published one, where that can be told); and, for data that must not be taken for
-            other data, a ``label`` that reports show.
-        options: what the user chose; part of the fingerprint.
-        read: makes the content; it is given a folder for what it does not want to hold in memory.
+        source: the source's name, for the manifest.
 
     Returns:
         The manifest.
@@ -141,7 +139,8 @@ def prepare(
     Raises:
         DataError: the source is damaged, or the data set cannot be written.
     """
-    home, options = data_dir / name, dict(options)
+    home, origin = data_dir / name, {"source": source, **preparation.origin}
+    options = dict(preparation.options)
     done = _matching(home, origin, options)
     if done is None or not _is_intact(home, done):
         with locks.held(home, "preparing", wait=say):
@@ -151,7 +150,7 @@ def prepare(
                 say(f"Warning: the data set in {home} is damaged; it is prepared again.")
                 done = None
             if done is None:
-                return _make(home, origin, options, read)
+                return _make(home, origin, options, preparation.read)
     say(f"Already prepared with these options{' and files' if origin.get('files') else ''}: {home}")
     return done
 
@@ -232,7 +231,7 @@ def _write(folder: Path, content: Content) -> None:
 
 
 def load(data_dir: Path, name: str) -> Dataset:
-    """Map a prepared data set, and verify that it is the one its manifest speaks of.
+    """Map a prepared data set, and verify that it is the one that its manifest describes.
 
     Raises:
         DataError: it was never prepared (the message names the command), or its files are damaged.
@@ -240,13 +239,7 @@ def load(data_dir: Path, name: str) -> Dataset:
     manifest = read_manifest(data_dir, name)
     if manifest is None:
         present = sorted(path.parent.name for path in data_dir.glob("*/manifest.json"))
-        how = (
-            f"ncfbench prepare {name}"
-            if name in SOURCES
-            else f"ncfbench prepare SOURCE --name {name}"
-        )
-        if name not in SOURCES:
-            how += f" (sources: {', '.join(SOURCES)})"
+        how = how_to_prepare(name)
         if name in present:
             raise DataError(
                 f"Data set {name!r} in {data_dir} is damaged or of another version. Prepare it"
@@ -256,7 +249,7 @@ def load(data_dir: Path, name: str) -> Dataset:
         raise DataError(
             f"Data set {name!r} is not prepared in {data_dir}.{prepared} Prepare it with: {how}"
         )
-    again = f"Prepare it again: {preparation(name, manifest)}"
+    again = f"Prepare it again: {prepare_command(name, manifest)}"
     try:
         content = _verified(data_dir / name, manifest)
     except DataError as error:
@@ -275,7 +268,7 @@ def load(data_dir: Path, name: str) -> Dataset:
 
 
 def _is_intact(home: Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether the content that a manifest speaks of is there, whole."""
+    """Return whether the content that a manifest describes is there and undamaged."""
     try:
         _verified(home, manifest)
     except DataError:
@@ -284,7 +277,7 @@ def _is_intact(home: Path, manifest: Mapping[str, Any]) -> bool:
 
 
 def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
-    """The content that a manifest speaks of; DataError where it is another one, or none."""
+    """Return the content that a manifest describes; DataError where it is another, or missing."""
     folder = _folder(home, manifest)
     try:
         content = _read(folder, int(manifest["statistics"]["users"]))
@@ -327,11 +320,11 @@ ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
     "lengths": (np.int32, 1),
     "split": (np.uint8, 1),
 }
-"""The arrays of a data set: type and number of axes."""
+"""Type and number of axes of each array."""
 VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])
-"""Row i is the word of token i + 1."""
+"""Row i holds the word of token i + 1."""
 IDS = pa.schema([("id", pa.string())])
-"""Row i is the source's name of user or item i."""
+"""Row i holds the source's name of user or item i."""
 
 
 def _folder(home: Path, manifest: Mapping[str, Any]) -> Path:

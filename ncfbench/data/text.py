@@ -1,4 +1,4 @@
-"""Text to tokens: one tokeniser for every data set, and a vocabulary by count.
+"""Text to tokens: one tokeniser for every data set, texts as token ids, a vocabulary by count.
 
 A token is a run of Unicode letters and digits, lower-cased after NFKC normalisation; everything
 else separates, so ``state-of-the-art`` is four tokens and ``rr_interval`` two. What bibliographies
@@ -10,71 +10,41 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-PADDING = 0
-"""The token id that stands for no word; words are numbered from 1."""
+from ncfbench.errors import DataError
+from ncfbench.storage.tables import storage_errors
 
+PADDING = 0
+"""The token id of no word; words are numbered from 1."""
+WORDS_AT_ONCE = 2**22
+"""Words of a corpus in memory at a time: 16 MB."""
+MOST_WORDS = 2**24
+"""Different words that a corpus may have; each costs about 150 bytes of memory."""
+
+# fmt: off
 _COMBINING = {
-    "'": "\u0301",
-    "`": "\u0300",
-    "^": "\u0302",
-    '"': "\u0308",
-    "~": "\u0303",
-    "=": "\u0304",
-    ".": "\u0307",
-    "u": "\u0306",
-    "v": "\u030c",
-    "H": "\u030b",
-    "c": "\u0327",
-    "k": "\u0328",
-    "r": "\u030a",
-    "d": "\u0323",
-    "b": "\u0331",
+    "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304",
+    ".": "\u0307", "u": "\u0306", "v": "\u030c", "H": "\u030b", "c": "\u0327", "k": "\u0328",
+    "r": "\u030a", "d": "\u0323", "b": "\u0331",
 }
 _LETTERS = {
-    "ss": "ß",
-    "o": "ø",
-    "O": "Ø",
-    "l": "ł",
-    "L": "Ł",
-    "ae": "æ",
-    "AE": "Æ",
-    "oe": "œ",
-    "OE": "Œ",
-    "aa": "å",
-    "AA": "Å",
-    "i": "i",
-    "j": "j",
-    "textless": "<",
-    "textgreater": ">",
+    "ss": "ß", "o": "ø", "O": "Ø", "l": "ł", "L": "Ł", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ",
+    "aa": "å", "AA": "Å", "i": "i", "j": "j", "textless": "<", "textgreater": ">",
 }
 _FORMATTING = {
-    "emph",
-    "textit",
-    "textbf",
-    "textrm",
-    "textsc",
-    "texttt",
-    "textsuperscript",
-    "textsubscript",
-    "mathrm",
-    "mathbf",
-    "mathit",
-    "mathcal",
-    "em",
-    "it",
-    "bf",
-    "rm",
-    "sc",
-    "tt",
-    "ensuremath",
+    "emph", "textit", "textbf", "textrm", "textsc", "texttt", "textsuperscript", "textsubscript",
+    "mathrm", "mathbf", "mathit", "mathcal", "em", "it", "bf", "rm", "sc", "tt", "ensuremath",
     "text",
 }
+# fmt: on
 
 _ACCENT = re.compile(
     r"\\(?:(['`^\"~=.])\s*\{?\\?([A-Za-z])\}?|([uvHckrdb])(?:\s*\{\\?([A-Za-z])\}|\s+([A-Za-z])))"
@@ -85,9 +55,7 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 
 def clean_latex(text: str) -> str:
-    r"""``text`` without LaTeX: ``Barab{\'a}si`` becomes ``Barabási``, ``c{DNA}`` becomes
-    ``cDNA``.
-    """
+    r"""Remove LaTeX: ``Barab{\'a}si`` becomes ``Barabási``, ``c{DNA}`` becomes ``cDNA``."""
     if "\\" not in text and "{" not in text and "<" not in text:
         return text
     text = text.replace("\\{", "{").replace("\\}", "}").replace("\\\\", "\\")
@@ -100,13 +68,13 @@ def clean_latex(text: str) -> str:
 
 
 def tokenize(text: str) -> list[str]:
-    """The tokens of ``text``, in order."""
+    """Return the tokens of a text, in order."""
     return _TOKEN.findall(unicodedata.normalize("NFKC", clean_latex(text)).lower())
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by falling count (ties alphabetical); the id of a word is its place, from 1."""
+    """Words by falling count, ties alphabetically; word i of the tuple has the token id i + 1."""
 
     words: tuple[str, ...]
     counts: tuple[int, ...]
@@ -114,7 +82,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Texts:
-    """Word ids of n items, one item's after another's::
+    """Token ids of n items, one item after another::
 
         words   = [4 5 6 7 8]
         lengths = [2 0 3]         item 0: 4 5, item 1: nothing, item 2: 6 7 8
@@ -129,7 +97,7 @@ class Texts:
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """int64[n + 1]: where each item's words begin, and behind the last one's."""
+        """int64[n + 1]: the index of each item's first word, and the number of all words."""
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths, dtype=np.int64)])
 
     def __len__(self) -> int:
@@ -139,18 +107,131 @@ class Texts:
         return self.words[self.offsets[item] : self.offsets[item + 1]]
 
     def taken(self, items: NDArray[np.integer]) -> Texts:
-        """The texts of the given items, in that order, in memory: ``taken([2, 0])`` of the example
-        is ``[6 7 8 4 5]``.
+        """Copy the texts of the given items, in that order: ``taken([2, 0])`` of the example holds
+        ``[6 7 8 4 5]``.
         """
         lengths = self.lengths[items]
         taken = Texts(np.empty(int(lengths.sum(dtype=np.int64)), np.int32), lengths)
-        for place, item in enumerate(items.tolist()):
-            taken.words[taken.offsets[place] : taken.offsets[place + 1]] = self[item]
+        for row, item in enumerate(items.tolist()):
+            taken.words[taken.offsets[row] : taken.offsets[row + 1]] = self[item]
         return taken
 
     def padded(self) -> NDArray[np.int32]:
-        """int32[n, L], as wide as the longest, with :data:`PADDING` behind the last word."""
+        """Return int32[n, L], as wide as the longest text, filled up with :data:`PADDING`."""
         length = max(int(self.lengths.max(initial=0)), 1)
         tokens = np.full((len(self), length), PADDING, dtype=np.int32)
         tokens[np.arange(length) < self.lengths[:, None]] = self.words
         return tokens
+
+
+class _Numbers(dict[str, int]):
+    """A number for each word, from 0, in the order of the first look-up."""
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
+        return number
+
+
+class Corpus:
+    """The texts of all items, added one after another, with few of their words in memory.
+
+    Words are numbered as they come, and the numbers written to a file. Once all words are counted,
+    a second pass over that file replaces these numbers by token ids. Memory holds the different
+    words and a piece of the file, however long all texts are together.
+
+    Args:
+        folder: takes two files of 4 bytes a word; the caller removes it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._raw, self._final = folder / "words.raw", folder / "words.final"
+        self._numbers = _Numbers()
+        self._pending = array("i")
+        self._lengths = array("i")
+        with storage_errors(self._raw):
+            self._raw.write_bytes(b"")
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def add(self, tokens: Iterable[str]) -> None:
+        """Add the words of the next item.
+
+        Raises:
+            DataError: more different words than :data:`MOST_WORDS`, or a full disk.
+        """
+        before = len(self._pending)
+        self._pending.extend(map(self._numbers.__getitem__, tokens))
+        self._lengths.append(len(self._pending) - before)
+        if len(self._pending) >= WORDS_AT_ONCE:
+            self._flush()
+
+    def finish(self, min_count: int, size: int | None, max_length: int) -> tuple[Texts, Vocabulary]:
+        """Keep the words that occur ``min_count`` times or more, at most ``size`` of them.
+
+        Other words are left out of a text before it is cut to ``max_length``.
+
+        Raises:
+            DataError: no word is left, or a full disk.
+        """
+        self._flush()
+        counts = np.zeros(len(self._numbers), np.int64)
+        for _, numbers in self._pieces():
+            counts += np.bincount(numbers, minlength=len(counts))
+        words = list(self._numbers)
+        kept: list[int] = np.flatnonzero(counts >= min_count).tolist()
+        kept.sort(key=lambda number: (-counts[number], words[number]))
+        kept = kept[:size]
+        if not kept:
+            raise DataError(f"No word is left of {len(self):,} texts with min_count = {min_count}.")
+        vocabulary = Vocabulary(
+            tuple(words[number] for number in kept), tuple(counts[kept].tolist())
+        )
+        ids = np.full(len(words), PADDING, np.int32)
+        ids[kept] = np.arange(1, len(kept) + 1)
+        lengths = np.zeros(len(self), np.int32)
+        with storage_errors(self._final), self._final.open("wb") as file:
+            for items, numbers in self._pieces():
+                found, lengths[items] = _encode(
+                    ids[numbers], np.asarray(self._lengths)[items], max_length
+                )
+                file.write(found.data)
+        self._raw.unlink()
+        return Texts(_mapped(self._final), lengths), vocabulary
+
+    def _flush(self) -> None:
+        if len(self._numbers) > MOST_WORDS:
+            raise DataError(
+                f"More than {MOST_WORDS:,} different words: is this text? Make words of it, or"
+                " tokens, first."
+            )
+        with storage_errors(self._raw), self._raw.open("ab") as file:
+            file.write(memoryview(self._pending))
+        self._pending = array("i")
+
+    def _pieces(self) -> Iterator[tuple[slice, NDArray[np.int32]]]:
+        """Yield runs of items and their words' numbers: about :data:`WORDS_AT_ONCE` words, or one
+        longer item.
+        """
+        raw, ends = _mapped(self._raw), np.cumsum(np.asarray(self._lengths), dtype=np.int64)
+        item = word = 0
+        while item < len(ends):
+            after = max(int(np.searchsorted(ends, word + WORDS_AT_ONCE, side="right")), item + 1)
+            yield slice(item, after), raw[word : ends[after - 1]]
+            item, word = after, int(ends[after - 1])
+
+
+def _encode(
+    ids: NDArray[np.int32], lengths: NDArray[np.integer], max_length: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Leave unknown words out of some texts and cut each; return the words and the new lengths."""
+    known = np.concatenate([np.zeros(1, np.int64), np.cumsum(ids != PADDING)])
+    text = np.repeat(np.arange(len(lengths)), lengths)
+    begin = known[np.cumsum(lengths) - lengths]
+    kept = (ids != PADDING) & (known[:-1] - begin[text] < max_length)
+    return ids[kept], np.bincount(text[kept], minlength=len(lengths))
+
+
+def _mapped(path: Path) -> NDArray[np.int32]:
+    """Map a file of int32; an empty one cannot be mapped."""
+    return np.memmap(path, np.int32, "r") if path.stat().st_size else np.zeros(0, np.int32)

@@ -62,7 +62,7 @@ class ProbeLinks:
         draws with replacement.
         """
         noise = Noise(graph, config.noise_exponent)
-        nodes, place = graph.items_in_use, graph.place_in_use
+        nodes, place = graph.items_in_use, graph.index_in_use
         exact = graph.n_links * len(nodes) <= EXACT_TERMS
         streams = Streams(PROBE_SEED)
         listwise = config.family == "listwise"

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
-from ncfbench.data.splits import Split
+from ncfbench.data.content import Split
 from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.precision import full

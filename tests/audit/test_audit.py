@@ -22,6 +22,7 @@ from ncfbench.audit.block_gradients import BatchGradients, Block
 from ncfbench.audit.exact import ExactObjective, Pullback, flat
 from ncfbench.cli import app
 from ncfbench.config import RunConfig, complete
+from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import Dataset, load
 from ncfbench.errors import UsageError
@@ -160,7 +161,7 @@ def few_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = synthetic.Options(
         users=60, items=90, links=800, topics=4, vocabulary_size=120, min_words=3, max_length=8
     )
-    synthetic.prepare(folder, "few", options, say=lambda text: None)
+    prepare("synthetic", options, folder, "few", say=lambda text: None)
     return folder
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import io
 import json
 import os
@@ -21,15 +19,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
-from ncfbench.cli.prepare import (
-    prepare_citeulike,
-    prepare_citeulike_t,
-    prepare_mind,
-    prepare_synthetic,
-)
 from ncfbench.config import resolve
 from ncfbench.data import store
-from ncfbench.data.sources import citeulike, citeulike_t, mind, synthetic
 from ncfbench.registry import SAMPLERS
 from ncfbench.runs.progress import LiveProgress
 from ncfbench.training.run import run
@@ -236,22 +227,6 @@ def finished(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_flags_of_prepare_have_the_defaults_of_their_source() -> None:
-    for command, options in (
-        (prepare_citeulike, citeulike.Options()),
-        (prepare_citeulike_t, citeulike_t.Options()),
-        (prepare_mind, mind.Options()),
-        (prepare_synthetic, synthetic.Options()),
-    ):
-        parameters = inspect.signature(command).parameters
-        for field in dataclasses.fields(options):
-            default = parameters[field.name].default
-            own = getattr(options, field.name)
-            assert (tuple(default.split(",")) if isinstance(own, tuple) else default) == own, (
-                field.name
-            )
-
-
 def test_citeulike_exit_codes(tmp_path: Path) -> None:
     words = ["prepare", "citeulike", "--data-dir", tmp_path / "d"]
     check(invoke(*words, "--from", tmp_path / "none"), 3, "is not a folder", "users.dat")
@@ -271,7 +246,7 @@ def test_citeulike_exit_codes(tmp_path: Path) -> None:
         invoke(*words, "--from", source, "--allow-unverified"), 3, "lacks the column 'raw.abstract'"
     )
     check(invoke(*words, "--from", source, "--text", "titel"), 2, "did you mean 'title'")
-    check(invoke(*words, "--from", source, "--test-fraction", "2"), 2, "test-fraction = 2.0")
+    check(invoke(*words, "--from", source, "--test-fraction", "2"), 2, "test_fraction = 2.0")
 
 
 def test_a_target_that_cannot_be_written_exits_with_3(tmp_path: Path, data_dir: Path) -> None:

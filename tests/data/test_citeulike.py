@@ -15,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ncfbench import data
 from ncfbench.data import store
-from ncfbench.data.readers.lines import read_lists
+from ncfbench.data.content import split_items
 from ncfbench.data.sources import citeulike
 from ncfbench.data.sources.citeulike import Options, read_articles
-from ncfbench.data.splits import split_items
+from ncfbench.data.sources.citeulike_files import read_lists
 from ncfbench.errors import DataError, UsageError, VerificationError
 
 HEADER = ["doc.id", "title", "citeulike.id", "raw.title", "raw.abstract"]
@@ -55,16 +56,9 @@ def folder(tmp_path: Path) -> Path:
 
 def prepare(folder: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, Any], list[str]]:
     said: list[str] = []
-    chosen = Options(**({"test_fraction": 0.2, "validation_fraction": 0.0} | options))
-    manifest = citeulike.prepare(
-        tmp_path / "data",
-        "citeulike",
-        chosen,
-        folder=folder,
-        allow_unverified=True,
-        say=said.append,
-    )
-    return manifest, said
+    usual = {"test_fraction": 0.2, "validation_fraction": 0.0, "allow_unverified": True}
+    chosen = Options(from_=folder, **(usual | options))
+    return data.prepare("citeulike", chosen, tmp_path / "data", say=said.append), said
 
 
 def test_a_small_library_by_hand(folder: Path, tmp_path: Path) -> None:
@@ -145,14 +139,7 @@ def test_windows_line_ends_are_accepted(folder: Path, tmp_path: Path) -> None:
 
 def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(VerificationError) as caught:
-        citeulike.prepare(
-            tmp_path / "data",
-            "citeulike",
-            Options(),
-            folder=folder,
-            allow_unverified=False,
-            say=print,
-        )
+        prepare(folder, tmp_path, allow_unverified=False)
     found = hashlib.sha1(b"blob 18\0" + (folder / "users.dat").read_bytes()).hexdigest()
     for word in ("users.dat", citeulike.FILES.blob_ids["users.dat"], found, "--allow-unverified"):
         assert word in str(caught.value)
@@ -191,7 +178,7 @@ def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Pat
         (
             "raw-data.csv",
             ",".join(HEADER).encode() + b"\n2,a,1,A,b\n",
-            "doc.id '2' where 1 was due",
+            "doc.id '2' where 1 was expected",
         ),
         (
             "raw-data.csv",
@@ -237,9 +224,9 @@ def test_missing_files_and_folders(folder: Path, tmp_path: Path) -> None:
         ({"max_length": 0}, "max_length = 0"),
         ({"min_count": 0}, "min_count = 0"),
         ({"vocabulary_size": 0}, "vocabulary_size = 0"),
-        ({"test_fraction": 1.0}, "test-fraction = 1.0"),
-        ({"validation_fraction": -0.1}, "validation-fraction = -0.1"),
-        ({"test_fraction": float("nan")}, "test-fraction = nan"),
+        ({"test_fraction": 1.0}, "test_fraction = 1.0"),
+        ({"validation_fraction": -0.1}, "validation_fraction = -0.1"),
+        ({"test_fraction": float("nan")}, "test_fraction = nan"),
     ],
 )
 def test_impossible_options(options: dict[str, Any], message: str) -> None:

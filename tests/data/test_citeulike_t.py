@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from ncfbench import data
 from ncfbench.cli import app
 from ncfbench.data import store
-from ncfbench.data.preparation import preparation
-from ncfbench.data.readers.lines import read_lines
-from ncfbench.data.sources import citeulike_t
+from ncfbench.data.readers.files import read_lines
+from ncfbench.data.sources import prepare_command
 from ncfbench.data.sources.citeulike_t import Options
 from ncfbench.errors import DataError, UsageError, VerificationError
 
@@ -46,16 +46,9 @@ def folder(tmp_path: Path) -> Path:
 
 def prepare(folder: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, Any], list[str]]:
     said: list[str] = []
-    chosen = Options(**({"test_fraction": 0.25, "validation_fraction": 0.0} | options))
-    manifest = citeulike_t.prepare(
-        tmp_path / "data",
-        "citeulike-t",
-        chosen,
-        folder=folder,
-        allow_unverified=True,
-        say=said.append,
-    )
-    return manifest, said
+    usual = {"test_fraction": 0.25, "validation_fraction": 0.0, "allow_unverified": True}
+    chosen = Options(from_=folder, **(usual | options))
+    return data.prepare("citeulike-t", chosen, tmp_path / "data", say=said.append), said
 
 
 def texts_of(data_dir: Path, name: str) -> list[str]:
@@ -119,7 +112,7 @@ def test_the_kind_of_text_is_part_of_the_fingerprint_and_auto_is_not(
     assert raw == auto
     assert raw["fingerprint"] != bag["fingerprint"]
     assert (
-        preparation("citeulike-t", bag)
+        prepare_command("citeulike-t", bag)
         == "ncfbench prepare citeulike-t --text bag --max-length 300 --min-count 1 --test-fraction"
         " 0.25 --validation-fraction 0.0 --split-seed 0 --from FOLDER --allow-unverified"
     )
@@ -151,9 +144,13 @@ def test_windows_line_ends_change_nothing(folder: Path, tmp_path: Path) -> None:
         ("rawtext.dat", b"", "rawtext.dat is empty"),
         ("rawtext.dat", b"\n\n", "rawtext.dat has no text"),
         ("rawtext.dat", b"\nfish\n##0\n", "rawtext.dat, line 2: expected ##0, found 'fish'"),
-        ("rawtext.dat", b"##0\nfish\n##2\n", "rawtext.dat, line 3: text ##2 where ##1 was due"),
-        ("rawtext.dat", b"##0\n##1\n##0\n", "rawtext.dat, line 3: text ##0 where ##2 was due"),
-        ("rawtext.dat", b"##1\nfish\n", "rawtext.dat, line 1: text ##1 where ##0 was due"),
+        (
+            "rawtext.dat",
+            b"##0\nfish\n##2\n",
+            "rawtext.dat, line 3: text ##2 where ##1 was expected",
+        ),
+        ("rawtext.dat", b"##0\n##1\n##0\n", "rawtext.dat, line 3: text ##0 where ##2 was expected"),
+        ("rawtext.dat", b"##1\nfish\n", "rawtext.dat, line 1: text ##1 where ##0 was expected"),
         ("rawtext.dat", b"##0\nfish\n##1\n##2\n", "users.dat, line 3: item 3 is outside 0..2"),
         ("mult.dat", b"", "mult.dat is empty"),
         (
@@ -202,7 +199,9 @@ def test_texts_beyond_every_library_are_counted(folder: Path, tmp_path: Path) ->
     (folder / "users.dat").write_text("2 0 1\n1 1\n")
     manifest, said = prepare(folder, tmp_path)
     assert manifest["statistics"]["items"] == 4
-    assert "Warning: rawtext.dat has 4 texts, the last 2 of articles in nobody's library." in said
+    assert (
+        "Warning: rawtext.dat has 4 texts; the last 2 are of articles in nobody's library." in said
+    )
 
 
 def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tables_of import ITEMS, LINKS, as_csv, as_jsonl, prepare
 
-from ncfbench.data.preparation import preparation
+from ncfbench.data.sources import prepare_command
 from ncfbench.errors import DataError, UsageError
 
 
@@ -106,7 +106,9 @@ def test_each_file_has_its_own_delimiter_and_that_is_no_content(tmp_path: Path) 
     one, _ = prepare(tmp_path, links, items, delimiter=" ")
     other, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", LINKS), items)
     assert one.fingerprint == other.fingerprint
-    assert preparation("x", one.manifest).endswith("--links r.csv --items m.csv --delimiter ' '")
+    assert prepare_command("x", one.manifest).endswith(
+        "--links r.csv --items m.csv --delimiter ' '"
+    )
 
 
 def test_a_column_that_only_a_late_row_has(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_ratings_with_a_threshold(tmp_path: Path) -> None:
     assert dataset.manifest["options"]["rating_threshold"] == 4
     assert dataset.manifest["options"]["rating_column"] == "rating"
     assert "of rating 4 and more" in said[0]
-    assert any("below the threshold, which are no links: 3." in line for line in said)
+    assert any("below the threshold, which are not links: 3." in line for line in said)
 
 
 @pytest.mark.parametrize(
@@ -283,11 +283,10 @@ def test_many_pieces_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     whole, _ = prepare(
         tmp_path, as_csv(tmp_path / "r.csv", pairs), as_jsonl(tmp_path / "m.jsonl", titles)
     )
-    for module in ("rows", "parquet"):
-        monkeypatch.setattr(f"ncfbench.data.readers.{module}.PIECE_BYTES", 700)
-        monkeypatch.setattr(f"ncfbench.data.readers.{module}.PIECE_ROWS", 13)
-    monkeypatch.setattr("ncfbench.data.ids.MERGED", 3)
-    monkeypatch.setattr("ncfbench.data.corpus.PIECE", 17)
+    monkeypatch.setattr("ncfbench.data.readers.rows.PIECE_BYTES", 700)
+    monkeypatch.setattr("ncfbench.data.readers.rows.PIECE_ROWS", 13)
+    monkeypatch.setattr("ncfbench.data.ids.MOST_PIECES", 3)
+    monkeypatch.setattr("ncfbench.data.text.WORDS_AT_ONCE", 17)
     for form in ("csv", "parquet"):
         links = FORMATS[form](tmp_path / f"r.{form}", pairs)
         pieces, _ = prepare(tmp_path / form, links, tmp_path / "m.jsonl")

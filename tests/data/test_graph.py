@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ncfbench.data import graph as graphs_module
-from ncfbench.data.graph import BipartiteGraph, Places, Scratch, sort_stably
+from ncfbench.data.graph import BipartiteGraph, IdIndex, Scratch, sort_stably
 from ncfbench.errors import DataError
 
 
@@ -173,7 +173,7 @@ def test_places_are_those_of_a_search_and_nothing_is_left_behind(
     values: list[int], size: int, ids: set[int]
 ) -> None:
     """Both ways of finding distinct ids: few enough values for sorting, and for the table."""
-    places = Places(size)
+    places = IdIndex(size)
     for _ in range(2):
         distinct, place = places.distinct(np.array(values, np.int32))
         assert distinct.dtype == place.dtype == np.int32

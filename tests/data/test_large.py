@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ncfbench.data import content as content_module
 from ncfbench.data import graph as graphs
+from ncfbench.data import prepare
 from ncfbench.data.content import Content, distinct_links
 from ncfbench.data.graph import BipartiteGraph, sort_stably
 from ncfbench.data.sources import synthetic
@@ -164,7 +165,7 @@ def test_more_links_than_int32_can_number_are_refused() -> None:
 @pytest.mark.parametrize("users", [0, 1, 2, 5])
 def test_names_are_fingerprinted_in_pieces(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest is that of all names in one text, one a line, however they are cut up."""
-    monkeypatch.setattr("ncfbench.data.content.PIECE", 2)
+    monkeypatch.setattr("ncfbench.data.content.NAMES_AT_ONCE", 2)
     names = [f"ü{number}" for number in range(users)]
     none, texts = np.zeros(0, np.int32), Texts(np.zeros(0, np.int32), np.zeros(2, np.int32))
     content = Content(
@@ -178,7 +179,7 @@ def test_names_are_fingerprinted_in_pieces(users: int, monkeypatch: pytest.Monke
         item_ids=pa.array(["a", "b"]),
     )
     whole = (
-        json.dumps([content_module.VERSION, users, {}]).encode()
+        json.dumps([content_module.FINGERPRINT_VERSION, users, {}]).encode()
         + bytes(8)
         + bytes(2)
         + "\n".join([f"\nusers {users}", "\n".join(names)]).encode()
@@ -204,7 +205,7 @@ def test_synthetic_sizes_at_the_end_of_int32(name: str, tmp_path: Path) -> None:
     ):
         patch.setattr(free_space, "available_memory", lambda: 24 * 2**30)
         patch.setattr(synthetic, "make", lambda options: pytest.fail("made"))
-        synthetic.prepare(tmp_path, "x", options, say=quiet)
+        prepare("synthetic", options, tmp_path, "x", say=quiet)
     assert not [path for path in (tmp_path / "x").iterdir() if path.name != ".lock"]
 
 

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from ncfbench.cli import app
 from ncfbench.config import Locations, complete
+from ncfbench.data import prepare as prepare_data
 from ncfbench.data import store
-from ncfbench.data.ids import in_order
-from ncfbench.data.preparation import preparation
-from ncfbench.data.sources import mind
+from ncfbench.data.ids import natural_order
+from ncfbench.data.sources import mind, prepare_command
 from ncfbench.data.sources.mind import Options
 from ncfbench.errors import DataError, UsageError
 from ncfbench.report import described
@@ -75,8 +75,9 @@ def pack(folder: Path, archive: Path, around: str = "") -> None:
 
 def prepare(folder: Path, data_dir: Path, **options: Any) -> tuple[dict[str, Any], list[str]]:
     said: list[str] = []
-    chosen = Options(**({"test_fraction": 0.0, "validation_fraction": 0.0} | options))
-    return mind.prepare(data_dir, "mind", chosen, folder=folder, say=said.append), said
+    usual = {"test_fraction": 0.0, "validation_fraction": 0.0}
+    chosen = Options(from_=folder, **(usual | options))
+    return prepare_data("mind", chosen, data_dir, say=said.append), said
 
 
 def links_of(data_dir: Path) -> list[tuple[str, str]]:
@@ -378,7 +379,7 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
 
 def test_ids_are_in_natural_order() -> None:
     ids = ["N10", "N9", "M100", "N010", "x", "N", "N10b", "10", "9"]
-    order = in_order(pa.array(ids))
+    order = natural_order(pa.array(ids))
     assert [ids[place] for place in order] == [
         "9",
         "10",
@@ -426,7 +427,7 @@ def test_reports_name_the_stand_in_and_the_command_that_prepares_it(tmp_path: Pa
         "ncfbench prepare mind --name citeulike --text title,category --history --max-length 200"
         " --min-count 1 --test-fraction 0.0 --validation-fraction 0.0 --split-seed 0 --from FOLDER"
     )
-    assert preparation("citeulike", manifest) == command
+    assert prepare_command("citeulike", manifest) == command
     assert command in text
     words = [
         "report",
@@ -448,24 +449,22 @@ def test_reports_name_the_stand_in_and_the_command_that_prepares_it(tmp_path: Pa
 
 def test_the_real_sample(shared_data: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    options = Options(history=True)
-    manifest = mind.prepare(
-        tmp_path, "mind", options, folder=shared_data / "mind-sample", say=said.append
-    )
+    options = Options(from_=shared_data / "mind-sample", history=True)
+    manifest = prepare_data("mind", options, tmp_path, say=said.append)
     statistics = manifest["statistics"]
     # Counted from the two files with a dozen lines of plain Python.
     assert [statistics[name] for name in ("users", "items", "links")] == [2455, 638, 5446]
     assert any("139,009 links are dropped" in text for text in said)
-    clicks = mind.prepare(
-        tmp_path, "clicks", Options(), folder=shared_data / "mind-sample", say=said.append
-    )["statistics"]
+    options = Options(from_=shared_data / "mind-sample")
+    clicks = prepare_data("mind", options, tmp_path, "clicks", say=said.append)["statistics"]
     assert [clicks[name] for name in ("users", "items", "links")] == [166, 59, 175]
 
 
 @pytest.mark.real
 def test_the_real_sample_can_be_trained_on(shared_data: Path, tmp_path: Path) -> None:
-    options = Options(history=True, min_count=3, max_length=20)
-    mind.prepare(tmp_path / "d", "mind", options, folder=shared_data / "mind-sample", say=print)
+    sample = shared_data / "mind-sample"
+    options = Options(from_=sample, history=True, min_count=3, max_length=20)
+    prepare_data("mind", options, tmp_path / "d", say=print)
     for sampler in ("iid", "ns"):
         small = {
             "dataset": "mind",

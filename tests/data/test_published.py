@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from ncfbench.data import published
-from ncfbench.data.published import Published, git_blob_id, sha256
+from ncfbench.data.readers.files import git_blob_id, sha256
+from ncfbench.data.sources import citeulike_files
+from ncfbench.data.sources.citeulike_files import Published
 from ncfbench.errors import DataError, VerificationError
 
 FILES = {"users.dat": b"2 0 1\n1 2\n" * 500, "tags.dat": b"red\nfish\n"}
@@ -78,7 +79,7 @@ def source() -> Published:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Server]]]:
     handler = type("Handler", (Server,), {"faults": {}, "asked": []})
-    monkeypatch.setattr(published, "TIMEOUT_SECONDS", 0.25)
+    monkeypatch.setattr(citeulike_files, "TIMEOUT_SECONDS", 0.25)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         thread = threading.Thread(target=running.serve_forever, daemon=True)
@@ -146,7 +147,7 @@ def test_what_fails_every_time_says_what_to_do(
     with pytest.raises(DataError, match="--from DIR"):
         source.download(tmp_path, NAMES, url)
     assert not list(tmp_path.iterdir())
-    assert len(handler.asked) == 1 + published.RETRIES
+    assert len(handler.asked) == 1 + citeulike_files.RETRIES
 
 
 def test_a_folder_where_a_file_should_be(

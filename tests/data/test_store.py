@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ncfbench.data import open_dataset, store
-from ncfbench.data.content import Content
-from ncfbench.data.sources import synthetic
-from ncfbench.data.splits import SPLITS
+from ncfbench.data import open_dataset, prepare, store
+from ncfbench.data.content import SPLITS, Content
+from ncfbench.data.sources import Preparation, synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import tables
@@ -28,7 +27,7 @@ def quiet(text: str) -> None:
 
 def test_a_data_set_comes_back_as_it_was(tmp_path: Path, tiny_options: synthetic.Options) -> None:
     content = synthetic.make(tiny_options)
-    manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    manifest = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
     dataset = store.load(tmp_path, "x")
     np.testing.assert_array_equal(dataset.users, content.users)
     np.testing.assert_array_equal(dataset.items, content.items)
@@ -38,9 +37,7 @@ def test_a_data_set_comes_back_as_it_was(tmp_path: Path, tiny_options: synthetic
         assert not row[length:].any()
     assert dataset.tokens_IxL.dtype == dataset.users.dtype == np.int32
     assert (
-        dataset.fingerprint
-        == manifest["fingerprint"]
-        == content.fingerprint(dataclasses.asdict(tiny_options))
+        dataset.fingerprint == manifest["fingerprint"] == content.fingerprint(tiny_options.stored())
     )
 
 
@@ -106,7 +103,7 @@ def test_synthetic_is_made_on_first_use(
 def test_damaged_data_sets_are_refused_and_prepared_again(
     tmp_path: Path, tiny_options: synthetic.Options, damage: str
 ) -> None:
-    manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    manifest = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
     home = tmp_path / "x"
     folder = home / manifest["fingerprint"][:12]
     if damage == "truncate links":
@@ -122,7 +119,7 @@ def test_damaged_data_sets_are_refused_and_prepared_again(
     with pytest.raises(DataError, match="x"):
         store.load(tmp_path, "x")
     said: list[str] = []
-    assert synthetic.prepare(tmp_path, "x", tiny_options, say=said.append) == manifest
+    assert prepare("synthetic", tiny_options, tmp_path, "x", say=said.append) == manifest
     assert any("is damaged; it is prepared again" in text for text in said) == (
         damage in ("truncate links", "other content")
     )
@@ -134,10 +131,11 @@ def test_the_same_content_of_another_origin_replaces_the_manifest_only(
 ) -> None:
     """What is there stays there: a process that is killed meanwhile leaves the old or the new."""
     content = synthetic.make(tiny_options)
-    first = store.prepare(tmp_path, "x", {"source": "a"}, {}, lambda scratch: content, quiet)
+    preparation = Preparation({}, {}, lambda scratch: content)
+    first = store.prepare(tmp_path, "x", "a", preparation, quiet)
     folder = tmp_path / "x" / first["fingerprint"][:12]
     before = {path.name: path.stat().st_ino for path in folder.iterdir()}
-    second = store.prepare(tmp_path, "x", {"source": "b"}, {}, lambda scratch: content, quiet)
+    second = store.prepare(tmp_path, "x", "b", preparation, quiet)
     assert (second["source"], second["fingerprint"]) == ("b", first["fingerprint"])
     assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before
 
@@ -157,7 +155,7 @@ def test_no_name_passes_from_one_list_into_the_next(tiny_options: synthetic.Opti
 def test_content_that_does_not_match_its_fingerprint_is_refused(
     tmp_path: Path, tiny_options: synthetic.Options
 ) -> None:
-    manifest = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    manifest = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
     path = tmp_path / "x" / manifest["fingerprint"][:12] / "links.npy"
     links = np.array(tables.read_array(path, np.int32, 2))
     for user, item in ((0, 10**6), (0, -1), (1, 1)):
@@ -176,13 +174,13 @@ def test_content_that_does_not_match_its_fingerprint_is_refused(
 def test_a_target_that_cannot_be_written(tmp_path: Path, tiny_options: synthetic.Options) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DataError, match=r"Cannot write .*Not a directory. Choose another folder"):
-        synthetic.prepare(tmp_path / "file", "x", tiny_options, say=quiet)
+        prepare("synthetic", tiny_options, tmp_path / "file", "x", say=quiet)
 
 
 def test_a_full_disk_leaves_the_previous_data_set(
     tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = synthetic.prepare(tmp_path, "x", tiny_options, say=quiet)
+    before = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
     for place in range(4):
         calls = iter(range(100))
 
@@ -192,34 +190,37 @@ def test_a_full_disk_leaves_the_previous_data_set(
 
         monkeypatch.setattr(tables, "sync", full)
         with pytest.raises(DataError, match="No space left on device"):
-            synthetic.prepare(tmp_path, "x", dataclasses.replace(tiny_options, seed=1), say=quiet)
+            prepare(
+                "synthetic", dataclasses.replace(tiny_options, seed=1), tmp_path, "x", say=quiet
+            )
         assert store.load(tmp_path, "x").fingerprint == before["fingerprint"]
         assert not list((tmp_path / "x").rglob("*.tmp"))
 
 
-def test_prepare_killed_at_any_moment_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+def test_a_killed_prepare_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+    """Killed after a delay that grows until a process has come to its end."""
     script = (
-        "import sys; from pathlib import Path; from ncfbench.data import synthetic;print('ready',"
-        " flush=True);synthetic.prepare(Path(sys.argv[1]), 'x',"
-        " synthetic.Options(seed=int(sys.argv[2])), say=print)"
+        "import sys; from pathlib import Path; from ncfbench.data import prepare, store\n"
+        "from ncfbench.data.sources import synthetic; print('ready', flush=True)\n"
+        "options = synthetic.Options(seed=int(sys.argv[2]))\n"
+        "prepare('synthetic', options, Path(sys.argv[1]), 'x', say=print)"
     )
-    before = synthetic.prepare(tmp_path, "x", synthetic.Options(seed=0), say=quiet)["fingerprint"]
-    for seed in range(1, 9):
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path), str(seed)], stdout=subprocess.PIPE
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(0.03 * seed)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        found = store.load(tmp_path, "x")
-        expected = synthetic.make(synthetic.Options(seed=seed)).fingerprint(
-            dataclasses.asdict(synthetic.Options(seed=seed))
-        )
-        assert found.fingerprint in (before, expected)
-        before = found.fingerprint
+    before = prepare("synthetic", synthetic.Options(), tmp_path, "x", say=quiet)["fingerprint"]
+    for seed, delay in enumerate((0.01, 0.03, 0.08, 0.2), start=1):
+        with subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path), str(seed)],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+        options = synthetic.Options(seed=seed)
+        expected = synthetic.make(options).fingerprint(options.stored())
+        found = store.load(tmp_path, "x").fingerprint
+        assert found in (before, expected)
+        before = found
 
 
 # --- synthetic data

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ncfbench.data.corpus import Corpus
-from ncfbench.data.text import Texts, Vocabulary, clean_latex, tokenize
+from ncfbench.data.text import Corpus, Texts, Vocabulary, clean_latex, tokenize
 from ncfbench.errors import DataError
 
 
@@ -109,14 +108,14 @@ def test_a_corpus_in_pieces_is_what_it_is_in_memory(
     expected, words = plain(texts, min_count, size, length)
     assume(words)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ncfbench.data.corpus.PIECE", piece)
+        patch.setattr("ncfbench.data.text.WORDS_AT_ONCE", piece)
         found, vocabulary = finished(tmp_path, texts, min_count, size, length)
     assert [found[item].tolist() for item in range(len(texts))] == expected
     assert list(vocabulary.words) == words
 
 
 def test_too_many_different_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ncfbench.data.corpus.MOST_WORDS", 3)
+    monkeypatch.setattr("ncfbench.data.text.MOST_WORDS", 3)
     with pytest.raises(DataError, match="More than 3 different words: is this text"):
         finished(tmp_path, [["a", "b", "c", "d"]], 1, None, 9)
 

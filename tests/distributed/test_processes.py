@@ -18,6 +18,7 @@ from processes import compiled_once, ends, free_port, start
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
+from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import load
 from ncfbench.distributed.joining import Cluster
@@ -73,12 +74,8 @@ def test_several_processes_compute_the_step_of_one_device(
     """Loss and gradient of every sampler, and every link once an epoch. Users and items that no
     number of devices divides.
     """
-    synthetic.prepare(
-        tmp_path,
-        joined_step.DATASET,
-        replace(tiny_options, users=121, items=401),
-        say=lambda text: None,
-    )
+    options = replace(tiny_options, users=121, items=401)
+    prepare("synthetic", options, tmp_path, joined_step.DATASET, say=lambda text: None)
     variables = os.environ | compiled_once() | {"XLA_FLAGS": os.environ["XLA_FLAGS"].split(FLAG)[0]}
     place = f"127.0.0.1:{free_port()}"
     words = [

@@ -13,7 +13,7 @@ from folders import write_folder, write_run
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
-from ncfbench.data.preparation import preparation
+from ncfbench.data.sources import prepare_command
 from ncfbench.report import described
 from ncfbench.report.render import html
 from ncfbench.report.results import collect
@@ -75,7 +75,7 @@ def test_an_export_stands_by_itself(tmp_path: Path) -> None:
     assert again.stdout.replace(str(target), str(folder)) == result.stdout
     assert "other text (title,tags)" in again.stdout
     assert (
-        preparation("citeulike", manifest)
+        prepare_command("citeulike", manifest)
         == "ncfbench prepare citeulike --text title,tags --max-length 40 --test-fraction 0.2"
     )
     (folder / described.FILE).write_text("[1]")
@@ -212,7 +212,9 @@ def test_the_command_that_prepares_data_again_names_what_it_needs(
 ) -> None:
     options = {"columns": [], "history": False, "quotes": True}
     manifest = MANIFEST | {"options": options} | files
-    assert preparation("citeulike", manifest) == f"ncfbench prepare citeulike --no-history {ends}"
+    assert (
+        prepare_command("citeulike", manifest) == f"ncfbench prepare citeulike --no-history {ends}"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', "null", '"x"'])

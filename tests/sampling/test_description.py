@@ -25,7 +25,7 @@ from ncfbench.data import store
 from ncfbench.data.content import Content
 from ncfbench.data.distribution import Distribution
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.sources import synthetic
+from ncfbench.data.sources import Preparation, synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.report.render.terminal import TableView
@@ -128,18 +128,12 @@ def content(*, named: bool = True) -> Content:
 
 def prepared(folder: Path, *, named: bool = True) -> store.Dataset:
     origin = {
-        "source": "citeulike",
         "label": "Five users, by hand",
         "files": {"a.dat": {"verified": True}, "items": {"name": "b"}},
     }
-    store.prepare(
-        folder,
-        "hand",
-        origin,
-        {"text": ["title"], "named": named},
-        lambda scratch: content(named=named),
-        print,
-    )
+    options = {"text": ["title"], "named": named}
+    preparation = Preparation(origin, options, lambda scratch: content(named=named))
+    store.prepare(folder, "hand", "citeulike", preparation, print)
     return store.load(folder, "hand")
 
 
@@ -211,7 +205,8 @@ def test_data_without_training_links(tmp_path: Path) -> None:
         vocabulary=Vocabulary(("a",), (1,)),
         split=np.array([0, 2], np.uint8),
     )
-    store.prepare(tmp_path, "cold", {"source": "citeulike"}, {}, lambda scratch: made, print)
+    preparation = Preparation({}, {}, lambda scratch: made)
+    store.prepare(tmp_path, "cold", "citeulike", preparation, print)
     found = describe(store.load(tmp_path, "cold"), configurations({}))
     assert found["links_of_a_user"] is None
     assert all("no training links" in row["reason"] for row in found["batches"])

@@ -1,1 +1,1 @@
-"""Readers of text lines, rows, archives and Parquet files in bounded memory."""
+"""Readers of files as streams: lines, tables of rows in several formats, and values of columns."""

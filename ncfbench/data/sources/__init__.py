@@ -1,1 +1,158 @@
-"""Published data sets, one module each, and a synthetic one."""
+"""Sources of data: each is a module here and one entry of :data:`SOURCES`."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
+
+from ncfbench.data.options import SourceOptions, as_flags
+from ncfbench.errors import UsageError
+from ncfbench.registry import nearest
+
+if TYPE_CHECKING:
+    from ncfbench.data.content import Content
+
+
+Progress: TypeAlias = Callable[[], AbstractContextManager[Any]]
+"""Makes what shows a download; see :func:`ncfbench.data.prepare`."""
+
+
+class Preparation(NamedTuple):
+    """A data set to be stored: where its content comes from, and how it is read."""
+
+    origin: Mapping[str, Any]
+    """Facts for the manifest. ``files``: what is known of each file, with ``verified`` where it can
+    be told whether it is the published one. ``label``, which reports show, for data that must not
+    be taken for other data. ``arguments``: words of the command that name the user's own files.
+    """
+    options: Mapping[str, Any]
+    """Options that decide the content; part of its fingerprint."""
+    read: Callable[[Path], Content]
+    """Makes the content; it is given a folder for what it does not hold in memory."""
+
+
+class Statistics(NamedTuple):
+    """Published counts of a data set, which ``prepare`` shows beside its own."""
+
+    heading: str
+    counts: Mapping[str, float]
+
+
+class SourceModule(Protocol):
+    """What a source's module defines."""
+
+    Options: type[Any]
+    """A subclass of :class:`ncfbench.data.options.SourceOptions`; its fields become the flags."""
+    STATISTICS: Statistics | None
+
+    def plan(self, options: Any, *, say: Callable[[str], None], progress: Progress) -> Preparation:
+        """Find the files, download them if need be, and verify them; read none of their content."""
+        ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of data.
+
+    Args:
+        module: the module that defines what :class:`SourceModule` lists; it is imported when the
+            source is used.
+        summary: one line for ``ncfbench prepare --help``.
+        details: more for the help of the source's own command.
+    """
+
+    module: str
+    summary: str
+    details: str = ""
+
+    def load(self) -> SourceModule:
+        """Import the module."""
+        return cast(SourceModule, importlib.import_module(self.module))
+
+
+SOURCES: dict[str, Source] = {
+    "citeulike": Source(
+        "ncfbench.data.sources.citeulike",
+        "CiteULike-a: 5,551 users, 16,980 articles, 204,986 links, with titles, abstracts, tags.",
+        "The four published files are downloaded at a pinned commit and verified by git blob id.",
+    ),
+    "citeulike-t": Source(
+        "ncfbench.data.sources.citeulike_t",
+        "CiteULike-t: 7,947 users, 25,975 articles, 134,860 links.",
+        "The published files are downloaded at a pinned commit and verified by git blob id.",
+    ),
+    "mind": Source(
+        "ncfbench.data.sources.mind",
+        "Microsoft News (MIND), a stand-in for the paper's Yahoo! News data, which is gone.",
+        "Links are clicks. You have to get the files yourself: Microsoft asks you to accept a"
+        " licence first.",
+    ),
+    "synthetic": Source(
+        "ncfbench.data.sources.synthetic",
+        "Made-up data of any size: heavy-tailed links, and texts that predict cold items' links.",
+    ),
+    "custom": Source(
+        "ncfbench.data.sources.custom",
+        "Your own data: a file of links and a file of items.",
+        "Columns with usual names are found, and the output names them. Ids are strings or whole"
+        " numbers, and results use them.\n\nncfbench prepare custom --links ratings.csv --items"
+        " movies.csv --rating-threshold 4",
+    ),
+}
+
+
+def find_source(name: str) -> Source:
+    """Return the source of a name.
+
+    Raises:
+        UsageError: there is none; the message lists the names and the nearest.
+    """
+    if name not in SOURCES:
+        raise UsageError(
+            f"Unknown source {name!r}{nearest(name, SOURCES)} Valid: {', '.join(SOURCES)}."
+        )
+    return SOURCES[name]
+
+
+def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
+    """Return the command line that prepares a data set again; FOLDER stands for the folder of files
+    that are not downloaded.
+    """
+    source = str(manifest.get("source", name))
+    words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
+    words += as_flags(manifest["options"])
+    if "arguments" in manifest:
+        return shlex.join([*words, *manifest["arguments"]])
+    verified = [file.get("verified") for file in manifest.get("files", {}).values()]
+    if not all(verified):
+        words += ["--from", "FOLDER"]
+    # None, where nothing is published to verify a file by, needs no permission.
+    if False in verified:
+        words.append("--allow-unverified")
+    return shlex.join(words)
+
+
+def how_to_prepare(name: str) -> str:
+    """Return the command line that prepares a data set of a name of which nothing is known."""
+    if name in SOURCES:
+        return f"ncfbench prepare {name}"
+    return f"ncfbench prepare SOURCE --name {name} (sources: {', '.join(SOURCES)})"
+
+
+__all__ = [
+    "SOURCES",
+    "Preparation",
+    "Progress",
+    "Source",
+    "SourceModule",
+    "SourceOptions",
+    "Statistics",
+    "find_source",
+    "how_to_prepare",
+    "prepare_command",
+]

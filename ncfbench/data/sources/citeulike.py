@@ -7,22 +7,24 @@ verified by git blob id.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
-from ncfbench.data import store
-from ncfbench.data.content import Content
-from ncfbench.data.corpus import Corpus
-from ncfbench.data.options import ItemOptions, require_names
-from ncfbench.data.published import Published
-from ncfbench.data.readers.lines import read_lines, read_lists
-from ncfbench.data.sources.libraries import read_libraries
-from ncfbench.data.splits import split_items
-from ncfbench.data.text import tokenize
+from ncfbench.data.content import Content, split_items
+from ncfbench.data.options import option
+from ncfbench.data.readers.files import read_lines
+from ncfbench.data.sources import Preparation, Progress, Statistics
+from ncfbench.data.sources.citeulike_files import (
+    Published,
+    PublishedOptions,
+    read_libraries,
+    read_lists,
+)
+from ncfbench.data.text import Corpus, tokenize
 from ncfbench.errors import DataError, reason
 
 FILES = Published(
@@ -35,29 +37,32 @@ FILES = Published(
         "tags.dat": "231dccc10c3b5ecb421e028528072b652c67aa04",
     },
 )
-PAPER_STATISTICS: Mapping[str, float] = {
-    "users": 5551,
-    "items": 16980,
-    "links": 204986,
-    "vocabulary": 23011,
-    "words_max": 300,
-    "words_min": 22,
-    "words_mean": 194,
-    "words_median": 186,
-}
+STATISTICS = Statistics(
+    "paper",
+    {
+        "users": 5551,
+        "items": 16980,
+        "links": 204986,
+        "vocabulary": 23011,
+        "words_max": 300,
+        "words_min": 22,
+        "words_mean": 194,
+        "words_median": 186,
+    },
+)
 TEXT_PARTS = ("title", "abstract", "tags")
 _COLUMNS = {"title": "raw.title", "abstract": "raw.abstract"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ItemOptions):
-    """What decides the prepared content."""
+class Options(PublishedOptions):
+    """Options of the source."""
 
-    text: tuple[str, ...] = ("title", "abstract")
-
-    def __post_init__(self) -> None:
-        require_names("text", self.text, TEXT_PARTS)
-        super().__post_init__()
+    text: tuple[str, ...] = option(
+        ("title", "abstract"),
+        f"An item's text is made of these, in order: any of {','.join(TEXT_PARTS)}.",
+        choices=TEXT_PARTS,
+    )
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -67,29 +72,21 @@ class Options(ItemOptions):
         return ("users.dat", *text, *tags)
 
 
-def prepare(
-    data_dir: Path,
-    name: str,
-    options: Options,
-    *,
-    folder: Path,
-    allow_unverified: bool,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    """Verify the files in ``folder``, parse them, and store the data set; instant where that was
-    done before.
-
-    Returns:
-        The manifest.
+def plan(
+    options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
+) -> Preparation:
+    """Obtain and verify the files; see :class:`ncfbench.data.sources.SourceModule`.
 
     Raises:
-        VerificationError: a file is not the published one and ``allow_unverified`` is false.
-        DataError: a file is missing or malformed; the message names the file and the line.
+        DataError: a file is missing, or a download failed.
+        VerificationError: a file is not the published one, and that is not allowed.
     """
-    files = FILES.verify(folder, options.files, allow_unverified=allow_unverified, say=say)
-    origin = {"source": "citeulike", "commit": FILES.commit, "files": files}
-    read = partial(read_content, folder, options, say=say)
-    return store.prepare(data_dir, name, origin, options.stored(), read, say)
+    folder, files = FILES.obtain(options, options.files, say=say, progress=progress)
+    return Preparation(
+        {"commit": FILES.commit, "files": files},
+        options.stored(),
+        partial(read_content, folder, options, say=say),
+    )
 
 
 def read_content(
@@ -127,7 +124,7 @@ def read_content(
 
 
 def _texts(folder: Path, part: str) -> Iterator[list[str]]:
-    """The tokens that each item has in its title, its abstract, or its tags."""
+    """Yield each item's tokens of its title, its abstract, or its tags."""
     if part in _COLUMNS:
         for (text,) in read_articles(folder / "raw-data.csv", [_COLUMNS[part]]):
             yield tokenize(text)
@@ -138,11 +135,11 @@ def _texts(folder: Path, part: str) -> Iterator[list[str]]:
 
 
 def read_articles(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The named columns of raw-data.csv, whose ``doc.id`` must run from 1 upwards, article by
-    article.
+    """Yield the named columns of raw-data.csv, whose ``doc.id`` must run from 1 upwards.
 
     Raises:
-        DataError: a missing column, a row of another width, invalid UTF-8, a doc.id out of turn.
+        DataError: a missing column, a row of another width, invalid UTF-8, or an unexpected
+            doc.id.
     """
     csv.field_size_limit(2**24)
     reader = csv.reader(read_lines(path), strict=True)
@@ -164,9 +161,9 @@ def read_articles(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...
             if row[key] != str(number):
                 raise DataError(
                     f"{path}, line {reader.line_num}: doc.id {row[key][:40]!r} where {number} was"
-                    " due."
+                    " expected."
                 )
-            yield tuple(row[place] for place in wanted)
+            yield tuple(row[column] for column in wanted)
     except csv.Error as error:
         raise DataError(
             f"{path}, line {reader.line_num}: {reason(error)}. Is the file truncated?"

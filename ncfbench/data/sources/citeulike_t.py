@@ -1,10 +1,9 @@
-"""CiteULike-t: more users and articles than CiteULike-a, and texts either in full or as counted
-words.
+"""CiteULike-t: more users and articles than CiteULike-a, with texts in full or as counted words.
 
 Published by Wang, Chen and Li (IJCAI 2013) on GitHub; the files are pinned to one commit and
-verified by git blob id. Both the texts and the vocabulary are written with HTML's entities, the
-vocabulary's cut short (``class&#34``): they are resolved before the text becomes tokens, so that
-one line of the vocabulary is no token (``%``), one or several (``60 000``).
+verified by git blob id. Texts and vocabulary contain HTML entities, and the vocabulary's are cut
+short (``class&#34``). They are resolved before the text becomes tokens, so one line of the
+vocabulary may be no token (``%``), one, or several (``60 000``).
 """
 
 from __future__ import annotations
@@ -13,21 +12,24 @@ import html
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from ncfbench.data import store
-from ncfbench.data.content import Content
-from ncfbench.data.corpus import Corpus
-from ncfbench.data.options import ItemOptions, require_names
-from ncfbench.data.published import Published, require
-from ncfbench.data.readers.lines import read_lines
-from ncfbench.data.sources.libraries import read_libraries
-from ncfbench.data.splits import split_items
-from ncfbench.data.text import tokenize
+from ncfbench.data.content import Content, split_items
+from ncfbench.data.options import option
+from ncfbench.data.readers.files import read_lines
+from ncfbench.data.sources import Preparation, Progress, Statistics
+from ncfbench.data.sources.citeulike_files import (
+    Published,
+    PublishedOptions,
+    read_libraries,
+    require,
+)
+from ncfbench.data.text import Corpus, tokenize
 from ncfbench.errors import DataError
 
 FILES = Published(
@@ -40,84 +42,69 @@ FILES = Published(
         "vocabulary.dat": "4f16a05cde545a2e84ac09bc6ecedb3b560c4f5c",
     },
 )
-PUBLISHED_STATISTICS: Mapping[str, float] = {"users": 7947, "items": 25975, "links": 134860}
+STATISTICS = Statistics("published", {"users": 7947, "items": 25975, "links": 134860})
 TEXTS: Mapping[str, tuple[str, ...]] = {
     "raw": ("rawtext.dat",),
     "bag": ("mult.dat", "vocabulary.dat"),
 }
-"""The files that each kind of text is in."""
+"""The files of each kind of text."""
 AUTO = "auto"
 MOST_WORDS = 2**22
-"""Of one article; a damaged count, or lost beginnings of texts, must fill neither memory nor
-disk.
-"""
+"""Words that one article may have; more mean a damaged file, and would fill memory or disk."""
 _DAMAGED = "Is the file damaged?"
 _BEGIN = re.compile(r"##([0-9]{1,12})\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ItemOptions):
-    """What decides the prepared content. ``text`` is ``raw``, ``bag``, or ``auto`` until
-    :meth:`resolved`.
-    """
+class Options(PublishedOptions):
+    """Options of the source; ``text`` is ``auto`` until it is :meth:`resolved`."""
 
-    text: str = AUTO
+    text: str = option(
+        AUTO,
+        "raw: texts in full; bag: counted words, without their order; auto: raw if it is there.",
+        choices=(AUTO, *TEXTS),
+    )
 
-    def __post_init__(self) -> None:
-        require_names("text", (self.text,), (AUTO, *TEXTS))
-        super().__post_init__()
-
-    def resolved(self, folder: Path | None) -> Options:
-        """With what ``auto`` stands for: the texts in full, but the bag of words in a folder
-        without them.
-        """
+    def resolved(self) -> Options:
+        """Return the options with ``auto`` replaced: by ``bag`` in a folder without full texts."""
         if self.text != AUTO:
             return self
-        return replace(
-            self, text="raw" if folder is None or (folder / "rawtext.dat").exists() else "bag"
-        )
+        is_raw = self.from_ is None or (self.from_ / "rawtext.dat").exists()
+        return replace(self, text="raw" if is_raw else "bag")
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files whose content these options use, once they are resolved."""
+        """The files whose content resolved options use."""
         return ("users.dat", *TEXTS[self.text])
 
     def stored(self) -> dict[str, Any]:
-        """As a manifest has them: a text is a list of its parts, of whatever source."""
+        """Return the options for the manifest; a text is a list of its parts in every source."""
         return super().stored() | {"text": [self.text]}
 
 
-def prepare(
-    data_dir: Path,
-    name: str,
-    options: Options,
-    *,
-    folder: Path,
-    allow_unverified: bool,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    """Verify the files in ``folder``, parse them, and store the data set; instant where that was
-    done before.
-
-    Returns:
-        The manifest.
+def plan(
+    options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
+) -> Preparation:
+    """Obtain and verify the files; see :class:`ncfbench.data.sources.SourceModule`.
 
     Raises:
-        VerificationError: a file is not the published one and ``allow_unverified`` is false.
-        DataError: a file is missing or malformed; the message names the file and the line.
+        DataError: a file is missing, or a download failed.
+        VerificationError: a file is not the published one, and that is not allowed.
     """
-    if options.text == AUTO:
-        require(folder, ("users.dat",))
-        options = options.resolved(folder)
-    files = FILES.verify(folder, options.files, allow_unverified=allow_unverified, say=say)
+    if options.text == AUTO and options.from_ is not None:
+        require(options.from_, ("users.dat",))
+    options = options.resolved()
+    folder, files = FILES.obtain(options, options.files, say=say, progress=progress)
     if options.text == "bag":
         say(
-            "Warning: a bag of words has lost their order: what an encoder reads as neighbours were"
-            " none. Use --text raw where rawtext.dat is at hand."
+            "Warning: a bag of words has lost their order, so an encoder sees neighbours that were"
+            " none. Use --text raw if you have rawtext.dat."
         )
-    origin = {"source": "citeulike-t", "commit": FILES.commit, "files": files}
-    read = partial(read_content, folder, options, say=say)
-    return store.prepare(data_dir, name, origin, options.stored(), read, say)
+    return Preparation(
+        {"commit": FILES.commit, "files": files},
+        options.stored(),
+        partial(read_content, folder, options, say=say),
+    )
 
 
 def read_content(
@@ -138,8 +125,8 @@ def read_content(
     behind = n_items - 1 - int(items.max())
     if behind:
         say(
-            f"Warning: {texts_path.name} has {n_items:,} texts, the last {behind:,} of articles in"
-            " nobody's library."
+            f"Warning: {texts_path.name} has {n_items:,} texts; the last {behind:,} are of articles"
+            " in nobody's library."
         )
     texts, vocabulary = corpus.finish(
         options.min_count, options.vocabulary_size, options.max_length
@@ -158,12 +145,12 @@ def read_content(
 
 
 def read_texts(path: Path, say: Callable[[str], None]) -> Iterator[list[str]]:
-    """The tokens of each text of rawtext.dat: what stands between the lines ``##0``, ``##1``, ...
+    """Yield the tokens of each text of rawtext.dat: the lines after ``##0``, ``##1``, ...
 
-    What is not UTF-8 separates words; one warning counts the lines.
+    Bytes that are not UTF-8 separate words; one warning counts their lines.
 
     Raises:
-        DataError: a number out of turn, or a text before the first.
+        DataError: an unexpected number, or text before the first.
     """
     invalid = array("q")
     tokens: list[str] = []
@@ -173,7 +160,7 @@ def read_texts(path: Path, say: Callable[[str], None]) -> Iterator[list[str]]:
         if begin:
             if int(begin[1]) != due:
                 raise DataError(
-                    f"{path}, line {number}: text ##{int(begin[1])} where ##{due} was due."
+                    f"{path}, line {number}: text ##{int(begin[1])} where ##{due} was expected."
                 )
             if due:
                 yield tokens
@@ -199,14 +186,14 @@ def read_texts(path: Path, say: Callable[[str], None]) -> Iterator[list[str]]:
 
 
 def read_bags(path: Path, vocabulary: Path) -> Iterator[Iterator[str]]:
-    """The tokens of each line ``count word:occurrences ...`` of mult.dat, each word as often as it
-    occurs.
+    """Yield the tokens of each line ``count word:occurrences ...`` of mult.dat, each word as often
+    as it occurs.
 
-    Words are numbers, from 0, of lines in ``vocabulary``.
+    A word is the number, from 0, of a line of ``vocabulary``.
 
     Raises:
         DataError: a malformed number, a count that does not match, a word that the vocabulary
-            lacks, occurrences below 1.
+            lacks, or occurrences below 1.
     """
     words = [_tokens(line) for line in read_lines(vocabulary)]
     for number, line in enumerate(read_lines(path), start=1):

@@ -1,9 +1,9 @@
 """MIND, the Microsoft News data set: news with titles and abstracts, and who clicked what.
 
-Published by Wu et al. (ACL 2020). It stands in for the paper's Yahoo! News data, which can no
-longer be had. Its licence is accepted on Microsoft's site, so nothing is downloaded; no checksums
-are published, so the manifest keeps those of the files that were used. Of the texts only checksums
-are held in memory: news.tsv is read once for the ids and once for the words.
+Published by Wu et al. (ACL 2020). It stands in for the paper's Yahoo! News data, which is no longer
+available. Nothing is downloaded, since users accept the licence on Microsoft's site. No checksums
+are published, so the manifest keeps those of the files that were used. Memory holds only checksums
+of the texts: news.tsv is read once for the ids and once for the words.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data import store
-from ncfbench.data.content import Content, distinct_links
-from ncfbench.data.corpus import Corpus
-from ncfbench.data.ids import in_order
-from ncfbench.data.options import ItemOptions, require_names
-from ncfbench.data.readers.archive import Member, find_members
-from ncfbench.data.splits import split_items
-from ncfbench.data.text import Texts, Vocabulary, tokenize
+from ncfbench.data.content import Content, distinct_links, split_items
+from ncfbench.data.ids import natural_order
+from ncfbench.data.options import ItemOptions, option
+from ncfbench.data.readers.files import Member, find_members
+from ncfbench.data.sources import Preparation, Progress, Statistics
+from ncfbench.data.text import Corpus, Texts, Vocabulary, tokenize
 from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
 
 LABEL = "MIND, a stand-in for the paper's Yahoo! News data"
-PAPER_STATISTICS: Mapping[str, float] = {
-    "users": 10_000,
-    "items": 58_579,
-    "links": 515_503,
-    "vocabulary": 41_537,
-    "words_max": 200,
-    "words_min": 2,
-    "words_mean": 89,
-    "words_median": 90,
-}
-"""Of the Yahoo! News data."""
+STATISTICS = Statistics(
+    "paper (Yahoo! News)",
+    {
+        "users": 10_000,
+        "items": 58_579,
+        "links": 515_503,
+        "vocabulary": 41_537,
+        "words_max": 200,
+        "words_min": 2,
+        "words_mean": 89,
+        "words_median": 90,
+    },
+)
 HOW_TO_GET = (
     "MIND is not downloaded for you: its licence (Microsoft Research License Terms) is yours to"
     " accept, at https://msnews.github.io. Get MINDsmall_train.zip and MINDsmall_dev.zip there, or"
@@ -54,63 +54,64 @@ HOW_TO_GET = (
 NEWS, BEHAVIORS = "news.tsv", "behaviors.tsv"
 FIELDS = {NEWS: 8, BEHAVIORS: 5}
 TEXT_PARTS = ("title", "abstract", "category", "subcategory")
-_PLACES = {"category": 1, "subcategory": 2, "title": 3, "abstract": 4}
+_FIELD_OF = {"category": 1, "subcategory": 2, "title": 3, "abstract": 4}
 PARTS = ("train", "dev")
-"""The parts with clicks."""
+"""Parts with clicks."""
 LONGEST_ID = 100
-"""Characters; no real id is near it."""
-PIECE = 2**22
-"""Links at least that are collected before those that repeat are put together."""
+"""Characters that an id may have; real ids are far shorter."""
+LINKS_AT_ONCE = 2**22
+"""Links collected, at least, before repeated ones are merged."""
 _PART = re.compile(r"(?:(MIND[A-Za-z]+)_)?(train|dev|test)(?:\.zip)?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ItemOptions):
-    """What decides the prepared content.
+    """Options of the source."""
 
-    Args:
-        text: parts of an item's text, in order.
-        parts: of the data; None for all that are there.
-        history: whether what a user had clicked before counts as well.
-        users: how many are drawn of those that have a link; None for all.
-    """
-
-    text: tuple[str, ...] = ("title", "abstract")
-    max_length: int = 200
-    parts: tuple[str, ...] | None = None
-    history: bool = False
-    users: int | None = None
+    from_: Path | None = option(
+        None,
+        "Required: the folder with news.tsv and behaviors.tsv, or with parts as published: folders"
+        " or zip archives.",
+        flag="--from",
+        is_stored=False,
+    )
+    parts: tuple[str, ...] | None = option(
+        None, f"Parts to read, of {','.join(PARTS)}.", shown="all that are there", choices=PARTS
+    )
+    text: tuple[str, ...] = option(
+        ("title", "abstract"),
+        f"An item's text is made of these, in order: any of {','.join(TEXT_PARTS)}.",
+        choices=TEXT_PARTS,
+    )
+    history: bool = option(False, "Take what a user had clicked before as links too.")
+    users: int | None = option(
+        None, "Draw this many of the users that have a link.", shown="all", at_least=1
+    )
+    max_length: int = option(200, "Words kept of a text.", at_least=1)
+    split_seed: int = option(0, "Seed of the choice of held-out items, and of users.", at_least=0)
 
     def __post_init__(self) -> None:
-        require_names("text", self.text, TEXT_PARTS)
-        if self.parts is not None:
-            if "test" in self.parts:
-                raise UsageError(
-                    "MIND's test part is published without clicks: there are no links in it."
-                )
-            require_names("parts", self.parts, PARTS)
-        if self.users is not None and self.users < 1:
-            raise UsageError(f"users = {self.users}: it must be at least 1.")
+        if self.parts is not None and "test" in self.parts:
+            raise UsageError(
+                "MIND's test part is published without clicks: there are no links in it."
+            )
         super().__post_init__()
 
 
-def prepare(
-    data_dir: Path, name: str, options: Options, *, folder: Path, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Parse the files in ``folder``, and store the data set; instant where that was done before.
+def plan(
+    options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
+) -> Preparation:
+    """Find the files in a folder: the two files, or the parts as they are published.
 
-    Args:
-        folder: holds the two files, or the parts as they are published: folders or zip archives
-            such as MINDsmall_train.zip.
-
-    Returns:
-        The manifest.
+    Parts are folders or zip archives such as MINDsmall_train.zip.
 
     Raises:
-        DataError: a file is missing or malformed; the message names the file and the line.
-        UsageError: more users than there are.
+        DataError: a file is missing.
+        UsageError: no folder is named, or it has no parts to choose from.
     """
-    parts = find_parts(folder, options.parts, say)
+    if options.from_ is None:
+        raise UsageError(HOW_TO_GET)
+    parts = find_parts(options.from_, options.parts, say)
     named = tuple(part for part in PARTS if part in parts)
     options = replace(options, parts=named or None)
     files = {
@@ -118,27 +119,29 @@ def prepare(
         for part in parts.values()
         for name, member in part.items()
     }
-    origin = {"source": "mind", "label": LABEL, "files": files}
-    read = partial(read_content, list(parts.values()), options, say=say)
-    return store.prepare(data_dir, name, origin, options.stored(), read, say)
+    return Preparation(
+        {"label": LABEL, "files": files},
+        options.stored(),
+        partial(read_content, list(parts.values()), options, say=say),
+    )
 
 
 def find_parts(
     folder: Path, wanted: Sequence[str] | None, say: Callable[[str], None]
 ) -> dict[str, dict[str, Member]]:
-    """The two files of each part, ``train`` before ``dev``; of a folder that has them directly,
-    under an empty name.
+    """Return the two files of each part, ``train`` before ``dev``; files in the folder itself are a
+    part with an empty name.
 
     Raises:
-        DataError: a part that is wanted or one of its files is not there, or parts of several sizes
-            are.
+        DataError: a wanted part or one of its files is missing, or the parts are of several sizes.
+        UsageError: parts are wanted of a folder that holds the files themselves.
     """
     if not folder.exists():
         raise DataError(f"{folder} does not exist. {HOW_TO_GET}")
     direct = find_members(folder, tuple(FIELDS))
     homes: dict[str, Path] = {}
     sizes = set()
-    # An unpacked part goes before its archive: folders first.
+    # Folders first: an unpacked part is preferred to its archive.
     for home in (
         sorted(folder.iterdir(), key=lambda path: (path.is_file(), path.name))
         if folder.is_dir()
@@ -150,13 +153,13 @@ def find_parts(
             sizes.add(found[1])
     if direct and homes:
         raise DataError(
-            f"{folder} holds {next(iter(direct))} and also {_listed(homes)}: --from one of them, or"
-            " a folder of parts."
+            f"{folder} holds {next(iter(direct))} and also {_listed(homes)}. Give one of them to"
+            " --from, or a folder of parts only."
         )
     if direct:
         if wanted is not None:
             raise UsageError(
-                f"{folder} has no parts to choose from: {next(iter(direct))} stands in it directly."
+                f"{folder} has no parts to choose from: it holds {next(iter(direct))} itself."
             )
         return {"": _complete(folder, direct)}
     if len(sizes) > 1:
@@ -268,23 +271,24 @@ def read_content(
 
 
 def read_news(file: Member, text: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """The id and the parts of the text of each line of news.tsv.
+    """Yield the id and the parts of the text of each line of news.tsv.
 
     Raises:
-        DataError: another number of fields, or an id that is none.
+        DataError: another number of fields, or an invalid id.
     """
-    places = [_PLACES[part] for part in text]
+    columns = [_FIELD_OF[part] for part in text]
     for where, fields in _rows(file, NEWS):
-        yield _id(fields[0], where, "news"), [fields[place] for place in places]
+        yield _id(fields[0], where, "news"), [fields[column] for column in columns]
 
 
 def read_clicks(file: Member, *, history: bool) -> Iterator[tuple[str, list[str]]]:
-    """The user of each line of behaviors.tsv, and the news clicked there; with ``history`` those
-    clicked before as well.
+    """Yield the user of each line of behaviors.tsv and the news clicked there.
+
+    With ``history``, the news clicked before count too.
 
     Raises:
-        DataError: another number of fields, a user id that is none, no impression, or one without
-            its mark of a click.
+        DataError: another number of fields, an invalid user id, no impression, or one without its
+            mark of a click.
     """
     for where, (_, user, _, before, impressions) in _rows(file, BEHAVIORS):
         clicked = before.split() if history else []
@@ -304,9 +308,7 @@ def read_clicks(file: Member, *, history: bool) -> Iterator[tuple[str, list[str]
 
 
 def _rows(file: Member, kind: str) -> Iterator[tuple[str, list[str]]]:
-    """The fields of each line, and what to call the line in a message. Quotes are characters like
-    any other.
-    """
+    """Yield each line's name for messages, and its fields; quotes are ordinary characters."""
     for number, line in enumerate(file.lines(), start=1):
         fields = line.rstrip("\r\n").split("\t")
         where = f"{file.path}, line {number}"
@@ -327,9 +329,7 @@ def _id(text: str, where: str, what: str) -> str:
 def _numbered(
     news: Sequence[Member], text: Sequence[str], removed: Counter[str], say: Callable[[str], None]
 ) -> dict[str, int]:
-    """A number for each news, in the order of lines. Parts share news; a file that repeats one is
-    counted.
-    """
+    """Number the news in the order of lines; parts share news, a file's repeats are counted."""
     texts: dict[str, bytes] = {}
     for file in news:
         own = set()
@@ -349,7 +349,7 @@ def _numbered(
 
 
 class _Links:
-    """Links as they come, of which those that repeat are put together now and then."""
+    """Collects links, and merges repeated ones from time to time."""
 
     def __init__(self) -> None:
         self.repeated = 0
@@ -359,11 +359,11 @@ class _Links:
     def add(self, user: int, item: int) -> None:
         self._pending[0].append(user)
         self._pending[1].append(item)
-        if len(self._pending[0]) >= max(PIECE, len(self._users)):
+        if len(self._pending[0]) >= max(LINKS_AT_ONCE, len(self._users)):
             self._merge()
 
     def finish(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Users and items of the distinct links."""
+        """Return users and items of the distinct links."""
         self._merge()
         return self._users, self._items
 
@@ -379,13 +379,13 @@ class _Links:
 def _ordered(
     numbers: Mapping[str, int], used: NDArray[np.int32]
 ) -> tuple[list[str], NDArray[np.int32]]:
-    """The ids whose numbers are used, in natural order; and for each number its place among them,
-    or -1.
+    """Return the ids whose numbers are used, in natural order, and each number's position among
+    them, or -1.
     """
     is_used = np.zeros(len(numbers), bool)
     is_used[used] = True
     present = pa.array([id_ for id_, number in numbers.items() if is_used[number]], pa.string())
-    ids: list[str] = present.take(pa.array(in_order(present))).to_pylist()
+    ids: list[str] = present.take(pa.array(natural_order(present))).to_pylist()
     new = np.full(len(numbers), -1, np.int32)
     new[[numbers[id_] for id_ in ids]] = np.arange(len(ids), dtype=np.int32)
     return ids, new
@@ -394,30 +394,28 @@ def _ordered(
 def _drawn(
     ids: list[str], new: NDArray[np.int32], size: int, seed: int, removed: Counter[str]
 ) -> tuple[list[str], NDArray[np.int32]]:
-    """As :func:`_ordered` has it, for some users only: those of a smaller draw are among those of a
-    larger one.
-    """
+    """Draw some of the users of :func:`_ordered`; a smaller draw is part of a larger one."""
     if size > len(ids):
         raise UsageError(f"users = {size:,}: only {len(ids):,} users have a link.")
     removed["users_not_drawn"] = len(ids) - size
     chosen = np.sort(Streams(seed).generator("users").permutation(len(ids))[:size])
-    place = np.full(len(ids), -1, np.int32)
-    place[chosen] = np.arange(size, dtype=np.int32)
-    return [ids[number] for number in chosen.tolist()], np.where(new < 0, new, place[new])
+    position = np.full(len(ids), -1, np.int32)
+    position[chosen] = np.arange(size, dtype=np.int32)
+    return [ids[number] for number in chosen.tolist()], np.where(new < 0, new, position[new])
 
 
 def _texts(
     news: Sequence[Member], options: Options, items: dict[str, int], scratch: Path
 ) -> tuple[Texts, Vocabulary]:
-    """The texts of the items, and the vocabulary of these alone."""
+    """Return the texts of the items, and the vocabulary of these alone."""
     corpus = Corpus(scratch)
-    due, order = dict(items), array("i")
+    missing, order = dict(items), array("i")
     for id_, parts in chain.from_iterable(read_news(file, options.text) for file in news):
-        item = due.pop(id_, None)
+        item = missing.pop(id_, None)
         if item is not None:
             order.append(item)
             corpus.add(chain.from_iterable(map(tokenize, parts)))
-    if due:
+    if missing:
         raise DataError(f"{news[0].path} changed while it was read.")
     texts, vocabulary = corpus.finish(
         options.min_count, options.vocabulary_size, options.max_length

@@ -2,31 +2,32 @@
 
 Users and items have topics. A link is a user (chosen by a heavy-tailed activity), one of the user's
 topics, and an item of that topic (chosen by a heavy-tailed popularity). An item's words come mostly
-from its topic, so that its text says which users will like it, also when it was never seen: recall
-on cold items can be learned.
+from its topic, so its text tells which users will like it even if it was never seen: recall on cold
+items can be learned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data import store
-from ncfbench.data.content import Content
+from ncfbench.data.content import Content, split_items
 from ncfbench.data.graph import MAX_LINKS
-from ncfbench.data.splits import split_items
+from ncfbench.data.options import SplitOptions, option
+from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.storage.free_space import require_space
 
+STATISTICS: Statistics | None = None
 TOPICS_OF_A_USER = 3
-"""Topics a user cares about; a user's links fall on them with weights 1, 1/2, 1/3."""
+"""Topics of a user; the user's links fall on them with weights 1, 1/2, 1/3."""
 TOPIC_WORD_SHARE = 0.6
 """Share of an item's words that come from its topic; the others come from all words."""
 OFF_TOPIC_SHARE = 0.1
@@ -35,38 +36,27 @@ PIECE = 2**22
 """Links or words drawn at a time."""
 
 
-@dataclass(frozen=True)
-class Options:
+def _size(default: int, help_: str) -> int:
+    """Declare a number of things: 1 or more, as many as int32 can number."""
+    number: int = option(default, help_, at_least=1, at_most=MAX_LINKS)
+    return number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(SplitOptions):
     """Sizes and seeds of a synthetic data set."""
 
-    users: int = 800
-    items: int = 3200
-    links: int = 60_000
-    topics: int = 12
-    vocabulary_size: int = 1000
-    min_words: int = 6
-    max_length: int = 24
-    test_fraction: float = 0.2
-    validation_fraction: float = 0.1
-    split_seed: int = 0
-    seed: int = 0
+    users: int = _size(800, "Users.")
+    items: int = _size(3200, "Items.")
+    links: int = _size(60_000, "Links between them.")
+    topics: int = _size(12, "Latent topics, which decide links and words.")
+    vocabulary_size: int = _size(1000, "Different words.")
+    min_words: int = _size(6, "Words of the shortest text.")
+    max_length: int = _size(24, "Words of the longest text.")
+    seed: int = option(0, "Seed of everything but the choice of held-out items.", at_least=0)
 
     def __post_init__(self) -> None:
-        for name in (
-            "users",
-            "items",
-            "links",
-            "topics",
-            "vocabulary_size",
-            "min_words",
-            "max_length",
-        ):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} = {getattr(self, name)}: it must be at least 1.")
-            if getattr(self, name) > MAX_LINKS:
-                raise UsageError(
-                    f"{name} = {getattr(self, name):,}: more than {MAX_LINKS:,} are not supported."
-                )
+        super().__post_init__()
         if self.links > self.users * self.items // 4:
             raise UsageError(
                 f"links = {self.links}: more than a quarter of all {self.users} x {self.items}"
@@ -81,12 +71,12 @@ class Options:
 
     @property
     def words(self) -> int:
-        """How many words all texts have in all, about."""
+        """About how many words all texts have together."""
         return self.items * (self.min_words + self.max_length) // 2
 
     @property
     def memory_bytes(self) -> int:
-        """Most memory that making the data set takes, about; see :func:`make`."""
+        """About the most memory that making the data set takes; see :func:`make`."""
         nodes = 40 * (self.users + self.items) + 200 * self.vocabulary_size
         return (
             nodes
@@ -96,19 +86,17 @@ class Options:
 
     @property
     def disk_bytes(self) -> int:
-        """What it takes on the disk, about."""
+        """About the disk space that it takes."""
         return 8 * self.links + 4 * self.words + 5 * self.items
 
 
-def prepare(
-    data_dir: Path, name: str, options: Options, *, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Make and store the data set; instant where that was done before. Returns the manifest.
+def plan(
+    options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
+) -> Preparation:
+    """Prepare a synthetic data set; see :class:`ncfbench.data.sources.SourceModule`.
 
-    Raises:
-        UsageError: sizes for which memory or disk have no room, before anything is made.
+    Its ``read`` refuses sizes that memory or disk cannot hold, before anything is made.
     """
-    origin = {"source": "synthetic", "files": {}}
 
     def read(scratch: Path) -> Content:
         what = (
@@ -120,21 +108,21 @@ def prepare(
         )
         return make(options)
 
-    return store.prepare(data_dir, name, origin, asdict(options), read, say)
+    return Preparation({"files": {}}, options.stored(), read)
 
 
 def make(options: Options) -> Content:
-    """The content; the same options give the same content, bit for bit.
+    """Make the content; the same options give the same content, bit for bit.
 
-    At most some 24 bytes a link, while the surplus is drawn; or 8 bytes a link and 14 a word; and
-    40 a user and an item.
+    It takes about 24 bytes a link while the surplus is drawn, or 8 bytes a link and 14 a word; and
+    40 bytes a user and an item.
     """
     streams = Streams(options.seed)
     rng = streams.generator("items")
-    # A topic's items are a contiguous run of ``by_topic``, so that drawing one is two look-ups.
+    # Sorted, so that a topic's items are a contiguous run and drawing one takes two look-ups.
     topic_of_item = np.sort(rng.integers(options.topics, size=options.items))
     popularity = _heavy_tail(rng, options.items)
-    # Ids must not tell the topic.
+    # Ids must not reveal the topic.
     rename = rng.permutation(options.items).astype(np.int32)
     users, items = _links(options, streams, topic_of_item, popularity, rename)
     texts, vocabulary = _texts(options, streams, topic_of_item[np.argsort(rename)])
@@ -151,16 +139,16 @@ def make(options: Options) -> Content:
 
 
 def _heavy_tail(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
-    """Positive weights with a Pareto tail (exponent 1.2), cut so that no single one dominates."""
+    """Draw positive weights with a Pareto tail (exponent 1.2), cut so that none dominates."""
     return np.minimum(1 + rng.pareto(1.2, size), 0.01 * size + 10)
 
 
 def _choose(
     rng: np.random.Generator, cumulative: NDArray[np.float64], size: int
 ) -> NDArray[np.int64]:
-    """``size`` draws with replacement, by weights whose sums are given."""
-    place = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
-    chosen: NDArray[np.int64] = np.minimum(place, len(cumulative) - 1)
+    """Draw ``size`` indices with replacement, by weights whose cumulative sums are given."""
+    drawn = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+    chosen: NDArray[np.int64] = np.minimum(drawn, len(cumulative) - 1)
     return chosen
 
 
@@ -171,8 +159,8 @@ def _links(
     popularity: NDArray[np.float64],
     rename: NDArray[np.int32],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Exactly ``options.links`` distinct links, by user and item; item i of a topic's run is called
-    ``rename[i]``.
+    """Draw exactly ``options.links`` distinct links, sorted by user and item; item i of the sorted
+    topics gets the id ``rename[i]``.
     """
     rng = streams.generator("links")
     activity = np.cumsum(_heavy_tail(rng, options.users))
@@ -185,7 +173,7 @@ def _links(
     bounds = np.concatenate([[0.0], cumulative])[starts]
 
     def draw(size: int) -> NDArray[np.int64]:
-        # Users in order are found sooner; which of them has which item is drawn all the same.
+        # Searching for sorted values is faster, and leaves the distribution as it is.
         user = np.searchsorted(
             activity, np.sort(rng.random(size)) * activity[-1], side="right"
         ).clip(max=len(activity) - 1)
@@ -199,7 +187,7 @@ def _links(
 
     keys = np.zeros(0, np.int64)
     while len(keys) < options.links:
-        # Popular pairs come up again and again; ask for more than is missing.
+        # Popular pairs are drawn repeatedly, so draw more than are missing.
         wanted = (options.links - len(keys)) * 5 // 4 + 64
         grown = np.empty(len(keys) + wanted, np.int64)
         grown[: len(keys)] = keys
@@ -223,7 +211,7 @@ def _links(
 
 
 def _compacted(values: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """``values[kept]``, moved to the front of the same memory."""
+    """Move ``values[kept]`` to the front of the same memory, and return it."""
     filled = 0
     for start in range(0, len(values), PIECE):
         part = slice(start, start + PIECE)
@@ -236,7 +224,7 @@ def _compacted(values: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np
 def _texts(
     options: Options, streams: Streams, topic_of_item: NDArray[np.int64]
 ) -> tuple[Texts, Vocabulary]:
-    """Word ids of each item, and the words ``w0001``, ``w0002``, ... by falling count."""
+    """Draw each item's words; the vocabulary is ``w0001``, ``w0002``, ... by falling count."""
     rng = streams.generator("texts")
     lengths = rng.integers(options.min_words, options.max_length + 1, size=options.items)
     topic = np.repeat(topic_of_item.astype(np.int32), lengths)

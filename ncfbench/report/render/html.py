@@ -17,7 +17,7 @@ import jinja2
 from markupsafe import Markup
 
 from ncfbench import __version__
-from ncfbench.data.preparation import preparation
+from ncfbench.data.sources import prepare_command
 from ncfbench.report import verdicts
 from ncfbench.report.results import SWEEPS, Results
 from ncfbench.report.table import Table, facts_table
@@ -191,7 +191,7 @@ def _commands(results: Results, locations: Mapping[str, str]) -> list[str]:
     data_dir = {flag: path for flag, path in locations.items() if flag == "--data-dir"}
     commands = [
         " ".join(
-            [preparation(name, results.manifests[digest]), shlex.join(_words(data_dir))]
+            [prepare_command(name, results.manifests[digest]), shlex.join(_words(data_dir))]
         ).strip()
         for name, digest in _data(results)
         if digest in results.manifests

@@ -1,5 +1,5 @@
-"""What columns of users' files mean: ids, numbers, times, texts, tokens. What is none is refused by
-its line.
+"""Values of users' columns as ids, numbers, times, texts or tokens; others are refused by their
+line.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ Float64: TypeAlias = NDArray[np.float64]
 
 
 def ids(values: pa.Array, rows: RowFile, start: int, name: str) -> pa.StringArray:
-    """Ids as strings, without spaces around them; null where there is none.
+    """Return ids as strings, without spaces around them; null where there is none.
 
-    Numbers are accepted where they are whole; an id of two lines is refused, for it is what an open
-    quote looks like.
+    Whole numbers are accepted. An id of two lines is refused, since it comes from an open quote.
 
     Raises:
-        DataError: something else; the message names the line.
+        DataError: a value is no id; the message names the line.
     """
     values = _decoded(values)
     if pa.types.is_floating(values.type):
@@ -55,10 +54,10 @@ def ids(values: pa.Array, rows: RowFile, start: int, name: str) -> pa.StringArra
 
 
 def numbers(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
-    """float64[n]; nothing that is not a finite number.
+    """Return float64[n], all finite.
 
     Raises:
-        DataError: something else; the message names the line.
+        DataError: a value is not a finite number; the message names the line.
     """
     values = _decoded(values)
     if _is_string(values.type):
@@ -72,11 +71,11 @@ def numbers(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
 
 
 def times(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
-    """float64[n]: something that grows with time: the numbers themselves, or seconds of dates such
-    as 2019-11-13 05:53.
+    """Return float64[n] that grow with time: numbers as they are, or dates such as 2019-11-13 05:53
+    as seconds.
 
     Raises:
-        DataError: something else; the message names the line.
+        DataError: a value is neither; the message names the line.
     """
     values = _decoded(values)
     if (
@@ -98,12 +97,12 @@ def times(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
 
 
 def texts(values: pa.Array, rows: RowFile, start: int, name: str) -> list[str]:
-    """A text for each row; lists are joined, nothing is an empty text."""
+    """Return a text for each row; lists are joined, a missing value is an empty text."""
     return [" ".join(found) for found in _lists(values, rows, start, name)]
 
 
 def tokens(values: pa.Array, rows: RowFile, start: int, name: str) -> list[list[str]]:
-    """Tokens that are already made: lists of them, or strings in which spaces separate them."""
+    """Return tokens that are already made: lists, or strings in which spaces separate them."""
     return [
         [token for text in found for token in text.split()]
         for found in _lists(values, rows, start, name)
@@ -111,12 +110,12 @@ def tokens(values: pa.Array, rows: RowFile, start: int, name: str) -> list[list[
 
 
 def labels(values: pa.Array, rows: RowFile, start: int, name: str) -> list[str]:
-    """Short names, in lower case, without spaces around them."""
+    """Return short names, in lower case, without spaces around them."""
     return [text.strip().lower() for text in texts(values, rows, start, name)]
 
 
 def _lists(values: pa.Array, rows: RowFile, start: int, name: str) -> list[list[str]]:
-    """The strings of each row."""
+    """Return the strings of each row."""
     values = _decoded(values)
     if _is_list(values.type) and _is_string(values.type.value_type):
         return [[text for text in found or () if text is not None] for found in values.to_pylist()]
@@ -156,21 +155,21 @@ def _finite(
 
 
 def _number(text: str) -> float:
-    if "_" in text:  # which Python takes for a separator
+    if "_" in text:  # Python would take it for a separator of digits
         raise ValueError(text)
     return float(text)
 
 
 def _seconds(text: str) -> float:
-    """Of a date. Numbers are none: where one value of a column is a date, all are."""
+    """Return a date's seconds since 1970; a number is no date."""
     moment = datetime.fromisoformat(text.strip())
-    # Without a zone: as if in Greenwich, so that the machine's does not matter.
+    # A date without a zone counts as UTC, so the machine's zone does not matter.
     zone = moment.utcoffset() or timedelta()
     return (moment.replace(tzinfo=None) - datetime(1970, 1, 1) - zone).total_seconds()
 
 
 def _decoded(values: pa.Array) -> pa.Array:
-    """Without a dictionary."""
+    """Decode a dictionary."""
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 

@@ -1,1 +1,0 @@
-"""Users' own files: what their columns mean, and the data set made of them."""

@@ -1,0 +1,250 @@
+"""What both CiteULike sources share: files published on GitHub, and users' libraries.
+
+Files are pinned to a commit, downloaded, and verified by git's id of their content.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.config import cache_dir
+from ncfbench.data.content import distinct_links
+from ncfbench.data.options import ItemOptions, option
+from ncfbench.data.readers.files import git_blob_id, read_lines
+from ncfbench.data.sources import Progress
+from ncfbench.errors import DataError, VerificationError, reason
+from ncfbench.storage.tables import storage_errors
+
+TIMEOUT_SECONDS = 30
+"""Seconds without a byte after which a download has failed."""
+RETRIES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedOptions(ItemOptions):
+    """Where published files come from."""
+
+    from_: Path | None = option(
+        None,
+        "A folder with the published files, instead of a download.",
+        flag="--from",
+        is_stored=False,
+    )
+    allow_unverified: bool = option(
+        False,
+        "Accept files that are not the published ones.",
+        flag="--allow-unverified",
+        is_stored=False,
+    )
+    url: str | None = option(None, "Download from a mirror.", is_stored=False)
+
+
+@dataclass(frozen=True)
+class Published:
+    """The files of one commit of a repository.
+
+    Args:
+        repository: owner and name.
+        commit: 40 hexadecimal digits.
+        blob_ids: git's id of the content of each file.
+    """
+
+    repository: str
+    commit: str
+    blob_ids: Mapping[str, str]
+
+    @property
+    def url(self) -> str:
+        """Address of the folder of the files."""
+        return f"https://raw.githubusercontent.com/{self.repository}/{self.commit}/"
+
+    @property
+    def cache_name(self) -> str:
+        """Name of this commit's folder in the cache."""
+        return f"{self.repository.rsplit('/', 1)[1]}/{self.commit[:12]}"
+
+    def obtain(
+        self,
+        options: PublishedOptions,
+        names: Sequence[str],
+        *,
+        say: Callable[[str], None],
+        progress: Progress,
+    ) -> tuple[Path, dict[str, dict[str, Any]]]:
+        """Download the named files, unless ``--from`` names their folder, and verify them.
+
+        Returns:
+            The folder, and the files as the manifest records them.
+
+        Raises:
+            DataError: a file is missing, or a download failed.
+            VerificationError: a file is not the published one, and that is not allowed.
+        """
+        folder = options.from_
+        if folder is None:
+            folder = cache_dir() / self.cache_name
+            with progress() as bar:
+                self.download(folder, names, options.url, bar)
+        return folder, self.verify(
+            folder, names, allow_unverified=options.allow_unverified, say=say
+        )
+
+    def download(
+        self, folder: Path, names: Sequence[str], base_url: str | None = None, progress: Any = None
+    ) -> None:
+        """Download the named files into ``folder`` and verify them; verified ones are kept.
+
+        A download that stalls, is cut off, refused or damaged is repeated, up to three times.
+
+        Args:
+            base_url: a mirror, or None for GitHub.
+            progress: see :func:`ncfbench.data.prepare`.
+
+        Raises:
+            DataError: a download failed after its retries.
+            VerificationError: the download is not the published file; it is not kept.
+        """
+        import pooch
+        import requests
+
+        blob_ids = self.blob_ids
+
+        class Downloader:
+            """pooch's HTTP downloader with a time-out, refusing what is not the published file."""
+
+            def __call__(
+                self, url: str, output_file: str, source: Any, check_only: bool = False
+            ) -> bool | None:
+                fetch = pooch.HTTPDownloader(progressbar=progress or False, timeout=TIMEOUT_SECONDS)
+                result: bool | None = fetch(url, output_file, source, check_only=check_only)
+                found = git_blob_id(Path(output_file))
+                expected = blob_ids[url.rsplit("/", 1)[1]]
+                if found != expected:
+                    raise ValueError(f"expected git blob {expected}, found {found}")
+                return result
+
+        with_slash = (base_url or self.url).rstrip("/") + "/"
+        for file in names:
+            path = folder / file
+            with storage_errors(path):
+                if path.is_file() and git_blob_id(path) == self.blob_ids[file]:
+                    continue
+                path.unlink(missing_ok=True)
+            pup = pooch.create(
+                path=folder, base_url=with_slash, registry={file: None}, retry_if_failed=RETRIES
+            )
+            pooch.get_logger().setLevel("ERROR")
+            try:
+                pup.fetch(file, downloader=Downloader())
+            except (requests.exceptions.RequestException, OSError) as error:
+                raise DataError(
+                    f"Could not download {with_slash}{file}: {reason(error)}. Check the connection"
+                    " and run the command again, or fetch the files yourself and use --from DIR."
+                ) from error
+            except ValueError as error:
+                raise VerificationError(
+                    f"{file} from {with_slash} is not the published file: {reason(error)}."
+                ) from error
+
+    def verify(
+        self,
+        folder: Path,
+        names: Sequence[str],
+        *,
+        allow_unverified: bool,
+        say: Callable[[str], None],
+    ) -> dict[str, dict[str, Any]]:
+        """Return the blob id of each file, and whether it is the published one.
+
+        Raises:
+            DataError: a file is missing or cannot be read.
+            VerificationError: a file is not the published one, and ``allow_unverified`` is false.
+        """
+        require(folder, names)
+        result = {}
+        for name in names:
+            found, expected = git_blob_id(folder / name), self.blob_ids[name]
+            if found != expected:
+                difference = (
+                    f"{folder / name} is not the published file: expected git blob {expected},"
+                    f" found {found}."
+                )
+                if not allow_unverified:
+                    raise VerificationError(
+                        f"{difference} Use --allow-unverified to prepare it all the same."
+                    )
+                say(f"Warning: {difference} Accepted (--allow-unverified).")
+            result[name] = {"git_blob": found, "verified": found == expected}
+        return result
+
+
+def require(folder: Path, names: Sequence[str]) -> None:
+    """Raise a DataError unless ``folder`` holds all of ``names``."""
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder} is not a folder. --from takes the folder that holds {', '.join(names)}."
+        )
+    for name in names:
+        if not (folder / name).exists():
+            raise DataError(f"{folder / name} is missing. Needed there: {', '.join(names)}.")
+
+
+def read_libraries(
+    path: Path, n_items: int, say: Callable[[str], None]
+) -> tuple[int, NDArray[np.int32], NDArray[np.int32], int]:
+    """Read ``users.dat``, whose line u lists the articles in user u's library.
+
+    Returns:
+        The number of users, the two ends of each link, and how many links were named twice.
+
+    Raises:
+        DataError: see :func:`read_lists`.
+    """
+    sizes, articles = array("i"), array("i")
+    for row in read_lists(path, limit=n_items, what="item"):
+        sizes.append(len(row))
+        articles.extend(row)
+    users = np.repeat(np.arange(len(sizes), dtype=np.int32), np.asarray(sizes))
+    users, items, repeated = distinct_links(users, np.asarray(articles))
+    if repeated:
+        say(f"Warning: {path.name} names {repeated:,} links twice; each counts once.")
+    return len(sizes), users, items, repeated
+
+
+def read_lists(path: Path, limit: int, what: str) -> Iterator[list[int]]:
+    """Yield the ids of each line ``count id id ...``; ids are in 0..limit-1.
+
+    Raises:
+        DataError: no id at all, a malformed number, a count that does not match (a truncated line),
+            an id out of range.
+    """
+    named = False
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            count, *ids = [int(field) for field in line.split()]
+        except ValueError:
+            raise DataError(
+                f"{path}, line {number}: expected whole numbers, a count and then {what} numbers."
+            ) from None
+        if count != len(ids):
+            raise DataError(
+                f"{path}, line {number}: says {count} {what}s and lists {len(ids)}. Is the file"
+                " truncated?"
+            )
+        if ids and (min(ids) < 0 or max(ids) >= limit):
+            outside = next(id_ for id_ in ids if not 0 <= id_ < limit)
+            raise DataError(
+                f"{path}, line {number}: {what} {outside} is outside 0..{limit - 1}. Is another"
+                " file cut off?"
+            )
+        named |= bool(ids)
+        yield ids
+    if not named:
+        raise DataError(f"{path} names no {what} at all.")

@@ -1,0 +1,131 @@
+"""Sources of data: one entry each, flags from the dataclass of options, a source of one's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from invoked import check, invoke
+
+from ncfbench.data import prepare, store
+from ncfbench.data.options import declared
+from ncfbench.data.sources import SOURCES, Source, prepare_command
+from ncfbench.data.sources.synthetic import Options
+from ncfbench.errors import UsageError
+
+COLOURS = '''
+"""Two users of each colour, who like the items of that colour."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+
+from ncfbench.data.content import Content, split_items
+from ncfbench.data.options import SplitOptions, option
+from ncfbench.data.sources import Preparation
+from ncfbench.data.text import Corpus
+
+STATISTICS = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(SplitOptions):
+    items: int = option(6, "Items of each colour.", at_least=2)
+    colours: tuple[str, ...] = option(("red", "blue"), "Colours.", choices=("red", "blue", "green"))
+    bright: bool = option(False, "Add a word to each text.", panel="Texts")
+
+
+def plan(options, *, say, progress=nullcontext):
+    def read(scratch):
+        corpus = Corpus(scratch)
+        for colour in options.colours:
+            for _ in range(options.items):
+                corpus.add([colour, *(["bright"] if options.bright else [])])
+        texts, vocabulary = corpus.finish(1, None, 10)
+        per = options.items
+        links = [(2 * c + u, per * c + i) for c in range(len(options.colours)) for u in (0, 1) for i in range(per)]
+        users, items = np.array(links, np.int32).T.copy()
+        return Content(
+            n_users=2 * len(options.colours), users=users, items=items, texts=texts, vocabulary=vocabulary,
+            split=split_items(len(corpus), options.test_fraction, options.validation_fraction, options.split_seed),
+        )
+    say("Painting.")
+    return Preparation({"files": {}}, options.stored(), read)
+'''
+
+
+@pytest.fixture
+def colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "colour_source.py").write_text(COLOURS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(SOURCES, "colours", Source("colour_source", "Items by colour.", "More."))
+
+
+@pytest.mark.usefixtures("colours")
+def test_a_source_is_a_module_and_an_entry(tmp_path: Path) -> None:
+    """Flags, help, checks, the command that prepares it again: nothing else has to be touched."""
+    check(invoke("prepare", "--help"), 0, "colours", "Items by colour.")
+    listed = invoke("prepare", "colours", "--help")
+    check(listed, 0, "More.", "--items", "[default: 6]", "[default: red,blue]", "--no-bright")
+    check(listed, 0, "Texts", "--test-fraction")
+    data = ["--data-dir", tmp_path / "data"]
+    words = ["prepare", "colours", "--items", "8", "--colours", "red,green", "--bright", *data]
+    check(invoke(*words), 0, "Painting.", "users", "4", "items", "16")
+    check(invoke(*words), 0, "Already prepared with these options")
+    manifest = store.load(tmp_path / "data", "colours").manifest
+    assert manifest["options"] == {
+        "items": 8,
+        "colours": ["red", "green"],
+        "bright": True,
+        "test_fraction": 0.2,
+        "validation_fraction": 0.1,
+        "split_seed": 0,
+    }
+    again = prepare_command("mine", manifest)
+    assert again.startswith("ncfbench prepare colours --name mine --items 8 --colours red,green")
+    assert invoke(*again.split()[1:], *data).exit_code == 0
+    mine = store.load(tmp_path / "data", "mine")
+    assert mine.fingerprint == store.load(tmp_path / "data", "colours").fingerprint
+    assert store.load(tmp_path / "data", "mine").graph.n_links > 0
+    check(
+        invoke("prepare", "colours", "--items", "1", *data), 2, "items = 1: it must be at least 2"
+    )
+    check(invoke("prepare", "colours", "--colours", "gren", *data), 2, "did you mean 'green'")
+    check(invoke("prepare", "colour", *data), 2, "No such command", "'colours'")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_flags_have_the_defaults_of_the_options(name: str) -> None:
+    """Each field of each source's options is a flag with its help and its default."""
+    text = " ".join(invoke("prepare", name, "--help").stdout.replace("│", " ").split())
+    for each in declared(SOURCES[name].load().Options):
+        flag = each.metadata["flag"] or "--" + each.name.replace("_", "-")
+        assert flag in text, each.name
+        assert each.metadata["help"].split()[0] in text
+        if isinstance(each.default, int | float) and not isinstance(each.default, bool):
+            assert f"[default: {each.default}]" in text
+
+
+def test_an_unknown_source_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Unknown source 'synthetc'; did you mean 'synthetic'"):
+        prepare("synthetc", Options(), tmp_path, say=print)
+
+
+def test_the_list_of_sources_imports_none() -> None:
+    """Help lists all sources without NumPy, and imports a single source's module only for it."""
+    script = (
+        "import sys; sys.argv = ['ncfbench', 'prepare', '--help']\n"
+        "from ncfbench.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([m for m in sys.modules if m in ('numpy', 'pyarrow', 'ncfbench.data.store')"
+        " or m.startswith('ncfbench.data.sources.')], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "synthetic" in done.stdout
+    assert done.stderr == "[]\n"
