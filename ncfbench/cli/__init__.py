@@ -1,6 +1,4 @@
-"""The command line: parse, call one plain function, print. Nothing heavy is imported before a
-command needs it.
-"""
+"""The command line: parse, call one plain function, print. Heavy imports wait for a command."""
 
 from __future__ import annotations
 
@@ -30,8 +28,7 @@ app = typer.Typer(
     name="ncfbench",
     help=(
         "Which way of building mini-batches trains a content-based recommender soonest, on your"
-        " data and hardware?\n\nBegin with: ncfbench run --dataset synthetic --epochs 3, then"
-        " ncfbench report."
+        " data and hardware?\n\nBegin with: ncfbench sweep smoke, then ncfbench report."
     ),
     epilog=EXIT_CODES,
     no_args_is_help=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -214,9 +215,12 @@ def _sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
     found, problems = {}, []
     for path in sorted((runs_dir / SWEEPS).glob("*.toml")):
         try:
-            found[path.stem] = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"Skipped {path}: {error}")
+            text = path.read_text(encoding="utf-8")
+            tomllib.loads(text)
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            problems.append(f"Skipped {path.name}: {error}")
+            continue
+        found[path.stem] = text
     return found, problems
 
 

@@ -16,7 +16,7 @@ from ncfbench.cli import app
 from ncfbench.data.sources import prepare_command
 from ncfbench.report import described
 from ncfbench.report.render import html
-from ncfbench.report.results import collect
+from ncfbench.report.results import SWEEPS, collect
 from ncfbench.report.verify import verification
 from ncfbench.runs.folder import RECORDS
 from ncfbench.runs.trials import FOLDER
@@ -51,6 +51,8 @@ def test_an_export_stands_by_itself(tmp_path: Path) -> None:
     (next(folder.glob("*/config.json")).parent / "checkpoints").mkdir()
     kept = json.dumps({"f" * 64: manifest})
     (folder / described.FILE).write_text(kept)
+    (folder / SWEEPS).mkdir()
+    (folder / SWEEPS / "mine.toml").write_text('title = "Mine"\nsampler = ["iid"]\n')
     words = ("--data-dir", data, "--json", "--runs-dir")
     result = invoke(*words, folder, "--export", target)
     assert result.exit_code == 0, result.output
@@ -60,7 +62,10 @@ def test_an_export_stands_by_itself(tmp_path: Path) -> None:
         "speedup.parquet",
         "recall.parquet",
         "datasets.json",
+        "mine.toml",
     }
+    copied = (target / SWEEPS / "mine.toml").read_bytes()
+    assert copied == (folder / SWEEPS / "mine.toml").read_bytes()
     assert len(list(target.glob("*/summary.parquet"))) == 12
     assert not list(target.rglob("checkpoints"))
     assert verification.verify(target).mismatches == []

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
 from ncfbench.report.render import html, latex, markdown
+from ncfbench.report.results import SWEEPS
 from ncfbench.report.table import Cell, Column, Table
 from ncfbench.report.views.records import result_columns
 
@@ -295,10 +296,34 @@ def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> N
         assert part in reader.text
 
 
-def test_the_page_goes_into_the_runs_folder_by_itself(tmp_path: Path) -> None:
-    write_run(tmp_path, "iid", [9, 5, 3], 200)
-    assert invoke(tmp_path, "--format", "html").exit_code == 0
-    assert read((tmp_path / "report.html").read_text()).tags.count("table") > 2
+def test_a_page_on_own_data_leaves_the_paper_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes into the runs' folder by itself, shows sweep files, and has no verdicts."""
+    monkeypatch.setattr(html, "find_spec", lambda name: None)
+    write_run(tmp_path, "iid", [9, 5, 3], 200, dataset="mine")
+    (tmp_path / SWEEPS).mkdir()
+    (tmp_path / SWEEPS / "grid.toml").write_text('title = "A & B"\nsampler = ["iid"]\n')
+    (tmp_path / SWEEPS / "broken.toml").write_text("title =")
+    result = invoke(tmp_path, "--format", "html")
+    assert result.exit_code == 0
+    assert "Skipped broken.toml" in result.stderr
+    reader = read((tmp_path / "report.html").read_text())
+    assert reader.tags.count("table") > 2
+    assert "printed" not in reader.text
+    assert "verdicts" not in reader.ids
+    assert 'A & B\ntitle = "A & B"\nsampler = ["iid"]' in reader.text
+    assert f"ncfbench sweep {tmp_path}/sweeps/grid.toml --runs-dir {tmp_path}" in reader.text
+    assert "printed cells" not in invoke(tmp_path).stdout
+
+
+def test_output_makes_its_folder(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder" / "tables.csv"
+    assert invoke(folder, "--format", "csv", "--output", target).exit_code == 0
+    assert target.read_text().startswith("dataset,")
+    refused = invoke(folder, "--format", "csv", "--output", target / "below-a-file.csv")
+    assert refused.exit_code == 3
+    assert "Cannot write" in refused.output
 
 
 def test_without_matplotlib_the_page_says_how_to_get_figures(

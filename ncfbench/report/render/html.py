@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,10 +69,7 @@ def page(results: Results, tables: Sequence[Table], locations: Mapping[str, str]
             drawings=_drawings(results),
             has_plots=find_spec("matplotlib") is not None,
             environments=_environments(results),
-            sweeps=[
-                (name, text, shlex.join([*_sweep_command(name, results), *_words(locations)]))
-                for name, text in results.sweeps.items()
-            ],
+            sweeps=_sweeps(results, locations),
             commands=_commands(results, locations),
         )
     )
@@ -186,6 +184,16 @@ def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
     return facts
 
 
+def _sweeps(results: Results, locations: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return the title of each sweep, its file, and the command that runs it again."""
+    found = []
+    for name, text in results.sweeps.items():
+        path = str(results.runs_dir / SWEEPS / f"{name}.toml")
+        command = shlex.join(["ncfbench", "sweep", path, *_words(locations)])
+        found.append((str(tomllib.loads(text).get("title", name)), text, command))
+    return found
+
+
 def _commands(results: Results, locations: Mapping[str, str]) -> list[str]:
     """Return the commands that prepare the data sets and make this page."""
     data_dir = {flag: path for flag, path in locations.items() if flag == "--data-dir"}
@@ -197,10 +205,6 @@ def _commands(results: Results, locations: Mapping[str, str]) -> list[str]:
         if digest in results.manifests
     ]
     return [*commands, shlex.join(["ncfbench", "report", "--format", "html", *_words(locations)])]
-
-
-def _sweep_command(name: str, results: Results) -> list[str]:
-    return ["ncfbench", "sweep", str(results.runs_dir / SWEEPS / f"{name}.toml")]
 
 
 def _words(locations: Mapping[str, str]) -> list[str]:
