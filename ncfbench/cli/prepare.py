@@ -16,7 +16,7 @@ from ncfbench.data.options import declared
 from ncfbench.data.sources import SOURCES, SourceModule, Statistics
 
 if TYPE_CHECKING:
-    from ncfbench.runs.progress import DownloadBar
+    from ncfbench.cli.download import DownloadBar
 
 
 class _SourceGroup(TyperGroup):
@@ -155,7 +155,7 @@ def _show(manifest: dict[str, Any], module: SourceModule, *, as_json: bool) -> N
 
 
 def _download_bar() -> DownloadBar:
+    from ncfbench.cli.download import DownloadBar
     from ncfbench.report.render.terminal import make_console
-    from ncfbench.runs.progress import DownloadBar
 
     return DownloadBar(make_console(stderr=True))

@@ -1,9 +1,7 @@
-"""The bytes that devices send each other in an iteration: by closed formulas, and as counted in a
-compiled step.
+"""Bytes that devices send each other in a step: by formula, and counted in a compiled program.
 
-A device's own, by the ring algorithms: to gather arrays of S bytes in all, or to sum and scatter
-them, each of N devices sends S (N - 1)/N; to sum them everywhere, twice as much. Pure text and
-arithmetic.
+Bytes are those of one device with ring algorithms. To gather arrays of S bytes in all, or to
+reduce-scatter them, each of N devices sends S (N - 1)/N bytes; an all-reduce sends twice as many.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 NUMBER_BYTES = 4
-"""Of float32 and int32, of which everything is made that is sent."""
+"""Bytes per element sent: all are float32 or int32."""
 OPERATIONS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
 _OPERATION = re.compile(rf"= (\(?[^=]*?\)?) ({'|'.join(OPERATIONS)})(-start)?\(")
 _ARRAY = re.compile(r"\b[a-z]+\d+\[([\d,]*)\]")
@@ -22,26 +20,26 @@ _ARRAY = re.compile(r"\b[a-z]+\d+\[([\d,]*)\]")
 
 @dataclass(frozen=True)
 class Sizes:
-    """What of a step is sent, in numbers."""
+    """Elements that the devices exchange in a step."""
 
     devices: int
     vectors: int
-    """V x D: of the item slots of all devices."""
+    """V x D: vectors of the item slots of all devices."""
     parameters: int
-    """Of what every device has."""
+    """Parameters that every device holds."""
     rows: Sequence[tuple[int, int]] = ()
-    """Slots and width of tables that are spread and of which rows are fetched."""
+    """Slots and width of each sharded table whose rows are fetched."""
     tables: int = 0
-    """Of tables that are spread and put together for the step, filled up."""
+    """Elements of sharded tables that are gathered for the step, padding included."""
     texts: int = 0
     """V x (L + 1): words and length of each item slot."""
 
     def sent(self, share: str) -> dict[str, float]:
-        """Bytes that each device sends in an iteration, by what they are.
+        """Return the bytes that each device sends in an iteration, by purpose.
 
         Args:
-            share: ``global``, ``local``, or ``texts``: what it would be if the texts of all items
-                were gathered, and their vectors made by every device.
+            share: ``global``, ``local``; or ``texts`` for the alternative of gathering the texts of
+                all items, and encoding them on every device.
         """
         part = NUMBER_BYTES * (self.devices - 1) / self.devices
         rows = sum(slots * (1 + 2 * width) for slots, width in self.rows)
@@ -54,9 +52,11 @@ class Sizes:
         }
 
 
-def counted(program: str, devices: int) -> Mapping[str, float]:
-    """Bytes that each device sends in a compiled program, by operation; ``program`` is XLA's text
-    of it.
+def count_bytes(program: str, devices: int) -> Mapping[str, float]:
+    """Return the bytes that each device sends in a compiled program, by operation.
+
+    Args:
+        program: XLA's text of the program.
     """
     found = dict.fromkeys(OPERATIONS, 0.0)
     for result, operation, start in _OPERATION.findall(re.sub(r"/\*.*?\*/", "", program)):
@@ -64,7 +64,7 @@ def counted(program: str, devices: int) -> Mapping[str, float]:
             NUMBER_BYTES * math.prod(int(n) for n in shape.split(",") if n)
             for shape in _ARRAY.findall(result)
         ]
-        # One that is begun and awaited apart names its operand too.
+        # The asynchronous form names its operand too.
         size = max(sizes) if start and operation == "all-gather" else sum(sizes)
         factor = {
             "all-gather": (devices - 1) / devices,

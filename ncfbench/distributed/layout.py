@@ -41,7 +41,7 @@ ShardLoss: TypeAlias = Callable[[Tree, Batch, Any, Any, Shard], jax.Array]
 
 
 class Layout(ABC):
-    """Where the arrays of a step live, and how its devices communicate."""
+    """The home of a step's arrays, and the communication of its devices."""
 
     @property
     @abstractmethod
@@ -51,7 +51,7 @@ class Layout(ABC):
     @property
     @abstractmethod
     def is_simulated(self) -> bool:
-        """Whether several devices are one CPU's cores, whose threads wait for each other."""
+        """True for several devices on one CPU; their threads wait for each other."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any] | None:

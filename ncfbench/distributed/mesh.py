@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec as Spec
 
 from ncfbench.config import RunConfig
 from ncfbench.distributed.bytes_sent import Sizes
-from ncfbench.distributed.collectives import AXIS, fetched_rows, gathered, summed_part
+from ncfbench.distributed.collectives import AXIS, fetch_rows, gather, reduce_scatter
 from ncfbench.distributed.layout import Layout, Shard, ShardLoss, SingleDevice, Tree
 from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
@@ -147,7 +147,7 @@ class MeshLayout(Layout):
 
         def on_device(vectors: jax.Array, gradient: Tree) -> tuple[jax.Array, Tree]:
             if not self.shares_locally:
-                vectors = summed_part(gathered(vectors)) / self.size
+                vectors = reduce_scatter(gather(vectors)) / self.size
             return vectors, jax.tree.map(
                 lambda leaf: jax.lax.psum(leaf, AXIS) / self.size, gradient
             )
@@ -309,7 +309,7 @@ class MeshLayout(Layout):
         return found
 
     def _gather(self, vectors: jax.Array) -> jax.Array:
-        return vectors if self.shares_locally else gathered(vectors)
+        return vectors if self.shares_locally else gather(vectors)
 
     def _held(self, parameters: Tree, batch: Batch) -> tuple[Tree, Batch, jax.Array | None]:
         """Fetch the parameters that a device needs; return them, the batch by their rows, and the
@@ -322,10 +322,10 @@ class MeshLayout(Layout):
             if not is_table(path):
                 return leaf
             if self._is_of_users(path):
-                return fetched_rows(leaf, batch.users)
+                return fetch_rows(leaf, batch.users)
             if self._is_of_items(path):
-                return fetched_rows(leaf, batch.items)
-            return gathered(leaf)
+                return fetch_rows(leaf, batch.items)
+            return gather(leaf)
 
         users, items = (jnp.arange(len(ids), dtype=jnp.int32) for ids in (batch.users, batch.items))
         return (

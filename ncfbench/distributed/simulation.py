@@ -1,6 +1,4 @@
-"""Several devices on one CPU, for what several devices compute and send; what they take says
-nothing of real ones.
-"""
+"""Simulated devices: several on one CPU. They compute and send what real ones do; times differ."""
 
 from __future__ import annotations
 
@@ -11,11 +9,10 @@ FLAG = "--xla_force_host_platform_device_count"
 
 
 def simulate(devices: int) -> None:
-    """See to it that a CPU shows itself as so many devices to this process; call it before JAX
-    computes anything.
+    """Make a CPU show so many devices to this process; call it before JAX computes anything.
 
-    XLA reads the setting when its CPU backend starts. Other backends do not heed it. A count that
-    the user has set stays.
+    XLA reads the setting when its CPU backend starts; other backends ignore it. A count that the
+    user has set stays.
     """
     flags = os.environ.get(VARIABLE, "")
     if devices > 1 and FLAG not in flags:
@@ -23,9 +20,7 @@ def simulate(devices: int) -> None:
 
 
 def is_simulated(devices: int) -> bool:
-    """Whether a step on so many devices would lie on simulated ones. Starts JAX, where there is
-    more than one.
-    """
+    """Return whether so many devices would be simulated. Starts JAX for more than one."""
     if devices == 1:
         return False
     import jax

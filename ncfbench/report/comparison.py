@@ -12,7 +12,7 @@ from typing import Any
 from ncfbench.config import FIELDS, RunConfig, complete
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
-from ncfbench.runs.folder import RunRecord, interleaved
+from ncfbench.runs.folder import RunRecord, are_interleaved
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing import seed_statistics
 from ncfbench.timing import statistics as analysis
@@ -175,7 +175,7 @@ def _took_turns(comparison: Comparison, variant: Variant) -> bool:
         for seed, run in comparison.arms.get(variant, {}).items()
         if seed in baselines
     ]
-    return bool(pairs) and all(interleaved(run, baseline) for run, baseline in pairs)
+    return bool(pairs) and all(are_interleaved(run, baseline) for run, baseline in pairs)
 
 
 def _runs_behind(comparison: Comparison, variant: Variant) -> list[RunRecord]:

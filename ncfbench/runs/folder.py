@@ -1,15 +1,15 @@
-"""Run folders: where a run's records live, how one is begun, found again, and read back.
+"""Run folders: create, find and read the records of runs.
 
 ::
 
     runs/synthetic-cnn-sg-ns-seed0-1a2b3c/
         config.json         settings, the data's fingerprint
-        environment.json    hardware, versions, commit; interleaved sessions
+        environment.json    hardware, versions, commit; ids of interleaved sessions
         curve.parquet       a row for each probe
         timing.parquet      raw samples
-        ledger.parquet      where the time went, line by line
+        ledger.parquet      seconds of each activity
         summary.parquet     one row
-        recommendations.parquet    the best test items of every user, where they were asked for
+        recommendations.parquet    the best test items of every user (--recommend)
         checkpoints/
 """
 
@@ -42,9 +42,7 @@ class RunRecord:
 
     folder: Path
     config: RunConfig
-    """As it was trained last: its devices are those that the times are of, whatever ``config.json``
-    began with.
-    """
+    """Settings of the last session: its devices took the times, whatever ``config.json`` names."""
     data_fingerprint: str
     environment: Mapping[str, Any]
     curve: list[dict[str, Any]]
@@ -54,19 +52,17 @@ class RunRecord:
 
     @property
     def name(self) -> str:
-        """The run's id."""
+        """The run's id: the name of its folder."""
         return self.folder.name
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its devices are one CPU's cores, so that its times say nothing of several
-        devices' speed.
-        """
+        """True if one CPU simulated its devices: its times say nothing of real devices."""
         return bool((self.environment.get("mesh") or {}).get("simulated"))
 
 
 def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
-    """A new folder named after the settings; a number is added where one of that name exists."""
+    """Create a folder named after the settings, with a number if the name is taken."""
     # A plug-in's name has a colon, which some file systems refuse.
     choices = "-".join((config.encoder, config.loss, config.sampler)).replace(":", ".")
     base = f"{config.dataset}-{choices}-seed{config.seed}-{config.digest()[:6]}"
@@ -92,15 +88,15 @@ def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
 def find(
     runs_dir: Path, config: RunConfig, data_fingerprint: str, *, anywhere: bool = False
 ) -> Path | None:
-    """The folder to go on with: the newest with exactly these settings and data; None where there
-    is none.
+    """Return the folder of the run to continue: the newest with these settings and data, or None.
 
-    With global sharing one that was last on as many devices is the first choice. Without one, a run
-    that was interrupted on another number is gone on with, if it takes no turns with others; one
-    that is finished there has times of its own, and is no answer.
+    With global sharing a run may continue on another number of devices. The first choice is a run
+    that was last on as many devices. The second is one that was interrupted on another number, if
+    it takes no turns with others. A run that finished on another number is no choice: its times are
+    those of other devices.
 
     Args:
-        anywhere: a finished run is the first choice, wherever it was trained.
+        anywhere: prefer a finished run, on whatever devices it was trained.
     """
     matches = []
     for path in runs_dir.glob("*/config.json"):
@@ -111,25 +107,22 @@ def find(
         if (found.effective(), fingerprint) != (config.effective(), data_fingerprint):
             continue
         try:
-            last, _ = trained_settings(path.parent)
-        except DataError:  # said when it is read
+            last, _ = read_last_settings(path.parent)
+        except DataError:  # reported when the run is read
             last = found
-        is_there, is_answer = (
-            config.placement == last.placement,
-            anywhere and _is_finished(path.parent),
-        )
-        if is_answer or is_there or _is_interrupted(path.parent):
-            matches.append((is_answer, is_there, path.stat().st_mtime_ns, path.parent))
+        is_alike = config.placement == last.placement
+        is_wanted = anywhere and _is_finished(path.parent)
+        if is_wanted or is_alike or _is_interrupted(path.parent):
+            matches.append((is_wanted, is_alike, path.stat().st_mtime_ns, path.parent))
     return max(matches)[-1] if matches else None
 
 
-def trained_settings(folder: Path) -> tuple[RunConfig, str]:
-    """Settings as a run was trained with them last, and the data's fingerprint; see
-    :attr:`RunRecord.config`.
+def read_last_settings(folder: Path) -> tuple[RunConfig, str]:
+    """Return the settings of a run's last session (:attr:`RunRecord.config`), and the fingerprint.
 
     Raises:
         DataError: a file is missing or damaged.
-        UsageError: its settings are none of this program's.
+        UsageError: the settings are not possible in this program.
     """
     config, fingerprint = read_config(folder / "config.json")
     path = folder / "environment.json"
@@ -146,8 +139,9 @@ def _is_finished(folder: Path) -> bool:
 
 
 def _is_interrupted(folder: Path) -> bool:
-    """Whether a run has a checkpoint, is not over, is trained by no process now, and took no turns
-    with others.
+    """Return whether a run can be continued on other devices.
+
+    It has a checkpoint, is not over, is not being trained, and took no turns with others.
     """
     try:
         if any(tables.read_json(folder / "environment.json")["interleaved"]):
@@ -162,7 +156,10 @@ def _is_interrupted(folder: Path) -> bool:
 
 
 def _placed(config: RunConfig, environment: Any, path: Path) -> RunConfig:
-    """Settings with the devices that an ``environment.json`` names, as read from ``path``.
+    """Return settings with the devices that an ``environment.json`` names.
+
+    Args:
+        path: the file, for messages.
 
     Raises:
         DataError: it is damaged.
@@ -174,7 +171,7 @@ def _placed(config: RunConfig, environment: Any, path: Path) -> RunConfig:
         )
     except (AttributeError, KeyError, TypeError, UsageError) as error:
         raise DataError(
-            f"{path} is damaged: the devices that it names cannot be: {error!r}."
+            f"{path} is damaged: the devices that it names are not possible: {error!r}."
         ) from error
 
 
@@ -215,7 +212,7 @@ def read(folder: Path) -> RunRecord:
 
 
 def copy_records(record: RunRecord, folder: Path) -> None:
-    """Copy a run's records, all but its checkpoints, into another folder.
+    """Copy a run's records, without its checkpoints, into another folder.
 
     Raises:
         DataError: it cannot be written.
@@ -226,18 +223,18 @@ def copy_records(record: RunRecord, folder: Path) -> None:
             shutil.copyfile(record.folder / name, folder / name)
 
 
-def interleaved(one: RunRecord, other: RunRecord) -> bool:
-    """Whether two runs took turns, epoch by epoch, whenever either of them was trained.
+def are_interleaved(one: RunRecord, other: RunRecord) -> bool:
+    """Return whether two runs took turns, epoch by epoch, in all of their sessions.
 
-    ``environment.json`` lists the sessions of a run: an id that it shares with the runs that it
-    took turns with, or null where it was trained by itself.
+    ``environment.json`` lists a run's sessions: an id that it shares with the runs that it took
+    turns with, or null if it was trained alone.
     """
     sessions = one.environment.get("interleaved")
     return bool(sessions and all(sessions) and sessions == other.environment.get("interleaved"))
 
 
 def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
-    """Every readable run below ``runs_dir``, by name, and a message for each one that is not."""
+    """Return every readable run below ``runs_dir``, by name, and a message for each other one."""
     records, problems = [], []
     for folder in sorted(
         path for path in runs_dir.glob("*") if path.is_dir() and not path.name.startswith(".")
@@ -245,7 +242,7 @@ def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
         if not (folder / "config.json").exists() and not (folder / "summary.parquet").exists():
             continue
         if not (folder / "summary.parquet").exists():
-            problems.append(f"Skipped {folder.name}: it was begun, and has no summary.parquet yet.")
+            problems.append(f"Skipped {folder.name}: it has no summary.parquet yet.")
             continue
         try:
             records.append(read(folder))
@@ -255,11 +252,11 @@ def read_all(runs_dir: Path) -> tuple[list[RunRecord], list[str]]:
 
 
 def read_config(path: Path) -> tuple[RunConfig, str]:
-    """Settings and the data's fingerprint, from a ``config.json``.
+    """Return the settings and the data's fingerprint of a ``config.json``.
 
     Raises:
         DataError: it is missing or damaged.
-        UsageError: its settings are none of this program's.
+        UsageError: the settings are not possible in this program.
     """
     document = tables.read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("config"), dict):

@@ -1,12 +1,10 @@
-"""What a long computation tells its user while it runs: a live line on a terminal, plain lines
-elsewhere, or nothing.
-"""
+"""Progress of a long computation: a live bar on a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,32 +12,32 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Silent. Subclasses show what they are told."""
+    """Shows nothing. Subclasses show the events of a run."""
 
     def begin(self, title: str, total: int, done: int) -> None:
-        """Training of ``total`` iterations starts, with ``done`` of them behind it."""
+        """Begin training of ``total`` iterations, ``done`` of which are done."""
 
     def advance(self, iteration: int, item_slots: float) -> None:
-        """One iteration was started; its batch embeds about ``item_slots`` items."""
+        """Note that an iteration was dispatched; its batch embeds about ``item_slots`` items."""
 
     def record(self, row: Mapping[str, Any]) -> None:
-        """A row of the curve is there."""
+        """Show a row of the curve."""
 
     def say(self, text: str) -> None:
-        """Something the user should know."""
+        """Show a message."""
 
     def end(self) -> None:
-        """Training is over, however it ended."""
+        """End the display, however training ended."""
 
 
 class PlainProgress(Progress):
-    """One line for each epoch's end, and each message."""
+    """Prints a line for each epoch's end, and each message."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     def begin(self, title: str, total: int, done: int) -> None:
-        """Print what runs."""
+        """Print the title."""
         start = f", from iteration {done:,}" if done else ""
         self.console.print(f"{title}: {total:,} iterations{start}", soft_wrap=True)
 
@@ -58,7 +56,7 @@ class PlainProgress(Progress):
 
 
 class LiveProgress(PlainProgress):
-    """A live bar with epoch, iteration, loss, recall, items encoded per second and time left."""
+    """Shows a live bar: epoch, iteration, loss, recall, items encoded per second, time left."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -94,9 +92,7 @@ class LiveProgress(PlainProgress):
             self._show(iteration)
 
     def record(self, row: Mapping[str, Any]) -> None:
-        """Take the figures into the bar; the rate is that of the training time since the row
-        before.
-        """
+        """Show the figures in the bar; the rate is that of training since the previous row."""
         self._epoch, self._loss = f"epoch {row['epoch']:.2f}", f"loss {row['probe_loss']:.4f}"
         columns = (row["validation_recall_at_50"], row["test_recall_at_50"])
         recall = next((value for value in columns if value is not None), None)
@@ -132,49 +128,3 @@ def _line(row: Mapping[str, Any]) -> str:
         if row[f"{split}_recall_at_50"] is not None
     ]
     return "  ".join([*parts, f"{row['train_seconds']:.1f} s"])
-
-
-class DownloadBar:
-    """A progress bar with the few methods of tqdm's that pooch calls; use as a context manager."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-        from rich.progress import Progress as RichProgress
-
-        self._bar = RichProgress(
-            TextColumn("Downloading"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            console=console,
-        )
-        self._task = self._bar.add_task("download", total=None)
-        self._total = 0.0
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._bar.stop()
-
-    @property
-    def total(self) -> float:
-        """Bytes of the current file."""
-        return self._total
-
-    @total.setter
-    def total(self, size: float) -> None:
-        self._total = size
-        self._bar.reset(self._task, total=size)
-
-    def update(self, size: float) -> None:
-        """Some bytes have come."""
-        self._bar.advance(self._task, size)
-
-    def reset(self) -> None:
-        """The file is there; pooch calls this before it reports the whole size again."""
-        self._bar.reset(self._task, total=self._total)
-
-    def close(self) -> None:
-        """The file is done; the bar stays for the next."""

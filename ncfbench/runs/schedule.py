@@ -1,4 +1,4 @@
-"""When a run stops to look: probes, ends of epochs, its own end. Pure arithmetic."""
+"""The schedule of a run: iterations of its probes, its epochs' ends, and its own end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a run stops to look: iterations of the probes, of the epochs' ends, and of the run's
-    end.
+    """The iterations at which a run stops to probe and to evaluate.
+
+    Args:
+        probe_every: iterations between probes; 0 for four in an epoch.
     """
 
     n_links: int
@@ -22,17 +24,15 @@ class Schedule:
         return self.epoch_end(self.epochs)
 
     def epoch_end(self, epoch: int) -> int:
-        """The iteration that completes the first ``epoch`` passes over the links."""
+        """Return the iteration that completes the first ``epoch`` passes over the links."""
         return -(-epoch * self.n_links // self.batch_size)
 
     def epoch_begin(self, iteration: int) -> int:
-        """The iteration after which the epoch began that ``iteration`` is inside of; itself where
-        it ends one.
-        """
+        """Return the last end of an epoch up to ``iteration``."""
         return self.epoch_end(iteration * self.batch_size // self.n_links)
 
     def epoch_of(self, iteration: int) -> float:
-        """Passes over the links after ``iteration``, whole at an epoch's end."""
+        """Return the passes over the links after ``iteration``; whole at an epoch's end."""
         epoch = iteration * self.batch_size // self.n_links
         return (
             float(epoch)
@@ -41,7 +41,7 @@ class Schedule:
         )
 
     def next_stop(self, iteration: int) -> int:
-        """The first probe or epoch end after ``iteration``."""
+        """Return the first probe or epoch's end after ``iteration``."""
         quarters = 4 * iteration * self.batch_size // self.n_links
         if self.probe_every:
             probe, parts = (
@@ -55,5 +55,5 @@ class Schedule:
         return min([probe, *(end for end in ends if end > iteration), self.last])
 
     def ends_epoch(self, iteration: int) -> bool:
-        """Whether ``iteration`` completes a pass."""
+        """Return whether ``iteration`` completes a pass."""
         return iteration > 0 and self.epoch_of(iteration) == int(self.epoch_of(iteration))

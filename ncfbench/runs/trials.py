@@ -1,4 +1,4 @@
-"""Trials of a tuned arm: what each arm may spend, and the folder of their runs."""
+"""Trials of a tuned arm: their budget, and the folder of their runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_TRIALS = 200
 
 @dataclass(frozen=True)
 class Budget:
-    """What each arm may spend, and on which settings."""
+    """Trials of each arm, epochs of each trial, and the settings that they search."""
 
     trials: int
     epochs: int
@@ -40,12 +40,12 @@ class Budget:
 
     @property
     def label(self) -> str:
-        """As the tuned runs state it: ``learning_rate:8x10``, 8 trials of 10 epochs."""
+        """The form in ``config.json``: ``learning_rate:8x10`` for 8 trials of 10 epochs."""
         return f"{'+'.join(self.settings)}:{self.trials}x{self.epochs}"
 
     @classmethod
     def of(cls, label: str) -> Budget:
-        """The budget of a :attr:`label`, which a configuration has checked."""
+        """Parse a :attr:`label`, which a configuration has checked."""
         names, _, spent = label.partition(":")
         trials, _, epochs = spent.partition("x")
         return cls(int(trials), int(epochs), tuple(names.split("+")))

@@ -219,7 +219,7 @@ def read_status(
             if config.digest() not in digests:
                 continue
             # A run that was resumed on other devices is no longer the cell's.
-            config, _ = runs.trained_settings(folder)
+            config, _ = runs.read_last_settings(folder)
             cell = wanted.get((cell_identity(config), fingerprint))
             if cell is not None:
                 # Of equal states the newer, which is read later, counts.

@@ -19,7 +19,7 @@ class Sample:
     waiting_seconds: float | None = None
     item_slots: float | None = None
     resumed: bool = False
-    """Whether an interruption cut the epoch; its times are not used."""
+    """True if an interruption cut the epoch; its times are not used."""
 
 
 class Stopwatch:

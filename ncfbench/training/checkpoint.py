@@ -1,7 +1,7 @@
-"""Checkpoints of a run (Orbax): the training state, and what the records do not hold.
+"""Checkpoints of a run: the training state (Orbax), and what the tables do not hold.
 
-``checkpoints/<iteration>/`` holds ``state/`` (Orbax) and ``progress.json``. It is built under a
-temporary name and renamed when it is complete, so that each one is whole or absent.
+``checkpoints/<iteration>/`` holds ``state/`` (Orbax) and ``progress.json``. It is written under a
+temporary name and renamed when it is complete, so that each checkpoint is whole or absent.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from ncfbench.storage import tables
 from ncfbench.training.step import TrainState
 
 KEPT = 2
+"""Checkpoints kept."""
 SPACE_FACTOR, SPACE_MARGIN = 1.5, 2**20
-"""Free bytes wanted on the disk before a checkpoint: this many times its arrays, and some."""
+"""Free bytes required before a checkpoint is written: a multiple of its arrays, and a margin."""
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, DataError)
-"""What Orbax and TensorStore raise over damaged files."""
+"""Errors that Orbax and TensorStore raise over damaged files."""
 
 
 class Checkpoints:
     """The newest checkpoints of a run.
 
     Args:
-        folder: where they are kept.
-        say: told of checkpoints that cannot be read.
+        folder: holds the checkpoints.
+        say: prints a message on each checkpoint that cannot be read.
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
@@ -42,9 +43,8 @@ class Checkpoints:
         # Orbax warns, through absl, that it merges no OCDBT parts; there are none to merge.
         logging.getLogger("absl").setLevel(logging.ERROR)
         self.folder, self.say = folder.resolve(), say
-        # One file for each array, without OCDBT: merging its parts goes wrong in folders with
-        # brackets in their name. Only the first of several processes is here: it must not wait for
-        # the others.
+        # One file for each array, without OCDBT, whose merging fails in folders with brackets in
+        # their name. Only the first of several processes is here: it must not wait for the others.
         alone = ocp.options.MultiprocessingOptions(
             primary_host=0, active_processes={0}, barrier_sync_key_prefix="first"
         )
@@ -58,12 +58,14 @@ class Checkpoints:
                 shutil.rmtree(leftover, ignore_errors=True)
 
     def iterations(self) -> list[int]:
-        """The iterations that have a checkpoint, ascending."""
+        """Return the iterations that have a checkpoint, ascending."""
         return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
 
     def save(self, iteration: int, state: TrainState, progress: dict[str, Any]) -> None:
-        """Keep the state after ``iteration`` steps, and a JSON object beside it, in place of what
-        was kept of that step.
+        """Write the state after ``iteration`` steps; replace an earlier one of that iteration.
+
+        Args:
+            progress: a JSON object that is kept beside the state.
 
         Raises:
             DataError: it cannot be written, for instance because the disk is full; older
@@ -73,7 +75,7 @@ class Checkpoints:
         temporary, final = self.folder / f".{iteration}", self.folder / str(iteration)
         try:
             with tables.storage_errors(self.folder):
-                # Orbax meets a full disk with pages of traces from its threads; so ask before.
+                # On a full disk Orbax prints pages of traces from its threads; so check before.
                 if (
                     shutil.disk_usage(self.folder).free
                     < SPACE_FACTOR * sum(a.nbytes for a in plain.values()) + SPACE_MARGIN
@@ -94,23 +96,25 @@ class Checkpoints:
             shutil.rmtree(self.folder / str(older), ignore_errors=True)
 
     def restore(self, like: TrainState) -> tuple[TrainState, dict[str, Any]] | None:
-        """The newest checkpoint that can be read, and its JSON object; None where there is none.
+        """Return the newest readable checkpoint and its JSON object; None if there is none.
 
-        Those that cannot be read are named and removed. ``like`` gives the structure.
+        Checkpoints that cannot be read are reported and removed.
+
+        Args:
+            like: a state with the shapes of the saved one.
         """
         shapes = {
             name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
             for name, leaf in _plain(like).items()
         }
         for iteration in reversed(self.iterations()):
-            place = self.folder / str(iteration)
+            checkpoint = self.folder / str(iteration)
             try:
-                progress = tables.read_json(place / "progress.json")
+                progress = tables.read_json(checkpoint / "progress.json")
                 found = self._orbax.restore(
-                    place / "state", item=shapes, restore_args=self._restore_arguments(shapes)
+                    checkpoint / "state", item=shapes, restore_args=self._restore_arguments(shapes)
                 )
-                # Copies: the step donates its state, and must not be handed memory that Orbax still
-                # holds.
+                # Copies: the step takes over its state's memory, which Orbax must not hold.
                 leaves = [jnp.array(found[name]) for name in sorted(shapes)]
                 if any(
                     leaf.shape != shapes[name].shape
@@ -127,7 +131,7 @@ class Checkpoints:
                     f"Checkpoint {iteration} cannot be read and is removed:"
                     f" {str(error).splitlines()[0][:200]}"
                 )
-                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(checkpoint, ignore_errors=True)
                 continue
             state: TrainState = jax.tree.unflatten(jax.tree.structure(like), leaves)
             return state, progress
@@ -135,7 +139,5 @@ class Checkpoints:
 
 
 def _plain(state: TrainState) -> dict[str, Any]:
-    """The state as numbered arrays, the iteration last: a form that does not depend on Flax's or
-    Optax's classes.
-    """
-    return {f"{place:04d}": leaf for place, leaf in enumerate(jax.tree.leaves(state))}
+    """Return the state as numbered arrays, without Flax's or Optax's classes; iteration last."""
+    return {f"{index:04d}": leaf for index, leaf in enumerate(jax.tree.leaves(state))}

@@ -1,6 +1,4 @@
-"""A bounded thread that builds batches ahead of the training loop, and can be made to hold
-still.
-"""
+"""A thread that builds a few batches ahead of the training loop, and can be paused."""
 
 from __future__ import annotations
 
@@ -14,19 +12,19 @@ from typing import Self
 from ncfbench.sampling.batch import Batch
 
 DEPTH = 8
-"""Batches built ahead at most."""
+"""Most batches built ahead."""
 
 
 class Prefetcher:
-    """Runs an iterator of batches in a thread.
+    """Runs an iterator of batches in a thread. Use as a context manager.
 
-    While paused it builds nothing, so that no batch is built off the clock: what the loop finds
-    ready at the beginning of a timed block was built on the clock of an earlier one. Use as a
-    context manager.
+    While paused it builds nothing, so that no batch is built off the clock: the batches that are
+    ready at the beginning of a timed block were built on the clock of an earlier one.
 
     Args:
-        batches: the iterator; used by the thread only.
+        batches: the iterator; only the thread uses it.
         transfer: moves a batch to the device, in the thread.
+        depth: most batches built ahead.
     """
 
     def __init__(
@@ -42,9 +40,9 @@ class Prefetcher:
         self._closed = False
         self._error: BaseException | None = None
         self.sampling_seconds = 0.0
-        """Seconds the thread has spent on building batches."""
+        """Seconds that the thread spent building batches."""
         self.transfer_seconds = 0.0
-        """Seconds the thread has spent on moving them to the device."""
+        """Seconds that the thread spent moving them to the device."""
         self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
 
     def __enter__(self) -> Self:
@@ -63,23 +61,23 @@ class Prefetcher:
         self._thread.join()
 
     def resume(self) -> None:
-        """Let the thread build."""
+        """Let the thread build batches."""
         with self._change:
             self._running = True
             self._change.notify_all()
 
     def request_pause(self) -> None:
-        """Let the thread begin no further batch."""
+        """Keep the thread from beginning another batch."""
         with self._change:
             self._running = False
 
     def wait_until_paused(self) -> None:
-        """Wait until the batch in the making is done."""
+        """Wait until the thread has completed its batch."""
         with self._change:
             self._change.wait_for(lambda: not self._building)
 
     def get(self) -> Batch:
-        """The next batch; waits for it. An error of the thread is raised here."""
+        """Wait for the next batch and return it. An error of the thread is raised here."""
         with self._change:
             self._change.wait_for(lambda: self._ready or self._error)
             if self._error is not None and not self._ready:

@@ -48,7 +48,7 @@ class Session:
             KeyboardInterrupt.
         content: the texts on the device, where several runs share them.
         turns: an id of the sessions that take turns with this one
-            (:func:`ncfbench.runs.folder.interleaved`); None where it trains alone.
+            (:func:`ncfbench.runs.folder.are_interleaved`); None where it trains alone.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Session:
     ) -> None:
         self.plan, self.recorder = plan, recorder
         self.is_saved = False
-        """Whether a checkpoint holds everything that was trained."""
+        """True if a checkpoint holds everything that was trained."""
         self._interrupted = interrupted
         self._config, self._schedule = plan.config, plan.schedule
         self._ledger, self._progress = recorder.ledger, recorder.progress
@@ -95,7 +95,7 @@ class Session:
         continued = None if earlier is None else self._start
         recorder.begin(self._environment, recall_reason, continued)
         self._epoch_was_cut = self._start > 0 and not self._schedule.ends_epoch(self._start)
-        """Whether an interruption cut the epoch at work: its times do not count."""
+        """True if an interruption cut the current epoch: its times do not count."""
         self._loop = TimedLoop(
             trainer=self._trainer,
             state=state,
@@ -135,7 +135,7 @@ class Session:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to train."""
+        """True if nothing is left to train."""
         return self._loop.iteration >= self._schedule.last
 
     def catch_up_until(self, epoch: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed import collectives
-from ncfbench.distributed.bytes_sent import Sizes, counted
+from ncfbench.distributed.bytes_sent import Sizes, count_bytes
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
 from ncfbench.profiling import profile as profiling
@@ -64,7 +64,7 @@ def test_operations_are_counted_in_a_programs_text() -> None:
   %reduce_scatter.7 = f32[16,8]{1,0} reduce-scatter(%y), dimensions={0}, to_apply=%region
   %all-reduce.1 = (f32[8]{0}, f32[3,8]{1,0}, /*index=5*/s32[]) all-reduce(%a, %b, %c), to_apply=%add
 """
-    found = counted(program, 4)
+    found = count_bytes(program, 4)
     assert found["all-gather"] == 2 * 64 * 8 * 4 * 0.75
     assert found["reduce-scatter"] == 16 * 8 * 4 * 3
     assert found["all-reduce"] == 2 * (8 + 24 + 1) * 4 * 0.75
@@ -96,7 +96,7 @@ def test_a_compiled_step_sends_what_the_formulas_say(
     sizes = trainer.layout.sizes(
         trainer.shapes.parameters, len(batch.users), slots, tiny.tokens_IxL.shape[1]
     )
-    sent, found = sizes.sent(config.share), counted(program, config.devices)
+    sent, found = sizes.sent(config.share), count_bytes(program, config.devices)
     assert sum(found.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
     assert found["all-reduce"] == pytest.approx(sent["gradients"])
     if config.share == "local":
@@ -106,9 +106,9 @@ def test_a_compiled_step_sends_what_the_formulas_say(
         words = tiny.tokens_IxL.shape[1]
         assert f"[{slots},{words}]" not in program, "texts of all items stand on one device"
     # Through Gloo: parts are exchanged, and the bytes are the same.
-    monkeypatch.setattr(collectives, "through_gloo", lambda: True)
+    monkeypatch.setattr(collectives, "uses_gloo", lambda: True)
     again: Any = Trainer.create(config, tiny)[0].step
-    exchanged = counted(again.lower(state, batch, content).compile().as_text(), config.devices)
+    exchanged = count_bytes(again.lower(state, batch, content).compile().as_text(), config.devices)
     assert exchanged["reduce-scatter"] == 0
     assert exchanged["all-to-all"] == pytest.approx(found["reduce-scatter"])
     assert sum(exchanged.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
