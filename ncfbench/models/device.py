@@ -1,4 +1,4 @@
-"""What the device that JAX computes on can do."""
+"""Abilities of the device that JAX computes on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ CPU_ITERATIONS_PER_DISPATCH = 1
 still open.
 """
 ACCELERATOR_ITERATIONS_PER_DISPATCH = 8
-"""Not measured. Where a step takes less than a millisecond, the host's share of each dispatch is no
-longer small.
+"""Not measured. Where a step takes less than a millisecond, the host's share of each dispatch
+counts.
 """
 
 Tree = TypeVar("Tree")
@@ -20,7 +20,7 @@ Tree = TypeVar("Tree")
 
 
 def compute_capability() -> float | None:
-    """An NVIDIA GPU's compute capability, 8.0 for the first with TF32; None on any other device."""
+    """Return an NVIDIA GPU's compute capability, 8.0 for the first with TF32; None elsewhere."""
     try:
         return float(getattr(jax.devices()[0], "compute_capability", ""))
     except ValueError:  # none at all, or the name of another maker's architecture
@@ -28,12 +28,11 @@ def compute_capability() -> float | None:
 
 
 def transferred(arrays: Tree) -> Tree:
-    """A tree of NumPy arrays where a compiled function can take it at once; waits until it is
-    there.
+    """Return NumPy arrays as a compiled function takes them at once; wait until they are there.
 
-    A CPU computes in the host's memory: what a compiled function is handed there it takes itself,
-    in a tenth of the time that moving it beforehand costs the interpreter (0.02 instead of 0.2 ms
-    for a batch of 512 links).
+    A CPU computes in the host's memory: a compiled function takes its arguments there in a tenth of
+    the time that the interpreter needs to move them beforehand (0.02 instead of 0.2 ms for a batch
+    of 512 links).
     """
     if jax.default_backend() == "cpu":
         return arrays
@@ -42,9 +41,7 @@ def transferred(arrays: Tree) -> Tree:
 
 
 def iterations_per_dispatch(asked: int) -> int:
-    """How many iterations a compiled function does in one call: ``asked``, or the backend's choice
-    for 0.
-    """
+    """Return the iterations in one call of the compiled step: ``asked``, or the backend's for 0."""
     if asked:
         return asked
     on_cpu = jax.default_backend() == "cpu"

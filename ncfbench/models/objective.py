@@ -1,4 +1,4 @@
-"""One objective for all samplers: from embeddings and a batch's links to a number.
+"""The objective, one for all samplers: from vectors and a batch's links to a number.
 
 pointwise: ``mean l+(positive) + lambda sum weight l-(negative)``; pairwise: ``sum weight
 l(positive, negative)``; listwise: ``mean l(positive, negatives, b weight)``. The weights already
@@ -32,7 +32,7 @@ def batch_scores(
 def link_loss(
     positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None
 ) -> jax.Array:
-    """The batch's estimate of L from its scores.
+    """Estimate L from a batch's scores.
 
     Args:
         positive: [b] scores of the positive links.
@@ -47,12 +47,12 @@ def link_loss(
 def row_losses(
     positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None
 ) -> jax.Array:
-    """[b]: each positive link's estimate of L, where ``weight`` sums to an expectation (or a sum)
-    within each row.
+    """Return each positive link's estimate of L, [b].
 
     Args:
         positive, negative, loss, lambda_: as for :func:`link_loss`.
-        weight: [b, n]; those of :func:`link_loss` times b.
+        weight: [b, n]; those of :func:`link_loss` times b, so that each row sums to an expectation
+            (or a sum).
     """
     # A zero weight must silence an infinite score too, in the gradient as well: 0 x inf is not a
     # number.
@@ -67,7 +67,5 @@ def row_losses(
 
 
 def user_penalty(users_bxD: jax.Array, user_l2: float) -> jax.Array:
-    """``user_l2`` times the mean squared norm of the positive links' users, as they are before any
-    normalisation.
-    """
+    """Return ``user_l2`` times the mean squared norm of the positive links' raw user vectors."""
     return user_l2 * jnp.mean(jnp.sum(jnp.square(users_bxD), axis=-1))

@@ -1,4 +1,4 @@
-"""The two towers: user function f, item function g, and how they see the data on the device."""
+"""The two towers: the user function f and the item function g."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
-from ncfbench.models.dropout import OUTPUT_PLACE, Dropout
+from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.protocol import Build, Texts
 from ncfbench.models.user_table import UserTower
 from ncfbench.registry import find_encoder, find_user_tower, load
@@ -26,7 +26,7 @@ class Content(NamedTuple):
 
     @classmethod
     def of(cls, dataset: Dataset) -> Content:
-        """The texts of a data set."""
+        """Move the texts of a data set to the device."""
         return cls(jnp.asarray(dataset.tokens_IxL), jnp.asarray(dataset.lengths))
 
 
@@ -83,7 +83,7 @@ class Towers(nnx.Module):
             present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
         vectors = self.encoder(Texts(items if rows is None else rows, tokens, present, lengths))
         if dropout is not None and self.item_dropout > 0:
-            kept = dropout.keep(items, vectors.shape[1], self.item_dropout, OUTPUT_PLACE)
+            kept = dropout.keep(items, vectors.shape[1], self.item_dropout, FIRST_OUTPUT)
             vectors = jnp.where(kept, vectors / (1 - self.item_dropout), 0)
         return self._finished(vectors)
 
@@ -92,14 +92,14 @@ class Towers(nnx.Module):
 
 
 def unit_vectors(vectors: jax.Array) -> jax.Array:
-    """Each row divided by its length; a row of zeros stays as it is, with a gradient of zero."""
+    """Divide each row by its length; a row of zeros stays as it is, with a gradient of zero."""
     squared = jnp.sum(jnp.square(vectors), axis=-1, keepdims=True)
     is_zero = squared < 1e-24
     return jnp.where(is_zero, 0.0, vectors * jax.lax.rsqrt(jnp.where(is_zero, 1.0, squared)))
 
 
 def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
-    """Both towers with the parameters that the run's seed gives."""
+    """Return both towers with the initial parameters of the run's seed."""
     return Towers(
         config, dataset.n_users, dataset.n_items, dataset.n_words, rngs=nnx.Rngs(config.seed)
     )

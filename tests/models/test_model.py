@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from ncfbench.config import RunConfig, complete
-from ncfbench.models.dropout import OUTPUT_PLACE, Dropout
+from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.cnn import Convolution
 from ncfbench.models.encoders.lstm import Lstm
 from ncfbench.models.encoders.protocol import Texts
@@ -46,24 +46,24 @@ TEXTS = [[1, 2, 3, 4], [], [5], [6, 6, 7, 8, 9], [2, 1], [3, 3, 3]]
 
 
 @pytest.mark.parametrize("encoder", ["cnn", "lstm"])
-@pytest.mark.parametrize("train", [False, True])
-def test_padding_contributes_nothing_whatever_the_maximum_length(encoder: str, train: bool) -> None:
-    model = towers(small(encoder))
-    dropout = Dropout(jnp.uint32(3), jnp.uint32(7)) if train else None
-    items = jnp.arange(6)
-    short = model.items(items, content_of(TEXTS, 5), dropout)
-    long = model.items(items, content_of(TEXTS, 23), dropout)
-    np.testing.assert_allclose(short, long, atol=2e-6)
+def test_padding_contributes_nothing(encoder: str) -> None:
+    """Whatever the maximum length of a text, with dropout and without."""
+    embed = jax.jit(towers(small(encoder)).items)
+    for dropout in (None, Dropout(jnp.uint32(3), jnp.uint32(7))):
+        short = embed(jnp.arange(6), content_of(TEXTS, 5), dropout)
+        long = embed(jnp.arange(6), content_of(TEXTS, 23), dropout)
+        np.testing.assert_allclose(short, long, atol=2e-6)
 
 
 @pytest.mark.long_cases(r"mf")
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_an_item_does_not_depend_on_its_neighbours_or_slot(encoder: str) -> None:
-    model, content = towers(small(encoder)), content_of(TEXTS, 6)
+def test_an_item_does_not_depend_on_its_slot(encoder: str) -> None:
+    """Nor on its neighbours, nor on how many there are."""
+    embed, content = jax.jit(towers(small(encoder)).items), content_of(TEXTS, 6)
     dropout = Dropout(jnp.uint32(1), jnp.uint32(2))
-    everything = model.items(jnp.arange(6), content, dropout)
-    for order in ([5, 3, 3, 0], [2], [1, 4]):
-        some = model.items(jnp.array(order), content, dropout)
+    everything = embed(jnp.arange(6), content, dropout)
+    for order in ([5, 3, 3, 0, 1, 4], [4, 2, 2, 2, 2, 2], [2]):
+        some = embed(jnp.array(order), content, dropout)
         np.testing.assert_allclose(some, everything[np.array(order)], atol=2e-6)
 
 
@@ -80,7 +80,7 @@ def test_cnn_by_definition() -> None:
         np.asarray(encoder.convolution.kernel[...]),
     )
     bias = np.asarray(encoder.convolution.bias[...])
-    found = model.items(jnp.arange(6), content_of(TEXTS, 8))
+    found = jax.jit(model.items)(jnp.arange(6), content_of(TEXTS, 8))
     for item, text in enumerate(TEXTS):
         best = np.zeros(5)
         for place in range(len(text)):
@@ -100,7 +100,7 @@ def test_lstm_by_definition() -> None:
     encoder = model.encoder
     assert isinstance(encoder, Lstm)
     words = np.asarray(encoder.words.embedding[...])
-    found = model.items(jnp.arange(6), content_of(TEXTS, 8))
+    found = jax.jit(model.items)(jnp.arange(6), content_of(TEXTS, 8))
     for item, text in enumerate(TEXTS):
         output, cell = np.zeros(6), np.zeros(6)
         for word in text:
@@ -127,19 +127,20 @@ def test_only_the_words_of_the_texts_get_a_gradient(encoder: str) -> None:
     def total(parameters: Any) -> jax.Array:
         return jnp.sum(jnp.sin(nnx.merge(graph, parameters).items(jnp.array([0, 1, 2]), content)))
 
-    gradient = jax.grad(total)(parameters)["encoder"]["words"]["embedding"][...]
+    gradient = jax.jit(jax.grad(total))(parameters)["encoder"]["words"]["embedding"][...]
     assert np.flatnonzero(np.abs(gradient).sum(axis=1)).tolist() == [1, 2, 4]
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_pairwise_losses_see_unit_vectors_and_pointwise_ones_do_not(encoder: str) -> None:
+def test_other_than_pointwise_losses_score_unit_vectors(encoder: str) -> None:
+    """Users' and items' alike; the users' raw vectors are there too, for their penalty."""
     content = content_of(TEXTS, 6)
-    for loss, unit in (("hinge", True), ("log", True), ("sg", False), ("mse", False)):
+    for loss, unit in (("hinge", True), ("softmax", True), ("sg", False)):
         model = towers(small(encoder, loss=loss))
-        for vectors in (
-            model.items(jnp.arange(6), content),
-            model.users(jnp.arange(7)).scored,
-        ):
+        users, items = jax.jit(lambda: (model.users(), model.items(jnp.arange(6), content)))()  # noqa: B023
+        np.testing.assert_array_equal(users.raw, model.users(jnp.arange(7)).raw)
+        assert not np.allclose(np.linalg.norm(users.raw, axis=1), 1, atol=1e-2)
+        for vectors in (users.scored, items):
             assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5) == unit
 
 
@@ -154,7 +155,8 @@ def test_unit_vectors_of_zero_is_zero_with_zero_gradient() -> None:
 # --- dropout
 
 
-def test_dropout_depends_on_seed_iteration_item_and_place_only() -> None:
+def test_dropout_is_a_function_of_its_counter() -> None:
+    """Of seed, iteration, item and position only."""
     dropout = Dropout(jnp.uint32(1), jnp.uint32(5))
     items = jnp.array([4, 9, 4, 0])
     keep = np.asarray(dropout.keep(items, 40, 0.5))
@@ -165,14 +167,14 @@ def test_dropout_depends_on_seed_iteration_item_and_place_only() -> None:
         Dropout(jnp.uint32(2), jnp.uint32(5)).keep(items, 40, 0.5),
         Dropout(jnp.uint32(1), jnp.uint32(6)).keep(items, 40, 0.5),
         dropout.keep(items + 1, 40, 0.5),
-        dropout.keep(items, 40, 0.5, OUTPUT_PLACE),
+        dropout.keep(items, 40, 0.5, FIRST_OUTPUT),
     )
     assert all((np.asarray(other)[0] != keep[0]).any() for other in others)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_dropout_removes_the_stated_share_independently(rate: float) -> None:
-    """Shares within 5 standard deviations, over all cells and between neighbouring places."""
+    """Shares within 5 standard deviations, over all cells and between neighbours."""
     keep = np.asarray(
         Dropout(jnp.uint32(0), jnp.uint32(0)).keep(jnp.arange(1000), 100, rate), float
     )
@@ -190,19 +192,18 @@ def test_word_dropout_removes_words_and_rescales_nothing() -> None:
     dropout = Dropout(jnp.uint32(0), jnp.uint32(1))
     keep = dropout.keep(jnp.arange(6), 6, 0.5)
     texts = Texts(jnp.arange(6), content.tokens, (content.tokens > 0) & keep, content.lengths)
-    np.testing.assert_allclose(
-        model.items(jnp.arange(6), content, dropout), model.encoder(texts), atol=1e-6
-    )
+    found = jax.jit(model.items)(jnp.arange(6), content, dropout)
+    np.testing.assert_allclose(found, jax.jit(model.encoder)(texts), atol=1e-6)
 
 
 def test_item_dropout_keeps_the_expectation() -> None:
     model, content = towers(small("mf", item_dropout=0.5)), content_of(TEXTS, 6)
     plain = model.items(jnp.arange(6), content)
-    dropped = [
-        model.items(jnp.arange(6), content, Dropout(jnp.uint32(0), jnp.uint32(i)))
-        for i in range(600)
-    ]
-    values = np.stack(dropped)
+
+    def dropped(iteration: jax.Array) -> jax.Array:
+        return model.items(jnp.arange(6), content, Dropout(jnp.uint32(0), iteration))
+
+    values = np.asarray(jax.vmap(dropped)(jnp.arange(600, dtype=jnp.uint32)))
     assert ((values == 0) | np.isclose(values, 2 * np.asarray(plain)[None], rtol=1e-5)).all()
     np.testing.assert_allclose(
         values.mean(axis=0), plain, atol=5 * float(np.abs(plain).max()) / 600**0.5

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,28 +13,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from texts import texts_of
 
-from ncfbench.models.encoders import cudnn
 from ncfbench.models.encoders.protocol import Texts
 from ncfbench.models.encoders.recurrence import (
     Recur,
-    cudnn_recur,
     fastest_recur,
     grouped_recur,
     plain_recur,
 )
 
 
-def both(
-    recur: Recur, arrays: list[jax.Array], texts: Texts, weights: jax.Array
-) -> list[np.ndarray]:
+@partial(jax.jit, static_argnums=0)
+def both(recur: Recur, arrays: list[jax.Array], texts: Texts, weights: jax.Array) -> Any:
     """The value, and the gradients of a weighted sum of it."""
 
-    def total(*arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def total(arrays: list[jax.Array]) -> tuple[jax.Array, jax.Array]:
         value = recur(*arrays, texts)
         return jnp.sum(value * weights), value
 
-    gradients, value = jax.jit(jax.grad(total, argnums=(0, 1, 2, 3), has_aux=True))(*arrays)
-    return [np.asarray(part) for part in (value, *gradients)]
+    gradients, value = jax.grad(total, has_aux=True)(arrays)
+    return [value, *gradients]
 
 
 def assert_agree(
@@ -46,23 +46,22 @@ def assert_agree(
         assert np.linalg.norm(one - other) <= 3e-6 * max(float(np.linalg.norm(one)), 1e-6), name
 
 
-@pytest.mark.parametrize("items", [1, 2, 7, 8, 9, 50])
-@pytest.mark.parametrize("length", [1, 11])
+@pytest.mark.parametrize(("items", "length"), [(1, 11), (7, 11), (8, 1), (50, 11)])
 def test_both_agree(items: int, length: int) -> None:
     """Fewer texts than groups, as many, and more; empty and full-length ones among them."""
     rng = np.random.default_rng(items)
     assert_agree(rng, texts_of(rng, items, length, 30, 0.3), 30)
 
 
-@settings(max_examples=4, deadline=None)
-@given(st.integers(0, 2**31), st.sampled_from([3, 20]), st.sampled_from([0.0, 0.5, 1.0]))
-def test_both_agree_on_any_texts(seed: int, items: int, removed: float) -> None:
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([0.0, 0.5, 1.0]))
+def test_both_agree_on_any_texts(seed: int, removed: float) -> None:
     rng = np.random.default_rng(seed)
-    assert_agree(rng, texts_of(rng, items, 6, 9, removed), 9)
+    assert_agree(rng, texts_of(rng, 20, 6, 9, removed), 9)
 
 
 @pytest.mark.parametrize("recur", [plain_recur, grouped_recur])
-def test_what_stands_behind_a_text_does_not_matter(recur: Recur) -> None:
+def test_words_behind_a_text_do_not_matter(recur: Recur) -> None:
     rng = np.random.default_rng(1)
     texts = texts_of(rng, 12, 8, 20, 0.2)
     behind = jnp.arange(8)[None, :] >= texts.lengths[:, None]
@@ -78,8 +77,6 @@ def test_what_stands_behind_a_text_does_not_matter(recur: Recur) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
-def test_the_way_is_chosen_by_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_device_chooses() -> None:
     assert fastest_recur("cpu") is grouped_recur
-    for there, expected in ((True, cudnn_recur), (False, plain_recur)):
-        monkeypatch.setattr(cudnn, "available", lambda there=there: there)
-        assert fastest_recur("gpu") is expected
+    assert fastest_recur("gpu") is plain_recur

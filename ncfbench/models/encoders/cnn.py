@@ -36,7 +36,7 @@ class Convolution(nnx.Module):
         self.dense = nnx.Linear(config.filters, config.dimension, rngs=rngs)
 
     def __call__(self, texts: Texts) -> jax.Array:
-        """float32[V, D]; the bias alone for a text without words."""
+        """Return float32[V, D]; the bias alone for a text without words."""
         kernel, bias = self.convolution.kernel[...], self.convolution.bias
         assert bias is not None
         pool = fastest_pool(jax.default_backend())

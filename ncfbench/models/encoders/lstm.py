@@ -30,7 +30,7 @@ class Lstm(nnx.Module):
         self.dense = nnx.Linear(units, config.dimension, rngs=rngs)
 
     def __call__(self, texts: Texts) -> jax.Array:
-        """float32[V, D]; the bias alone for a text without words."""
+        """Return float32[V, D]; the bias alone for a text without words."""
         bias = self.input_gates.bias
         assert bias is not None
         recur = fastest_recur(jax.default_backend())

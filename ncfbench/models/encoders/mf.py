@@ -25,5 +25,5 @@ class MatrixFactorization(nnx.Module):
         )
 
     def __call__(self, texts: Texts) -> jax.Array:
-        """float32[V, D]."""
+        """Return float32[V, D]."""
         return self.vectors(texts.items)

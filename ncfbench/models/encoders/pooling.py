@@ -1,12 +1,11 @@
-"""A convolution over words and its maximum over time: plainly, and without ever computing a
-convolution.
+"""A convolution over words and its maximum over time: plainly, and by projected words.
 
 A filter of width J sees one word through each of its J taps, so a word's contribution at a tap is a
-property of the word: ``projected[w, j] = table[w] @ kernel[j]``. The activity at a place is a sum
-of J rows of that table. The gradient of its maximum over time reaches only the J words under each
-filter's winning place. The products are left to each *word of the vocabulary*, the scattered sums
-to each *winner*, and a place of a text costs a few additions: exact, and on CPU several times as
-fast (benchmarks/README.md).
+property of the word: ``projected[w, j] = table[w] @ kernel[j]``. The activity at a position is a
+sum of J rows of that table, and the gradient of its maximum over time reaches only the J words
+under each filter's winning position. So the products are left to each *word of the vocabulary*, the
+scattered sums to each *winner*, and a position of a text costs a few additions: exact, and on a CPU
+several times as fast (benchmarks/README.md).
 
 The parameters are those of :class:`flax.nnx.Conv` with padding "SAME": kernel float32[J, E, F],
 bias float32[F].
@@ -21,9 +20,10 @@ import jax
 import jax.numpy as jnp
 
 from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.precision import convolve
 
 Pool: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, Texts], jax.Array]
-"""``pool(table_WxE, kernel_JxExF, bias_F, texts)``: float32[V, F], the maximum over a text's places
+"""``pool(table_WxE, kernel_JxExF, bias_F, texts)``: float32[V, F], the maximum over a text's words
 of the activity after ReLU; zero for a text without words.
 """
 
@@ -40,15 +40,8 @@ MOST_CELLS = 2**31 - 1
 
 
 def plain_pool(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Texts) -> jax.Array:
-    """The reference, and what accelerators run; see :data:`Pool`."""
-    words_VxLxE = table[texts.tokens] * texts.present[..., None]
-    activity_VxLxF = jax.lax.conv_general_dilated(
-        words_VxLxE,
-        kernel,
-        window_strides=(1,),
-        padding="SAME",
-        dimension_numbers=("NWC", "WIO", "NWC"),
-    )
+    """Convolve, the reference and what accelerators run; see :data:`Pool`."""
+    activity_VxLxF = convolve(table[texts.tokens] * texts.present[..., None], kernel)
     # ReLU's floor is 0, so a zero is never above what a word of the text gives.
     in_text_VxL = _in_text(texts.lengths, texts.tokens.shape[1])
     return jnp.max(
@@ -58,32 +51,34 @@ def plain_pool(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Text
 
 @jax.custom_vjp
 def projected_pool(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Texts) -> jax.Array:
-    """The same value and gradient by projected words; see :data:`Pool`. No forward-mode
-    derivative.
+    """Sum projected words, to the same value and gradient; see :data:`Pool`.
+
+    It has no forward-mode derivative.
     """
-    rows, places = _project(table, kernel, _under_taps(texts, kernel))
+    rows, index_VxC = _project(table, kernel, _under_taps(texts, kernel))
     best_VxF = jnp.concatenate(
         [
-            jnp.max(_activity(rows, places[block], kernel, texts.lengths[block]), axis=1)
-            for block in _blocks(places, kernel)
+            jnp.max(_activity(rows, index_VxC[block], kernel, texts.lengths[block]), axis=1)
+            for block in _blocks(index_VxC, kernel)
         ]
     )
     return jnp.maximum(best_VxF + bias[None, :], 0)
 
 
 def fastest_pool(backend: str) -> Pool:
-    """The faster of the two on a kind of device: "cpu", "gpu", ..."""
+    """Return the faster of the two on a kind of device: "cpu", "gpu", ..."""
     return projected_pool if backend == "cpu" else plain_pool
 
 
 def _in_text(lengths: jax.Array, length: int) -> jax.Array:
-    """bool[V, L]: the places of a text, those of removed words included."""
+    """Return bool[V, L]: where a text is, removed words included."""
     return jnp.arange(length)[None, :] < lengths[:, None]
 
 
 def _under_taps(texts: Texts, kernel: jax.Array) -> jax.Array:
-    """int32[V, L + J - 1]: ids of the words that are there, 0 for none; tap j of place l sees
-    column l + j.
+    """Return int32[V, L + J - 1]: ids of the words that are present, 0 for none.
+
+    Tap j of position l sees column l + j.
     """
     width = kernel.shape[0]
     before = (width - 1) // 2
@@ -93,16 +88,16 @@ def _under_taps(texts: Texts, kernel: jax.Array) -> jax.Array:
 
 
 def _by_word(kernel: jax.Array) -> jax.Array:
-    """float32[E, J F]: the kernel as one matrix that projects a word through all taps."""
+    """Return float32[E, J F]: the kernel as one matrix that projects a word through all taps."""
     width, word_dimension, filters = kernel.shape
     return jnp.swapaxes(kernel, 0, 1).reshape(word_dimension, width * filters)
 
 
 def _project(table: jax.Array, kernel: jax.Array, seen: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Rows float32[R, J F] of projected words, zero for none, and int32[V, L + J - 1], the row that
-    each column sees.
+    """Return projected words, float32[R, J F], and the row that each column sees, int32[V, L+J-1].
 
-    The rows are those of the vocabulary, or of the texts' columns where these are fewer.
+    The rows are those of the vocabulary, or of the texts' columns where these are fewer; zero for
+    no word.
     """
     if seen.size < table.shape[0]:
         words = jnp.where(seen.reshape(-1, 1) > 0, table[seen.reshape(-1)], 0)
@@ -110,46 +105,48 @@ def _project(table: jax.Array, kernel: jax.Array, seen: jax.Array) -> tuple[jax.
     return (table @ _by_word(kernel)).at[0].set(0), seen
 
 
-def _blocks(places: jax.Array, kernel: jax.Array) -> list[slice]:
-    """Texts to work on at a time, so that their activities stay small: fewer, larger arrays are
-    given back to the system.
+def _blocks(index_VxC: jax.Array, kernel: jax.Array) -> list[slice]:
+    """Return the texts to work on at a time, so that their activities stay small.
+
+    Large arrays are given back to the system after each use.
     """
-    n_texts, columns = places.shape
+    n_texts, columns = index_VxC.shape
     size = max(1, BLOCK_ACTIVITIES // (columns * kernel.shape[2]))
     return [slice(first, first + size) for first in range(0, n_texts, size)]
 
 
 def _activity(
-    rows: jax.Array, places: jax.Array, kernel: jax.Array, lengths: jax.Array
+    rows: jax.Array, index_VxC: jax.Array, kernel: jax.Array, lengths: jax.Array
 ) -> jax.Array:
-    """float32[V, L, F] before bias and ReLU, -inf behind a text."""
+    """Return float32[V, L, F]: the activity before bias and ReLU, -inf behind a text."""
     width, _, filters = kernel.shape
-    length = places.shape[1] - width + 1
-    seen_VxCxJF = rows[places]
+    length = index_VxC.shape[1] - width + 1
+    seen_VxCxJF = rows[index_VxC]
     taps = (seen_VxCxJF[:, j : j + length, j * filters : (j + 1) * filters] for j in range(width))
     return jnp.where(_in_text(lengths, length)[..., None], sum(taps), -jnp.inf)
 
 
 def _winners(
-    rows: jax.Array, places: jax.Array, kernel: jax.Array, lengths: jax.Array
+    rows: jax.Array, index_VxC: jax.Array, kernel: jax.Array, lengths: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The largest activity of each text and filter, float32[V, F], and its place, int32[V, F]: the
-    last of no words.
+    """Return the largest activity of each text and filter, float32[V, F], and its position, int32.
+
+    The position is the last one where a text has no words.
     """
     # The barriers make the compiler compute the activity twice and forget it each time; to keep it
     # for the second use took three to fifteen times as long (4,272 texts of up to 40 words: 51 ms
     # and 17 ms; 160 of up to 300: 14.6 and 0.9).
     best_VxF = jax.lax.optimization_barrier(
-        jnp.max(_activity(rows, places, kernel, lengths), axis=1)
+        jnp.max(_activity(rows, index_VxC, kernel, lengths), axis=1)
     )
-    rows, places = jax.lax.optimization_barrier((rows, places))
-    wins = _activity(rows, places, kernel, lengths) == best_VxF[:, None]
+    rows, index_VxC = jax.lax.optimization_barrier((rows, index_VxC))
+    wins = _activity(rows, index_VxC, kernel, lengths) == best_VxF[:, None]
     length = wins.shape[1]
-    place = jnp.arange(length, dtype=jnp.int32)[None, :, None]
+    position = jnp.arange(length, dtype=jnp.int32)[None, :, None]
     # The first of equals: equal sums come from equal words, whose gradients are added up in any
     # case.
     winner_VxF = jnp.min(
-        jnp.where(wins & _in_text(lengths, length)[..., None], place, length - 1), axis=1
+        jnp.where(wins & _in_text(lengths, length)[..., None], position, length - 1), axis=1
     )
     return best_VxF, winner_VxF
 
@@ -158,10 +155,10 @@ def _forward(
     table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Texts
 ) -> tuple[jax.Array, Any]:
     seen = _under_taps(texts, kernel)
-    rows, places = _project(table, kernel, seen)
+    rows, index_VxC = _project(table, kernel, seen)
     found = [
-        _winners(rows, places[block], kernel, texts.lengths[block])
-        for block in _blocks(places, kernel)
+        _winners(rows, index_VxC[block], kernel, texts.lengths[block])
+        for block in _blocks(index_VxC, kernel)
     ]
     best_VxF, winner_VxF = (jnp.concatenate(parts) for parts in zip(*found, strict=True))
     activity_VxF = best_VxF + bias[None, :]

@@ -1,4 +1,4 @@
-"""What an encoder is."""
+"""The contract of an encoder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from flax import nnx
 from ncfbench.config import RunConfig
 
 EMBEDDING_SCALE = 0.1
-"""Deviation of the words' and items' first parameters. With 0.5 and 1.0 instead, ten epochs of MSE
-(users at 0.14) reached a recall@50 of 0.283 and 0.183; with 0.14 they reached 0.359.
+"""Standard deviation of the words' and items' initial vectors. With 0.5 and 1.0 instead, ten epochs
+of MSE (users at 0.14) reached a recall@50 of 0.283 and 0.183; with 0.14 they reached 0.359.
 """
 
 
@@ -19,7 +19,7 @@ class Texts(NamedTuple):
     """The texts of some items, as an encoder sees them."""
 
     items: jax.Array
-    """int32[V]: item ids, or rows of them in the tables that an encoder names as its
+    """int32[V]: item ids, or the items' rows in the tables that the encoder names as its
     ``item_tables``.
     """
     tokens: jax.Array
@@ -34,19 +34,20 @@ class Encoder(Protocol):
     """An item function g. Built as ``Encoder(config, n_items, n_words, rngs=rngs)``, an
     :class:`flax.nnx.Module`.
 
-    One that looks items up by their ids says in which of its :class:`flax.nnx.Embed` tables:
-    ``item_tables = ("vectors",)``; where tables are spread over devices, only the rows of a batch's
-    items are fetched then.
+    One that looks items up by their ids names the :class:`flax.nnx.Embed` tables in which it does:
+    ``item_tables = ("vectors",)``. Where tables are sharded over devices, only the rows of a
+    batch's items are fetched then.
     """
 
     def __call__(self, texts: Texts) -> jax.Array:
-        """float32[V, D]: the embedding of each item; what stands behind a text's last word must not
-        matter.
+        """Return float32[V, D]: the vector of each item.
+
+        What stands behind a text's last word must not matter.
         """
 
 
 class Build(Protocol):
-    """How an encoder is built."""
+    """The constructor of an encoder."""
 
     def __call__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> Encoder:
-        """Fresh parameters for ``n_items`` items and word ids 0..n_words."""
+        """Return an encoder with initial parameters for ``n_items`` items and words 0..n_words."""

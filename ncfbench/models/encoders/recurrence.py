@@ -1,7 +1,8 @@
 """An LSTM over words and its last output: plainly, and in groups of texts of about one length.
 
-The grouped way sorts the texts by length and runs each group up to its own longest text, so that
-little work is done on padding; the groups' loops do not wait for each other and share the cores.
+:func:`grouped_recur` sorts the texts by length and runs each group up to its own longest text, so
+that little work is done on padding; the groups' loops do not wait for each other and share the
+cores.
 Its backward pass takes the gates that the forward pass kept, and sums the recurrent kernel's
 gradient in one product after the loop.
 
@@ -17,7 +18,6 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ncfbench.models.encoders import cudnn
 from ncfbench.models.encoders.protocol import Texts
 
 Recur: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, jax.Array, Texts], jax.Array]
@@ -26,8 +26,8 @@ the output at each text's last word; zero for a text without words.
 """
 
 GROUPS = 8
-"""Groups of texts. Of 1 to 16 the best or next to it at 184, 512 and 4,272 texts of up to 40 words
-and 160 and 512 of up to 300.
+"""Number of groups: of 1 to 16 the best or next to it at 184, 512 and 4,272 texts of up to 40 words
+and at 160 and 512 of up to 300.
 """
 
 
@@ -38,25 +38,25 @@ def plain_recur(
     recurrent_kernel: jax.Array,
     texts: Texts,
 ) -> jax.Array:
-    """The reference: all texts step by step to the maximum length; see :data:`Recur`."""
+    """Run all texts step by step to the maximum length, the reference; see :data:`Recur`."""
     inputs_LxVx4H = _inputs(table, input_kernel, bias, texts.tokens, texts.present)
 
     def advance(
         state: tuple[jax.Array, jax.Array], step: tuple[jax.Array, jax.Array]
     ) -> tuple[tuple[jax.Array, jax.Array], None]:
         output_VxH, cell_VxH = state
-        inputs_Vx4H, place = step
+        inputs_Vx4H, position = step
         i, f, g, o = _gates(inputs_Vx4H + output_VxH @ recurrent_kernel)
         new_cell = f * cell_VxH + i * g
-        in_text = (place < texts.lengths)[:, None]
+        in_text = (position < texts.lengths)[:, None]
         return (
             jnp.where(in_text, o * jnp.tanh(new_cell), output_VxH),
             jnp.where(in_text, new_cell, cell_VxH),
         ), None
 
     zeros = jnp.zeros((len(texts.tokens), recurrent_kernel.shape[0]), inputs_LxVx4H.dtype)
-    places = jnp.arange(texts.tokens.shape[1])
-    (output_VxH, _), _ = jax.lax.scan(advance, (zeros, zeros), (inputs_LxVx4H, places))
+    positions = jnp.arange(texts.tokens.shape[1])
+    (output_VxH, _), _ = jax.lax.scan(advance, (zeros, zeros), (inputs_LxVx4H, positions))
     return output_VxH
 
 
@@ -67,8 +67,9 @@ def grouped_recur(
     recurrent_kernel: jax.Array,
     texts: Texts,
 ) -> jax.Array:
-    """The same value and gradient in groups of about one length; see :data:`Recur`. No forward-mode
-    derivative.
+    """Run texts in groups of about one length, to the same value and gradient; see :data:`Recur`.
+
+    It has no forward-mode derivative.
     """
     order = jnp.argsort(-texts.lengths)
     size = max(1, -(-len(texts.tokens) // GROUPS))
@@ -83,29 +84,15 @@ def grouped_recur(
     return jnp.zeros_like(sorted_VxH).at[order].set(sorted_VxH, unique_indices=True)
 
 
-def cudnn_recur(
-    table: jax.Array,
-    input_kernel: jax.Array,
-    bias: jax.Array,
-    recurrent_kernel: jax.Array,
-    texts: Texts,
-) -> jax.Array:
-    """The same by cuDNN, on an NVIDIA GPU; see :data:`Recur`."""
-    words_VxLxE = table[texts.tokens] * texts.present[..., None]
-    return cudnn.last_output(words_VxLxE, texts.lengths, input_kernel, bias, recurrent_kernel)
-
-
 def fastest_recur(backend: str) -> Recur:
-    """The fastest on a kind of device: "cpu", "gpu", ..."""
-    if backend == "cpu":
-        return grouped_recur
-    return cudnn_recur if cudnn.available() else plain_recur
+    """Return the fastest on a kind of device: "cpu", "gpu", ..."""
+    return grouped_recur if backend == "cpu" else plain_recur
 
 
 def _inputs(
     table: jax.Array, kernel: jax.Array, bias: jax.Array, tokens: jax.Array, present: jax.Array
 ) -> jax.Array:
-    """float32[L, V, 4H]: the words' share of all gates, in one product."""
+    """Return float32[L, V, 4H]: the words' share of all gates, in one product."""
     words_LxVxE = jnp.where(present.T[..., None], table[tokens.T], 0)
     inputs: jax.Array = words_LxVxE @ kernel + bias[None, None, :]
     return inputs
@@ -118,17 +105,17 @@ def _gates(sums_Vx4H: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.A
 
 @jax.custom_vjp
 def _last_output(inputs_LxVx4H: jax.Array, kernel: jax.Array, lengths: jax.Array) -> jax.Array:
-    """float32[V, H]: the output at each text's last word."""
+    """Return float32[V, H]: the output at each text's last word."""
     units = kernel.shape[0]
     zeros = jnp.zeros((inputs_LxVx4H.shape[1], units), inputs_LxVx4H.dtype)
 
     def advance(
-        place: jax.Array, state: tuple[jax.Array, jax.Array]
+        position: jax.Array, state: tuple[jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
         output_VxH, cell_VxH = state
-        i, f, g, o = _gates(inputs_LxVx4H[place] + output_VxH @ kernel)
+        i, f, g, o = _gates(inputs_LxVx4H[position] + output_VxH @ kernel)
         new_cell = f * cell_VxH + i * g
-        in_text = (place < lengths)[:, None]
+        in_text = (position < lengths)[:, None]
         return jnp.where(in_text, o * jnp.tanh(new_cell), output_VxH), jnp.where(
             in_text, new_cell, cell_VxH
         )
@@ -143,20 +130,20 @@ def _forward(
     length, n_texts, _ = inputs_LxVx4H.shape
     units, dtype = kernel.shape[0], inputs_LxVx4H.dtype
     zeros = jnp.zeros((n_texts, units), dtype)
-    # What is behind the group's longest text stays zero, here and in the backward pass.
+    # Rows behind the group's longest text stay zero, here and in the backward pass.
     kept = tuple(jnp.zeros((length, n_texts, width), dtype) for width in (4 * units, units, units))
 
-    def advance(place: jax.Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def advance(position: jax.Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         output_VxH, cell_VxH, gates_LxVx4H, cells_LxVxH, outputs_LxVxH = state
-        i, f, g, o = _gates(inputs_LxVx4H[place] + output_VxH @ kernel)
+        i, f, g, o = _gates(inputs_LxVx4H[position] + output_VxH @ kernel)
         new_cell = f * cell_VxH + i * g
-        in_text = (place < lengths)[:, None]
+        in_text = (position < lengths)[:, None]
         return (
             jnp.where(in_text, o * jnp.tanh(new_cell), output_VxH),
             jnp.where(in_text, new_cell, cell_VxH),
-            gates_LxVx4H.at[place].set(jnp.concatenate([i, f, g, o], axis=-1)),
-            cells_LxVxH.at[place].set(cell_VxH),
-            outputs_LxVxH.at[place].set(output_VxH),
+            gates_LxVx4H.at[position].set(jnp.concatenate([i, f, g, o], axis=-1)),
+            cells_LxVxH.at[position].set(cell_VxH),
+            outputs_LxVxH.at[position].set(output_VxH),
         )
 
     output_VxH, _, *kept_before = jax.lax.fori_loop(
@@ -173,9 +160,9 @@ def _backward(kept: Any, gradient_VxH: jax.Array) -> tuple[jax.Array, jax.Array,
         step: jax.Array, state: tuple[jax.Array, jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         of_output, of_cell, of_sums_LxVx4H = state
-        place = longest - 1 - step
-        i, f, g, o = jnp.split(gates_LxVx4H[place], 4, axis=-1)
-        cell = cells_LxVxH[place]
+        position = longest - 1 - step
+        i, f, g, o = jnp.split(gates_LxVx4H[position], 4, axis=-1)
+        cell = cells_LxVxH[position]
         bent = jnp.tanh(f * cell + i * g)
         of_new_cell = of_cell + of_output * o * (1 - bent * bent)
         of_sums = jnp.concatenate(
@@ -187,12 +174,12 @@ def _backward(kept: Any, gradient_VxH: jax.Array) -> tuple[jax.Array, jax.Array,
             ],
             axis=-1,
         )
-        in_text = (place < lengths)[:, None]
+        in_text = (position < lengths)[:, None]
         of_sums = jnp.where(in_text, of_sums, 0)
         return (
             jnp.where(in_text, of_sums @ transposed, of_output),
             jnp.where(in_text, of_new_cell * f, of_cell),
-            of_sums_LxVx4H.at[place].set(of_sums),
+            of_sums_LxVx4H.at[position].set(of_sums),
         )
 
     start = (gradient_VxH, jnp.zeros_like(gradient_VxH), jnp.zeros_like(gates_LxVx4H))
