@@ -1,6 +1,4 @@
-"""Two folders of runs side by side: the same cells, what has become better, what worse, and what
-was lost.
-"""
+"""Comparison of two folders of runs: which cells became better, which worse, which were lost."""
 
 from __future__ import annotations
 
@@ -24,10 +22,10 @@ class Change:
     Attributes:
         own, other: means over the common seeds; ``own`` is None where the measure was lost.
         gain: above 1, the first folder is better; None where nothing compares.
-        gain_at_most: what the gain stays below, where the first folder did not reach its reference
+        gain_at_most: upper bound of the gain where the first folder did not reach its reference
             loss.
-        clear: whether the gain's interval holds no 1: that of common seeds; None with one seed.
-        note: why it has regressed, why nothing compares, or what to keep in mind.
+        clear: whether the gain's interval over common seeds excludes 1; None with one seed.
+        note: why it has regressed, why nothing compares, or a warning.
     """
 
     dataset: str
@@ -51,9 +49,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Reading:
-    """A measure of one run: a value, or the reason why there is none, and what it stays below where
-    that is known.
-    """
+    """A measure of one run: a value, or the reason for its absence and an upper bound if known."""
 
     value: float | None
     reason: str = ""
@@ -67,21 +63,20 @@ Measured = Callable[[Comparison, Variant, bool], Mapping[int, Reading]]
 def changes(
     own: Sequence[Comparison], other: Sequence[Comparison], *, limit: float, allow_mixed: bool
 ) -> list[Change]:
-    """Every measure of every cell that both folders have, paired by seed; and the cells that only
-    one of them has.
+    """Compare every measure of every cell, paired by seed.
 
     A gain is the geometric mean over common seeds of own / other, inverted for seconds and losses,
-    so that above 1 the first folder is better; its interval is
-    :func:`ncfbench.timing.seed_statistics.geometric`'s. A measure has regressed where
+    so that above 1 the first folder is better; its interval comes from
+    :func:`ncfbench.timing.seed_statistics.geometric`. A measure has regressed where
 
-    - the gain is below 1 / (1 + limit): the other folder is better by more than the limit. One rule
-      for any number of seeds. The interval, which is wide with few seeds, excuses nothing;
-      ``clear`` says whether it leaves room for no change;
+    - the gain is below 1 / (1 + limit): the other folder is better by more than the limit. The rule
+      is the same for any number of seeds and ignores the interval, which is wide with few seeds;
+      ``clear`` says whether the interval excludes 1;
     - or it was lost: the other folder has it for a seed, and the first ran that seed without
       getting it (not reached, diverged, no times), or has no run of the cell at all.
 
-    What only the first folder has is no regression, nor is a seed that it did not run while it ran
-    others. Times of different environments are not compared.
+    Cells and measures of the first folder alone are no regressions, nor are seeds that it did not
+    run while it ran others. Times of different environments are not compared.
 
     Args:
         limit: 0.1 for ten per cent.
@@ -103,7 +98,7 @@ def changes(
 
 
 def parse_limit(text: str) -> float:
-    """``10%`` or ``0.1`` as a share.
+    """Return ``10%`` or ``0.1`` as a share.
 
     Raises:
         UsageError: it is neither, or below 0.
@@ -165,7 +160,7 @@ def _ratio(name: str) -> Measured:
         estimate: seed_statistics.Estimate | None = getattr(found.at_reference, name)
         if estimate is not None:
             return Reading(estimate.value)
-        # Without a bound either, one of the two was at the reference loss before it began.
+        # Without a bound too, one of the two was at the reference loss before training.
         at_most = getattr(found.at_reference, f"{name}_at_most")
         return Reading(None, "no ratio" if at_most is None else "not reached", at_most)
 
@@ -189,9 +184,7 @@ MEASURED: Mapping[str, tuple[Measured, bool, bool]] = {
     "iterations_speedup": (_ratio("iterations"), False, False),
     "total_speedup": (_ratio("total"), False, True),
 }
-"""By name: readings by seed, whether smaller is better, whether hardware and versions decide
-them.
-"""
+"""Measures: readings by seed, whether smaller is better, and whether the environment decides."""
 
 Member = tuple[Comparison, Variant]
 
@@ -211,7 +204,7 @@ def _names(comparison: Comparison, variant: Variant) -> tuple[str, str, str, str
 
 
 def _lost_cell(theirs: Member, allow_mixed: bool) -> Change:
-    """A cell without a run in the first folder: lost, if the second had anything of it."""
+    """Return a cell without a run in the first folder: lost if the second measured anything."""
     names = _names(*theirs)
     if any(
         reading.value is not None
@@ -269,7 +262,7 @@ def _change(
         for seed in common
     ]
     if not all(value > 0 for pair in pairs for value in pair):
-        # A loss or a recall of 0 is in no ratio; which of the two is better it says all the same.
+        # A loss or a recall of 0 has no ratio, but shows which of the two is better.
         worse = any(above < below for above, below in pairs)
         return Change(
             *names,
@@ -308,9 +301,7 @@ def _change(
 def _lost(
     ours: Mapping[int, Reading], others: Mapping[int, float], common: Sequence[int]
 ) -> tuple[str, float | None]:
-    """Why the first folder has no value for some seed, and what the gain stays below where every
-    such seed has a bound.
-    """
+    """Return why a value is lost, and the gain's bound where every lost seed has one."""
     reasons = [ours[seed].reason for seed in common or ours if ours[seed].value is None]
     note = "lost: " + " or ".join(dict.fromkeys(reasons))
     if len(common) > 1:

@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from ncfbench.errors import DataError
-from ncfbench.report import comparison, described, targets
+from ncfbench.report import comparison, targets
 from ncfbench.report.comparison import Comparison
+from ncfbench.report.manifests import Manifest, find_manifests, label_comparisons, write_manifests
 from ncfbench.report.table import Table
 from ncfbench.report.verdicts import MISSING, Verdict, judge_all
 from ncfbench.report.views.paper import beside_tables
@@ -49,7 +50,7 @@ class Results:
     speedups: Sequence[Rows]
     recalls: Sequence[Rows]
     verdicts: Sequence[Verdict]
-    manifests: Mapping[str, described.Manifest]
+    manifests: Mapping[str, Manifest]
     beside: Mapping[str, Rows]
     sweeps: Mapping[str, str]
     problems: Sequence[str]
@@ -119,7 +120,7 @@ class Results:
             if not _holds(folder / f"{name}.parquet", rows, schema):
                 tables.write_rows(folder / f"{name}.parquet", [row | own for row in rows], schema)
         paths = [folder / f"{name}.parquet" for name in written]
-        kept = described.write(folder, self.manifests)
+        kept = write_manifests(folder, self.manifests)
         return paths if kept is None else [*paths, kept]
 
     def export(self, folder: Path) -> tuple[int, int]:
@@ -179,8 +180,8 @@ def collect(
         if record.summary["status"] not in ("finished", "diverged")
     ]
     comparisons = comparison.group(records)
-    manifests, unknown = described.manifests(comparisons, runs_dir, data_dir)
-    comparisons = described.labelled(comparisons, manifests)
+    manifests, unknown = find_manifests(comparisons, runs_dir, data_dir)
+    comparisons = label_comparisons(comparisons, manifests)
     problems += unknown
     beside: dict[str, Rows] = {}
     for wanted in (schemas.AUDIT_TABLES, schemas.PROFILE_TABLES):

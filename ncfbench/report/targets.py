@@ -1,4 +1,4 @@
-"""Speedups at every loss level and every recall level, so that no single target decides."""
+"""Speedups at every level of loss and recall, so that no single target decides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TARGET_MEASURES: tuple[TargetMeasure, ...] = ("probe_loss", "test_recall_at_50")
 
 @dataclass(frozen=True)
 class Target:
-    """A level of a measure, and how much sooner than its baseline a variant reached it."""
+    """A level of a measure, with the speedup of a variant in reaching it."""
 
     variant: Variant
     measure: TargetMeasure
@@ -29,13 +29,12 @@ class Target:
 def sensitivity(
     comparison: Comparison, measure: TargetMeasure, *, allow_mixed: bool = False
 ) -> list[Target]:
-    """Every variant at every level, from the easiest level to the hardest that any run reached.
+    """Return every variant at every level, from the easiest to the hardest that any run reached.
 
     A loss level is reached where the probe first comes down to it, a recall level where test
-    recall@50 first rises to it, linear between probes and between evaluated epochs. The levels are
-    common to all variants and seeds. A seed that does not reach one is censored there, and so is
-    one whose first evaluated epoch is past it, for it may have been so before
-    (:class:`ncfbench.timing.seed_statistics.AtTarget`).
+    recall@50 first rises to it, both linear between evaluations. The levels are common to all
+    variants and seeds. A seed is censored at a level that it does not reach, or that it has passed
+    at its first evaluation (:class:`ncfbench.timing.seed_statistics.AtTarget`).
 
     Args:
         allow_mixed: also divide times of different environments.
@@ -66,7 +65,7 @@ def sensitivity(
 
 
 def sensitivity_rows(comparison: Comparison, *, allow_mixed: bool) -> list[dict[str, Any]]:
-    """The curves of both measures as plain rows."""
+    """Return the curves of both measures as plain rows."""
     config = comparison.config
     result = []
     for measure in TARGET_MEASURES:
@@ -104,9 +103,7 @@ def sensitivity_rows(comparison: Comparison, *, allow_mixed: bool) -> list[dict[
 
 
 def _arm(run: RunRecord, measure: TargetMeasure) -> Arm:
-    """A run's course in a measure that falls: recall with its sign changed, of the epochs that were
-    evaluated.
-    """
+    """Return a run's evaluated epochs in a measure that falls: recall has its sign changed."""
     if measure == "probe_loss":
         return arm_of(run)
     evaluated: Sequence[Mapping[str, Any]] = [

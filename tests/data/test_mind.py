@@ -24,7 +24,7 @@ from ncfbench.data.ids import natural_order
 from ncfbench.data.sources import mind, prepare_command
 from ncfbench.data.sources.mind import Options
 from ncfbench.errors import DataError, UsageError
-from ncfbench.report import described
+from ncfbench.report import manifests
 from ncfbench.report.render import html
 from ncfbench.report.results import collect
 from ncfbench.report.verdicts import MISSING
@@ -417,7 +417,7 @@ def test_reports_name_the_stand_in_and_the_command_that_prepares_it(tmp_path: Pa
     runs = tmp_path / "r"
     for sampler in ("iid", "ns"):
         write_run(runs, sampler, [9, 5, 3], 200, fingerprint=manifest["fingerprint"])
-    tables.write_json(runs / described.FILE, {manifest["fingerprint"]: manifest})
+    tables.write_json(runs / manifests.FILE, {manifest["fingerprint"]: manifest})
     results = collect(runs, tmp_path / "d", allow_mixed=False, locations={})
     text = html.page(results, results.tables, {})
     label = mind.LABEL.replace("'", "&#x27;")

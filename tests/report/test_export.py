@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
 from ncfbench.data.sources import prepare_command
-from ncfbench.report import described
+from ncfbench.report import manifests
 from ncfbench.report.render import html
 from ncfbench.report.results import SWEEPS, collect
 from ncfbench.report.verify import verification
@@ -50,7 +50,7 @@ def test_an_export_stands_by_itself(tmp_path: Path) -> None:
     }
     (next(folder.glob("*/config.json")).parent / "checkpoints").mkdir()
     kept = json.dumps({"f" * 64: manifest})
-    (folder / described.FILE).write_text(kept)
+    (folder / manifests.FILE).write_text(kept)
     (folder / SWEEPS).mkdir()
     (folder / SWEEPS / "mine.toml").write_text('title = "Mine"\nsampler = ["iid"]\n')
     words = ("--data-dir", data, "--json", "--runs-dir")
@@ -83,7 +83,7 @@ def test_an_export_stands_by_itself(tmp_path: Path) -> None:
         prepare_command("citeulike", manifest)
         == "ncfbench prepare citeulike --text title,tags --max-length 40 --test-fraction 0.2"
     )
-    (folder / described.FILE).write_text("[1]")
+    (folder / manifests.FILE).write_text("[1]")
     damaged = invoke(*words, folder)
     assert (damaged.exit_code, "Warning: Skipped datasets.json" in damaged.stderr) == (0, True)
     assert "text not known" in damaged.stdout
@@ -125,12 +125,7 @@ def test_an_export_of_tuned_runs_has_their_trials(tmp_path: Path) -> None:
         )
         for rate in (0.01, 0.02):
             own = write_run(
-                folder / FOLDER,
-                sampler,
-                [9, 5, 3],
-                200,
-                seed=tuning.SEED,
-                learning_rate=rate,
+                folder / FOLDER, sampler, [9, 5, 3], 200, seed=tuning.SEED, learning_rate=rate
             )
             (own / "checkpoints").mkdir()
     write_run(folder / FOLDER, "ns", [9, 5, 3], 200, seed=tuning.SEED, fingerprint="e" * 64)
@@ -183,7 +178,7 @@ def test_damaged_descriptions_of_data_are_left_out(
 ) -> None:
     monkeypatch.setattr(html, "_drawings", lambda results: [])
     write_run(tmp_path, "iid", [9, 5, 3], 200)
-    path = tmp_path / described.FILE
+    path = tmp_path / manifests.FILE
     for manifest, known in ((MANIFEST, True), (MANIFEST | damage, False)):
         path.write_text(json.dumps({"f" * 64: manifest}))
         results = collect(tmp_path, tmp_path / "no-data", allow_mixed=False, locations={})
@@ -225,7 +220,7 @@ def test_the_command_that_prepares_data_again_names_what_it_needs(
 @pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', "null", '"x"'])
 def test_a_damaged_file_of_descriptions_is_named(tmp_path: Path, text: str) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 200)
-    (tmp_path / described.FILE).write_text(text)
+    (tmp_path / manifests.FILE).write_text(text)
     result = invoke(tmp_path, "--json")
     assert result.exit_code == 0, result.output
     assert "Skipped datasets.json" in result.stderr

@@ -148,10 +148,9 @@ def test_a_reference_that_is_not_reached_any_more_is_a_regression(tmp_path: Path
     assert row["gain_at_most"] == pytest.approx((150 / 200) ** 0.5)
     assert "at most 0.866" in " ".join(invoke(first, "--against", second).stdout.split())
     code, found = changes(second, "--against", first)
-    assert (code, found["ns", "total_speedup"]["note"]) == (
-        0,
-        "",
-    ), "what the second did not reach was not lost"
+    assert (code, found["ns", "total_speedup"]["note"]) == (0, ""), (
+        "what the second did not reach was not lost"
+    )
     assert found["ns", "total_speedup"]["seeds"] == 1
 
 

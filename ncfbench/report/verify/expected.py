@@ -1,10 +1,8 @@
-"""Which rows the tables must have and which runs belong in each, worked out from the runs by
-themselves.
+"""Expected rows of the tables, and the runs that belong in each, derived from the runs alone.
 
-A second derivation for ``ncfbench report --verify``: it calls nothing of
-:mod:`ncfbench.report.comparison`, whose mistakes it is to find. What is read: each run's settings,
-data fingerprint, environment and status; the registry and the defaults of the settings are used as
-data.
+This is a second derivation for ``ncfbench report --verify``. It calls nothing of
+:mod:`ncfbench.report.comparison`, whose mistakes it has to find. It reads each run's settings, data
+fingerprint, environment and status, and uses the registry and the settings' defaults as data.
 """
 
 from __future__ import annotations
@@ -20,13 +18,11 @@ from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.runs.folder import RunRecord
 
 SEPARATE_ROWS = ("sampler", "stratum_size", "strata", "negatives", "uniform_items", "share")
-"""Settings that make another row of the same comparison; a seed makes none, all others make another
-comparison.
-"""
+"""Settings that make another row. A seed makes none; all others make another comparison."""
 
 
 class Key(NamedTuple):
-    """The columns that name a row, in each table once."""
+    """Columns that name a row; each value stands once in a table."""
 
     dataset: str
     encoder: str
@@ -38,7 +34,7 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Key:
-        """That of a row as it was written."""
+        """Return the key of a written row."""
         return cls(*(row[name] for name in cls._fields))
 
     def __str__(self) -> str:
@@ -47,14 +43,13 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """A row that must be there.
+    """A row that a table must have.
 
     Attributes:
         baseline: the sampler that the loss's family is measured against.
-        runs: the newest of each seed; none where the row only stands for a sampler that was not
-            run.
-        baselines: likewise of the row to compare with; None where there is none.
-        is_baseline: whether these are the same row.
+        runs: the newest run of each seed; empty where the sampler was not run.
+        baselines: the same of the row to compare with; None where there is no such row.
+        is_baseline: whether this row is the one to compare with.
     """
 
     key: Key
@@ -65,7 +60,7 @@ class Cell:
 
     @property
     def pairs(self) -> list[tuple[RunRecord, RunRecord]]:
-        """Runs with the baseline's of their seeds."""
+        """Runs paired with the baseline's run of the same seed."""
         bases = self.baselines or {}
         return [(self.runs[seed], bases[seed]) for seed in sorted(self.runs) if seed in bases]
 
@@ -79,7 +74,7 @@ class Cell:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether any of the runs had devices that are a CPU's cores."""
+        """Whether any run had devices that a CPU simulated."""
         meshes = [
             run.environment.get("mesh")
             for run in [*self.runs.values(), *(self.baselines or {}).values()]
@@ -88,19 +83,17 @@ class Cell:
 
     @property
     def is_of_one_environment(self) -> bool:
-        """Whether every pair has one environment key, so that its times may be divided."""
+        """Whether the runs of each pair share an environment, so that times may be divided."""
         return all(run.environment["key"] == base.environment["key"] for run, base in self.pairs)
 
 
 def diverged(run: RunRecord) -> bool:
-    """Whether a run ended because its loss was no longer finite."""
+    """Return whether a run ended because its loss was no longer finite."""
     return bool(run.summary["status"] == "diverged")
 
 
 def cells(records: Sequence[RunRecord]) -> dict[Key, Cell]:
-    """Every row that the tables of some runs must have. Runs that neither finished nor diverged are
-    in none.
-    """
+    """Return every row that the tables must have; unfinished runs are in none."""
     comparisons: dict[str, dict[Key, dict[int, RunRecord]]] = {}
     for record in sorted(records, key=lambda one: (str(one.environment.get("time")), one.name)):
         if record.summary["status"] in ("finished", "diverged"):
@@ -121,9 +114,7 @@ def cells(records: Sequence[RunRecord]) -> dict[Key, Cell]:
 
 
 def _shared(record: RunRecord) -> str:
-    """What all runs of a comparison have in common: the data, and the settings that are neither the
-    row's own nor tuned.
-    """
+    """Return what all runs of a comparison share: the data, and settings not tuned or of a row."""
     settings = record.config.to_dict()
     for name in ("seed", *SEPARATE_ROWS, *record.config.tuned_settings):
         settings.pop(name)
@@ -144,7 +135,7 @@ def _key(record: RunRecord) -> Key:
 
 
 def _variant(config: RunConfig) -> str:
-    """What a sampler uses and what is not as in the paper: ``by user s=8 k=20 k'=64``."""
+    """Return the sampler's settings that are not the paper's: ``by user s=8 k=20 k'=64``."""
     sampler, parts = find_sampler(config.sampler), []
     if sampler.uses_strata and config.strata == "user":
         parts.append("by user")
@@ -160,9 +151,7 @@ def _variant(config: RunConfig) -> str:
 
 
 def _settings(config: RunConfig) -> str:
-    """The settings in which a comparison is not the default for its loss: ``epochs=7,
-    noise=0.75``.
-    """
+    """Return the comparison's settings that are not the defaults: ``epochs=7, noise=0.75``."""
     loss = find_loss(config.loss)
     usual: dict[str, Any] = {
         field.name.rstrip("_"): field.default for field in dataclasses.fields(RunConfig)
@@ -177,7 +166,7 @@ def _settings(config: RunConfig) -> str:
 
 
 def _negatives(runs: Mapping[int, RunRecord]) -> int | None:
-    """k of a row; None for a sampler that has none."""
+    """Return k of a row; None for a sampler without k."""
     config = next(iter(runs.values())).config
     return config.negatives if find_sampler(config.sampler).uses_negatives else None
 
@@ -185,9 +174,7 @@ def _negatives(runs: Mapping[int, RunRecord]) -> int | None:
 def _baseline(
     rows: Mapping[Key, Mapping[int, RunRecord]], sampler: str, own: int | None, paper: int
 ) -> Key | None:
-    """The row to compare with: the baseline sampler's of the same k, else of the paper's k, else
-    its only one.
-    """
+    """Return the baseline's row: that of the same k, else of the paper's k, else its only one."""
     by_negatives = {_negatives(runs): key for key, runs in rows.items() if key.sampler == sampler}
     for wanted in (own, paper):
         if wanted in by_negatives:
@@ -196,7 +183,7 @@ def _baseline(
 
 
 def _not_run(loss: str, present: set[str]) -> list[str]:
-    """The paper's samplers that could train a loss, and have no run."""
+    """Return the paper's samplers that could train a loss and have no run."""
     family = find_loss(loss).family
     return [
         name

@@ -1,14 +1,13 @@
-"""The rows of ``speedup.parquet`` and ``recall.parquet`` once more, from raw samples and curves.
+"""Recomputed rows of ``speedup.parquet`` and ``recall.parquet``, from raw samples and curves.
 
-Plain Python, written from the tables' description: it calls none of the functions that made them.
+This is plain Python, written from the tables' description. It calls none of the functions that made
+them.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-import random
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,24 +15,27 @@ from typing import Any
 
 from ncfbench.report.verify import expected
 from ncfbench.report.verify.expected import Cell
+from ncfbench.report.verify.intervals import (
+    COUNTED_SEEDS,
+    bootstrap_interval,
+    geometric_mean,
+    mean_of,
+    t_interval,
+)
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas
 
 Row = Mapping[str, Any]
 Value = float | str | bool | None
 TOLERANCE = 1e-9
-"""Relative; both computations are in double precision."""
+"""Relative tolerance; both computations are in double precision."""
 DRAWN_TOLERANCE = 0.05
-"""Of an interval's logarithmic width, with so many seeds that both computations draw their
-resamples.
-"""
-COUNTED_SEEDS = 6
-"""Up to here all n^n resamples are counted one by one."""
+"""Share of an interval's logarithmic width, where both computations draw their resamples."""
 
 
 @dataclass(frozen=True)
 class RunFigures:
-    """A run's figures, from its raw records."""
+    """Figures of a run, from its raw records."""
 
     name: str
     full: float | None
@@ -47,12 +49,12 @@ class RunFigures:
 
     @property
     def losses(self) -> list[float]:
-        """Of all probes."""
+        """Losses of all probes."""
         return [loss for _, loss in self.points]
 
 
 def figures_of(record: RunRecord) -> RunFigures:
-    """What a run's timing and curve say, whatever its summary does."""
+    """Return a run's figures from its timing and curve, without its summary."""
     here = [row for row in record.timing if row["environment_key"] == record.environment["key"]]
     blocks = [
         row for row in record.timing if row["kind"] == "full" and row["item_slots"] is not None
@@ -91,8 +93,9 @@ def _spread(times: Sequence[float]) -> float:
 
 
 def _reported(record: RunRecord) -> Mapping[str, float | None]:
-    """The row whose recall is reported: the best validation recall@50 before patience ended, or the
-    last one evaluated.
+    """Return epoch and recalls of the row that is reported.
+
+    It is the one with the best validation recall@50 before patience ended, or the last evaluated.
     """
     chosen: Row = {}
     waited = 0
@@ -112,21 +115,21 @@ def _reported(record: RunRecord) -> Mapping[str, float | None]:
 
 
 Number = tuple[str, tuple[float | None, float]]
-"""Column; as recomputed, and the tolerance."""
+"""Column, recomputed value and tolerance."""
 
 
 @dataclass(frozen=True)
 class ExpectedRow:
-    """A row as it should be."""
+    """A recomputed row."""
 
     runs: Sequence[str]
     baseline_runs: Sequence[str]
     values: Mapping[str, tuple[Value, float]]
-    """By column, with their tolerances: every number of the schema, null where there is none."""
+    """Values with tolerances by column: every number of the schema, null where there is none."""
 
 
 def summary_numbers(record: RunRecord, own: RunFigures) -> Iterator[Number]:
-    """What a run's summary must say."""
+    """Yield the values that a run's summary must have."""
     recomputed = {
         "full_iteration_seconds": own.full,
         "step_iteration_seconds": own.step,
@@ -139,12 +142,12 @@ def summary_numbers(record: RunRecord, own: RunFigures) -> Iterator[Number]:
 
 
 def _nulls(schema: Any) -> dict[str, tuple[Value, float]]:
-    """Every number of a table, as it is where nothing gives it a value."""
+    """Return null for every number of a table."""
     return {field.name: (None, 0.0) for field in schema if str(field.type) in ("double", "int64")}
 
 
 def recall_row(cell: Cell, again: Mapping[str, RunFigures]) -> ExpectedRow:
-    """A row of the recall table."""
+    """Return a row of the recall table."""
     values = _nulls(schemas.RECALL)
     own = list(cell.runs.values())
     if not own:
@@ -166,13 +169,13 @@ def _recall_numbers(own: Sequence[RunFigures]) -> Iterator[Number]:
         complete = len(known) == len(values)
         yield column, (sum(known) / len(known) if complete else None, TOLERANCE)
         if column != "reported_epoch":
-            lower, upper = _t_interval(known) if complete and len(known) > 1 else (None, None)
+            lower, upper = t_interval(known) if complete and len(known) > 1 else (None, None)
             yield f"{column}_lower", (lower, 1e-7)
             yield f"{column}_upper", (upper, 1e-7)
 
 
 def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool) -> ExpectedRow:
-    """A row of the speedup table.
+    """Return a row of the speedup table.
 
     Args:
         divides_mixed: times of different environments are divided too.
@@ -206,8 +209,7 @@ def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool
         timed = same_environment or divides_mixed
         numbers += _time_numbers(pairs) if timed else ()
         if has_diverged:
-            # Its iterations took the time they took; how soon the others came to the reference
-            # would flatter it.
+            # Its iterations have their times; the seeds that did not diverge would flatter it.
             status = "diverged"
         else:
             complete = all(
@@ -227,7 +229,7 @@ def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool
             ("step_iteration_seconds", "step"),
             ("item_slots", "item_slots"),
         ):
-            values[column] = (_plain_mean([getattr(one, name) for one in counted]), TOLERANCE)
+            values[column] = (mean_of([getattr(one, name) for one in counted]), TOLERANCE)
     values |= {
         "baseline": (cell.baseline, 0),
         "status": (status, 0),
@@ -239,7 +241,7 @@ def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool
 
 
 def _time_numbers(pairs: Sequence[tuple[RunFigures, RunFigures]]) -> Iterator[Number]:
-    """How much faster an iteration is."""
+    """Yield the speedups per iteration."""
     yield from _ratio_numbers(
         "per_iteration_speedup", [_quotient(base.full, one.full) for one, base in pairs]
     )
@@ -251,7 +253,7 @@ def _time_numbers(pairs: Sequence[tuple[RunFigures, RunFigures]]) -> Iterator[Nu
 def _reference_numbers(
     pairs: Sequence[tuple[RunFigures, RunFigures]], timed: bool
 ) -> Iterator[Number]:
-    """How much sooner the reference loss is reached: in iterations, and in all."""
+    """Yield the speedups in reaching the reference loss, in iterations and in total."""
     references = [min(base.losses) for _, base in pairs]
     own_reached = [
         _crossing(one.points, reference)
@@ -265,12 +267,12 @@ def _reference_numbers(
     complete = len(reached) == len(pairs)
     yield "reference_loss", (sum(references) / len(references), TOLERANCE)
     yield "seeds_reached", (len(reached), 0)
-    yield "iterations_to_reference", (_plain_mean(own_reached), TOLERANCE)
+    yield "iterations_to_reference", (mean_of(own_reached), TOLERANCE)
     seconds = [
         None if value is None or one.full is None else value * one.full
         for value, (one, _) in zip(own_reached, pairs, strict=True)
     ]
-    yield "seconds_to_reference", (_plain_mean(seconds), TOLERANCE)
+    yield "seconds_to_reference", (mean_of(seconds), TOLERANCE)
     # Where an arm did not arrive, its last iteration stands in: the ratio is smaller than that.
     needed = [
         one.points[-1][0] if value is None else value
@@ -285,14 +287,16 @@ def _reference_numbers(
         if shown and complete:
             yield from _ratio_numbers(f"{name}_speedup", values)
         elif shown:
-            yield f"{name}_speedup_at_most", (_geometric(values), TOLERANCE)
+            yield f"{name}_speedup_at_most", (geometric_mean(values), TOLERANCE)
 
 
 def _ratio_numbers(column: str, values: Sequence[float | None]) -> Iterator[Number]:
-    centre = _geometric(values)
+    centre = geometric_mean(values)
     yield column, (centre, TOLERANCE)
     if centre is not None and len(values) > 1:
-        lower, upper = _bootstrap(tuple(math.log(value) for value in values if value is not None))
+        lower, upper = bootstrap_interval(
+            tuple(math.log(value) for value in values if value is not None)
+        )
         tolerance = 1e-7
         if len(values) > COUNTED_SEEDS:
             tolerance = math.expm1(DRAWN_TOLERANCE * max(math.log(upper / lower), 1e-6))
@@ -301,7 +305,7 @@ def _ratio_numbers(column: str, values: Sequence[float | None]) -> Iterator[Numb
 
 
 def _crossing(points: Sequence[tuple[float, float]], level: float) -> float | None:
-    """Where the line through the points first meets the level from above."""
+    """Return the iteration at which the line through the points first falls to a level."""
     if points[0][1] <= level:
         return points[0][0]
     for (x, y), (x_next, y_next) in itertools.pairwise(points):
@@ -312,58 +316,3 @@ def _crossing(points: Sequence[tuple[float, float]], level: float) -> float | No
 
 def _quotient(above: float | None, below: float | None) -> float | None:
     return above / below if above and below else None
-
-
-def _plain_mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
-
-
-def _geometric(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.prod(known) ** (1 / len(known)) if known and len(known) == len(values) else None
-
-
-def _t_interval(values: Sequence[float]) -> tuple[float, float]:
-    centre = statistics.fmean(values)
-    half = _t(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return centre - half, centre + half
-
-
-@functools.cache
-def _bootstrap(logs: tuple[float, ...]) -> tuple[float, float]:
-    """2.5 and 97.5 % points of the mean of a resample, stretched by t sqrt(n / (n - 1)) / 1.96;
-    exponentials.
-    """
-    n = len(logs)
-    if n <= COUNTED_SEEDS:
-        means = sorted(math.fsum(choice) / n for choice in itertools.product(logs, repeat=n))
-    else:
-        draw = random.Random(1)
-        means = sorted(math.fsum(draw.choices(logs, k=n)) / n for _ in range(20_000))
-    centre = math.fsum(logs) / n
-    stretch = _t(n - 1) * math.sqrt(n / (n - 1)) / statistics.NormalDist().inv_cdf(0.975)
-    ends = [means[math.ceil(share * len(means)) - 1] for share in (0.025, 0.975)]
-    return math.exp(centre + stretch * (ends[0] - centre)), math.exp(
-        centre + stretch * (ends[1] - centre)
-    )
-
-
-@functools.cache
-def _t(degrees: int) -> float:
-    """The 97.5 % point of Student's t: Simpson's rule over the density, and bisection."""
-    scale = math.gamma((degrees + 1) / 2) / (math.sqrt(degrees * math.pi) * math.gamma(degrees / 2))
-
-    def below(t: float) -> float:
-        # With x = tan(angle) sqrt(degrees) the density becomes a power of a cosine on a bounded
-        # interval.
-        end, pieces = math.atan(t / math.sqrt(degrees)), 400
-        heights = [math.cos(end * place / pieces) ** (degrees - 1) for place in range(pieces + 1)]
-        total = heights[0] + heights[-1] + 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2])
-        return 0.5 + scale * math.sqrt(degrees) * total * end / pieces / 3
-
-    low, high = 0.0, 20.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(middle) < 0.975 else (low, middle)
-    return (low + high) / 2

@@ -1,12 +1,10 @@
-"""A second computation of ``speedup.parquet`` and ``recall.parquet``: rows from the runs, numbers
-from raw records.
+"""Verification of ``speedup.parquet`` and ``recall.parquet`` by a second computation.
 
-Nothing that made the tables is called. Which rows there are and which runs belong in each is worked
-out in :mod:`ncfbench.report.verify.expected`, what they say in
-:mod:`ncfbench.report.verify.recomputed`; each table is checked by itself, and nothing is taken from
-the row that is checked. What is read: each run's settings, status, environment, raw samples and
-curve. The run's summary is checked against these too. Not checked are the columns of free text:
-``command`` and ``reason``.
+It calls nothing that made the tables. :mod:`ncfbench.report.verify.expected` derives the rows and
+the runs in each, :mod:`ncfbench.report.verify.recomputed` their numbers. Each table is checked by
+itself, and nothing is taken from the row that is checked. The source is each run's settings,
+status, environment, raw samples and curve; its summary is checked against them too. The columns of
+free text, ``command`` and ``reason``, are not checked.
 """
 
 from __future__ import annotations
@@ -38,9 +36,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A value that does not come out again, or a row or a run out of place. Empty ``column``: the
-    row as a whole.
-    """
+    """A value that differs, or a row or run that is wrong; ``column`` is empty for a whole row."""
 
     table: str
     cell: str
@@ -52,13 +48,13 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was compared."""
+    """Number of values compared, and what differs."""
 
     numbers: int
-    """Values that were recomputed: of the tables' rows and of the runs' summaries."""
+    """Recomputed values of the tables' rows and of the runs' summaries."""
     mismatches: Sequence[Mismatch]
     problems: Sequence[str]
-    """Run folders that cannot be read. Where a table names one, that is a mismatch."""
+    """Messages about unreadable runs. A table that names such a run has a mismatch too."""
 
 
 def verify(runs_dir: Path) -> Verification:
@@ -102,7 +98,7 @@ def verify(runs_dir: Path) -> Verification:
             )
             others = list(_wrong_runs(table, str(key), row, own, again))
             mismatches += others
-            # Numbers of other runs would only say the same again.
+            # Numbers of other runs would repeat the same mismatch.
             checked = {
                 name: one
                 for name, one in own.values.items()
@@ -114,7 +110,7 @@ def verify(runs_dir: Path) -> Verification:
 
 
 def _out_of_place(table: str, keys: Sequence[Key], cells: Mapping[Key, Cell]) -> Iterator[Mismatch]:
-    """Rows that are there twice, without runs that make them, or not at all."""
+    """Yield rows that are there twice, that no run makes, or that are missing."""
     for key, times in Counter(keys).items():
         if times > 1:
             yield Mismatch(table, str(key), "", None, None, f"the row is there {times} times")
@@ -130,7 +126,7 @@ def _out_of_place(table: str, keys: Sequence[Key], cells: Mapping[Key, Cell]) ->
 def _wrong_runs(
     table: str, cell: str, row: Row, own: ExpectedRow, again: Mapping[str, RunFigures]
 ) -> Iterator[Mismatch]:
-    """Runs in a row that do not belong there, and runs that belong there and are not listed."""
+    """Yield runs that a row lists and that do not belong there, and the reverse."""
     wanted = (
         {"runs": own.runs, "baseline_runs": own.baseline_runs}
         if table == "speedup"
@@ -169,9 +165,7 @@ def _differences(
 
 
 def _divides_mixed(rows: Sequence[Row], cells: Mapping[Key, Cell]) -> bool:
-    """Whether the table was made with ``--allow-mixed``: it does not say so, but where a row shows
-    it, it holds for all.
-    """
+    """Return whether the table was made with ``--allow-mixed``: one row that shows it is enough."""
     mixed = {key for key, cell in cells.items() if not cell.is_of_one_environment}
     return any(row["per_iteration_speedup"] is not None for row in rows if Key.of(row) in mixed)
 

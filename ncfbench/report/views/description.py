@@ -70,13 +70,7 @@ def _origin(found: Row) -> list[tuple[str, str]]:
 
 
 def _chart(title: str, distribution: Row | None, nodes: str, things: str) -> Table:
-    header: Header = [
-        Column(things),
-        Column("", "left"),
-        nodes,
-        f"% of {nodes}",
-        f"% of {things}",
-    ]
+    header: Header = [Column(things), Column("", "left"), nodes, f"% of {nodes}", f"% of {things}"]
     if distribution is None:
         return Table(title, header, [], [f"There are no {nodes} to count."])
     each = distribution

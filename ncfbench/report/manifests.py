@@ -1,8 +1,7 @@
-"""What the runs' data sets are: the manifests of those that are prepared here, or as an earlier
-report kept them.
+"""Manifests of the runs' data sets, prepared here or kept by an earlier report.
 
-A report keeps them beside its tables, so that a folder of results still says what text it is of
-where the data are not.
+A report keeps them beside its tables, so that a folder of results says what text it is about where
+the data are not.
 """
 
 from __future__ import annotations
@@ -21,12 +20,10 @@ FILE = "datasets.json"
 Manifest: TypeAlias = Mapping[str, Any]
 
 
-def manifests(
+def find_manifests(
     comparisons: Sequence[Comparison], runs_dir: Path, data_dir: Path
 ) -> tuple[dict[str, Manifest], list[str]]:
-    """The manifests of the comparisons' data sets by fingerprint, as far as they are known; and
-    what cannot be read.
-    """
+    """Return the known manifests by fingerprint, and messages about what cannot be read."""
     found: dict[str, Manifest] = {}
     problems = []
     path = runs_dir / FILE
@@ -47,8 +44,8 @@ def manifests(
     return found, problems
 
 
-def write(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | None:
-    """Keep the manifests beside the tables; nothing where none is known.
+def write_manifests(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | None:
+    """Keep the manifests beside the tables; return the file, or None where none is known.
 
     Raises:
         DataError: the folder cannot be written.
@@ -59,10 +56,10 @@ def write(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | None:
     return runs_dir / FILE
 
 
-def labelled(comparisons: Sequence[Comparison], found: Mapping[str, Manifest]) -> list[Comparison]:
-    """The comparisons, each with its data set's label where there is one: it tells a stand-in from
-    the real thing.
-    """
+def label_comparisons(
+    comparisons: Sequence[Comparison], found: Mapping[str, Manifest]
+) -> list[Comparison]:
+    """Return the comparisons with their data sets' labels, which tell stand-ins apart."""
     return [
         replace(each, data_label=found.get(each.data_fingerprint, {}).get("label", ""))
         for each in comparisons
@@ -70,9 +67,7 @@ def labelled(comparisons: Sequence[Comparison], found: Mapping[str, Manifest]) -
 
 
 def _is_manifest(fingerprint: str, value: object) -> bool:
-    """Whether a value has what a report reads of a manifest, of the types that ``prepare`` writes,
-    under its fingerprint.
-    """
+    """Return whether a value is a manifest of this fingerprint, with the types a report reads."""
     if not isinstance(value, dict) or value.get("fingerprint") != fingerprint:
         return False
     parts = [value.get("options"), value.get("statistics"), value.get("files", {})]
