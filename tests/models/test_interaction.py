@@ -1,0 +1,203 @@
+"""Interactions and user towers: one class and one entry, and everything that scores goes by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from devices import on_devices
+from own_models import WEIGHTS
+
+from ncfbench import registry
+from ncfbench.audit.block_gradients import BatchGradients, Block
+from ncfbench.audit.exact import ExactObjective, Pullback, flat
+from ncfbench.config import Locations, RunConfig, complete
+from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
+from ncfbench.models.interaction import make_interaction
+from ncfbench.models.towers import Content
+from ncfbench.profiling.parts import products
+from ncfbench.rng import Streams
+from ncfbench.runs.folder import RunRecord
+from ncfbench.sampling import batches
+from ncfbench.storage import schemas, tables
+from ncfbench.training import run as training
+from ncfbench.training.checkpoint import Checkpoints
+from ncfbench.training.inference import Embedder
+from ncfbench.training.probe import Probe
+from ncfbench.training.recommend import FILE
+from ncfbench.training.step import Trainer
+
+SMALL: dict[str, Any] = {
+    "dataset": "tiny",
+    "batch_size": 64,
+    "epochs": 2,
+    "dimension": 4,
+    "word_dimension": 4,
+    "filters": 4,
+    "user_l2": 0.01,
+}
+PLAIN = {
+    "dot": lambda u, v: math.fsum(a * b for a, b in zip(u, v, strict=True)),
+    "own_models:Distance": lambda u, v: -math.fsum((a - b) ** 2 for a, b in zip(u, v, strict=True)),
+    "own_models:Weighted": lambda u, v: math.fsum(
+        w * a * b for w, a, b in zip(WEIGHTS, u, v, strict=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_three_layouts_are_one_function(name: str) -> None:
+    """Identifiable vectors: each score belongs to the user and item that it is labelled with."""
+    score = make_interaction(complete(SMALL | {"interaction": name}))
+    rng = np.random.default_rng(0)
+    users, items = rng.normal(size=(3, 4)), rng.normal(size=(5, 4))
+    expected = np.array([[PLAIN[name](u, v) for v in items] for u in users])
+    f, g = jnp.asarray(users, jnp.float32), jnp.asarray(items, jnp.float32)
+    np.testing.assert_allclose(score.matrix(f, g), expected, rtol=1e-5, atol=1e-6)
+    order = np.array([[4, 0], [2, 2], [1, 3]])
+    listed = np.take_along_axis(expected, order, axis=1)
+    np.testing.assert_allclose(score.lists(f, g[order]), listed, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(score.pairs(f, g[:3]), expected.diagonal(), rtol=1e-5, atol=1e-6)
+
+
+class Distances:
+    """A finished run that scores by distance, and all of its scores in plain NumPy."""
+
+    def __init__(self, dataset: Dataset, record: RunRecord) -> None:
+        self.dataset, self.record, self.config = dataset, record, record.config
+        self.trainer, _ = Trainer.create(self.config, dataset)
+        found = Checkpoints(record.folder / "checkpoints").restore(self.trainer.shapes)
+        assert found is not None
+        self.parameters = found[0].parameters
+        self.embedder = Embedder(self.trainer.towers, Content.of(dataset))
+        f, self.raw = (np.asarray(array, float) for array in self.embedder.users(self.parameters))
+        everything = np.arange(dataset.n_items, dtype=np.int32)
+        g = np.asarray(self.embedder.items(self.parameters, everything), float)
+        self.scores = -np.square(f[:, None, :] - g[None, :, :]).sum(axis=2)
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tiny: Dataset, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Distances]:
+    patch = pytest.MonkeyPatch()
+    entry = registry.Interaction("own_models:Distance", "Distance", "a test's own")
+    patch.setitem(registry.INTERACTIONS, "distance", entry)  # type: ignore[arg-type]
+    config = complete(SMALL | {"sampler": "ns", "interaction": "distance"})
+    places = Locations(data_dir, tmp_path_factory.mktemp("runs"))
+    yield Distances(tiny, training.run(config, places, recommend=5))
+    patch.undo()
+
+
+def objective(one: Distances) -> float:
+    """L of skip-gram, link by link and item by item, with the mask and unigram noise."""
+    graph, config = one.dataset.graph, one.config
+    links = list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
+    noise = graph.item_degrees / graph.n_links
+    allowed = np.ones(one.scores.shape)
+    allowed[graph.link_user, graph.link_item] = 0
+    negative = np.logaddexp(0, one.scores) * allowed @ noise
+    return math.fsum(
+        math.log1p(math.exp(-one.scores[u, v]))
+        + config.lambda_ * negative[u]
+        + config.user_l2 * float(one.raw[u] @ one.raw[u])
+        for u, v in links
+    ) / len(links)
+
+
+def test_probe_and_exact_objective_use_it(trained: Distances) -> None:
+    expected = objective(trained)
+    probe = Probe(trained.dataset.graph, trained.config, trained.embedder)
+    exact = ExactObjective(trained.dataset.graph, trained.config, trained.embedder)
+    assert probe(trained.parameters) == pytest.approx(expected, rel=1e-5)
+    assert exact(trained.parameters).value == pytest.approx(expected, rel=1e-5)
+    curve = [row["probe_loss"] for row in trained.record.curve]
+    assert curve[-1] == pytest.approx(expected, rel=1e-5)
+    assert curve[-1] < 0.9 * curve[0], "trained"
+
+
+def test_recall_and_recommendations_use_it(trained: Distances) -> None:
+    dataset, items = trained.dataset, trained.dataset.items_of("test")
+    held_out: dict[int, set[int]] = {}
+    for user, item in zip(*(side.tolist() for side in dataset.links("test")), strict=True):
+        held_out.setdefault(user, set()).add(item)
+    ranking = {user: items[np.argsort(-trained.scores[user, items])] for user in held_out}
+    shares = [
+        len(own & set(ranking[user][:10].tolist())) / len(own) for user, own in held_out.items()
+    ]
+    found = trained.record.curve[-1]["test_recall_at_10"]
+    assert found == pytest.approx(float(np.mean(shares)), abs=1e-6)
+    table = tables.read_table(
+        trained.record.folder / FILE, schemas.recommendations(False, False)
+    ).to_pylist()
+    user = next(iter(held_out))
+    rows = [row for row in table if row["user"] == user]
+    assert [row["item"] for row in rows] == ranking[user][:5].tolist()
+    expected = trained.scores[user, ranking[user][:5]]
+    np.testing.assert_allclose([row["score"] for row in rows], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sampler", ["ns", "neg"])
+def test_audit_and_profile_use_it(trained: Distances, sampler: str) -> None:
+    """The audit's mean gradient, by slots and by the table, is that of the step that trains."""
+    dataset, parameters = trained.dataset, trained.parameters
+    config = complete(SMALL | {"sampler": sampler, "interaction": "distance"})
+    content, nodes = trained.embedder.content, dataset.graph.items_in_use
+    some = list(islice(batches(dataset.graph, config, Streams(1)), 2))
+    users, items = trained.embedder.users(parameters), trained.embedder.items(parameters, nodes)
+    means, block = BatchGradients(config, users, items), Block(dataset.graph, some)
+    for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
+    pullback = Pullback(trained.trainer.towers, trained.embedder, nodes)
+    audited = pullback(parameters, means(block))
+    gradient = jax.jit(
+        lambda parameters, batch: trained.trainer.gradient(parameters, batch, content, None)[1]
+    )
+    steps = np.mean([flat(gradient(parameters, batch)) for batch in some], axis=0)
+    assert np.linalg.norm(audited - steps) < 1e-4 * np.linalg.norm(steps)
+    sums = [float(call()[0]) for each in (config, complete(SMALL)) for call in products(each, 8)]
+    assert sums[0] == pytest.approx(sums[1], rel=1e-4)
+    assert abs(sums[0] - sums[2]) > 1, "another one than the dot product"
+
+
+def test_a_user_tower_of_ones_own_trains_on_any_devices(tiny: Dataset) -> None:
+    """Its table by rows over two devices: the loss and gradient of one device."""
+    own = SMALL | {"sampler": "ns", "encoder": "mf", "user_tower": "own_models:Gated"}
+    expected, whole, _ = on_devices(tiny, complete(own))
+    value, gradient, rows = on_devices(tiny, complete(own | {"devices": 2, "shard_tables": True}))
+    assert rows == tiny.n_users // 2
+    assert value == pytest.approx(expected, rel=1e-5)
+    assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
+    trainer, state = Trainer.create(complete(own), tiny)
+    tower = state.parameters["user_tower"]
+    vectors = np.asarray(tower["vectors"]["embedding"]) * np.asarray(tower["gate"])
+    found = Embedder(trainer.towers, Content.of(tiny)).users(state.parameters)
+    np.testing.assert_allclose(found.raw, vectors, rtol=1e-6)
+
+
+def test_names_count_unless_they_are_the_defaults() -> None:
+    """Runs of versions that knew neither setting keep their identity."""
+    plain = complete(SMALL)
+    assert not {"interaction", "user_tower"} & plain.effective().keys()
+    assert complete({**plain.to_dict(), "interaction": None}) == plain, "an older config.json"
+    others: list[RunConfig] = [
+        complete(SMALL | more)
+        for more in ({"interaction": "own_models:Distance"}, {"user_tower": "own_models:Gated"})
+    ]
+    assert len({config.digest() for config in (plain, *others)}) == 3
+    for wrong, text in (
+        ({"interaction": "dto"}, "did you mean 'dot'"),
+        ({"interaction": "own_models:Gated"}, "not a subclass"),
+        ({"user_tower": "tabel"}, "did you mean 'table'"),
+        ({"user_tower": "own_models:WEIGHTS"}, "not a class with a __call__"),
+    ):
+        with pytest.raises(UsageError, match=text):
+            complete(wrong)

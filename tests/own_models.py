@@ -1,0 +1,42 @@
+"""Interactions and a user tower of a user's own."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from ncfbench.config import RunConfig
+from ncfbench.models.interaction import Interaction
+
+WEIGHTS = (2.0, -1.0, 0.5, 3.0)
+
+
+class Distance(Interaction):
+    """The negative squared distance of both vectors; pairs alone are written."""
+
+    def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
+        return -jnp.sum(jnp.square(users - items), axis=-1)
+
+
+class Weighted(Interaction):
+    """A dot product with a weight for each of four dimensions."""
+
+    def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
+        return jnp.einsum("...d,...d,d->...", users, items, jnp.array(WEIGHTS))
+
+    def matrix(self, users_MxD: jax.Array, items_VxD: jax.Array) -> jax.Array:
+        return (users_MxD * jnp.array([WEIGHTS])) @ items_VxD.T
+
+
+class Gated(nnx.Module):
+    """A vector for each user, times a gate that all users share."""
+
+    user_tables = ("vectors",)
+
+    def __init__(self, config: RunConfig, n_users: int, *, rngs: nnx.Rngs) -> None:
+        self.gate = nnx.Param(jnp.linspace(0.5, 2, config.dimension))
+        self.vectors = nnx.Embed(n_users, config.dimension, rngs=rngs)
+
+    def __call__(self, users: jax.Array) -> jax.Array:
+        return self.vectors(users) * self.gate[...][None, :]
