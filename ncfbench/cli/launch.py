@@ -13,7 +13,7 @@ from ncfbench.errors import UsageError
 if TYPE_CHECKING:
     from ncfbench.config import Locations
     from ncfbench.sweeps.files import Sweep
-    from ncfbench.sweeps.launcher import Launch
+    from ncfbench.sweeps.slurm import Launch
 
 
 OWN_OPTIONS = [
@@ -49,11 +49,11 @@ def launch(
         assignments: options of ``sbatch``.
         tell: shows a message of progress, or nothing.
     """
-    from ncfbench.sweeps import launcher
+    from ncfbench.sweeps import slurm
     from ncfbench.sweeps.table import view
 
     parameters = slurm_parameters(assignments)
-    found = launcher.launch(sweep, locations, parameters, dry_run=dry_run, tell=tell)
+    found = slurm.launch(sweep, locations, parameters, dry_run=dry_run, tell=tell)
     for problem in (*found.queue.problems, *found.status.problems):
         say(f"Warning: {problem}")
     rows = _rows(found)

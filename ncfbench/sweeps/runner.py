@@ -28,7 +28,7 @@ from ncfbench.errors import DivergedError, NcfbenchError
 from ncfbench.models.towers import Content
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
-from ncfbench.sweeps import launcher
+from ncfbench.sweeps import jobs
 from ncfbench.sweeps.grid import CellState, group_cells, read_status
 from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.timing.ledger import Ledger
@@ -37,8 +37,8 @@ from ncfbench.training.run import open_recorder
 from ncfbench.training.session import Session
 
 STOPPING = (
-    "Stopping after this iteration, then saving all cells. Ctrl-C again stops at once, back to"
-    " their last checkpoints."
+    "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last"
+    " checkpoints."
 )
 FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
 """Failures of one cell that leave the others whole: out of memory, a full disk, a held folder."""
@@ -108,22 +108,29 @@ def run_in_processes(
     """Train all cells that are not over like :func:`run`, each in a process, one after the other.
 
     Raises:
-        KeyboardInterrupt: interrupted; the same call resumes from the last checkpoint.
+        KeyboardInterrupt: interrupted; the cell at work was saved, and the same call resumes.
     """
-    launcher.require_submitit("local")
+    jobs.require_submitit("local")
     progress = progress or SweepProgress()
-    with _begin(cells, datasets, locations, progress) as (left, outcome):
+    with (
+        _begin(cells, datasets, locations, progress) as (left, outcome),
+        signals.deferred_signals(progress.say, STOPPING) as interrupted,
+    ):
         for config in left:
             progress.start(config)
-            job = launcher.start_process(config, locations)
+            job = jobs.start_process(config, locations)
+            is_interrupted = False
             try:
                 while not job.done():
+                    if interrupted() and not is_interrupted:
+                        is_interrupted = jobs.interrupt(job)
                     time.sleep(POLL_SECONDS)
-            except KeyboardInterrupt:
-                job.cancel()
-                job.wait()
+            except KeyboardInterrupt:  # the second Ctrl-C
+                jobs.interrupt(job)
                 raise
-            message, exit_code = launcher.read_failure(job.paths) or ("", 0)
+            if interrupted():
+                raise KeyboardInterrupt
+            message, exit_code = jobs.read_failure(job.paths) or ("", 0)
             if exit_code in (0, DivergedError.exit_code):
                 shutil.rmtree(job.paths.folder)
             if exit_code == DivergedError.exit_code:

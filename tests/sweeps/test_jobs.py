@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,12 @@ from typer.testing import CliRunner, Result
 from ncfbench.cli import app
 from ncfbench.cli.launch import slurm_parameters
 from ncfbench.config import Locations, complete
+from ncfbench.data.store import Dataset
 from ncfbench.errors import DivergedError, NcfbenchError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
-from ncfbench.sweeps import launcher
+from ncfbench.sweeps import jobs, runner
 
 SMALL = {
     "dataset": "tiny",
@@ -226,7 +229,7 @@ def test_a_warned_task_saves_and_is_requeued(
             signal.raise_signal(signal.SIGUSR2)
 
     before = signal.signal(signal.SIGUSR2, requeue)
-    task = launcher.Task(Locations(data_dir, tmp_path))
+    task = jobs.Task(Locations(data_dir, tmp_path))
     config = complete(SMALL | {"sampler": "ns"})
     try:
         with monkeypatch.context() as patch, pytest.raises(SystemExit):
@@ -258,12 +261,12 @@ def test_failures_are_read_from_tracebacks(
     paths = submitit.JobPaths(tmp_path, "1")
     message, exit_code = failure
     expected = (message.replace("LOG", str(paths.stderr)), exit_code)
-    assert launcher.read_failure(paths) == (
+    assert jobs.read_failure(paths) == (
         f"it ended without a result; see {paths.stderr}",
         NcfbenchError.exit_code,
     )
     end(tmp_path, "1", "error", f"Traceback:\n  somewhere\n{trace}\n")
-    assert launcher.read_failure(paths) == expected
+    assert jobs.read_failure(paths) == expected
 
 
 def test_local_jobs_train_and_fail_like_turns(
@@ -294,18 +297,48 @@ def test_a_local_job_is_requeued_and_resumes(
     """With submitit's own handler and its requeue; the process is told as at a time limit."""
     for name, value in compiled_once().items():
         monkeypatch.setenv(name, value)
-    config = complete(SMALL | {"sampler": "ns", "epochs": 400})
-    job = launcher.start_process(config, Locations(data_dir, tmp_path))
+    config = complete(SMALL | {"sampler": "ns", "epochs": 100})
+    job = jobs.start_process(config, Locations(data_dir, tmp_path))
     while not list(tmp_path.glob("*/curve.parquet")):
         assert not job.done()
     (process,) = psutil.Process(int(job.job_id)).children()
     process.send_signal(signal.SIGUSR2)
     job.wait()
-    assert launcher.read_failure(job.paths) is None, job.stderr()
+    assert jobs.read_failure(job.paths) is None, job.stderr()
     (record,), _ = runs.read_all(tmp_path)
     assert record.summary["status"] == "finished"
     assert (job.stdout() or "").count("Starting with JobEnvironment") > 1
     assert ", from iteration" in (job.stdout() or "")
+
+
+@pytest.mark.long
+def test_ctrl_c_saves_the_cell_of_a_local_job(
+    tiny: Dataset, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in compiled_once().items():
+        monkeypatch.setenv(name, value)
+    locations = Locations(data_dir, tmp_path)
+    cells = [complete(SMALL | {"sampler": name, "epochs": 4000}) for name in ("ns", "neg")]
+    ctrl_c = threading.Thread(target=interrupt_when_training, args=[tmp_path])
+    ctrl_c.start()
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_in_processes(cells, {"tiny": tiny}, locations)
+    ctrl_c.join()
+    (record,), _ = runs.read_all(tmp_path)
+    assert (record.config.sampler, record.summary["status"]) == ("ns", "interrupted")
+    saved = max(int(path.name) for path in (record.folder / "checkpoints").glob("[0-9]*"))
+    assert saved == record.summary["iterations"] > 0
+
+
+def interrupt_when_training(runs_dir: Path) -> None:
+    """Send Ctrl-C to this process once an epoch is recorded."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found, _ = runs.read_all(runs_dir)
+        if any(row["epoch"] >= 1 for record in found for row in record.curve):
+            break
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.long

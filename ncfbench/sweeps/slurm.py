@@ -1,116 +1,43 @@
-"""Cells as jobs of submitit: tasks of a Slurm array job, or single processes on this machine.
+"""A sweep on Slurm: its cells as the tasks of one array job, submitted through submitit.
 
-Every job trains one cell, alone on its devices, and resumes its run where one was begun. When Slurm
-warns a task of its time limit or of preemption, the task ends its iteration, saves, and is
-requeued. ``jobs/NAME`` below the runs holds submitit's files and, in ``cells.json``, the settings
-behind each job id, so that no cell is submitted twice.
+``jobs/NAME`` below the runs holds submitit's files and, in ``cells.json``, the settings behind each
+job id, so that no cell is submitted twice.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import shutil
-import signal
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ncfbench import errors
 from ncfbench.config import Locations, RunConfig, complete
-from ncfbench.errors import CheckFailedError, DataError, NcfbenchError, UsageError
+from ncfbench.errors import CheckFailedError, DataError, UsageError
 from ncfbench.storage import locks, tables
 from ncfbench.sweeps.files import Sweep, write_sweep
 from ncfbench.sweeps.grid import Grid, SweepStatus, cell_identity, expand, read_status
+from ncfbench.sweeps.jobs import (
+    FOLDER,
+    Task,
+    absolute,
+    create_folder,
+    jobs_folder,
+    read_failure,
+    require_submitit,
+)
 
 if TYPE_CHECKING:
-    from submitit.core.core import Job
-    from submitit.core.utils import DelayedSubmission, JobPaths
+    pass
 
-FOLDER = "jobs"
-"""Below the folder of the runs."""
 CELLS = "cells.json"
 """In the folder of a submission: a job id and settings for each cell."""
 MOST_TIMEOUTS = 100
 """A task is requeued after this many time limits at most."""
-LOCAL_MINUTES = 60 * 24 * 365
-"""The time limit of a process on this machine: none, in effect."""
 ALIKE = ("devices", "shard_tables")
 """Settings that decide which resources a task needs; all tasks of an array get the same."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """Trains one cell in a job. submitit pickles it with the cell's settings as its argument."""
-
-    locations: Locations
-
-    def __call__(self, settings: Mapping[str, Any]) -> str:
-        """Train, and return the run's folder."""
-        from ncfbench.timing import allocator
-
-        allocator.reexec_with_tunables()
-        return self.train(complete(settings))
-
-    def checkpoint(self, settings: Mapping[str, Any]) -> DelayedSubmission:
-        """Return what the requeued job calls: the same, which resumes from the run's checkpoint."""
-        from submitit.core.utils import DelayedSubmission
-
-        return DelayedSubmission(self, settings)
-
-    def train(self, config: RunConfig) -> str:
-        """Train a cell, or resume it, and return the run's folder.
-
-        Raises:
-            NcfbenchError: training failed; whatever the failure, the message has one line.
-        """
-        from ncfbench.distributed.simulation import simulate
-        from ncfbench.report.render.terminal import make_console
-        from ncfbench.runs.progress import PlainProgress
-        from ncfbench.sweeps.runner import FAILURES, first_line
-        from ncfbench.timing.compile_cache import keep_compiled
-        from ncfbench.training import run as training
-
-        progress = PlainProgress(make_console())
-        simulate(config.devices)
-        keep_compiled(progress.say)
-        try:
-            with _requeue_when_warned():
-                record = training.run(config, self.locations, resume=True, progress=progress)
-        except NcfbenchError:
-            raise
-        except FAILURES as error:
-            raise NcfbenchError(first_line(error)) from error
-        return str(record.folder)
-
-
-@contextmanager
-def _requeue_when_warned() -> Iterator[None]:
-    """Interrupt the training when the scheduler warns, and let submitit requeue once it saved."""
-    import submitit
-
-    number = getattr(signal, f"SIG{submitit.JobEnvironment.USR_SIG}")
-    requeue = signal.getsignal(number)
-    is_warned = False
-
-    def warn(number: int, frame: object) -> None:
-        nonlocal is_warned
-        is_warned = True
-        signal.raise_signal(signal.SIGINT)
-
-    signal.signal(number, warn)
-    try:
-        yield
-    except KeyboardInterrupt:
-        if is_warned and callable(requeue):
-            requeue(number, None)  # submitit's handler, which ends the process
-        raise
-    finally:
-        signal.signal(number, requeue)
 
 
 @dataclass(frozen=True)
@@ -176,7 +103,7 @@ def launch(
     for each in grid.left_out:
         tell(f"Left out ({each.combinations}): {each.reason}")
     _require_alike(grid.cells)
-    jobs = _plain_folder(locations.runs_dir)
+    jobs = jobs_folder(locations.runs_dir)
     fingerprints = {
         name: open_dataset(locations.data_dir, name, tell).fingerprint
         for name in dict.fromkeys(config.dataset for config in grid.cells)
@@ -197,65 +124,6 @@ def launch(
         return Launch(
             grid, status, queue, left, submitted, folder, write_sweep(sweep, locations.runs_dir)
         )
-
-
-def start_process(config: RunConfig, locations: Locations) -> Job[str]:
-    """Start a process on this machine that trains one cell.
-
-    Raises:
-        DataError: the job's folder cannot be written.
-    """
-    import submitit
-
-    folder = _create_folder(_plain_folder(locations.runs_dir), "local")
-    # submitit hides all GPUs unless it is told how many to show: restore the user's choice.
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    name = "CUDA_VISIBLE_DEVICES"
-    words = ["env", "-u", name] if visible is None else ["env", f"{name}={visible}"]
-    executor = submitit.AutoExecutor(
-        folder, cluster="local", local_python=shlex.join([*words, sys.executable])
-    )
-    executor.update_parameters(timeout_min=LOCAL_MINUTES)
-    with tables.storage_errors(folder):
-        return executor.submit(Task(_absolute(locations)), config.to_dict())
-
-
-def read_failure(paths: JobPaths) -> tuple[str, int] | None:
-    """Return the message and exit code of a job that failed; None if it did not fail.
-
-    A job that ended without a result was killed.
-    """
-    from submitit.core.utils import pickle_load
-
-    if not paths.result_pickle.exists():
-        return f"it ended without a result; see {paths.stderr}", NcfbenchError.exit_code
-    outcome, result = pickle_load(paths.result_pickle)
-    if outcome == "success":
-        return None
-    # The result is a traceback, which ends with the exception's class and message.
-    last = result.strip().splitlines()[-1]
-    name, _, message = last.partition(": ")
-    kind = getattr(errors, name.removeprefix(f"{errors.__name__}."), None)
-    if kind is None:
-        return f"{last}; see {paths.stderr}", NcfbenchError.exit_code
-    return message, kind.exit_code
-
-
-def require_submitit(launcher: str) -> None:
-    """Refuse a launcher if submitit is not installed, and silence submitit's own messages.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        import submitit  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"--launcher {launcher} needs submitit. Install it with: pip install 'ncfbench[slurm]'"
-        ) from error
-    import logging
-
-    logging.getLogger("submitit").setLevel(logging.CRITICAL)
 
 
 def read_queue(runs_dir: Path, cells: Sequence[RunConfig]) -> Queue:
@@ -323,10 +191,10 @@ def _submit(
                 " submitted; --dry-run lists the cells."
             )
     plain = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII)[:64]
-    folder = _create_folder(_plain_folder(locations.runs_dir), plain)
+    folder = create_folder(jobs_folder(locations.runs_dir), plain)
     executor = submitit.AutoExecutor(folder, cluster="slurm", slurm_max_num_timeout=MOST_TIMEOUTS)
     executor.update_parameters(name=f"ncfbench-{plain}", **parameters)
-    task = Task(_absolute(locations))
+    task = Task(absolute(locations))
     try:
         with tables.storage_errors(folder):
             jobs = executor.map_array(task, [config.to_dict() for config in cells])
@@ -366,31 +234,3 @@ def _require_alike(cells: Sequence[RunConfig]) -> None:
                 " gets the same resources. Submit one sweep for each, for example with --set"
                 f" {name}={shown[-1]}."
             )
-
-
-def _plain_folder(runs_dir: Path) -> Path:
-    """Return the folder of the jobs; refuse a path that Slurm or submitit would change."""
-    folder = runs_dir.resolve() / FOLDER
-    if re.search(r"[\x00-\x1f\x7f%\\]", str(folder)):
-        raise UsageError(
-            f"The folder of the runs, {str(runs_dir.resolve())!r}, has a percent sign, a backslash"
-            " or a control character, which jobs cannot have. Choose another --runs-dir."
-        )
-    return folder
-
-
-def _create_folder(jobs: Path, name: str) -> Path:
-    number = 1
-    with tables.storage_errors(jobs):
-        while True:
-            folder = jobs / (name if number == 1 else f"{name}-{number}")
-            try:
-                folder.mkdir(parents=True)
-            except FileExistsError:
-                number += 1
-            else:
-                return folder
-
-
-def _absolute(locations: Locations) -> Locations:
-    return Locations(locations.data_dir.resolve(), locations.runs_dir.resolve())
