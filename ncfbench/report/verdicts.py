@@ -1,4 +1,4 @@
-"""Our figures beside the paper's: a verdict for each cell that the paper printed."""
+"""Verdicts: our figures beside the paper's, one verdict for each cell that it printed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ncfbench.paper import printed
-from ncfbench.paper.printed import MEASURES, Measure
+from ncfbench.paper.printed import MEASURES, Measure, PrintedCell
 from ncfbench.report.comparison import Comparison
 
 Row = Mapping[str, Any]
@@ -16,14 +16,13 @@ Row = Mapping[str, Any]
 REPRODUCED, BETTER, WORSE, UNDECIDED = "reproduced", "better", "worse", "undecided"
 NOT_COMPARABLE, MISSING = "not comparable", "missing"
 BY_FIGURES = (REPRODUCED, BETTER, WORSE, UNDECIDED)
-"""What two figures can say by themselves."""
+"""Verdicts that follow from two figures alone."""
 VERDICTS = (*BY_FIGURES, NOT_COMPARABLE, MISSING)
+RECALL = "test_recall_at_50"
 RATIO_TOLERANCE = 0.25
-"""How far a ratio may be from the printed one, as a share of it: a choice, stated wherever it
-decides.
-"""
+"""Relative distance at which a ratio counts as reproduced: a choice, stated wherever it decides."""
 RECALL_TOLERANCE = 0.02
-"""The same of a recall. Between IID and the best sampler the paper prints 3 %."""
+"""The same for a recall. The paper's best sampler has 3 % more than IID."""
 NEUTRAL = (
     "probe_every",
     "probe_links",
@@ -37,21 +36,30 @@ NEUTRAL = (
 """Settings whose values the paper does not give, or that change no result."""
 OTHER_MACHINE = "not comparable (other machine): its baseline ran in another environment"
 CHOICE = "one without other settings before the others"
-"""Which of several comparisons of a cell is counted."""
+"""Rule that chooses among several comparisons of a cell."""
 PAPER_TEXT, PAPER_WORDS = ["title", "abstract"], 300
-"""CiteULike's text in the paper, and the longest it kept."""
-PRINTED_DATASETS = frozenset(place.dataset for place in printed.values())
-"""Data sets that the paper has figures of."""
+"""CiteULike's text in the paper, and its longest text."""
+PRINTED_DATASETS = frozenset(cell.dataset for cell in printed.values())
 KEY = ("dataset", "data_fingerprint", "encoder", "loss", "sampler", "settings")
-"""Columns of our tables."""
+"""Columns of our tables that, with a measure, name a verdict."""
+TITLES = {
+    "per_iteration_speedup": "Speedup per iteration",
+    "iterations_speedup": "Speedup in number of iterations",
+    "total_speedup": "Speedup in total",
+    RECALL: "Recall@50",
+}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One printed cell, ours beside it."""
+    """Verdict on one printed cell, with our figure.
+
+    Attributes:
+        dataset: our data set, whose name and text may differ from those of ``printed_dataset``.
+        figures_alone: the verdict of the two figures if nothing else differed.
+    """
 
     dataset: str
-    """Ours; its text may be another's, and it may have another name."""
     printed_dataset: str
     data_fingerprint: str
     encoder: str
@@ -66,62 +74,49 @@ class Verdict:
     seeds: int
     verdict: str
     figures_alone: str | None
-    """What the two figures would say if nothing else differed."""
     reason: str
 
 
 def judge(
     row: Row | None, measure: Measure, printed_value: float, differences: Sequence[str]
 ) -> tuple[str, str | None, str]:
-    """The verdict on a cell, what the figures alone say, and the reason.
+    """Return the verdict on a cell, the verdict of the figures alone, and the reason.
 
-    The rule, in this order:
+    The rules, in this order:
 
-    *missing*: there is no run for the cell, or none with this figure; a run that diverged has none.
-    Where arm and baseline ran on different machines, so that their times are not divided, it is
-    *not comparable* instead.
+    *missing*: no run has the figure; a run that diverged has none. Where arm and baseline ran on
+    different machines, so that their times are not divided, the cell is *not comparable* instead.
 
     *by the figures alone*: ``reproduced`` where ours is within :data:`RATIO_TOLERANCE` (ratios) or
-    :data:`RECALL_TOLERANCE` (recall) of the printed value and, with several seeds, that lies within
-    our 95 % interval. ``undecided`` where it lies in the interval and ours is not near: then the
-    interval is too wide to tell, and a wide one must not make it easier to reproduce. Else
-    ``better`` or ``worse`` by the side on which ours lies: more recall, more speedup is better. A
-    target that some seed never reached gives only an upper bound: ``worse`` where that is below the
-    printed value, else ``undecided``.
+    :data:`RECALL_TOLERANCE` (recall) of the printed value and, with several seeds, the printed
+    value lies in our 95 % interval. ``undecided`` where it lies in the interval and ours is not
+    near: a wide interval must not make a cell easier to reproduce. Else ``better`` or ``worse``; a
+    larger figure is better. Where some seed never reached the target there is only an upper bound:
+    ``worse`` if it is below the printed value, else ``undecided``.
 
-    *not comparable*: the experiments differ in what the figure depends on: other text or data than
-    the paper's, settings other than the paper's, or other hardware, which every per-iteration and
-    total ratio depends on. What the figures alone say is then kept beside the verdict, and is no
-    reproduction.
-
-    Otherwise the verdict is what the figures alone say.
+    *not comparable*: the experiments differ in text, data or settings, or in hardware, on which
+    every per-iteration and total ratio depends. The verdict of the figures alone is then kept
+    beside it.
 
     Args:
         row: of the speedup or the recall table.
-        differences: between the experiments, in words; none if they are comparable.
+        differences: between the experiments, in words; empty if they are comparable.
     """
-    value = None if row is None else row.get(measure)
     if row is None or row["status"] == "missing":
         return MISSING, None, "no run"
-    if value is None:
-        bound = row.get(f"{measure}_at_most")
-        if bound is None and row["status"] == "different environment":
-            return NOT_COMPARABLE, None, "; ".join([*differences, OTHER_MACHINE])
-        if bound is None:
-            return (
-                MISSING,
-                None,
-                str((row["status"] != "diverged" and row.get("reason")) or row["status"]),
-            )
+    value, bound = row.get(measure), row.get(f"{measure}_at_most")
+    if value is not None:
+        interval = row.get(f"{measure}_lower"), row.get(f"{measure}_upper")
+        alone, reason = _by_figures(value, *interval, measure, printed_value)
+    elif bound is not None:
         alone = WORSE if bound < printed_value else UNDECIDED
-        reason = (
-            f"not reached by {row['seeds'] - row['seeds_reached']} of {row['seeds']} seeds: at most"
-            f" {bound:.2f}"
-        )
+        missed = f"{row['seeds'] - row['seeds_reached']} of {row['seeds']} seeds"
+        reason = f"not reached by {missed}: at most {bound:.2f}"
+    elif row["status"] == "different environment":
+        return NOT_COMPARABLE, None, "; ".join([*differences, OTHER_MACHINE])
     else:
-        alone, reason = _by_figures(
-            value, row.get(f"{measure}_lower"), row.get(f"{measure}_upper"), measure, printed_value
-        )
+        cause = row.get("reason") if row["status"] != "diverged" else None
+        return MISSING, None, str(cause or row["status"])
     if differences:
         return NOT_COMPARABLE, alone, "; ".join([*differences, reason])
     return alone, alone, reason
@@ -130,7 +125,7 @@ def judge(
 def _by_figures(
     value: float, lower: float | None, upper: float | None, measure: Measure, printed_value: float
 ) -> tuple[str, str]:
-    tolerance = RECALL_TOLERANCE if measure == "test_recall_at_50" else RATIO_TOLERANCE
+    tolerance = RECALL_TOLERANCE if measure == RECALL else RATIO_TOLERANCE
     near = abs(value / printed_value - 1) <= tolerance
     side = BETTER if value > printed_value else WORSE
     distance = f"{'within' if near else 'not within'} {100 * tolerance:.0f} %"
@@ -139,18 +134,16 @@ def _by_figures(
     if not lower <= printed_value <= upper:
         return side, "printed value outside our 95 % interval"
     if not near:
-        return (
-            UNDECIDED,
-            f"printed value in our 95 % interval, too wide to tell: ours is {distance}",
-        )
+        reason = f"printed value in our 95 % interval, too wide to tell: ours is {distance}"
+        return UNDECIDED, reason
     return REPRODUCED, f"printed value in our 95 % interval, ours {distance}"
 
 
 def data_differences(comparison: Comparison, manifest: Mapping[str, Any] | None) -> list[str]:
-    """How a comparison's data differ from the paper's, as far as the prepared data set can tell.
+    """Return how a comparison's data differ from the paper's, as far as the manifest tells.
 
     Args:
-        manifest: of the comparison's data set, where it is known.
+        manifest: of the comparison's data set, if it is known.
     """
     if manifest is None or manifest["fingerprint"] != comparison.data_fingerprint:
         return ["text not known: the data set is not prepared here"]
@@ -171,7 +164,7 @@ def data_differences(comparison: Comparison, manifest: Mapping[str, Any] | None)
 
 
 def setting_differences(comparison: Comparison) -> list[str]:
-    """The comparison's settings that are not the paper's."""
+    """Return the comparison's settings that are not the paper's."""
     parts = [
         part
         for part in comparison.title().split(", ")
@@ -186,73 +179,66 @@ def judge_all(
     recalls: Sequence[Sequence[Row]],
     manifests: Mapping[str, Mapping[str, Any]],
 ) -> list[Verdict]:
-    """A verdict for each printed cell of each comparison, then one for each printed cell that no
-    comparison has.
+    """Return a verdict on each printed cell of each comparison, then on each that none has.
 
     Args:
-        manifests: of data sets, by fingerprint: what their text is.
+        manifests: of data sets, by fingerprint, which say what their text is.
     """
     found: list[Verdict] = []
-    covered: set[printed.Place] = set()
-    strangers: dict[tuple[str, str], list[str]] = {}
+    covered: set[PrintedCell] = set()
+    unknown: dict[tuple[str, str], list[str]] = {}
     for comparison, speedup, recall in zip(comparisons, speedups, recalls, strict=True):
         config = comparison.config
         manifest = manifests.get(comparison.data_fingerprint)
         source = str(manifest.get("source", config.dataset)) if manifest else config.dataset
         if manifest is None and source not in PRINTED_DATASETS:
-            strangers.setdefault((config.encoder, config.loss), []).append(source)
+            unknown.setdefault((config.encoder, config.loss), []).append(source)
         differences = data_differences(comparison, manifest) + setting_differences(comparison)
-        for place, value in printed.values().items():
-            if (place.dataset, place.encoder, place.loss) != (source, config.encoder, config.loss):
+        for cell, value in printed.values().items():
+            if (cell.dataset, cell.encoder, cell.loss) != (source, config.encoder, config.loss):
                 continue
-            covered.add(place)
-            rows = recall if place.measure == "test_recall_at_50" else speedup
-            row = next(
-                (row for row in rows if row["sampler"] == place.sampler and not row["variant"]),
-                None,
-            )
-            hardware = (
-                ["other hardware"]
-                if place.measure in ("per_iteration_speedup", "total_speedup")
-                else []
-            )
-            said = judge(row, place.measure, value, [*differences, *hardware])
-            found.append(_verdict(place, value, comparison, row or {}, said))
-    for place, value in printed.values().items():
-        if place not in covered:
-            reason, unknown = "no run", strangers.get((place.encoder, place.loss))
-            if unknown:
-                names = ", ".join(dict.fromkeys(unknown))
+            covered.add(cell)
+            rows = recall if cell.measure == RECALL else speedup
+            main = (row for row in rows if row["sampler"] == cell.sampler and not row["variant"])
+            row = next(main, None)
+            is_timed = cell.measure in ("per_iteration_speedup", "total_speedup")
+            hardware = ["other hardware"] if is_timed else []
+            judged = judge(row, cell.measure, value, [*differences, *hardware])
+            found.append(_verdict(cell, value, comparison, row or {}, judged))
+    for cell, value in printed.values().items():
+        if cell not in covered:
+            reason, names = "no run", unknown.get((cell.encoder, cell.loss))
+            if names:
                 reason += (
-                    f", unless those of {names} are: its manifest is not here, so its source is not"
-                    " known"
+                    f", unless runs of {', '.join(dict.fromkeys(names))} are: the source of that"
+                    " data set is unknown, since its manifest is not here"
                 )
-            found.append(_verdict(place, value, None, {}, (MISSING, None, reason)))
+            found.append(_verdict(cell, value, None, {}, (MISSING, None, reason)))
     return found
 
 
 def _verdict(
-    place: printed.Place,
+    cell: PrintedCell,
     value: float,
     comparison: Comparison | None,
     row: Row,
-    said: tuple[str, str | None, str],
+    judged: tuple[str, str | None, str],
 ) -> Verdict:
-    """The verdict that :func:`judge` gave on a printed value, beside ours."""
-    word, alone, reason = said
+    """Return what :func:`judge` gave on a printed value, with our row."""
+    word, alone, reason = judged
     return Verdict(
-        dataset=comparison.config.dataset if comparison else place.dataset,
-        printed_dataset=place.dataset,
+        dataset=comparison.config.dataset if comparison else cell.dataset,
+        printed_dataset=cell.dataset,
         data_fingerprint=comparison.data_fingerprint if comparison else "",
-        encoder=place.encoder,
-        loss=place.loss,
-        sampler=place.sampler,
-        measure=place.measure,
+        encoder=cell.encoder,
+        loss=cell.loss,
+        sampler=cell.sampler,
+        measure=cell.measure,
         settings=comparison.title() if comparison else "",
         printed=value,
-        value=row.get(place.measure),
-        lower=row.get(f"{place.measure}_lower"),
-        upper=row.get(f"{place.measure}_upper"),
+        value=row.get(cell.measure),
+        lower=row.get(f"{cell.measure}_lower"),
+        upper=row.get(f"{cell.measure}_upper"),
         seeds=int(row.get("seeds") or 0),
         verdict=word,
         figures_alone=alone,
@@ -261,24 +247,17 @@ def _verdict(
 
 
 def as_rows(found: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Verdicts as plain rows."""
+    """Return verdicts as plain rows."""
     return [asdict(verdict) for verdict in found]
 
 
 def summary_lines(found: Sequence[Verdict]) -> list[str]:
-    """How many printed cells have which verdict; and among those that cannot be compared, what the
-    figures say.
+    """Return how many printed cells have which verdict, a line for each measure.
 
-    A cell counts once. Of several comparisons that have it, the one counts that has a figure, is
-    comparable and has no other settings, in this order; of equals the first.
+    A cell counts once. Of several comparisons that have it, one counts: that with a figure before
+    others, then a comparable one, then one without other settings, then the first.
     """
     lines = []
-    titles = {
-        "per_iteration_speedup": "Speedup per iteration",
-        "iterations_speedup": "Speedup in number of iterations",
-        "total_speedup": "Speedup in total",
-        "test_recall_at_50": "Recall@50",
-    }
     for measure in MEASURES:
         by_cell: dict[tuple[str, ...], list[Verdict]] = {}
         for verdict in found:
@@ -296,7 +275,7 @@ def summary_lines(found: Sequence[Verdict]) -> list[str]:
                 if word == NOT_COMPARABLE and says:
                     part += f" (by the figures alone {', '.join(says)})"
                 parts.append(part)
-        line = f"{titles[measure]}, {len(own)} printed cells: {', '.join(parts)}."
+        line = f"{TITLES[measure]}, {len(own)} printed cells: {', '.join(parts)}."
         if repeated := sum(len(several) > 1 for several in by_cell.values()):
             line += (
                 f" {repeated} {'is' if repeated == 1 else 'are'} of several comparisons: one"
@@ -311,7 +290,7 @@ def _preference(verdict: Verdict) -> tuple[bool, ...]:
 
 
 def key_of(verdict: Verdict) -> tuple[str, ...]:
-    """What a cell of our tables is found by: :data:`KEY` and the measure."""
+    """Return the columns that find a cell of our tables: :data:`KEY` and the measure."""
     return (
         verdict.dataset,
         verdict.data_fingerprint,

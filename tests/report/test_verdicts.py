@@ -10,6 +10,7 @@ import pytest
 from folders import write_folder, write_run
 
 from ncfbench.paper import printed
+from ncfbench.paper.printed import PrintedCell
 from ncfbench.profiling.cost_model import SYMBOLIC
 from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.report import verdicts
@@ -19,18 +20,22 @@ from ncfbench.runs.folder import read_all
 
 
 def test_printed_figures_are_found_by_name() -> None:
-    assert printed.value("citeulike", "cnn", "strat-ns", "sg", "total_speedup") == 29.12
-    assert printed.value("news", "lstm", "ns", "sg", "iterations_speedup") == 4.14
-    assert printed.value("citeulike", "lstm", "strat-ns", "mse", "test_recall_at_50") == 0.4877
-    assert printed.value("citeulike", "cnn", "iid", "hinge", "test_recall_at_50") is None
-    assert printed.value("citeulike", "cnn", "ns", "log", "total_speedup") is None
-    assert len(printed.values()) == 2 * 2 * 4 * 3 + 2 * 2 * (2 * 5 + 2 * 3)
+    values = printed.values()
+    for value, *names in (
+        (29.12, "citeulike", "cnn", "strat-ns", "sg", "total_speedup"),
+        (4.14, "news", "lstm", "ns", "sg", "iterations_speedup"),
+        (0.4877, "citeulike", "lstm", "strat-ns", "mse", "test_recall_at_50"),
+        (None, "citeulike", "cnn", "iid", "hinge", "test_recall_at_50"),
+        (None, "citeulike", "cnn", "ns", "log", "total_speedup"),
+    ):
+        assert values.get(PrintedCell(*names)) == value
+    assert len(values) == 2 * 2 * 4 * 3 + 2 * 2 * (2 * 5 + 2 * 3)
 
 
 def test_printed_names_are_the_registrys() -> None:
-    for place in printed.values():
-        assert find_encoder(place.encoder).title
-        assert find_loss(place.loss).family in find_sampler(place.sampler).families
+    for cell in printed.values():
+        assert find_encoder(cell.encoder).title
+        assert find_loss(cell.loss).family in find_sampler(cell.sampler).families
 
 
 def test_the_total_is_about_the_product_of_its_factors() -> None:
@@ -198,22 +203,20 @@ def test_every_printed_cell_has_a_verdict(tmp_path: Any) -> None:
     recalls = [recall_rows(each, places={}) for each in comparisons]
     found = verdicts.judge_all(comparisons, speedups, recalls, {})
     assert len(found) == len(printed.values())
-    by_place = {
-        (one.dataset, one.encoder, one.loss, one.sampler, one.measure): one for one in found
-    }
-    ns = by_place["citeulike", "cnn", "sg", "ns", "total_speedup"]
+    by_cell = {(one.dataset, one.encoder, one.loss, one.sampler, one.measure): one for one in found}
+    ns = by_cell["citeulike", "cnn", "sg", "ns", "total_speedup"]
     assert (ns.printed, ns.seeds, ns.verdict) == (19.50, 3, "not comparable")
     assert "other hardware" in ns.reason
     assert (
-        "other hardware" not in by_place["citeulike", "cnn", "sg", "ns", "test_recall_at_50"].reason
+        "other hardware" not in by_cell["citeulike", "cnn", "sg", "ns", "test_recall_at_50"].reason
     )
-    assert by_place["news", "cnn", "sg", "ns", "total_speedup"].verdict == "missing"
+    assert by_cell["news", "cnn", "sg", "ns", "total_speedup"].verdict == "missing"
     lines = verdicts.summary_lines(found)
     assert lines[2].startswith(
         "Speedup in total, 16 printed cells: 3 not comparable (by the figures alone"
     )
     assert lines[2].endswith("13 missing.")
-    assert by_place["news", "cnn", "sg", "ns", "total_speedup"].reason == "no run"
+    assert by_cell["news", "cnn", "sg", "ns", "total_speedup"].reason == "no run"
 
 
 def judged(runs_dir: Path, manifests: Any) -> list[verdicts.Verdict]:
@@ -259,15 +262,15 @@ def test_a_printed_cell_counts_once_however_many_comparisons_have_it(tmp_path: P
 
 def test_runs_of_data_of_unknown_source_are_named_where_a_cell_is_missing(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 200, dataset="my-texts")
-    by_place = {
+    by_cell = {
         (one.dataset, one.encoder, one.sampler, one.measure): one
         for one in judged(tmp_path, {})
         if one.loss == "sg"
     }
-    own = by_place["citeulike", "cnn", "ns", "total_speedup"]
+    own = by_cell["citeulike", "cnn", "ns", "total_speedup"]
     assert own.verdict == "missing"
-    assert own.reason.startswith("no run, unless those of my-texts are")
-    assert by_place["citeulike", "lstm", "ns", "total_speedup"].reason == "no run"
+    assert own.reason.startswith("no run, unless runs of my-texts are")
+    assert by_cell["citeulike", "lstm", "ns", "total_speedup"].reason == "no run"
     manifest = {"fingerprint": "f" * 64, "source": "citeulike", "options": {}, "statistics": {}}
     known = [one for one in judged(tmp_path, {"f" * 64: manifest}) if one.dataset == "my-texts"]
     assert {one.printed_dataset for one in known} == {"citeulike"}

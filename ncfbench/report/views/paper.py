@@ -10,7 +10,7 @@ from ncfbench.report import verdicts
 from ncfbench.report.comparison import Comparison
 from ncfbench.report.marks import Mark, marks, no_mark
 from ncfbench.report.table import Cell, Style, Table, text_column
-from ncfbench.report.verdicts import KEY, NOT_COMPARABLE, Verdict, key_of
+from ncfbench.report.verdicts import KEY, NOT_COMPARABLE, RECALL, Verdict, key_of
 from ncfbench.report.views.layout import (
     Column,
     Row,
@@ -21,7 +21,7 @@ from ncfbench.report.views.layout import (
     losses,
     without_value,
 )
-from ncfbench.report.views.results import RECALL, SPEEDUPS
+from ncfbench.report.views.results import SPEEDUPS
 
 BRACKETS_NOTE = (
     "In brackets the printed value and the verdict; n/c: not comparable, then what the two figures"

@@ -11,6 +11,7 @@ from ncfbench.report import table
 from ncfbench.report.comparison import Comparison
 from ncfbench.report.marks import Mark, marks, no_mark
 from ncfbench.report.table import Cell, Table, sentence
+from ncfbench.report.verdicts import RECALL
 from ncfbench.report.views.layout import (
     NOTHING,
     STATUS_WORDS,
@@ -40,7 +41,6 @@ CENSORED_NOTE = (
 RECALL_NOTE = (
     "±: half of the 95 % interval over the seeds in brackets. With one seed there is no interval."
 )
-RECALL = "test_recall_at_50"
 SPEEDUPS = (
     ("per it.", "per_iteration_speedup", True),
     ("# of it.", "iterations_speedup", False),
