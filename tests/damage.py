@@ -10,27 +10,37 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-MOST_BYTES = 2**24
+from ncfbench.data.sources import SOURCES
+
+MOST_BYTES = 2**18
+"""Bytes that a line may have in these tests."""
 Damage = Callable[[bytes, random.Random], bytes]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Files by name, and the words of ``ncfbench prepare``; FOLDER stands for where they are."""
+    """Files by name, and options of ``ncfbench prepare``; a path is relative to their folder."""
 
-    words: tuple[str, ...]
+    name: str
+    options: Mapping[str, Any]
     files: Mapping[str, bytes]
 
-    def write(self, folder: Path) -> list[str]:
+    def write(self, folder: Path) -> Any:
+        """Write the files, and return the source's options."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
-        return [word.replace("FOLDER", str(folder)) for word in self.words]
+        options = {
+            name: folder / value if isinstance(value, Path) else value
+            for name, value in self.options.items()
+        }
+        return SOURCES[self.name].load().Options(**options)
 
 
 def _table(header: str, rows: list[tuple[object, ...]]) -> bytes:
@@ -61,25 +71,22 @@ MOVIES = _table(
 )
 
 
-def _custom(links: str, items: str, ratings: bytes, movies: bytes, *more: str) -> Source:
-    words = ("custom", "--links", f"FOLDER/{links}", "--items", f"FOLDER/{items}", *more)
-    return Source(words, {links: ratings, items: movies})
+def _custom(links: str, items: str, ratings: bytes, movies: bytes, **more: Any) -> Source:
+    options = {"links": Path(links), "items": Path(items), **more}
+    return Source("custom", options, {links: ratings, items: movies})
 
 
-SOURCES: dict[str, Source] = {
-    "csv": _custom("r.csv", "m.csv", RATINGS, MOVIES, "--rating-threshold", "2", "--split", "time"),
+FOLDER = {"from_": Path(), "allow_unverified": True}
+CASES: dict[str, Source] = {
+    "csv": _custom("r.csv", "m.csv", RATINGS, MOVIES, rating_threshold=2, split="time"),
     "tsv": _custom(
         "r.tsv",
         "m.tsv",
         RATINGS.replace(b",", b"\t"),
         b"id\ttext\n" + b"".join(b"%d\tx y%d\n" % (n, n) for n in range(12)),
     ),
-    "jsonl": _custom(
-        "r.jsonl", "m.jsonl", _jsonl(RATINGS), _jsonl(MOVIES), "--rating-threshold", "2"
-    ),
-    "parquet": _custom(
-        "r.parquet", "m.parquet", _parquet(RATINGS), _parquet(MOVIES), "--split", "time"
-    ),
+    "jsonl": _custom("r.jsonl", "m.jsonl", _jsonl(RATINGS), _jsonl(MOVIES), rating_threshold=2),
+    "parquet": _custom("r.parquet", "m.parquet", _parquet(RATINGS), _parquet(MOVIES), split="time"),
     "gzip": _custom(
         "r.csv.gz",
         "m.jsonl.gz",
@@ -87,7 +94,8 @@ SOURCES: dict[str, Source] = {
         gzip.compress(_jsonl(MOVIES), mtime=0),
     ),
     "citeulike": Source(
-        ("citeulike", "--from", "FOLDER", "--allow-unverified", "--text", "title,abstract,tags"),
+        "citeulike",
+        {**FOLDER, "text": ("title", "abstract", "tags")},
         {
             "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
             "raw-data.csv": _table(
@@ -102,7 +110,8 @@ SOURCES: dict[str, Source] = {
         },
     ),
     "raw": Source(
-        ("citeulike-t", "--from", "FOLDER", "--allow-unverified", "--text", "raw"),
+        "citeulike-t",
+        {**FOLDER, "text": "raw"},
         {
             "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
             "rawtext.dat": b"".join(
@@ -111,7 +120,8 @@ SOURCES: dict[str, Source] = {
         },
     ),
     "bag": Source(
-        ("citeulike-t", "--from", "FOLDER", "--allow-unverified", "--text", "bag"),
+        "citeulike-t",
+        {**FOLDER, "text": "bag"},
         {
             "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
             "mult.dat": b"2 0:1 3:2\n1 4:1\n3 1:1 2:2 0:1\n1 3:7\n2 2:1 4:2\n1 0:1\n2 3:1 1:1\n",
@@ -119,7 +129,8 @@ SOURCES: dict[str, Source] = {
         },
     ),
     "mind": Source(
-        ("mind", "--from", "FOLDER", "--history"),
+        "mind",
+        {"from_": Path(), "history": True},
         {
             "news.tsv": b"".join(
                 b'N%d\tnews\tworld\tTitle "%d\tAn abstract, of %d\thttps://x/%d\t[]\t[]\n'
@@ -143,8 +154,8 @@ def _lines(content: bytes) -> list[bytes]:
 def _at(content: bytes, rng: random.Random, put: Callable[[bytes], bytes]) -> bytes:
     """One line replaced, any but the first where there are others."""
     lines = _lines(content)
-    place = rng.randrange(min(1, len(lines) - 1), len(lines))
-    lines[place] = put(lines[place])
+    number = rng.randrange(min(1, len(lines) - 1), len(lines))
+    lines[number] = put(lines[number])
     return b"".join(lines)
 
 
@@ -157,13 +168,13 @@ def _flipped(content: bytes, rng: random.Random) -> bytes:
 
 def _number(content: bytes, rng: random.Random, put: bytes) -> bytes:
     """One of the numbers behind the first line replaced."""
-    places = [
-        place
-        for place in range(content.find(b"\n") + 1, len(content))
-        if content[place : place + 1].isdigit()
+    digits = [
+        index
+        for index in range(content.find(b"\n") + 1, len(content))
+        if content[index : index + 1].isdigit()
     ]
-    place = rng.choice(places or [0])
-    return content[:place] + put + content[place + 1 :]
+    index = rng.choice(digits or [0])
+    return content[:index] + put + content[index + 1 :]
 
 
 DAMAGES: dict[str, Damage] = {
