@@ -190,7 +190,7 @@ def test_tokens_that_are_already_made(tmp_path: Path) -> None:
     st.integers(0, 4),
 )
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
 )
 def test_minimum_degrees_by_brute_force(
     tmp_path: Path, pairs: list[tuple[int, int]], users: int, items: int
@@ -238,7 +238,7 @@ def test_minimum_degrees_by_brute_force(
     st.sampled_from(["csv", "tsv", "jsonl", "parquet"]),
 )
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
 )
 def test_any_ids_and_texts_come_back(
     tmp_path: Path, ids: list[str], texts: list[str], form: str

@@ -82,7 +82,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Server]]
     monkeypatch.setattr(citeulike_files, "TIMEOUT_SECONDS", 0.25)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{running.server_port}/files/", handler
         running.shutdown()

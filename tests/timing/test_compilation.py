@@ -1,10 +1,11 @@
-"""The cache of compiled programs, each case in a fresh interpreter."""
+"""The cache of compiled programs: across processes, and beside users' own settings of JAX."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -25,10 +26,10 @@ print(counts.get("/jax/compilation_cache/cache_hits", 0), counts.get("/jax/compi
 """
 
 
-def compile_something(cache: Path, **variables: str) -> tuple[str, int, int, str]:
+def compile_something(cache: Path) -> tuple[str, int, int, str]:
     """Folder, programs that were read from the cache, programs that were not, messages."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    environment = {**kept, "NCFBENCH_CACHE_DIR": str(cache), **variables}
+    environment = {**kept, "NCFBENCH_CACHE_DIR": str(cache)}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, check=True
     )
@@ -46,36 +47,55 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert compile_something(tmp_path) == (folder, misses, 0, "")
 
 
-def test_jax_switches_it_off(tmp_path: Path) -> None:
-    assert compile_something(tmp_path, JAX_ENABLE_COMPILATION_CACHE="0") == ("None", 0, 0, "")
-    assert list(tmp_path.iterdir()) == []
+FOLDER = "jax_compilation_cache_dir"
+ENABLED = "jax_enable_compilation_cache"
+LEAST = "jax_persistent_cache_min_compile_time_secs"
 
 
-def test_a_folder_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
-    own = {
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "own"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-    folder, _, misses, _ = compile_something(tmp_path / "ours", **own)
-    assert folder == "None"
-    assert misses > 0
-    assert [path.name for path in tmp_path.iterdir()] == ["own"]
-    before = jax.config.values["jax_compilation_cache_dir"]
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """JAX as it starts, without a cache of compiled programs; restored afterwards."""
+    before = {name: jax.config.values[name] for name in (FOLDER, ENABLED, LEAST)}
+    monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
+    for name, value in ((FOLDER, None), (ENABLED, True), (LEAST, 1.0)):
+        jax.config.update(name, value)
+    yield tmp_path / "cache"
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_every_program_is_kept_by_default(cache: Path) -> None:
+    folder = keep_compiled(pytest.fail)
+    assert folder is not None
+    assert folder.parent == cache / "compiled"
+    assert jax.config.values[FOLDER] == str(folder)
+    assert jax.config.values[LEAST] == 0
+
+
+def test_the_users_own_settings_are_left_alone(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache that is switched off, a folder, and a shortest time."""
+    jax.config.update(ENABLED, False)
     assert keep_compiled(pytest.fail) is None
-    assert jax.config.values["jax_compilation_cache_dir"] == before
+    jax.config.update(ENABLED, True)
+    jax.config.update(FOLDER, "/own")
+    assert keep_compiled(pytest.fail) is None
+    assert jax.config.values[FOLDER] == "/own"
+    assert not cache.exists()
+    jax.config.update(FOLDER, None)
+    monkeypatch.setenv(LEAST.upper(), "1000")
+    assert keep_compiled(pytest.fail) is not None
+    assert jax.config.values[LEAST] == 1.0
 
 
-def test_the_users_own_shortest_time_is_left_alone(tmp_path: Path) -> None:
-    compile_something(tmp_path, JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="1000")
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-
-
-def test_a_folder_that_cannot_be_written_is_said_and_does_no_harm(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    folder, hits, misses, said = compile_something(tmp_path / "file")
-    assert (folder, hits, misses) == ("None", 0, 0)
-    assert "Compiled programs are not kept" in said
-    assert "Not a directory" in said
+def test_a_folder_that_cannot_be_written_is_reported(cache: Path) -> None:
+    cache.touch()
+    said: list[str] = []
+    assert keep_compiled(said.append) is None
+    assert "Compiled programs are not kept" in said[0]
+    assert "Not a directory" in said[0]
+    assert jax.config.values[FOLDER] is None
 
 
 @pytest.mark.long

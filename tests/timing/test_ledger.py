@@ -18,8 +18,12 @@ from hypothesis import strategies as st
 
 from ncfbench.config import Locations, complete
 from ncfbench.runs.folder import RunRecord
+from ncfbench.sampling.shared import NegativeSharingSampler
 from ncfbench.timing.ledger import LINES, Ledger
 from ncfbench.training import run as training
+from ncfbench.training.probe import Probe
+from ncfbench.training.recall import RecallEvaluator
+from ncfbench.training.step import Trainer
 
 
 class Clock:
@@ -63,7 +67,7 @@ Tree = st.recursive(
 
 
 @given(tree=Tree)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_lines_add_up_to_the_wall_time(tree: Any) -> None:
     clock, expected = Clock(), dict.fromkeys(LINES, 0)
     ledger = Ledger(clock)
@@ -130,10 +134,16 @@ def lines(record: RunRecord) -> dict[str, float]:
     return {row["line"]: row["seconds"] for row in record.ledger}
 
 
-def test_a_run_accounts_for_every_second(data_dir: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def plain(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, float]:
+    """A run as it is, and the seconds that it took."""
     begin = time.perf_counter()
-    record = train(data_dir, tmp_path, encoder="cnn", epochs=4)
-    wall = time.perf_counter() - begin
+    record = train(data_dir, tmp_path_factory.mktemp("plain"))
+    return record, time.perf_counter() - begin
+
+
+def test_a_run_accounts_for_every_second(plain: tuple[RunRecord, float]) -> None:
+    record, wall = plain
     main = [row["seconds"] for row in record.ledger if row["thread"] == "main"]
     assert math.fsum(main) == pytest.approx(record.summary["wall_seconds"])
     # What is missing is the last write of the tables itself, and reading the record back.
@@ -153,60 +163,58 @@ def test_a_run_accounts_for_every_second(data_dir: Path, tmp_path: Path) -> None
         assert lines(record)[line] > 0, line
 
 
-@pytest.mark.parametrize("where", ["sampler", "step", "probe", "evaluation"])
+def slow(patch: pytest.MonkeyPatch, owner: Any, name: str, seconds: float) -> None:
+    """Plant a delay in a method."""
+    method = getattr(owner, name)
+
+    def slowed(self: Any, *arguments: Any) -> Any:
+        time.sleep(seconds)
+        return method(self, *arguments)
+
+    patch.setattr(owner, name, slowed)
+
+
+def slow_step(patch: pytest.MonkeyPatch) -> None:
+    create = Trainer.create.__func__
+
+    def create_slow(cls: Any, *arguments: Any) -> Any:
+        trainer, state = create(cls, *arguments)
+        step = trainer.step
+
+        def slowed(*arguments: Any) -> Any:
+            time.sleep(DELAY)
+            return step(*arguments)
+
+        trainer.step = slowed
+        return trainer, state
+
+    patch.setattr(Trainer, "create", classmethod(create_slow))
+
+
+@pytest.mark.parametrize("where", ["sampler", "step", "off the clock"])
 def test_a_planted_delay_moves_exactly_its_lines(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    data_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    plain: tuple[RunRecord, float],
+    where: str,
 ) -> None:
     """In the sampler it shows as waiting and in full only; in the step in both accounts; in probe
     and evaluation in neither.
     """
-    plain = train(data_dir, tmp_path / "plain")
     if where == "sampler":
-        from ncfbench.sampling.shared import NegativeSharingSampler
-
-        assemble = NegativeSharingSampler.assemble
-
-        def slow(self: Any, *arguments: Any) -> Any:
-            time.sleep(DELAY)
-            return assemble(self, *arguments)
-
-        monkeypatch.setattr(NegativeSharingSampler, "assemble", slow)
+        slow(monkeypatch, NegativeSharingSampler, "assemble", DELAY)
     elif where == "step":
-        from ncfbench.training.step import Trainer
-
-        create = Trainer.create.__func__
-
-        def create_slow(cls: Any, *arguments: Any) -> Any:
-            trainer, state = create(cls, *arguments)
-            step = trainer.step
-
-            def slow_step(*arguments: Any) -> Any:
-                time.sleep(DELAY)
-                return step(*arguments)
-
-            trainer.step = slow_step
-            return trainer, state
-
-        monkeypatch.setattr(Trainer, "create", classmethod(create_slow))
+        slow_step(monkeypatch)
     else:
-        from ncfbench.training.probe import Probe
-        from ncfbench.training.recall import RecallEvaluator
-
-        slowed_class: Any = Probe if where == "probe" else RecallEvaluator
-        call = slowed_class.__call__
-
-        def slow_call(self: Any, parameters: Any) -> Any:
-            time.sleep(10 * DELAY)
-            return call(self, parameters)
-
-        monkeypatch.setattr(slowed_class, "__call__", slow_call)
-    slowed = train(data_dir, tmp_path / "slowed")
-    before, after = lines(plain), lines(slowed)
+        slow(monkeypatch, Probe, "__call__", 10 * DELAY)
+        slow(monkeypatch, RecallEvaluator, "__call__", 10 * DELAY)
+    summary, slowed = plain[0].summary, train(data_dir, tmp_path)
+    before, after = lines(plain[0]), lines(slowed)
     more = {name: after[name] - before[name] for name in before}
-    full = slowed.summary["full_iteration_seconds"] - plain.summary["full_iteration_seconds"]
-    step = slowed.summary["step_iteration_seconds"] - plain.summary["step_iteration_seconds"]
-    iterations = slowed.summary["iterations"]
-    planted = DELAY * iterations
+    full = slowed.summary["full_iteration_seconds"] - summary["full_iteration_seconds"]
+    step = slowed.summary["step_iteration_seconds"] - summary["step_iteration_seconds"]
+    planted = DELAY * slowed.summary["iterations"]
     if where == "sampler":
         assert after["waiting"] > 0.7 * planted
         assert more["step"] < 0.4 * planted
@@ -218,12 +226,10 @@ def test_a_planted_delay_moves_exactly_its_lines(
         assert slowed.summary["full_iteration_seconds"] > 0.9 * DELAY
         assert slowed.summary["step_iteration_seconds"] > 0.9 * DELAY
     else:
-        calls = sum(
-            row[{"probe": "probe_loss", "evaluation": "test_recall_at_50"}[where]] is not None
-            for row in slowed.curve
-        )
-        assert calls >= 2
-        assert after[where] > 0.9 * 10 * DELAY * calls
+        for line, column in (("probe", "probe_loss"), ("evaluation", "test_recall_at_50")):
+            calls = sum(row[column] is not None for row in slowed.curve)
+            assert calls >= 2
+            assert after[line] > 0.9 * 10 * DELAY * calls
         assert more["step"] + more["waiting"] < 0.4 * planted
         assert abs(full) < 0.4 * DELAY
         assert abs(step) < 0.4 * DELAY
