@@ -12,7 +12,9 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
 from ncfbench.config import Locations, RunConfig, complete, merge
+from ncfbench.distributed.cluster import Cluster, refuse_for_processes
 from ncfbench.distributed.simulation import simulate
+from ncfbench.distributed.supervisor import Parent, supervise
 from ncfbench.errors import UsageError
 from ncfbench.registry import LOSSES, SAMPLERS
 
@@ -160,19 +162,24 @@ def run(
     is_counted = coordinator is None or "devices" in given
     settings = complete(given if is_counted else given | {"share": RunConfig.share})
     simulate(-(-settings.devices // (processes or 1)))
+    parent = Parent.from_environment()
     progress = progress_bar(quiet=quiet)
-    if coordinator is not None:
-        from ncfbench.training.plan import refuse_for_processes
-
+    cluster = _cluster(coordinator, processes, process_id, peer_timeout)
+    if cluster is not None:
         refuse_for_processes(trace, recommend)
-    with _joined(coordinator, processes, process_id, peer_timeout):
+        if parent is None:
+            raise typer.Exit(supervise(cluster))
+    with _joined(cluster, parent, progress):
         if not is_counted:
             settings = complete(given | {"devices": _all_devices()})
         record = _trained(
             settings, places, progress, resume=resume, trace=trace, recommend=recommend
         )
-    if record is None:
-        return
+        if record is not None:
+            _print_results(record, recommend, json_=json_)
+
+
+def _print_results(record: RunRecord, recommend: int | None, *, json_: bool) -> None:
     from ncfbench.report.views.run import ledger_table, run_table
     from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
@@ -246,20 +253,27 @@ def _all_devices() -> int:
     return ProcessGroup.current().devices
 
 
-@contextmanager
-def _joined(
+def _cluster(
     coordinator: str | None, processes: int | None, process_id: int | None, timeout: float
-) -> Iterator[None]:
-    """In company of the other processes, if there are to be some."""
-    if coordinator is None:
-        if processes is not None or process_id is not None:
-            raise UsageError(
-                "--processes and --process-id belong to --coordinator HOST:PORT, where the first"
-                " one listens."
-            )
+) -> Cluster | None:
+    """Return where the processes of this run meet; None for one process."""
+    if coordinator is not None:
+        return Cluster(coordinator, processes, process_id, timeout)
+    if processes is not None or process_id is not None:
+        raise UsageError(
+            "--processes and --process-id belong to --coordinator HOST:PORT, where the first one"
+            " listens."
+        )
+    return None
+
+
+@contextmanager
+def _joined(cluster: Cluster | None, parent: Parent | None, progress: Progress) -> Iterator[None]:
+    """Join the other processes, if there are any."""
+    if cluster is None or parent is None:
         yield
         return
-    from ncfbench.distributed.joining import Cluster, joined
+    from ncfbench.distributed.joining import joined
 
-    with joined(Cluster(coordinator, processes, process_id, timeout), say):
+    with joined(cluster, parent, progress.say):
         yield

@@ -11,6 +11,7 @@ import psutil
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
+from ncfbench.distributed.cluster import refuse_for_processes
 from ncfbench.distributed.layout import Layout
 from ncfbench.distributed.mesh import make_layout
 from ncfbench.distributed.process_group import ProcessGroup
@@ -94,24 +95,6 @@ class RunPlan:
         config = self.config
         return Schedule(
             self.dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every
-        )
-
-
-def refuse_for_processes(trace: Path | None, recommend: int | None) -> None:
-    """Refuse the options of a run that several processes cannot have.
-
-    Raises:
-        UsageError: an option is given.
-    """
-    if recommend is not None:
-        raise UsageError(
-            "--recommend is for one process: repeat the command without --coordinator, with"
-            " --resume."
-        )
-    if trace is not None:
-        raise UsageError(
-            "--trace is for one process: JAX's profiler does not follow several. Leave"
-            " --coordinator out."
         )
 
 
