@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -105,9 +106,8 @@ def _peer_loss(error: BaseException) -> PeerLostError | None:
     is_of_jax = isinstance(error, jax.errors.JaxRuntimeError)
     if is_own or not (is_of_jax or (isinstance(error, ValueError) and "Gloo" in str(error))):
         return None
-    return PeerLostError(
-        f"Lost another process of this run: a collective operation failed ({reason(error)}). {RESUME}"
-    )
+    cause = re.sub(r"^UNKNOWN: |\[\S+:\d+\] ", "", reason(error))  # without JAX's source files
+    return PeerLostError(f"Lost another process of this run: {cause}. {RESUME}")
 
 
 def _exit_code(error: BaseException) -> int:
@@ -178,8 +178,8 @@ def _initialize(cluster: Cluster) -> ProcessGroup:
         return ProcessGroup.current()
     except (ValueError, TypeError) as error:
         raise UsageError(
-            f"JAX cannot join the processes at {cluster.address}: {reason(error)}. Give --coordinator"
-            " HOST:PORT, --processes and --process-id."
+            f"JAX cannot join the processes at {cluster.address}: {reason(error)}."
+            " Give --coordinator HOST:PORT, --processes and --process-id."
         ) from error
     except RuntimeError as error:
         raise PeerLostError(
