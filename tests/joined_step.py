@@ -45,13 +45,15 @@ def main(coordinator: str, processes: int, index: int, data_dir: Path, out_dir: 
     from jax.experimental.multihost_utils import process_allgather
 
     from ncfbench.data.store import load
-    from ncfbench.distributed.joining import Cluster, joined
+    from ncfbench.distributed.cluster import Cluster
+    from ncfbench.distributed.joining import joined
     from ncfbench.distributed.mesh import MeshLayout, make_layout
+    from ncfbench.distributed.supervisor import Parent
     from ncfbench.rng import Streams
     from ncfbench.sampling import make_sampler, plan_capacity
 
     dataset, found = load(data_dir, DATASET), {}
-    with joined(Cluster(coordinator, processes, index), print):
+    with joined(Cluster(coordinator, processes, index), Parent(), lambda text: None):
         for case in CASES:
             config = settings(case, devices=DEVICES)
             value, gradient, _ = on_devices(dataset, config)

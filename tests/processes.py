@@ -1,6 +1,4 @@
-"""Several real processes of one run, started by tests; and what processes that tests start share
-with them.
-"""
+"""Several real processes of one run, and settings and variables that started processes share."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,39 +24,20 @@ SMALL: dict[str, Any] = {
     "lstm_units": 8,
     "user_l2": 0.01,
 }
-SCRIPT = (
-    "from ncfbench import cli; from ncfbench.training import session;"
-    " session.CHECKPOINT_SECONDS = 0.0; cli.main()"
-)
-SLOW = """
-import time
+SCRIPT = """
 from ncfbench import cli
-from ncfbench.runs import recorder
-write = recorder.RunRecorder.write
-def slow(self, status, *arguments):
-    write(self, status, *arguments)
-    if status == "finished":
-        time.sleep(8)
-recorder.RunRecorder.write = slow
+from ncfbench.training import session
+session.CHECKPOINT_SECONDS = 0.0
 cli.main()
 """
-"""A first process that takes long to write its tables at the end."""
-TELLING = """
-import sys
-import jax
-from ncfbench import cli
-initialize = jax.distributed.initialize
-def telling(*arguments, **more):
-    print("joining", file=sys.stderr, flush=True)
-    initialize(*arguments, **more)
-jax.distributed.initialize = telling
-cli.main()
-"""
-"""A process that says when it begins to wait for the others."""
-
+"""The program, with a checkpoint at the end of every epoch."""
 
 SLURM_PORTS = range(61440, 65536)
-"""One of which JAX chooses by the number of the job."""
+"""JAX derives the coordinator's port, one of these, from the number of the job."""
+
+
+LIMIT_SECONDS = 300
+"""A process that takes longer hangs, on a busy machine too."""
 
 
 def free_port(*, slurm: bool = False) -> int:
@@ -82,11 +62,15 @@ def start(
     script: str = SCRIPT,
     **more: Any,
 ) -> list[subprocess.Popen[str]]:
-    """``count`` of ``of`` processes of one run, which the program gives their devices; the last has
-    flags of its own.
+    """Start the first ``count`` of ``of`` processes of one run.
 
-    With ``slurm`` they are told of each other by nothing but the variables that Slurm gives the
-    tasks of a job.
+    Args:
+        flags: of every process.
+        of: how many the run waits for; by default all that are started.
+        slurm: let JAX detect the processes by the variables that Slurm sets for the tasks of a job.
+        last: more flags of the last process.
+        script: runs the program.
+        more: settings.
     """
     settings = SMALL | {"sampler": "strat-ns", "encoder": "mf"} | more
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
@@ -104,9 +88,9 @@ def start(
                 "PROCID": index,
                 "LOCALID": index,
             }
-            told, own = ["auto"], {f"SLURM_{name}": str(value) for name, value in job.items()}
+            where, own = ["auto"], {f"SLURM_{name}": str(value) for name, value in job.items()}
         else:
-            told, own = (
+            where, own = (
                 [f"127.0.0.1:{port}", "--processes", str(of or count), "--process-id", str(index)],
                 {},
             )
@@ -121,7 +105,7 @@ def start(
             "--runs-dir",
             str(runs_dir),
             "--coordinator",
-            *told,
+            *where,
             *flags,
             *(last if index == count - 1 else ()),
         ]
@@ -137,12 +121,20 @@ def start(
     return found
 
 
+def wait_for(pattern: str, folder: Path, processes: list[subprocess.Popen[str]]) -> None:
+    """Wait until a file in the folder matches the pattern, or one of the processes has ended."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not any(folder.glob(pattern)) and all(process.poll() is None for process in processes):
+        assert time.monotonic() < deadline, f"no {pattern}"
+        time.sleep(0.01)
+
+
 def ends(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
-    """Exit code, standard output and standard error of each."""
+    """Return exit code, standard output and standard error of each."""
     found = []
     try:
         for process in processes:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=LIMIT_SECONDS)
             found.append((process.returncode, out, err))
     finally:
         for process in processes:
@@ -151,7 +143,7 @@ def ends(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
 
 
 def compiled_once() -> dict[str, str]:
-    """Variables for a process that is to keep its compiled programs where the tests keep theirs."""
+    """Return variables that let a process use the compilation cache of the tests."""
     return {
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

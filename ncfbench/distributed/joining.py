@@ -2,8 +2,9 @@
 
 How a process ends, as its own code sees it; :mod:`ncfbench.distributed.supervisor` has the rest:
 
-- Work done, training diverged, or an interrupt that all agreed on: every process waits until the
-  first has written everything, then all leave JAX's runtime together, each with its exit code.
+- Work done, or an end that all reach at the same point (training diverged, an interrupt that all
+  agreed on): every process waits until the first has written everything, then all leave JAX's
+  runtime together.
 - An error of this process alone: it exits at once with its own code. The others lose it.
 - A collective operation that failed, because another process is lost: exit code 8.
 """
@@ -24,7 +25,11 @@ from contextlib import contextmanager
 import jax
 
 from ncfbench.distributed.cluster import DETECTED, Cluster
-from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
+from ncfbench.distributed.process_group import (
+    AgreedInterrupt,
+    ProcessGroup,
+    UnlikeProcessesError,
+)
 from ncfbench.distributed.signals import deferred_signals
 from ncfbench.distributed.supervisor import RESUME, Parent
 from ncfbench.errors import (
@@ -35,6 +40,9 @@ from ncfbench.errors import (
     UsageError,
     reason,
 )
+
+EVERYWHERE = (DivergedError, AgreedInterrupt, UnlikeProcessesError)
+"""What every process of the group raises at the same point."""
 
 
 @contextmanager
@@ -63,7 +71,7 @@ def joined(cluster: Cluster, parent: Parent, say: Callable[[str], None]) -> Iter
     try:
         try:
             yield group
-        except (DivergedError, AgreedInterrupt) as error:
+        except EVERYWHERE as error:
             _leave_together(group, parent, _exit_code(error))
             raise
         _leave_together(group, parent, 0)

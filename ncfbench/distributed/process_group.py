@@ -23,6 +23,10 @@ class AgreedInterrupt(KeyboardInterrupt):
     """An interrupt that every process of the group raises at the same point."""
 
 
+class UnlikeProcessesError(UsageError):
+    """Processes that would train something else; every process of the group raises it."""
+
+
 @dataclass(frozen=True)
 class ProcessGroup:
     """All processes that JAX has joined.
@@ -61,8 +65,8 @@ class ProcessGroup:
         """Refuse processes that would train something else.
 
         Raises:
-            UsageError: settings, data or the version of this program differ from those of the
-                first process.
+            UnlikeProcessesError: settings, data or the version of this program differ from those
+                of the first process.
         """
         if self.count > 1:
             text = json.dumps([config.to_dict(), data_fingerprint, __version__], sort_keys=True)
@@ -73,7 +77,7 @@ class ProcessGroup:
             if different := [
                 index for index, digest in enumerate(digests) if bytes(digest) != bytes(digests[0])
             ]:
-                raise UsageError(
+                raise UnlikeProcessesError(
                     f"Process {', '.join(map(str, different))} has other settings, other data or"
                     " another version of ncfbench than process 0. Start all with the same command,"
                     " but for --process-id, and prepare the same data."

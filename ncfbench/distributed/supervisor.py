@@ -112,12 +112,13 @@ class _Log:
         self._thread.start()
 
     def _read(self) -> None:
-        for line in self._stream:
-            if self.held or COORDINATION.match(line):
-                self.held += line
-            else:
-                sys.stderr.buffer.write(line)
-                sys.stderr.flush()
+        with self._stream:
+            for line in self._stream:
+                if self.held or COORDINATION.match(line):
+                    self.held += line
+                else:
+                    sys.stderr.buffer.write(line)
+                    sys.stderr.flush()
 
     def finish(self) -> None:
         """Read the rest, after the child's end."""
