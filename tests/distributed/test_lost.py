@@ -19,6 +19,26 @@ LONG = pytest.mark.long
 LOST = "Error: Lost another process of this run: "
 
 
+AT_STOP = """
+import os, signal, time
+from ncfbench import cli
+from ncfbench.distributed.process_group import ProcessGroup
+from ncfbench.errors import DataError
+from ncfbench.training import session
+session.CHECKPOINT_SECONDS = 0.0
+agree, stops = ProcessGroup.any, 0
+def stop(self, *flags):
+    global stops
+    stops += len(flags) == 2
+    if self.index == {victim} and stops == {stop}:
+        {deed}
+    return agree(self, *flags)
+ProcessGroup.any = stop
+cli.main()
+"""
+"""A run of which one process does something at one of its stops, where all agree on two flags."""
+
+
 @pytest.mark.parametrize(
     ("victim", "count"), [(1, 2), pytest.param(0, 2, marks=LONG), pytest.param(1, 4, marks=LONG)]
 )
@@ -26,18 +46,17 @@ def test_killed_process_ends_the_others(
     data_dir: Path, tmp_path: Path, victim: int, count: int
 ) -> None:
     """The run is resumed by one process, and its curve is that of an uninterrupted one."""
-    processes = start(data_dir, tmp_path / "cut", count, epochs=40, probe_every=1000)
-    wait_for("cut/*/checkpoints/[0-9]*", tmp_path, processes)
-    processes[victim].kill()
-    found = ends(processes)
-    assert found[victim][0] == -signal.SIGKILL, "the run was over before it was killed"
+    settings = {"encoder": "mf", "epochs": 4, "probe_every": 1000}
+    deed = "os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
+    script = AT_STOP.format(victim=victim, stop=3, deed=deed)
+    found = ends(start(data_dir, tmp_path / "cut", count, script=script, **settings))
+    assert found[victim][0] == -signal.SIGKILL, found[victim][2]
     for code, _, err in (end for index, end in enumerate(found) if index != victim):
         assert code == 8
         assert LOST in err
         assert "repeat the commands with --resume" in err
         assert "Traceback" not in err
         assert "stack trace" not in err
-    settings = {"encoder": "mf", "epochs": 40, "probe_every": 1000}
     record = train(data_dir, tmp_path / "cut", resume=True, **settings)
     assert record.timing[-1]["first_iteration"] > 0
     assert len({row["session"] for row in record.ledger}) == 2
@@ -69,10 +88,8 @@ def test_stopped_process_ends_the_others(
 
 def test_interrupt_of_one_process_stops_all(data_dir: Path, tmp_path: Path) -> None:
     """At the next probe; the first saves, and the run can be resumed."""
-    processes = start(data_dir, tmp_path, 2, epochs=4000, probe_every=20)
-    wait_for("*/curve.parquet", tmp_path, processes)
-    processes[1].send_signal(signal.SIGINT)
-    found = ends(processes)
+    script = AT_STOP.format(victim=1, stop=2, deed="os.kill(os.getppid(), signal.SIGINT)")
+    found = ends(start(data_dir, tmp_path, 2, script=script, epochs=4000))
     assert [code for code, _, _ in found] == [130, 130], found[0][2]
     assert "repeat the command with --resume" in found[0][2]
     (folder,) = tmp_path.iterdir()
@@ -81,26 +98,12 @@ def test_interrupt_of_one_process_stops_all(data_dir: Path, tmp_path: Path) -> N
     assert list(folder.glob(f"checkpoints/{record.summary['iterations']}"))
 
 
-SECOND = """
-import os, signal
-from ncfbench import cli
-from ncfbench.distributed.process_group import ProcessGroup
-agree = ProcessGroup.any
-def impatient(self, *flags):
-    if self.index == 1 and len(flags) == 2:
-        for number in (signal.SIGINT, signal.SIGTERM):  # two of one kind may become one
-            os.kill(os.getppid(), number)
-        signal.sigtimedwait([], 60)
-    return agree(self, *flags)
-ProcessGroup.any = impatient
-cli.main()
-"""
-"""A second process that gets two interrupts at its first stop."""
-
-
 @pytest.mark.long
 def test_second_interrupt_ends_one_at_once(data_dir: Path, tmp_path: Path) -> None:
-    (code, _, err), (own, _, _) = ends(start(data_dir, tmp_path, 2, script=SECOND, epochs=400))
+    both = "(signal.SIGINT, signal.SIGTERM)"  # two of one kind may become one
+    deed = f"for number in {both}: os.kill(os.getppid(), number); time.sleep(1)"
+    script = AT_STOP.format(victim=1, stop=2, deed=deed)
+    (code, _, err), (own, _, _) = ends(start(data_dir, tmp_path, 2, script=script, epochs=4000))
     assert (code, own) == (8, 130), err
     assert LOST in err
     assert "Traceback" not in err
@@ -136,21 +139,6 @@ def test_lonely_processes_end(data_dir: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-FAILING = """
-from ncfbench import cli
-from ncfbench.distributed.process_group import ProcessGroup
-from ncfbench.errors import DataError
-agree = ProcessGroup.any
-def failing(self, *flags):
-    if self.index == {victim} and len(flags) == 2:
-        raise {error}
-    return agree(self, *flags)
-ProcessGroup.any = failing
-cli.main()
-"""
-"""A run of which one process fails at its first stop, while the others go on."""
-
-
 @pytest.mark.parametrize(
     ("victim", "error", "code"),
     [
@@ -162,7 +150,7 @@ def test_failing_process_ends_the_others(
     data_dir: Path, tmp_path: Path, victim: int, error: str, code: int
 ) -> None:
     """It says why; the others say that they lost a process."""
-    script = FAILING.format(victim=victim, error=error)
+    script = AT_STOP.format(victim=victim, stop=1, deed=f"raise {error}")
     found = ends(start(data_dir, tmp_path, 2, script=script, epochs=400))
     assert found[victim][0] == code
     assert error[error.index("(") + 2 : -2] in found[victim][2]
