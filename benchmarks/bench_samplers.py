@@ -34,8 +34,14 @@ from rich.text import Text
 
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, UsageError
-from ncfbench.registry import SAMPLERS, find_sampler, nearest
+from ncfbench.errors import (
+    INTERRUPTED_EXIT_CODE,
+    CheckFailedError,
+    NcfbenchError,
+    UsageError,
+    nearest,
+)
+from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.report.render.terminal import make_console
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
@@ -332,7 +338,7 @@ def show(result: dict[str, Any]) -> None:
         for name, row in cell["samplers"].items():
             rows.add_row(
                 f"{cell['links']:,}",
-                SAMPLERS[name].title if name in SAMPLERS else name,
+                find_sampler(name).title if name in SAMPLERS else name,
                 f"{row['distinct_items']:.0f}",
                 f"{row['batch_seconds'] * 1e3:.3f}",
                 f"{np.median(row['order_seconds']):.3g}",

@@ -440,7 +440,7 @@ def show(result: dict[str, Any]) -> None:
     )
     for name, row in steps["batches"]["samplers"].items():
         rows.add_row(
-            SAMPLERS[name].title if name in SAMPLERS else name,
+            find_sampler(name).title if name in SAMPLERS else name,
             *(f"{row[key]:.2f}" for key in ("plan_seconds", "order_seconds")),
             f"{row['first_batch_seconds']:.3f}",
             f"{row['batch_seconds'] * 1e6:.0f}",

@@ -1,9 +1,12 @@
-"""The few ways in which ncfbench refuses or fails, each with its exit code.
+"""Exceptions, each with its exit code.
 
 Logic raises these; only :mod:`ncfbench.cli` prints them and exits.
 """
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 INTERRUPTED_EXIT_CODE = 130
 
@@ -60,3 +63,15 @@ def reason(error: BaseException) -> str:
     """Return what an error says on one line, without a full stop, to put it into a sentence."""
     text = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
     return text.splitlines()[0].rstrip(". ")
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` for the closest valid name, or a full stop."""
+    close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else "."
+
+
+def either(names: Iterable[str]) -> str:
+    """Return names as they stand in a sentence: ``neg, ns or strat-ns``."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

@@ -18,7 +18,13 @@ torch = pytest.importorskip("torch")
 from ncfbench.config import RunConfig, complete  # noqa: E402
 from ncfbench.data.store import Dataset  # noqa: E402
 from ncfbench.errors import CheckFailedError, UsageError  # noqa: E402
-from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS  # noqa: E402
+from ncfbench.registry import (  # noqa: E402
+    ENCODERS,
+    SAMPLERS,
+    find_loss,
+    find_sampler,
+    losses_for,
+)
 from ncfbench.rng import Streams  # noqa: E402
 from ncfbench.sampling import batches  # noqa: E402
 from ncfbench.training.step import Trainer  # noqa: E402
@@ -70,10 +76,10 @@ def made(dataset: Dataset, config: RunConfig) -> Any:
     ("sampler", "loss", "encoder"),
     [
         (sampler, loss, encoder)
-        for sampler, entry in SAMPLERS.items()
-        for loss, other in LOSSES.items()
+        for sampler in SAMPLERS
+        for loss in losses_for(find_sampler(sampler))
         for encoder in ENCODERS
-        if entry.in_paper and other.in_paper and other.family in entry.families
+        if find_sampler(sampler).in_paper and find_loss(loss).in_paper
     ],
 )
 def test_loss_and_gradients_agree(

@@ -1,4 +1,4 @@
-"""Samplers, losses and encoders of the user's own."""
+"""Samplers, losses and encoders of one's own: a class, and nothing else touched."""
 
 from __future__ import annotations
 
@@ -6,59 +6,105 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from ncfbench import registry
 from ncfbench.cli import app
+from ncfbench.cli.settings_page import settings_page
 from ncfbench.config import Locations, complete
 from ncfbench.errors import UsageError
+from ncfbench.runs import folder as runs
+from ncfbench.sweeps import grid
+from ncfbench.sweeps.files import read_sweep
 from ncfbench.training.run import run
 
 MODULE = '''
-import jax, jax.numpy as jnp
+import jax.numpy as jnp
 from flax import nnx
+from ncfbench.models.losses import Pairwise
+from ncfbench.sampling.batch import Shared
 from ncfbench.sampling.listed import NegativeSampler
-
-
-class Listless:
-    """A loss of two lines."""
-
-    family = "pairwise"
-    learning_rate = 0.005
-
-    def pair(self, positive, negative):
-        return jnp.square(jnp.maximum(negative - positive + 0.2, 0))
-
-
-class Bag(nnx.Module):
-    """The mean of the words."""
-
-    def __init__(self, config, n_items, n_words, *, rngs):
-        self.words = nnx.Embed(n_words + 1, config.dimension, rngs=rngs)
-
-    def __call__(self, texts):
-        count = jnp.maximum(texts.present.sum(axis=1, keepdims=True), 1)
-        return (self.words(texts.tokens) * texts.present[..., None]).sum(axis=1) / count
+from ncfbench.sampling.shared import StratifiedSharingSampler
+from ncfbench.settings import Setting
 
 
 class Own(NegativeSampler):
     """Negatives of my own."""
 
     families = ("pairwise",)
+    uses = ("negatives", "mask", "unique_items")
+    settings = (Setting("emphasis", 1.0, "Weight of a negative link", panel="Sampler", above=0),)
+
+    def assemble(self, draw, capacity=0):
+        batch = super().assemble(draw, capacity)
+        weight = batch.negatives.weight * self.weight_dtype.type(self.config.emphasis)
+        return batch._replace(negatives=batch.negatives._replace(weight=weight))
 
 
-class Undeclared(NegativeSampler):
-    pass
+class Squared(Pairwise):
+    """A loss of two lines."""
+
+    learning_rate = 0.005
+    uses = ()
+    settings = (Setting("slack", 0.2, "Margin", panel="Training", at_least=0),)
+
+    def __init__(self, slack):
+        self.slack = slack
+
+    @classmethod
+    def configured(cls, config):
+        return cls(config.slack)
+
+    def pair(self, positive, negative):
+        return jnp.square(jnp.maximum(negative - positive + self.slack, 0))
+
+
+class Bag(nnx.Module):
+    """The mean of the words."""
+
+    uses = ("word_dropout",)
+    settings = (Setting("bag_width", 8, "Length of a word's vector", at_least=1),)
+
+    def __init__(self, config, n_items, n_words, *, rngs):
+        self.words = nnx.Embed(n_words + 1, config.bag_width, rngs=rngs)
+        self.dense = nnx.Linear(config.bag_width, config.dimension, rngs=rngs)
+
+    def __call__(self, texts):
+        count = jnp.maximum(texts.present.sum(axis=1, keepdims=True), 1)
+        mean = (self.words(texts.tokens) * texts.present[..., None]).sum(axis=1) / count
+        return self.dense(mean)
+
+
+class Silent(Bag):
+    """It declares nothing of what it reads."""
+
+
+class Sharing(StratifiedSharingSampler):
+    """Shared negatives, a quarter of whose weight is gone."""
+
+    def assemble(self, draw, capacity=0):
+        batch = super().assemble(draw, capacity)
+        return batch._replace(negatives=Shared(batch.negatives.weight * 0.75))
 
 
 class Odd(NegativeSampler):
     families = ("sideways",)
 
 
+class Taken(Bag):
+    settings = (Setting("epochs", 3, "A name that is taken"),)
+
+
+class Unset(Bag):
+    settings = ("bag_width",)
+
+
 number = 3
 '''
+SMALL = {"dataset": "tiny", "batch_size": 64, "epochs": 2, "dimension": 8}
 
 
 @pytest.fixture
@@ -70,45 +116,166 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_train_with_a_sampler_a_loss_and_an_encoder_of_ones_own(
+def invoke(*words: str) -> str:
+    done = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_one_of_each_is_trained_by_flags_of_its_own(
     module: str, data_dir: Path, tmp_path: Path
 ) -> None:
-    settings = {"dataset": "tiny", "batch_size": 64, "epochs": 2, "dimension": 8}
-    own = {"sampler": f"{module}:Own", "loss": f"{module}:Listless", "encoder": f"{module}:Bag"}
-    record = run(complete(settings | own), Locations(data_dir, tmp_path / "runs"))
+    """Flags, --set and a file give a plug-in's settings; the report and its records name them."""
+    file = tmp_path / "own.toml"
+    file.write_text("slack = 0.3")
+    chosen = [
+        f"--sampler={module}:Own",
+        "--loss",
+        f"{module}:Squared",
+        "--encoder",
+        f"{module}:Bag",
+    ]
+    settings = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    folders = [f"--data-dir={data_dir}", f"--runs-dir={tmp_path / 'runs'}"]
+    given = ["--bag-width=6", "--set", "emphasis=2", f"--config={file}"]
+    found = json.loads(invoke("run", *chosen, *settings, *given, *folders, "--quiet", "--json"))
+    own = {name: found["config"][name] for name in ("emphasis", "slack", "bag_width")}
+    assert own == {"emphasis": 2.0, "slack": 0.3, "bag_width": 6}
+    assert found["config"]["learning_rate"] == 0.005
+    (record,) = runs.read_all(tmp_path / "runs")[0]
+    assert record.config.bag_width == 6
     assert record.curve[-1]["probe_loss"] < record.curve[0]["probe_loss"]
-    assert record.config.learning_rate == 0.005
     assert ":" not in record.name
-    shown = CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path / "runs")])
-    assert shown.exit_code == 0, shown.output
-    assert "Own" in shown.stdout
+    assert "Own" in invoke("report", *folders)
+    shown = invoke("run", *chosen, "--help")
+    for words in ("--bag-width", "Length of a word's vector", "--emphasis", "--slack"):
+        assert words in shown
+    assert "--bag-width" not in invoke("run", "--help")
+
+
+def test_a_shared_plugin_trains_on_several_devices(
+    module: str, data_dir: Path, tmp_path: Path
+) -> None:
+    """Its ``assemble`` has the documented signature, and the rows are those of its own batches."""
+    config = SMALL | {"sampler": f"{module}:Sharing", "encoder": "mf", "epochs": 1}
+    curves = [
+        run(complete(config | {"devices": devices}), Locations(data_dir, tmp_path / str(devices)))
+        for devices in (1, 2)
+    ]
+    losses = [[row["probe_loss"] for row in record.curve] for record in curves]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_settings_of_a_plugin_are_part_of_its_identity(module: str, tmp_path: Path) -> None:
+    """Declared or not; only what a class declares not to use is left out."""
+
+    def config(name: str, **more: Any) -> Any:
+        return complete(SMALL | {"sampler": "iid", "encoder": f"{module}:{name}"} | more)
+
+    def are_one(*configs: Any) -> bool:
+        assert len({one.digest() for one in configs}) == len(
+            {grid.cell_identity(one) for one in configs}
+        )
+        return len({one.digest() for one in configs}) == 1
+
+    assert not are_one(config("Bag", bag_width=4), config("Bag", bag_width=5))
+    assert are_one(config("Bag", word_dimension=4), config("Bag", word_dimension=5))
+    assert are_one(config("Bag", lstm_units=25), config("Bag", lstm_units=200))
+    assert not are_one(config("Silent", bag_width=4), config("Silent", bag_width=5))
+    assert not are_one(config("Silent", word_dimension=4), config("Silent", word_dimension=5))
+    assert not are_one(config("Silent", lstm_units=25), config("Silent", lstm_units=200))
+    of_sampler = [
+        complete({"sampler": f"{module}:Sharing", "negatives": k, "batch_size": 64}) for k in (3, 4)
+    ]
+    assert not are_one(*of_sampler)
+    made = runs.create(tmp_path, config("Silent", lstm_units=25), "data")
+    assert runs.find(tmp_path, config("Silent", lstm_units=25), "data") == made
+    assert runs.find(tmp_path, config("Silent", lstm_units=200), "data") is None
+
+
+def test_a_sweep_varies_the_settings_of_a_plugin(module: str) -> None:
+    """Beside an encoder that has none of them."""
+    wanted = read_sweep(
+        "smoke",
+        flags={"encoder": f"{module}:Bag,mf", "sampler": "ns", "loss": "sg"},
+        assignments=["bag_width=4,5"],
+    )
+    cells = grid.expand(wanted.axes).cells
+    widths = [dict(config.own).get("bag_width") for config in cells if config.seed == 0]
+    assert widths == [4, 5, None]
+    assert (
+        sum("bag_width=4" in label for label in grid.label_cells(cells).values()) == len(cells) / 3
+    )
+
+
+def test_an_entry_in_the_registry_is_all_that_a_name_needs(
+    module: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options, checks, list and the settings reference follow from the class."""
+    for entries, name, path in (
+        (registry.SAMPLERS, "own", f"{module}:Own"),
+        (registry.LOSSES, "squared", f"{module}:Squared"),
+        (registry.ENCODERS, "bag", f"{module}:Bag"),
+    ):
+        monkeypatch.setitem(entries, name, path)  # type: ignore[call-overload]
+    assert complete({"encoder": "bag", "sampler": "ns"}).bag_width == 8
+    with pytest.raises(UsageError, match="bag_width = 0: it must be at least 1"):
+        complete({"encoder": "mf", "bag_width": 0})
+    page = settings_page()
+    for line in (
+        "| `bag_width` | 8 | whole number, at least 1 | bag | Length of a word's vector |",
+        "| `emphasis` | 1 | number, above 0 | own | Weight of a negative link |",
+        "| `slack` | 0.2 | number, at least 0 | squared | Margin |",
+    ):
+        assert line in page
+    found = json.loads(invoke("list", "--json", "--data-dir", str(data_dir)))
+    assert found["samplers"]["own"] == {
+        "summary": "Negatives of my own.",
+        "losses": ["log", "hinge", "squared"],
+        "losses_with_strata_by_user": [],
+    }
+    assert found["losses"]["squared"]["family"] == "pairwise"
+    assert found["encoders"]["bag"]["summary"] == "The mean of the words."
+
+
+def test_registered_plugins_have_names(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        registry, "registered", lambda kind: {"own": f"{module}:Own"} if kind == "sampler" else {}
+    )
+    assert registry.find_sampler("own").families == ("pairwise",)
+    with pytest.raises(UsageError, match="did you mean 'own'"):
+        registry.find_sampler("onw")
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"sampler": "{}:Own", "loss": "sg"}, ["serves pairwise losses only"]),
-        ({"sampler": "iid", "loss": "{}:Listless"}, ["a pairwise loss compares two items"]),
-        ({"sampler": "{}:Undeclared"}, ["has no 'families'"]),
+        ({"sampler": "iid", "loss": "{}:Squared"}, ["a pairwise loss compares two items"]),
         ({"sampler": "{}:Odd"}, ["sideways", "'listwise'"]),
+        ({"sampler": "{}:Bag"}, ["has no 'draw'", "subclass of ncfbench.sampling.Sampler"]),
         ({"sampler": "{}:Owl"}, ["has no 'Owl'", "did you mean 'Own'"]),
         ({"sampler": "{}:number"}, ["is not a class"]),
         ({"sampler": "broken_{}:Own"}, ["RuntimeError: no luck"]),
         ({"sampler": "nowhere.at_all:Own"}, ["No module named", "Run from the folder"]),
-        ({"loss": "{}:Own"}, ["has no 'family'"]),
-        ({"encoder": "{}:number"}, ["not a class with a __call__"]),
+        ({"loss": "{}:Own"}, ["has no 'rows'", "Pointwise, Pairwise or Listwise"]),
+        ({"encoder": "{}:number"}, ["is not a class", "with a __call__ method"]),
+        ({"encoder": "{}:Taken"}, ["declares a setting 'epochs'", "Rename it"]),
+        ({"encoder": "{}:Unset"}, ["settings must be a tuple of ncfbench.settings.Setting"]),
+        ({"encoder": "{}:Bag", "bag_width": 0}, ["bag_width = 0: it must be at least 1"]),
+        ({"encoder": "mf", "bag_width": 5}, ["Unknown setting 'bag_width'"]),
     ],
 )
 def test_what_cannot_work_is_refused_early(
-    module: str, settings: dict[str, str], words: list[str]
+    module: str, settings: dict[str, Any], words: list[str]
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        complete({key: value.format(module) for key, value in settings.items()})
+        complete({key: str(value).format(module) for key, value in settings.items()})
     for word in words:
         assert word in str(caught.value)
 
 
-def test_modules_of_the_current_folder(tmp_path: Path) -> None:
+def test_modules_of_the_current_folder_are_found(tmp_path: Path) -> None:
     (tmp_path / "herefile.py").write_text(MODULE)
     script = (
         "from ncfbench.registry import find_sampler; print(find_sampler('herefile:Own').summary)"
@@ -119,31 +286,11 @@ def test_modules_of_the_current_folder(tmp_path: Path) -> None:
     assert done.stdout == "Negatives of my own.\n"
 
 
-def test_registered_plugins(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        registry, "registered", lambda kind: {"own": f"{module}:Own"} if kind == "sampler" else {}
-    )
-    assert registry.find_sampler("own").families == ("pairwise",)
-    with pytest.raises(UsageError, match="did you mean 'own'"):
-        registry.find_sampler("onw")
-
-
-def test_list(data_dir: Path) -> None:
-    result = CliRunner().invoke(app, ["list", "--data-dir", str(data_dir)])
-    assert result.exit_code == 0
-    for name in (
-        *registry.SAMPLERS,
-        *registry.LOSSES,
-        *registry.ENCODERS,
-        "unigram",
-        "EXPONENT",
-        "citeulike",
-        "tiny",
-        "by user",
-    ):
-        assert name in result.stdout
-    found = json.loads(
-        CliRunner().invoke(app, ["list", "--json", "--data-dir", str(data_dir)]).stdout
-    )
+def test_list_names_everything(data_dir: Path) -> None:
+    shown = invoke("list", "--data-dir", str(data_dir))
+    names = (*registry.SAMPLERS, *registry.LOSSES, *registry.ENCODERS)
+    for name in (*names, "unigram", "EXPONENT", "citeulike", "tiny", "by user"):
+        assert name in shown
+    found = json.loads(invoke("list", "--json", "--data-dir", str(data_dir)))
     assert found["samplers"]["iid"]["losses"] == ["sg", "mse"]
     assert "hinge" in found["samplers"]["strat"]["losses_with_strata_by_user"]

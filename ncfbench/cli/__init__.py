@@ -19,6 +19,7 @@ from ncfbench.cli import (
     run,
     sweep,
 )
+from ncfbench.cli.options import SettingsCommand
 
 EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad data;
 4 verification failed; 5 diverged; 6 a check or comparison failed; 7 nothing to report;
@@ -55,11 +56,11 @@ def root(
 
 
 app.add_typer(prepare.prepare_app, name="prepare")
-app.command("describe")(describe.describe)
-app.command("run")(run.run)
+app.command("describe", cls=SettingsCommand)(describe.describe)
+app.command("run", cls=SettingsCommand)(run.run)
 app.command("sweep")(sweep.sweep)
-app.command("audit")(audit.audit)
-app.command("profile")(profile.profile)
+app.command("audit", cls=SettingsCommand)(audit.audit)
+app.command("profile", cls=SettingsCommand)(profile.profile)
 app.command("doctor")(doctor.doctor)
 app.command("list")(catalogue.catalogue)
 app.command("report")(report.report)

@@ -9,12 +9,27 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.errors import CheckFailedError
-from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.registry import BUILT_IN, LOSSES, SAMPLERS
 
 
+@options.with_settings(
+    "dataset",
+    "encoder",
+    "batch_size",
+    "stratum_size",
+    "strata",
+    "negatives",
+    "uniform_items",
+    "mask",
+    "devices",
+    "share",
+    "seed",
+    own=BUILT_IN,
+    batch_size=64,
+)
 @reporting
 def audit(
-    dataset: options.Dataset = None,
+    flags: options.Flags,
     samplers: Annotated[
         str,
         typer.Option(
@@ -23,7 +38,6 @@ def audit(
             help="Which, separated by commas; plug-ins too. all: the built-in ones.",
         ),
     ] = "all",
-    encoder: options.Encoder = None,
     loss: Annotated[
         str,
         typer.Option(
@@ -40,9 +54,6 @@ def audit(
             help="Batches of each sampler; more give narrower intervals. 0: suite and X-ray only."
         ),
     ] = 1536,
-    batch_size: Annotated[
-        int, typer.Option(help="b: small ones show faults of the order of 1/b.")
-    ] = 64,
     margin: Annotated[
         float,
         typer.Option(
@@ -52,14 +63,6 @@ def audit(
     warmup: Annotated[
         int, typer.Option(help="Training iterations before the second set of parameters.")
     ] = 20,
-    stratum_size: options.StratumSize = None,
-    strata: options.Strata = None,
-    negatives: options.Negatives = None,
-    uniform_items: options.UniformItems = None,
-    mask: options.Mask = None,
-    devices: options.Devices = None,
-    share: options.Share = None,
-    seed: options.Seed = None,
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -85,22 +88,8 @@ def audit(
     """
     from ncfbench.config import complete, merge
 
-    flags = {
-        "dataset": dataset,
-        "encoder": encoder,
-        "batch_size": batch_size,
-        "stratum_size": stratum_size,
-        "strata": strata,
-        "negatives": negatives,
-        "uniform_items": uniform_items,
-        "mask": mask,
-        "seed": seed,
-        "devices": devices,
-        "share": share,
-        "data_dir": data_dir,
-        "runs_dir": runs_dir,
-    }
-    settings, places = merge(flags, set_ or (), config)
+    given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
+    settings, places = merge(given, set_ or (), config)
     noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in options.names(noise)))
     from ncfbench.audit import audit as audits
     from ncfbench.audit.tables import audit_tables, write

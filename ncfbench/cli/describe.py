@@ -10,19 +10,23 @@ from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
 
 
+@options.with_settings(
+    "batch_size",
+    "negatives",
+    "stratum_size",
+    "strata",
+    "uniform_items",
+    "noise",
+    "seed",
+    own=("sampler",),
+)
 @reporting
 def describe(
+    flags: options.Flags,
     dataset: Annotated[
         str | None,
         typer.Argument(help="Prepared data set.", metavar="DATASET", show_default="citeulike"),
     ] = None,
-    batch_size: options.BatchSize = None,
-    negatives: options.Negatives = None,
-    stratum_size: options.StratumSize = None,
-    strata: options.Strata = None,
-    uniform_items: options.UniformItems = None,
-    noise: options.Noise = None,
-    seed: options.Seed = None,
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -38,18 +42,8 @@ def describe(
     """
     from ncfbench.config import complete, merge
 
-    flags = {
-        "dataset": dataset,
-        "batch_size": batch_size,
-        "negatives": negatives,
-        "stratum_size": stratum_size,
-        "strata": strata,
-        "uniform_items": uniform_items,
-        "noise": noise,
-        "seed": seed,
-        "data_dir": data_dir,
-    }
-    settings, places = merge(flags, set_ or (), config)
+    given = {**flags, "dataset": dataset, "data_dir": data_dir}
+    settings, places = merge(given, set_ or (), config)
     from ncfbench.data import open_dataset
     from ncfbench.sampling import description
 

@@ -1,87 +1,154 @@
-"""Flags that several commands have, each declared once: their types, a command gives the default;
-and lists in flags.
+"""Options that several commands have, each declared once: the settings of a run, made from their
+declarations, and the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from ncfbench.config import PRECISIONS
-from ncfbench.division import SHARES
-from ncfbench.registry import ENCODERS
+from ncfbench.config import SETTINGS, built_in_settings, default_text, users_of
+from ncfbench.errors import UsageError
+from ncfbench.registry import BUILT_IN, find
+from ncfbench.settings import PANELS, Kind, Setting
 
-Dataset = Annotated[str | None, typer.Option(help="Prepared data set.", show_default="citeulike")]
-Encoder = Annotated[
-    str | None, typer.Option(help=f"{', '.join(ENCODERS)}, or a plug-in.", show_default="cnn")
-]
-BatchSize = Annotated[
-    int | None, typer.Option(help="b: positive links in a batch.", show_default="512")
-]
-StratumSize = Annotated[
-    int | None,
-    typer.Option(help="s: positive links in a stratum (strat, strat-ns).", show_default="4"),
-]
-Strata = Annotated[
-    str | None,
-    typer.Option(help="What the links of a stratum share: item or user.", show_default="item"),
-]
-UniformItems = Annotated[
-    int | None,
-    typer.Option(help="k': items drawn uniformly into a batch (mixed-ns).", show_default="b"),
-]
-Negatives = Annotated[
-    int | None,
-    typer.Option(
-        help="k: negative links for each positive one (iid, neg, strat).", show_default="10; lstm 5"
-    ),
-]
-Noise = Annotated[
-    str | None,
-    typer.Option(
-        help="P_n: unigram, uniform, or an exponent of the degree.", show_default="unigram"
-    ),
-]
-Mask = Annotated[
-    bool | None,
-    typer.Option(
-        "--mask/--no-mask", help="Leave linked pairs out of the negatives.", show_default="mask"
-    ),
-]
-Precision = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Of the training step's products: {', '.join(PRECISIONS)}.", show_default="float32"
-    ),
-]
-Devices = Annotated[
-    int | None,
-    typer.Option(
-        help="Devices that a batch is spread over; on a CPU simulated ones.",
-        show_default="1; of several processes all",
-    ),
-]
-Share = Annotated[
-    str | None,
-    typer.Option(
-        help=(
-            f"Whose items are negatives on several devices: {', '.join(SHARES)} (each device's"
-            " own)."
-        ),
-        show_default="global",
-    ),
-]
-ShardTables = Annotated[
-    bool | None,
-    typer.Option(
-        "--shard-tables/--replicate-tables",
-        help="Spread embedding tables over the devices by row.",
-        show_default="replicate",
-    ),
-]
+Flags = Mapping[str, Any]
+"""Settings given by flags; None stands for "not given"."""
+TYPES: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+Command = Callable[..., Any]
+
+
+def with_settings(
+    *names: str,
+    own: Iterable[Kind] = (),
+    are_lists: bool = False,
+    **defaults: Any,
+) -> Callable[[Command], Command]:
+    """Give a command the options of settings; their values are its first argument.
+
+    Args:
+        names: settings of every run.
+        own: kinds of choices whose own settings are options too: those of built-in ones, and those
+            of the plug-ins that the command line names (:class:`SettingsCommand`).
+        are_lists: whether an option takes several values, separated by commas.
+        defaults: the command's own defaults.
+    """
+
+    def decorate(command: Command) -> Command:
+        settings = {name: SETTINGS[name] for name in names} | built_in_settings(own)
+        return _with_options(command, settings, defaults, are_lists=are_lists)
+
+    return decorate
+
+
+class SettingsCommand(TyperCommand):
+    """A command with the options of the plug-ins that its command line names."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See ``parse_args`` of Typer's commands."""
+        more = _settings_of_plugins(args)
+        if more and self.callback:
+            app = typer.Typer(add_completion=False)
+            app.command()(self.callback.with_more(more))  # type: ignore[attr-defined]
+            made = typer.main.get_command(app)
+            self.params, self.callback = made.params, made.callback
+        return super().parse_args(ctx, args)
+
+
+def help_text(setting: Setting) -> str:
+    """Return what a setting is, with its choices, or those whose runs use it."""
+    if setting.chooses:
+        return f"{setting.help}: {', '.join(BUILT_IN[setting.chooses])}, or a plug-in."
+    if setting.choices:
+        return f"{setting.help}: {setting.range}."
+    users = users_of(setting)
+    return f"{setting.help} ({', '.join(users)})." if users else f"{setting.help}."
+
+
+def _with_options(
+    command: Command,
+    settings: Mapping[str, Setting],
+    defaults: Mapping[str, Any],
+    *,
+    are_lists: bool,
+) -> Command:
+    _, *parameters = inspect.signature(command, eval_str=True).parameters.values()
+    taken = {each.name for each in parameters}
+    # With an underscore: no parameter can be called "lambda".
+    names = {f"{name}_": name for name in settings if name not in taken}
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> Any:
+        flags = {name: given.pop(parameter) for parameter, name in names.items()}
+        return command(flags, **given)
+
+    added = [
+        inspect.Parameter(
+            parameter,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=defaults.get(name),
+            annotation=_annotation(settings[name], name in defaults, are_lists=are_lists),
+        )
+        for parameter, name in names.items()
+    ]
+    ordered = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in sorted([*added, *parameters], key=_panel)
+    ]
+    made: Any = wrapped
+    made.__signature__ = inspect.Signature(ordered)
+    made.__annotations__ = {each.name: each.annotation for each in ordered}
+    made.with_more = lambda more: _with_options(
+        command, {**settings, **more}, defaults, are_lists=are_lists
+    )
+    return wrapped
+
+
+def _annotation(setting: Setting, has_default: bool, *, are_lists: bool) -> Any:
+    """Return the annotation of a command's parameter for a setting."""
+    off = setting.flag.replace("--", "/--no-", 1) if setting.type == "bool" else ""
+    shown = default_text(setting) or False
+    option = typer.Option(
+        setting.flag if are_lists else setting.flag + off,
+        help=help_text(setting),
+        show_default="the sweep's" if are_lists else has_default or shown,
+        metavar="VALUE[,VALUE]" if are_lists else None,
+        rich_help_panel=setting.panel,
+    )
+    kind = str if are_lists else TYPES[setting.type]
+    return Annotated[kind | None, option]
+
+
+def _panel(parameter: inspect.Parameter) -> int:
+    """Return a parameter's position among the panels of ``--help``."""
+    (about,) = parameter.annotation.__metadata__
+    return PANELS.index(about.rich_help_panel) if about.rich_help_panel else -1
+
+
+def _settings_of_plugins(arguments: Sequence[str]) -> dict[str, Setting]:
+    """Return the own settings of the plug-ins that a command line names."""
+    words = [part for word in arguments for part in word.split("=", 1)]
+    found: dict[str, Setting] = {}
+    for kind, (word, value) in itertools.product(BUILT_IN, itertools.pairwise(words)):
+        flag = SETTINGS[kind].flag
+        if word not in (flag, f"{flag}s"):
+            continue
+        for name in names(value):
+            if name not in BUILT_IN[kind] and name != "all":
+                try:
+                    found |= {each.name: each for each in find(kind, name).settings}
+                except UsageError:
+                    continue  # The command itself refuses the name.
+    return found
+
+
 Coordinator = Annotated[
     str | None,
     typer.Option(
@@ -91,14 +158,24 @@ Coordinator = Annotated[
             " example."
         ),
         show_default=False,
+        rich_help_panel="Devices",
     ),
 ]
 Processes = Annotated[
-    int | None, typer.Option(help="How many processes make the run together.", show_default=False)
+    int | None,
+    typer.Option(
+        help="Processes that make the run together.",
+        show_default=False,
+        rich_help_panel="Devices",
+    ),
 ]
 ProcessId = Annotated[
     int | None,
-    typer.Option(help="Which of them this is; the first, 0, records.", show_default=False),
+    typer.Option(
+        help="Rank of this process; the first, 0, records.",
+        show_default=False,
+        rich_help_panel="Devices",
+    ),
 ]
 PeerTimeout = Annotated[
     float,
@@ -106,11 +183,9 @@ PeerTimeout = Annotated[
         help=(
             "Seconds after which a process that does not come, or falls silent, ends the run"
             " everywhere."
-        )
+        ),
+        rich_help_panel="Devices",
     ),
-]
-Seed = Annotated[
-    int | None, typer.Option(help="Seed of parameters, batches and dropout.", show_default="0")
 ]
 ConfigFile = Annotated[
     Path | None,
@@ -123,26 +198,39 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Any setting, also those without a flag.",
+        help="Any setting, a plug-in's too.",
         show_default=False,
     ),
 ]
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        help="Prepared data sets. Default: $NCFBENCH_DATA_DIR, or ./data.", show_default=False
+        help="Prepared data sets. Default: $NCFBENCH_DATA_DIR, or ./data.",
+        show_default=False,
+        rich_help_panel="Data",
     ),
 ]
 RunsDir = Annotated[
     Path | None,
-    typer.Option(help="Run folders. Default: $NCFBENCH_RUNS_DIR, or ./runs.", show_default=False),
+    typer.Option(
+        help="Run folders. Default: $NCFBENCH_RUNS_DIR, or ./runs.",
+        show_default=False,
+        rich_help_panel="Output",
+    ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel="Output")
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print one JSON object on standard output.", rich_help_panel="Output"
+    ),
+]
 
 
 def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
-    """The parts of a list separated by commas, each once; ``all`` stands for the valid ones."""
+    """Split a list at its commas, each part once; ``all`` stands for the valid ones."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     return tuple(
         dict.fromkeys(

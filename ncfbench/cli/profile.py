@@ -10,15 +10,32 @@ from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
-from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.registry import BUILT_IN, SAMPLERS, find_sampler
 
-PAPER = tuple(name for name, sampler in SAMPLERS.items() if sampler.in_paper)
+PAPER = tuple(name for name in SAMPLERS if find_sampler(name).in_paper)
 CLOCKS = ("full", "paper")
 
 
+@options.with_settings(
+    "dataset",
+    "encoder",
+    "loss",
+    "batch_size",
+    "stratum_size",
+    "strata",
+    "uniform_items",
+    "negatives",
+    "noise",
+    "mask",
+    "precision",
+    "devices",
+    "share",
+    "seed",
+    own=BUILT_IN,
+)
 @reporting
 def profile(
-    dataset: options.Dataset = None,
+    flags: options.Flags,
     samplers: Annotated[
         str,
         typer.Option(
@@ -27,17 +44,6 @@ def profile(
             help="Which, separated by commas; plug-ins too. all: the paper's five.",
         ),
     ] = "all",
-    encoder: options.Encoder = None,
-    loss: Annotated[
-        str | None, typer.Option(help=f"{', '.join(LOSSES)}, or a plug-in.", show_default="sg")
-    ] = None,
-    batch_size: options.BatchSize = None,
-    stratum_size: options.StratumSize = None,
-    strata: options.Strata = None,
-    uniform_items: options.UniformItems = None,
-    negatives: options.Negatives = None,
-    noise: options.Noise = None,
-    mask: options.Mask = None,
     rounds: Annotated[
         int, typer.Option(help="Interleaved rounds; more give narrower intervals.")
     ] = 11,
@@ -49,10 +55,6 @@ def profile(
             )
         ),
     ] = "full",
-    precision: options.Precision = None,
-    devices: options.Devices = None,
-    share: options.Share = None,
-    seed: options.Seed = None,
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -78,25 +80,8 @@ def profile(
 
     if clock not in CLOCKS:
         raise UsageError(f"--clock {clock!r} is unknown. Valid: {', '.join(CLOCKS)}.")
-    flags = {
-        "dataset": dataset,
-        "encoder": encoder,
-        "loss": loss,
-        "batch_size": batch_size,
-        "stratum_size": stratum_size,
-        "strata": strata,
-        "uniform_items": uniform_items,
-        "negatives": negatives,
-        "noise": noise,
-        "mask": mask,
-        "precision": precision,
-        "devices": devices,
-        "share": share,
-        "seed": seed,
-        "data_dir": data_dir,
-        "runs_dir": runs_dir,
-    }
-    settings, places = merge(flags, set_ or (), config)
+    given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
+    settings, places = merge(given, set_ or (), config)
     from ncfbench.data import open_dataset
     from ncfbench.profiling import profile as profiling
     from ncfbench.profiling.tables import profile_tables, write

@@ -10,8 +10,7 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.config import Locations, resolve
-from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError
-from ncfbench.registry import nearest
+from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, nearest
 
 if TYPE_CHECKING:
     from ncfbench.report.results import Results

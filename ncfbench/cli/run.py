@@ -11,79 +11,24 @@ import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
-from ncfbench.config import Locations, RunConfig, complete, merge
+from ncfbench.config import SETTINGS, Locations, RunConfig, complete, merge
 from ncfbench.distributed.cluster import Cluster, refuse_for_processes
 from ncfbench.distributed.simulation import simulate
 from ncfbench.distributed.supervisor import Parent, supervise
 from ncfbench.errors import UsageError
-from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.registry import BUILT_IN
 
 if TYPE_CHECKING:
     from ncfbench.runs.folder import RunRecord
     from ncfbench.runs.progress import Progress
 
 
+@options.with_settings(
+    *(name for name, setting in SETTINGS.items() if setting.has_flag), own=BUILT_IN
+)
 @reporting
 def run(
-    dataset: options.Dataset = None,
-    sampler: Annotated[
-        str | None,
-        typer.Option(help=f"{', '.join(SAMPLERS)}, or a plug-in.", show_default="strat-ns"),
-    ] = None,
-    encoder: options.Encoder = None,
-    loss: Annotated[
-        str | None, typer.Option(help=f"{', '.join(LOSSES)}, or a plug-in.", show_default="sg")
-    ] = None,
-    batch_size: options.BatchSize = None,
-    stratum_size: options.StratumSize = None,
-    strata: options.Strata = None,
-    uniform_items: options.UniformItems = None,
-    negatives: options.Negatives = None,
-    noise: options.Noise = None,
-    mask: options.Mask = None,
-    unique_items: Annotated[
-        bool | None,
-        typer.Option(
-            "--unique-items/--no-unique-items",
-            help="Embed a batch's distinct items once.",
-            show_default="unique",
-        ),
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Passes over the training links.", show_default="30")
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Adam's learning rate.", show_default="0.01; mse 0.001")
-    ] = None,
-    gamma: Annotated[
-        float | None,
-        typer.Option(
-            help="Margin of hinge (0.1), scale of log and softmax (10).", show_default=False
-        ),
-    ] = None,
-    lambda_: Annotated[
-        float | None,
-        typer.Option(
-            "--lambda", help="Weight of the negative term: sg (128), mse (8).", show_default=False
-        ),
-    ] = None,
-    word_dropout: Annotated[
-        float | None, typer.Option(help="Share of words removed in training.", show_default="0.5")
-    ] = None,
-    item_dropout: Annotated[
-        float | None, typer.Option(help="Dropout on item embeddings.", show_default="0.1")
-    ] = None,
-    user_l2: Annotated[
-        float | None, typer.Option(help="Weight of the users' squared norm.", show_default="1e-6")
-    ] = None,
-    precision: options.Precision = None,
-    devices: options.Devices = None,
-    share: options.Share = None,
-    shard_tables: options.ShardTables = None,
-    seed: options.Seed = None,
-    probe_every: Annotated[
-        int | None, typer.Option(help="Iterations between probes.", show_default="four in an epoch")
-    ] = None,
+    flags: options.Flags,
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -96,6 +41,7 @@ def run(
         typer.Option(
             help="Write a trace of JAX's profiler of ten steady iterations into this folder.",
             show_default=False,
+            rich_help_panel="Output",
         ),
     ] = None,
     recommend: Annotated[
@@ -109,6 +55,7 @@ def run(
                 " run."
             ),
             show_default=False,
+            rich_help_panel="Output",
         ),
     ] = None,
     coordinator: options.Coordinator = None,
@@ -127,36 +74,8 @@ def run(
     Example: ncfbench run --dataset synthetic --sampler strat-ns --encoder cnn --loss hinge --epochs
         5
     """
-    flags = {
-        "dataset": dataset,
-        "sampler": sampler,
-        "encoder": encoder,
-        "loss": loss,
-        "batch_size": batch_size,
-        "stratum_size": stratum_size,
-        "negatives": negatives,
-        "noise": noise,
-        "mask": mask,
-        "unique_items": unique_items,
-        "strata": strata,
-        "uniform_items": uniform_items,
-        "epochs": epochs,
-        "learning_rate": learning_rate,
-        "gamma": gamma,
-        "lambda": lambda_,
-        "word_dropout": word_dropout,
-        "item_dropout": item_dropout,
-        "user_l2": user_l2,
-        "seed": seed,
-        "probe_every": probe_every,
-        "precision": precision,
-        "devices": devices,
-        "share": share,
-        "shard_tables": shard_tables,
-        "data_dir": data_dir,
-        "runs_dir": runs_dir,
-    }
-    given, places = merge(flags, set_ or (), config)
+    locations = {"data_dir": data_dir, "runs_dir": runs_dir}
+    given, places = merge({**flags, **locations}, set_ or (), config)
     # Where several processes are not told how many devices, these are all that they have: known
     # when they have met.
     is_counted = coordinator is None or "devices" in given

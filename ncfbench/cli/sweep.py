@@ -26,8 +26,10 @@ PRESETS = "; ".join(f"{name}: {title}" for name, title in preset_titles().items(
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
+@options.with_settings("dataset", "sampler", "encoder", "loss", "epochs", are_lists=True)
 @reporting
 def sweep(
+    flags: options.Flags,
     source: Annotated[
         str,
         typer.Argument(metavar="PRESET|FILE.toml", help=f"A file, or a preset. {PRESETS}"),
@@ -35,12 +37,6 @@ def sweep(
     seeds: Annotated[
         int | None,
         typer.Option(help="Number of seeds.", show_default="the sweep's"),
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="Prepared data set, or several.", show_default="the sweep's")
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Passes over the training links.", show_default="the sweep's")
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -123,7 +119,6 @@ def sweep(
     from ncfbench.sweeps.files import read_sweep
     from ncfbench.sweeps.grid import expand
 
-    flags = {"dataset": dataset, "epochs": epochs}
     wanted = read_sweep(source, flags=flags, assignments=set_ or (), seeds=seeds)
     cells = expand(wanted.axes).cells
     wanted = replace(wanted, tuning=_tuning(wanted.tuning, cells, tune, tune_epochs, tune_over))

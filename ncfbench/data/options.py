@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
-from ncfbench.errors import UsageError
-from ncfbench.registry import nearest
+from ncfbench.errors import UsageError, nearest
 
 
 def option(

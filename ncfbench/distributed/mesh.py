@@ -31,7 +31,7 @@ from ncfbench.distributed.collectives import AXIS, fetch_rows, gather, reduce_sc
 from ncfbench.distributed.layout import Layout, Shard, ShardLoss, SingleDevice, Tree
 from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
-from ncfbench.registry import find_encoder, find_user_tower, load
+from ncfbench.registry import find_encoder, find_user_tower
 from ncfbench.sampling.base import BatchSource, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 
@@ -67,15 +67,13 @@ def make_layout(config: RunConfig) -> Layout:
             " before it."
         )
     chosen = [device for devices in by_process for device in devices[: n // processes]]
-    user_tower = load(find_user_tower(config.user_tower).path)
-    encoder = load(find_encoder(config.encoder).path)
     return MeshLayout(
         Mesh(np.array(chosen), (AXIS,)),
         config.shard_tables,
         config.shares_locally,
         config.dimension,
-        tuple(getattr(user_tower, "user_tables", ())),
-        tuple(getattr(encoder, "item_tables", ())),
+        find_user_tower(config.user_tower).user_tables,
+        find_encoder(config.encoder).item_tables,
     )
 
 

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from ncfbench.config import RunConfig
-from ncfbench.registry import find_interaction, load
+from ncfbench.declarations import InteractionTraits
+from ncfbench.registry import find_interaction
 
 
 class Interaction(ABC):
@@ -39,6 +40,11 @@ class Interaction(ABC):
 class DotProduct(Interaction):
     """The dot product of both vectors (KDD 2017, section 3)."""
 
+    title = "Dot product"
+    summary = "the dot product of both vectors"
+    in_paper = True
+    uses = ()
+
     def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
         """Return sums of element-wise products: in float32 at every precision."""
         return jnp.sum(users * items, axis=-1)
@@ -57,10 +63,10 @@ class DotProduct(Interaction):
 
 def make_interaction(config: RunConfig) -> Interaction:
     """Return the interaction that ``config`` names; one object for each name."""
-    return _built(find_interaction(config.interaction).path)
+    return _built(find_interaction(config.interaction))
 
 
 @functools.cache
-def _built(path: str) -> Interaction:
-    interaction: Interaction = load(path)()
+def _built(traits: InteractionTraits) -> Interaction:
+    interaction: Interaction = traits.load()()
     return interaction

@@ -1,107 +1,216 @@
 """Losses for implicit feedback: pure functions of scores. Four of the paper (KDD 2017, table 1),
 and sampled softmax.
 
-A pointwise loss has a term for a positive and one for a negative link; a pairwise loss compares a
-positive with a negative link of one user; a listwise loss compares a positive link with all its
-negatives. Means and weights are the objective's business.
+A loss belongs to a family, and its base class is that of the family. A pointwise loss has a term
+for a positive and one for a negative link; a pairwise loss compares a positive with a negative link
+of one user; a listwise loss compares a positive link with all its negatives. Means and weights are
+the objective's business.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 
 from ncfbench.config import RunConfig
-from ncfbench.registry import find_loss, load
+from ncfbench.declarations import LossFamily
+from ncfbench.registry import find_loss
 
 
-class Pointwise(Protocol):
+class Loss(ABC):
+    """A loss of any family. Attributes of the class declare what
+    :class:`ncfbench.declarations.LossTraits` lists.
+    """
+
+    family: ClassVar[LossFamily]
+    title: ClassVar[str]
+    uses: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def configured(cls, config: RunConfig) -> Self:
+        """Build the loss of a run: from ``gamma`` where the run has it, else without arguments.
+
+        A loss with settings of its own overrides this method.
+        """
+        build: Any = cls
+        loss: Self = build() if config.gamma is None else build(config.gamma)
+        return loss
+
+    @abstractmethod
+    def rows(
+        self,
+        positive_b: jax.Array,
+        negative_bxn: jax.Array,
+        weight_bxn: jax.Array,
+        lambda_: float | None,
+    ) -> jax.Array:
+        """Return [b]: the loss of each positive link and of its negatives.
+
+        Args:
+            positive_b: scores of the positive links.
+            negative_bxn: scores of the negative links; row i belongs to positive link i.
+            weight_bxn: sums a function of a negative link to an expectation, or for a listwise loss
+                to a sum over all items, within each row.
+            lambda_: the weight of a pointwise loss's negative term; None for the others.
+        """
+
+
+class Pointwise(Loss):
     """A loss with one term for each link."""
 
+    family = "pointwise"
+
+    @abstractmethod
     def positive(self, scores: jax.Array) -> jax.Array:
-        """The loss of positive links, elementwise."""
+        """Return the loss of positive links, elementwise."""
 
+    @abstractmethod
     def negative(self, scores: jax.Array) -> jax.Array:
-        """The loss of negative links, elementwise."""
+        """Return the loss of negative links, elementwise."""
+
+    def rows(
+        self,
+        positive_b: jax.Array,
+        negative_bxn: jax.Array,
+        weight_bxn: jax.Array,
+        lambda_: float | None,
+    ) -> jax.Array:
+        """See :meth:`Loss.rows`: ``l+(positive) + lambda sum weight l-(negative)``."""
+        if lambda_ is None:
+            raise TypeError("a pointwise loss needs lambda")
+        of_negatives_b = jnp.sum(weight_bxn * self.negative(negative_bxn), axis=-1)
+        return self.positive(positive_b) + lambda_ * of_negatives_b
 
 
-class Pairwise(Protocol):
+class Pairwise(Loss):
     """A loss with one term for each pair of a positive and a negative link."""
 
+    family = "pairwise"
+
+    @abstractmethod
     def pair(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
-        """The loss of broadcasting pairs of scores, elementwise."""
+        """Return the loss of broadcasting pairs of scores, elementwise."""
+
+    def rows(
+        self,
+        positive_b: jax.Array,
+        negative_bxn: jax.Array,
+        weight_bxn: jax.Array,
+        lambda_: float | None,
+    ) -> jax.Array:
+        """See :meth:`Loss.rows`: ``sum weight l(positive, negative)``."""
+        return jnp.sum(weight_bxn * self.pair(positive_b[:, None], negative_bxn), axis=-1)
 
 
-class Listwise(Protocol):
+class Listwise(Loss):
     """A loss with one term for each positive link and all its negatives."""
 
+    family = "listwise"
+
+    @abstractmethod
     def row(self, positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
-        """The loss of each positive link, [b]; row i of ``negative`` and ``weight``, [b, n],
+        """Return [b]: the loss of each positive link; row i of ``negative`` and ``weight``, [b, n],
         belongs to it.
 
         ``sum weight h(negative)`` estimates the sum of h over all items that are no link of the
         user.
         """
 
-
-Loss: TypeAlias = Pointwise | Pairwise | Listwise
+    def rows(
+        self,
+        positive_b: jax.Array,
+        negative_bxn: jax.Array,
+        weight_bxn: jax.Array,
+        lambda_: float | None,
+    ) -> jax.Array:
+        """See :meth:`Loss.rows`."""
+        return self.row(positive_b, negative_bxn, weight_bxn)
 
 
 @dataclass(frozen=True)
-class SkipGram:
+class SkipGram(Pointwise):
     """SG: ``-log sigmoid(score)`` and ``-log sigmoid(-score)`` (Mikolov et al. 2013)."""
 
+    title = "SG"
+    summary = "skip-gram: -log sigmoid(score) for positives, -log sigmoid(-score) for negatives"
+    in_paper = True
+    uses = ()
+    learning_rate = 0.01
+    default_lambda = 128.0
+
     def positive(self, scores: jax.Array) -> jax.Array:
-        """``log(1 + exp(-score))``, without overflow."""
+        """Return ``log(1 + exp(-score))``, without overflow."""
         return jax.nn.softplus(-scores)
 
     def negative(self, scores: jax.Array) -> jax.Array:
-        """``log(1 + exp(score))``, without overflow."""
+        """Return ``log(1 + exp(score))``, without overflow."""
         return jax.nn.softplus(scores)
 
 
 @dataclass(frozen=True)
-class MeanSquaredError:
+class MeanSquaredError(Pointwise):
     """MSE: squared distance to 1 for a positive, to 0 for a negative link (van den Oord et al.
     2013).
     """
 
+    title = "MSE"
+    summary = "squared distance of the score to 1 (positives) or 0 (negatives)"
+    in_paper = True
+    uses = ()
+    learning_rate = 0.001
+    default_lambda = 8.0
+
     def positive(self, scores: jax.Array) -> jax.Array:
-        """``(1 - score)^2``."""
+        """Return ``(1 - score)^2``."""
         return jnp.square(1 - scores)
 
     def negative(self, scores: jax.Array) -> jax.Array:
-        """``score^2``."""
+        """Return ``score^2``."""
         return jnp.square(scores)
 
 
 @dataclass(frozen=True)
-class LogLoss:
+class LogLoss(Pairwise):
     """Log: ``-log sigmoid(gamma (positive - negative))`` (Rendle et al. 2009)."""
+
+    title = "Log"
+    summary = "-log sigmoid(gamma (positive score - negative score)), on unit vectors"
+    in_paper = True
+    uses = ()
+    learning_rate = 0.01
+    default_gamma = 10.0
 
     gamma: float
 
     def pair(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
-        """``log(1 + exp(gamma (negative - positive)))``, without overflow."""
+        """Return ``log(1 + exp(gamma (negative - positive)))``, without overflow."""
         return jax.nn.softplus(self.gamma * (negative - positive))
 
 
 @dataclass(frozen=True)
-class Hinge:
+class Hinge(Pairwise):
     """Hinge: ``max(negative - positive + gamma, 0)`` (Weimer et al. 2008)."""
+
+    title = "Hinge"
+    summary = "max(negative score - positive score + gamma, 0), on unit vectors"
+    in_paper = True
+    uses = ()
+    learning_rate = 0.01
+    default_gamma = 0.1
 
     gamma: float
 
     def pair(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
-        """``max(negative - positive + gamma, 0)``."""
+        """Return ``max(negative - positive + gamma, 0)``."""
         return jnp.maximum(negative - positive + self.gamma, 0)
 
 
 @dataclass(frozen=True)
-class SampledSoftmax:
+class SampledSoftmax(Listwise):
     """Softmax over all items, estimated from the sampled ones with logQ correction (Bengio and
     Senecal 2008; Yi et al. 2019).
 
@@ -112,10 +221,19 @@ class SampledSoftmax:
     one over their number.
     """
 
+    title = "Softmax"
+    summary = (
+        "-log of the positive item's share of exp(gamma score), with logQ correction, on unit"
+        " vectors"
+    )
+    uses = ()
+    learning_rate = 0.01
+    default_gamma = 10.0
+
     gamma: float
 
     def row(self, positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
-        """``log(1 + sum weight exp(gamma (negative - positive)))``, without overflow."""
+        """Return ``log(1 + sum weight exp(gamma (negative - positive)))``, without overflow."""
         zeros = jnp.zeros_like(positive)[:, None]
         exponents = jnp.concatenate([zeros, self.gamma * (negative - positive[:, None])], axis=1)
         weights = jnp.concatenate([zeros + 1, weight], axis=1)
@@ -123,7 +241,6 @@ class SampledSoftmax:
 
 
 def make_loss(config: RunConfig) -> Loss:
-    """The loss that ``config`` names, with its settings."""
-    build = load(find_loss(config.loss).path)
-    loss: Loss = build() if config.gamma is None else build(config.gamma)
+    """Build the loss that ``config`` names, with its settings."""
+    loss: Loss = find_loss(config.loss).load().configured(config)
     return loss

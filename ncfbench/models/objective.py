@@ -57,13 +57,7 @@ def row_losses(
     # A zero weight must silence an infinite score too, in the gradient as well: 0 x inf is not a
     # number.
     negative = jnp.where(weight == 0, 0.0, negative)
-    if hasattr(loss, "row"):
-        return loss.row(positive, negative, weight)
-    if hasattr(loss, "pair"):
-        return jnp.sum(weight * loss.pair(positive[:, None], negative), axis=-1)
-    if lambda_ is None:
-        raise TypeError("a pointwise loss needs lambda")
-    return loss.positive(positive) + lambda_ * jnp.sum(weight * loss.negative(negative), axis=-1)
+    return loss.rows(positive, negative, weight, lambda_)
 
 
 def user_penalty(users_bxD: jax.Array, user_l2: float) -> jax.Array:

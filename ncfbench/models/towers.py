@@ -13,7 +13,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.protocol import Build, Texts
 from ncfbench.models.user_table import UserTower
-from ncfbench.registry import find_encoder, find_user_tower, load
+from ncfbench.registry import find_encoder, find_user_tower
 
 
 class Content(NamedTuple):
@@ -49,8 +49,8 @@ class Towers(nnx.Module):
     def __init__(
         self, config: RunConfig, n_users: int, n_items: int, n_words: int, *, rngs: nnx.Rngs
     ) -> None:
-        build_users = load(find_user_tower(config.user_tower).path)
-        build_encoder: Build = load(find_encoder(config.encoder).path)
+        build_users = find_user_tower(config.user_tower).load()
+        build_encoder: Build = find_encoder(config.encoder).load()
         self.n_users = n_users
         self.user_tower: UserTower = build_users(config, n_users, rngs=rngs)
         self.encoder = build_encoder(config, n_items, n_words, rngs=rngs)

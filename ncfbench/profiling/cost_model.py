@@ -29,23 +29,6 @@ DRIFT_TOLERANCE = 0.1
 """Halves of a measurement that differ by more than this mark a noisy machine."""
 PARTS = ("users", "items", "interactions", "collectives", "optimiser", "dispatch")
 
-SYMBOLIC: Mapping[tuple[str, str], tuple[str, str, str, str, str]] = {
-    ("iid", "item"): ("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
-    ("neg", "item"): ("bk", "b", "b(1+k)", "b(1+k)", "vectors"),
-    ("strat", "item"): ("bk", "b(1+k)", "b/s", "b(1+k)", "vectors"),
-    ("ns", "item"): ("b(b-1)", "b", "b", "b^2", "matrix"),
-    ("strat-ns", "item"): ("b(b-s)/s", "b", "b/s", "b^2/s", "matrix"),
-    ("strat", "user"): ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
-    ("strat-ns", "user"): ("b(b-s)", "b/s", "b", "b^2", "matrix"),
-    ("mixed-ns", "item"): ("b(b-1+k')", "b", "b+k'", "b(b+k')", "matrix"),
-}
-"""The paper's cost table by (sampler, strata), and rows for what goes beyond it: negative links,
-t_f, t_g, t_i, kind.
-
-The paper prints b(b-1)/s negative links for strat-ns; b(b-s)/s is their number without those of a
-link's own stratum.
-"""
-
 
 @dataclass(frozen=True)
 class Counts:

@@ -13,6 +13,7 @@ from ncfbench.data import Dataset
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.profiling import roofline
 from ncfbench.profiling.cost_model import Costs, Counts, UnitCost, predict_full, residuals
+from ncfbench.registry import find_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.sampling.batch_stats import xray
 from ncfbench.timing import statistics as analysis
@@ -20,10 +21,6 @@ from ncfbench.timing import statistics as analysis
 PRODUCT_SIZES = (32, 64, 128, 256, 512)
 XRAY_BATCHES = 50
 BOOTSTRAPS = 400
-PAPER_DRAWS_OFF_CLOCK = ("iid", "ns", "strat-ns")
-"""Samplers whose draws the authors' program made before its timer started: shuffling, and IID's
-negatives.
-"""
 
 Row = dict[str, Any]
 
@@ -134,7 +131,7 @@ def cost_row(
     accelerator = any(device["platform"] != "cpu" for device in described["devices"])
     sampling = seconds["draw"] + seconds["assemble"] + seconds["transfer"]
     full = predict_full(step, sampling, accelerator=accelerator)
-    off_clock = seconds["draw"] if name in PAPER_DRAWS_OFF_CLOCK else 0.0
+    off_clock = seconds["draw"] if find_sampler(name).drawn_off_paper_clock else 0.0
     limit = demand and demand.seconds(peaks)
     return {
         "sampler": name,

@@ -30,7 +30,7 @@ from ncfbench.profiling import roofline
 from ncfbench.profiling.cost_model import Counts, responsible
 from ncfbench.profiling.cost_rows import PRODUCT_SIZES, Row, compare, cost_row, unit_costs
 from ncfbench.profiling.parts import Call, Parts, listed_batch, products, shared_batch
-from ncfbench.registry import find_loss, find_sampler
+from ncfbench.registry import baseline_sampler, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
@@ -381,9 +381,7 @@ def configurations(settings: Mapping[str, Any], samplers: Sequence[str]) -> dict
     first = complete(dict(settings) | {"sampler": "ns"})
     if settings.get("share") == "local":
         samplers = [name for name in samplers if find_sampler(name).shares_items]
-    order = sorted(
-        dict.fromkeys(samplers), key=lambda name: name != find_loss(first.loss).baseline_sampler
-    )
+    order = sorted(dict.fromkeys(samplers), key=lambda name: name != baseline_sampler(first.loss))
     strata = str(settings.get("strata", RunConfig.strata))
     served = [name for name in order if first.family in find_sampler(name).families_with(strata)]
     if not served and order:

@@ -11,7 +11,6 @@ from ncfbench.profiling.cost_model import (
     PARTS,
     RESIDUAL_TOLERANCE,
     SPREAD_TOLERANCE,
-    SYMBOLIC,
 )
 from ncfbench.registry import find_loss, find_sampler
 from ncfbench.report.table import Column, Header, Table, columns_of
@@ -120,7 +119,7 @@ def _unit_costs(rows: Sequence[Row], what: str) -> Table:
 def _counts(rows: Sequence[Row]) -> Table:
     cells = []
     for row in rows:
-        symbols = SYMBOLIC.get((row["sampler"], row["strata"] or "item"), ("-",) * 5)
+        symbols = find_sampler(row["sampler"]).symbols_with(row["strata"])
         negatives, users, items, interactions, _ = symbols
         cells.append(
             [

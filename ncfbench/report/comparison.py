@@ -9,39 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncfbench.config import FIELDS, RunConfig, complete
-from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
+from ncfbench.config import SETTINGS, RunConfig, complete
+from ncfbench.registry import SAMPLERS, baseline_sampler, find_encoder, find_loss, find_sampler
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
 from ncfbench.runs.folder import RunRecord, are_interleaved
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing import seed_statistics
 from ncfbench.timing import statistics as analysis
-
-FLAGS = (
-    "dataset",
-    "sampler",
-    "encoder",
-    "loss",
-    "batch_size",
-    "stratum_size",
-    "strata",
-    "negatives",
-    "uniform_items",
-    "noise",
-    "epochs",
-    "learning_rate",
-    "gamma",
-    "lambda",
-    "word_dropout",
-    "item_dropout",
-    "user_l2",
-    "seed",
-    "probe_every",
-    "precision",
-    "devices",
-    "share",
-)
-"""Settings with a flag of their own; the others are given by ``--set``."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +48,8 @@ class Comparison:
 
     @property
     def baseline_sampler(self) -> str:
-        """See :attr:`ncfbench.registry.Loss.baseline_sampler`."""
-        return find_loss(self.config.loss).baseline_sampler
+        """See :func:`ncfbench.registry.baseline_sampler`."""
+        return baseline_sampler(self.config.loss)
 
     def baseline(self, variant: Variant) -> Variant | None:
         """The baseline's variant to compare with: of the same k, else of the paper's, else the only
@@ -321,13 +295,9 @@ def command(config: RunConfig, variant: Variant, places: Mapping[str, str], seed
     if seed:
         settings["seed"] = seed
     words = ["ncfbench", "run"]
-    for key, value in sorted(settings.items(), key=lambda pair: _flag_order(pair[0])):
-        if key in ("mask", "unique_items"):
-            words.append(("--" if value else "--no-") + key.replace("_", "-"))
-        elif key in FLAGS:
-            words += [f"--{key.replace('_', '-')}", str(value)]
-        else:
-            words += ["--set", f"{key}={value}"]
+    for name in ("dataset", "sampler", "encoder", "loss", *config.settings):
+        if name in settings:
+            words += config.settings[name].arguments(settings.pop(name))
     for flag, place in places.items():
         words += [flag, place]
     return shlex.join(words)
@@ -342,18 +312,13 @@ def _filling(
     return None if comparison.config.tuned else command(comparison.config, variant, places, seed)
 
 
-def _flag_order(key: str) -> int:
-    order = ("dataset", "sampler", "encoder", "loss", *FIELDS)
-    return order.index(key)
-
-
 def defaults(config: RunConfig) -> dict[str, Any]:
     """The settings that a run would have of which only encoder, loss and sampler are named."""
     given = {
         name: getattr(config, name)
         for name in ("encoder", "loss", "sampler", "strata", "batch_size", "stratum_size")
     }
-    usual = {name: FIELDS[name].default for name in ("strata", "batch_size", "stratum_size")}
+    usual = {name: SETTINGS[name].default for name in ("strata", "batch_size", "stratum_size")}
     return complete(given).to_dict() | usual
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncfbench.config import FIELDS, RunConfig, complete
+from ncfbench.config import RunConfig, complete
 from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import locks, schemas, tables
 
@@ -261,10 +261,6 @@ def read_config(path: Path) -> tuple[RunConfig, str]:
     document = tables.read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("config"), dict):
         raise DataError(f"{path} is damaged: it holds no settings.")
-    unknown = [key for key in document["config"] if key not in FIELDS]
-    if unknown or "data_fingerprint" not in document:
-        raise DataError(
-            f"{path} is damaged:"
-            f" {f'unknown setting {unknown[0]!r}' if unknown else 'it names no data'}."
-        )
+    if "data_fingerprint" not in document:
+        raise DataError(f"{path} is damaged: it names no data.")
     return complete(document["config"]), str(document["data_fingerprint"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ncfbench.config import TUNABLE
-from ncfbench.errors import UsageError
-from ncfbench.registry import nearest
+from ncfbench.errors import UsageError, nearest
 
 FOLDER = "tuning"
 """Folder of the trials' runs, below the folder of the runs."""

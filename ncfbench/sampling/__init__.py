@@ -13,7 +13,7 @@ import numpy as np
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
-from ncfbench.registry import find_sampler, load
+from ncfbench.registry import find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
@@ -43,7 +43,7 @@ def make_sampler(
             f"batch_size = {config.batch_size} is larger than the {graph.n_links:,} training links."
             " Use a smaller --batch-size."
         )
-    made = LocalSampler if config.shares_locally else load(find_sampler(config.sampler).path)
+    made = LocalSampler if config.shares_locally else find_sampler(config.sampler).load()
     sampler: Sampler = made(graph, config, streams, **options)
     return sampler
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph, Scratch
+from ncfbench.declarations import LossFamily
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
 from ncfbench.sampling.noise import Noise
 from ncfbench.sampling.positives import PositiveStream
+from ncfbench.settings import Setting
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -94,17 +96,22 @@ class BatchSource(ABC):
 
 class Sampler(BatchSource):
     """A sampling strategy bound to a graph, the settings and a seed. Subclasses say what they draw
-    and assemble.
+    and assemble, and declare what :class:`ncfbench.declarations.SamplerTraits` lists.
 
     Args:
         graph: the training links.
-        config: ``batch_size``, ``stratum_size``, ``strata``, ``negatives``, ``uniform_items``,
-            ``noise``, ``mask``, ``unique_items`` and the loss's family are used.
+        config: the settings that the class's ``uses`` name, the noise distribution and the loss's
+            family are read.
         streams: where randomness comes from.
         replacement: draw positives instead of shuffling them; for audits, where it makes each batch
             exactly unbiased.
         weight_dtype: float32 as the layout says; float64 for proofs.
     """
+
+    families: ClassVar[tuple[LossFamily, ...]]
+    uses: ClassVar[tuple[str, ...]]
+    uses_by_user: ClassVar[tuple[str, ...]]
+    settings: ClassVar[tuple[Setting, ...]]
 
     stratified = False
     draws_users = False

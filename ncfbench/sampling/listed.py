@@ -11,6 +11,7 @@ import numpy as np
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
+from ncfbench.declarations import FAMILIES
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Int32, Nominal, Sampler
 from ncfbench.sampling.batch import Batch, Listed, padded
@@ -70,6 +71,14 @@ class IidSampler(ListedSampler):
     k log degree).
     """
 
+    title = "IID"
+    summary = "positive and negative links drawn independently"
+    in_paper = True
+    families = ("pointwise",)
+    uses = ("negatives", "mask", "unique_items")
+    symbols = ("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors")
+    baseline_for = ("pointwise",)
+    drawn_off_paper_clock = True
     draws_users = True
     draws_items = True
 
@@ -97,6 +106,13 @@ class NegativeSampler(ListedSampler):
     items. Cost per link: O(1 + k log degree).
     """
 
+    title = "Negative"
+    summary = "k negative items drawn for the user of each positive link"
+    in_paper = True
+    families = FAMILIES
+    uses = ("negatives", "mask", "unique_items")
+    symbols = ("bk", "b", "b(1+k)", "b(1+k)", "vectors")
+    baseline_for = ("pairwise", "listwise")
     draws_items = True
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
@@ -130,6 +146,15 @@ class StratifiedSampler(ListedSampler):
     ways: O(1 + k log degree).
     """
 
+    title = "Stratified"
+    summary = "s positive links an item; k negative users drawn for the item of each"
+    in_paper = True
+    families = ("pointwise",)
+    families_by_user = FAMILIES
+    uses = ("stratum_size", "strata", "negatives", "mask")
+    uses_by_user = ("unique_items",)
+    symbols = ("bk", "b(1+k)", "b/s", "b(1+k)", "vectors")
+    symbols_by_user = ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors")
     stratified = True
 
     def __init__(

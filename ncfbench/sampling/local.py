@@ -12,7 +12,7 @@ import numpy as np
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.registry import find_sampler, load
+from ncfbench.registry import find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Nominal, Sampler
 from ncfbench.sampling.batch import Batch, Shared, padded
@@ -39,8 +39,8 @@ class LocalSampler(Sampler):
     ) -> None:
         super().__init__(graph, config, streams, **options)
         self.n_parts = config.devices
-        load_sampler = load(find_sampler(config.sampler).path)
-        self.whole: Sampler = load_sampler(
+        build = find_sampler(config.sampler).load()
+        self.whole: Sampler = build(
             graph, dataclasses.replace(config, share="global"), streams, **options
         )
         part = dataclasses.replace(
@@ -50,7 +50,7 @@ class LocalSampler(Sampler):
             batch_size=config.batch_size // self.n_parts,
             uniform_items=max(config.uniform_items // self.n_parts, 1),
         )
-        self.part: Sampler = load_sampler(graph, part, streams, **options)
+        self.part: Sampler = build(graph, part, streams, **options)
         self.stratified, self.stratum_size = self.whole.stratified, self.whole.stratum_size
         self.draws_users, self.draws_items = self.whole.draws_users, self.whole.draws_items
         self.positives = self.whole.positives

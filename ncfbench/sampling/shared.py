@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
+from ncfbench.declarations import FAMILIES
 from ncfbench.sampling.base import Draw, Float64, Int32, Nominal, Sampler
 from ncfbench.sampling.batch import Batch, Shared, padded
 
@@ -20,6 +22,9 @@ class SharingSampler(Sampler):
     them in row i's own stratum, ``weight_ij = importance_j m_ij (c_j - c_ij)``: an item that came
     with four links counts four times.
     """
+
+    families = FAMILIES
+    shares_items = True
 
     @property
     @abstractmethod
@@ -104,6 +109,16 @@ class StratifiedSharingSampler(SharingSampler):
     0 under ``mask``. b user slots; about b/s item slots, by users b. Cost per link: O(V + degree).
     """
 
+    title = "Strat. w. N.S."
+    summary = "s positive links an item, and the batch's other items are every user's negatives"
+    in_paper = True
+    uses: ClassVar[tuple[str, ...]] = ("stratum_size", "strata", "mask")
+    uses_by_user: ClassVar[tuple[str, ...]] = ("unique_items",)
+    least_strata = 2
+    # The paper prints b(b-1)/s negative links; these are without those of a link's own stratum.
+    symbols = ("b(b-s)/s", "b", "b/s", "b^2/s", "matrix")
+    symbols_by_user = ("b(b-s)", "b/s", "b", "b^2", "matrix")
+    drawn_off_paper_clock = True
     stratified = True
 
     def nominal(self) -> Nominal:
@@ -131,6 +146,13 @@ class NegativeSharingSampler(StratifiedSharingSampler):
     ``unique_items`` merges equal items.
     """
 
+    title = "N.S."
+    summary = "the batch's other items are every user's negatives"
+    in_paper = True
+    uses = ("mask", "unique_items")
+    uses_by_user = ()
+    symbols = ("b(b-1)", "b", "b", "b^2", "matrix")
+    drawn_off_paper_clock = True
     stratified = False
 
     def nominal(self) -> Nominal:
@@ -152,6 +174,11 @@ class MixedSharingSampler(SharingSampler):
     Unbiased with replacement. Linked pairs get weight 0 under ``mask``. b user slots, b + k' item
     slots, where ``unique_items`` merges equal items. Cost per link: O(V + degree).
     """
+
+    title = "Mixed N.S."
+    summary = "like ns, with k' items drawn uniformly added to the batch"
+    uses = ("uniform_items", "mask", "unique_items")
+    symbols = ("b(b-1+k')", "b", "b+k'", "b(b+k')", "matrix")
 
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; each batch has a stream of its own for its uniform items."""

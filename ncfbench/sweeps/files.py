@@ -29,10 +29,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncfbench.config import MAX_SEED, RunConfig, merge
-from ncfbench.errors import DataError, UsageError, reason
-from ncfbench.registry import find_encoder, find_loss, find_sampler, nearest
+from ncfbench.config import (
+    LOCATION_VARIABLES,
+    MAX_SEED,
+    SETTINGS,
+    RunConfig,
+    convert,
+    split_assignment,
+)
+from ncfbench.errors import DataError, UsageError, nearest, reason
+from ncfbench.registry import BUILT_IN
 from ncfbench.runs.trials import Budget
+from ncfbench.settings import Kind
 from ncfbench.storage import tables
 from ncfbench.sweeps.presets import preset_paths
 
@@ -92,18 +100,14 @@ def read_sweep(
     if not isinstance(title, str):
         raise UsageError(f"{path}: title = {title!r}: it must be a text.")
     tuning = _read_tuning(path, document.pop("tune")) if "tune" in document else None
-    axes = dict(_read_axis(str(path), key, value) for key, value in document.items())
-    for text in assignments:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(
-                f"--set {text!r} is not of the form key=value, for example --set stratum_size=2,4."
-            )
-        axes |= [_read_axis("--set", key.strip(), _split(value))]
+    given = {_name(key): (str(path), value) for key, value in document.items()}
+    for key, text in map(split_assignment, assignments):
+        given[_name(key)] = ("--set", _split(text))
     for key, value in (flags or {}).items():
         if value is not None:
-            flag = f"--{key.replace('_', '-')}"
-            axes |= [_read_axis(flag, key, _split(value) if isinstance(value, str) else value)]
+            values = _split(value) if isinstance(value, str) else value
+            given[_name(key)] = (f"--{key.replace('_', '-')}", values)
+    axes = _read_axes(given)
     if seeds is not None:
         if seeds < 1:
             raise UsageError(f"--seeds {seeds}: a sweep needs one seed or more.")
@@ -166,25 +170,37 @@ def _split(value: str) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
-def _read_axis(origin: str, key: str, value: Any) -> tuple[str, tuple[Any, ...]]:
-    """Return a setting's name and its values, each checked; errors name the ``origin``."""
-    values = value if isinstance(value, list) else [value]
-    if not values:
-        raise UsageError(f"{origin}: {key} has no value; a list needs one or more.")
-    converted: list[Any] = []
-    try:
-        for each in values:
-            merged, _ = merge({key: each}, environment={})
-            if not merged:
-                raise UsageError(f"{key}: folders are given by --data-dir and --runs-dir.")
-            ((name, plain),) = merged.items()
-            check = {"sampler": find_sampler, "loss": find_loss, "encoder": find_encoder}.get(name)
-            if check is not None:
-                check(plain)
-            converted.append(plain)
-    except UsageError as error:
-        raise UsageError(f"{origin}: {error}") from error
-    return name, tuple(dict.fromkeys(converted))
+def _name(key: str) -> str:
+    return key.replace("-", "_").rstrip("_")
+
+
+def _read_axes(given: Mapping[str, tuple[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """Return the values of each setting, checked one by one.
+
+    Args:
+        given: by setting, the file or the flag that gave it, and a value or a list of values.
+    """
+    values = {
+        name: value if isinstance(value, list) else [value] for name, (_, value) in given.items()
+    }
+    chosen: dict[Kind, list[str]] = {kind: [] for kind in BUILT_IN}
+    axes = {}
+    # What the sweep chooses comes first: it decides which settings are valid.
+    for name in sorted(given, key=lambda name: name not in chosen):
+        origin = given[name][0]
+        if name in LOCATION_VARIABLES:
+            raise UsageError(f"{origin}: {name}: folders are given by --data-dir and --runs-dir.")
+        if not values[name]:
+            raise UsageError(f"{origin}: {name} has no value; a list needs one or more.")
+        try:
+            for kind in BUILT_IN:
+                if kind == name:
+                    chosen[kind] = [SETTINGS[name].convert(each) for each in values[name]]
+            found = [convert({name: each}, chosen)[name] for each in values[name]]
+        except UsageError as error:
+            raise UsageError(f"{origin}: {error}") from error
+        axes[name] = tuple(dict.fromkeys(found))
+    return {name: axes[name] for name in given}
 
 
 def _read_tuning(path: Path, table: Any) -> Budget:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ncfbench.config import FIELDS, RunConfig, complete
+from ncfbench.config import RunConfig, complete
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
@@ -63,7 +63,7 @@ def expand(axes: Mapping[str, Sequence[Any]]) -> Grid:
     reasons: dict[str, int] = {}
     for values in itertools.product(*(axes[name] for name in names)):
         try:
-            config = complete(dict(zip(names, values, strict=True)))
+            config = complete(dict(zip(names, values, strict=True)), ignored=names)
         except UsageError as error:
             reasons[str(error)] = reasons.get(str(error), 0) + 1
             continue
@@ -94,9 +94,9 @@ def label_cells(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
     settings = [config.to_dict() for config in cells]
     varying = [
         name
-        for name in FIELDS
+        for name in dict.fromkeys(name for values in settings for name in values)
         if name not in (*IDENTITY, *ARM_SETTINGS)
-        and len({str(values[name]) for values in settings}) > 1
+        and len({str(values[name]) for values in settings if name in values}) > 1
     ]
     # A value that follows from the loss or the encoder distinguishes nothing.
     varying = [
@@ -105,6 +105,7 @@ def label_cells(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
         if any(
             str(values[name]) != str(_default(config)[name])
             for config, values in zip(cells, settings, strict=True)
+            if name in values
         )
     ]
     found = {}
@@ -118,7 +119,11 @@ def label_cells(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
             *([note] if note else []),
         ]
         found[config] = " ".join(
-            [*parts, *(f"{name}={values[name]}" for name in varying), f"seed {config.seed}"]
+            [
+                *parts,
+                *(f"{name}={values[name]}" for name in varying if name in values),
+                f"seed {config.seed}",
+            ]
         )
     return found
 

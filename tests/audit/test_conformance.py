@@ -10,7 +10,7 @@ from ncfbench.audit.estimator_tests import TestFunctions
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
-from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.registry import LOSSES, SAMPLERS, find_loss, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import negative_ids
@@ -19,9 +19,9 @@ from ncfbench.sampling.batch_stats import expected_weights
 LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 CASES = [
     (sampler, strata, family, noise)
-    for sampler, entry in SAMPLERS.items()
-    for strata in (("item", "user") if entry.uses_strata else ("item",))
-    for family in entry.families_with(strata)
+    for sampler in SAMPLERS
+    for strata in (("item", "user") if find_sampler(sampler).uses_strata else ("item",))
+    for family in find_sampler(sampler).families_with(strata)
     for noise in ("unigram", "uniform", "0.75")
 ]
 
@@ -221,4 +221,4 @@ def test_chi_squared_knows_right_from_wrong() -> None:
 
 
 def test_every_loss_family_is_covered() -> None:
-    assert {loss.family for loss in LOSSES.values()} == set(LOSS_OF_FAMILY)
+    assert {find_loss(loss).family for loss in LOSSES} == set(LOSS_OF_FAMILY)

@@ -15,14 +15,14 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.shards import ShardedSampler, cut
 from ncfbench.errors import CheckFailedError, UsageError
-from ncfbench.registry import SAMPLERS
+from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Listed, Shared, negative_ids
 from ncfbench.sampling.local import LocalSampler
 from ncfbench.sampling.shared import StratifiedSharingSampler
 
-SHARING = [name for name, entry in SAMPLERS.items() if entry.shares_items]
+SHARING = [name for name in SAMPLERS if find_sampler(name).shares_items]
 
 
 def settings(sampler: str, **more: Any) -> RunConfig:

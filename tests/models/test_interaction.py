@@ -89,8 +89,7 @@ def trained(
     tiny: Dataset, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Distances]:
     patch = pytest.MonkeyPatch()
-    entry = registry.Interaction("own_models:Distance", "Distance", "a test's own")
-    patch.setitem(registry.INTERACTIONS, "distance", entry)  # type: ignore[arg-type]
+    patch.setitem(registry.INTERACTIONS, "distance", "own_models:Distance")
     config = complete(SMALL | {"sampler": "ns", "interaction": "distance"})
     places = Locations(data_dir, tmp_path_factory.mktemp("runs"))
     yield Distances(tiny, training.run(config, places, recommend=5))
@@ -195,9 +194,9 @@ def test_names_count_unless_they_are_the_defaults() -> None:
     assert len({config.digest() for config in (plain, *others)}) == 3
     for wrong, text in (
         ({"interaction": "dto"}, "did you mean 'dot'"),
-        ({"interaction": "own_models:Gated"}, "not a subclass"),
+        ({"interaction": "own_models:Gated"}, "an interaction is a subclass"),
         ({"user_tower": "tabel"}, "did you mean 'table'"),
-        ({"user_tower": "own_models:WEIGHTS"}, "not a class with a __call__"),
+        ({"user_tower": "own_models:WEIGHTS"}, "a user tower is a flax.nnx.Module"),
     ):
         with pytest.raises(UsageError, match=text):
             complete(wrong)

@@ -15,7 +15,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import DotProduct
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_scores, link_loss, user_penalty
-from ncfbench.registry import LOSSES, SAMPLERS
+from ncfbench.registry import LOSSES, SAMPLERS, find_sampler, losses_for
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.sampling.batch import Listed
@@ -121,12 +121,7 @@ def test_zero_weight_silences_a_score_that_is_not_finite(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("sampler", "loss"),
-    [
-        (s, name)
-        for s, entry in SAMPLERS.items()
-        for name, loss in LOSSES.items()
-        if loss.family in entry.families
-    ],
+    [(s, name) for s in SAMPLERS for name in losses_for(find_sampler(s))],
 )
 def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str) -> None:
     """Scores by id through the layout, terms one by one, in float64."""

@@ -16,7 +16,6 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.profiling.cost_model import (
     PARTS,
-    SYMBOLIC,
     Costs,
     Counts,
     UnitCost,
@@ -24,6 +23,7 @@ from ncfbench.profiling.cost_model import (
     residuals,
     responsible,
 )
+from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.timing import statistics as analysis
@@ -69,13 +69,16 @@ def value(symbol: str, b: int, k: int, s: int) -> float:
     return float(eval(text, {"b": b, "k": k, "s": s, "B": b}))
 
 
-@pytest.mark.parametrize(("sampler", "strata"), SYMBOLIC)
+@pytest.mark.parametrize(
+    ("sampler", "strata"),
+    [*((name, "item") for name in SAMPLERS), ("strat", "user"), ("strat-ns", "user")],
+)
 def test_symbols_count_what_samplers_count(tiny: Dataset, sampler: str, strata: str) -> None:
     config = complete(
         {"sampler": sampler, "strata": strata, "batch_size": 64, "negatives": 5, "stratum_size": 4}
     )
     made = make_sampler(tiny.graph, config, Streams(0))
-    negatives, users, items, interactions, kind = SYMBOLIC[sampler, strata]
+    negatives, users, items, interactions, kind = find_sampler(sampler).symbols_with(strata)
     nominal = made.nominal()
     assert nominal is not None
     assert [value(symbol, 64, 5, 4) for symbol in (users, items, negatives)] == list(nominal)

@@ -11,7 +11,6 @@ from folders import write_folder, write_run
 
 from ncfbench.paper import printed
 from ncfbench.paper.printed import PrintedCell
-from ncfbench.profiling.cost_model import SYMBOLIC
 from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.report import verdicts
 from ncfbench.report.comparison import group, recall_rows, speedup_rows
@@ -47,7 +46,7 @@ def test_the_total_is_about_the_product_of_its_factors() -> None:
 
 def test_the_printed_cost_table_is_the_cost_models() -> None:
     for row in printed.table("cost"):
-        negatives, users, items, interactions, kind = SYMBOLIC[row["sampler"], "item"]
+        negatives, users, items, interactions, kind = find_sampler(row["sampler"]).symbols
         ours = {"user_nodes": users, "item_nodes": items, "interactions": interactions}
         assert {name: row[name].replace("*", "").replace("bb", "b^2") for name in ours} == ours
         assert kind.startswith({"vector": "vec", "matrix": "mat"}[row["interaction_kind"]])

@@ -15,7 +15,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.registry import SAMPLERS
+from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, base, batches, make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Listed, Shared
@@ -190,7 +190,7 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool)
         }
         assert batch.n_items.dtype == np.int32
         assert batch.negatives.weight.dtype == np.float32
-        if SAMPLERS[sampler].uses_negatives:
+        if find_sampler(sampler).uses_negatives:
             assert isinstance(batch.negatives, Listed)
             assert (
                 batch.negatives.user.shape

@@ -17,7 +17,7 @@ import pytest
 
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.registry import SAMPLERS
+from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler
 from ncfbench.sampling.batch import Batch, Listed
@@ -120,8 +120,8 @@ def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float,
         config.noise_exponent,
         config.strata == "user",
     )
-    s = config.stratum_size if SAMPLERS[sampler].uses_strata else 1
-    k = config.negatives if SAMPLERS[sampler].uses_negatives else 0
+    s = config.stratum_size if find_sampler(sampler).uses_strata else 1
+    k = config.negatives if find_sampler(sampler).uses_negatives else 0
     user_share = {
         u: sum(user == u for user, _ in links_of(graph)) / graph.n_links
         for u in range(graph.n_users)
@@ -158,9 +158,9 @@ SIZES = {
 LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 CASES = [
     (sampler, strata, family, noise, mask, unique)
-    for sampler, entry in SAMPLERS.items()
-    for strata in (("item", "user") if entry.uses_strata else ("item",))
-    for family in entry.families_with(strata)
+    for sampler in SAMPLERS
+    for strata in (("item", "user") if find_sampler(sampler).uses_strata else ("item",))
+    for family in find_sampler(sampler).families_with(strata)
     for noise in ("unigram", "uniform", "0.5")
     for mask in (True, False)
     for unique in (True, False)

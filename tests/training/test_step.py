@@ -11,7 +11,7 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import Content
-from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS
+from ncfbench.registry import ENCODERS, SAMPLERS, find_loss, find_sampler, losses_for
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches, make_sampler
 from ncfbench.training.inference import Embedder
@@ -100,13 +100,12 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
     ("sampler", "loss", "encoder"),
     [
         (s, name, encoder)
-        for s, entry in SAMPLERS.items()
-        for name, loss in LOSSES.items()
+        for s in SAMPLERS
+        for name in losses_for(find_sampler(s))
         for encoder in ENCODERS
-        if loss.family in entry.families
         # What is beyond the paper changes the batch and the loss, not the encoder: one encoder is
         # enough.
-        if encoder == "cnn" or (entry.in_paper and loss.in_paper)
+        if encoder == "cnn" or (find_sampler(s).in_paper and find_loss(name).in_paper)
     ],
 )
 def test_every_combination_trains_with_a_falling_probe(

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from ncfbench.data.options import SourceOptions, as_flags
-from ncfbench.errors import UsageError
-from ncfbench.registry import nearest
+from ncfbench.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from ncfbench.data.content import Content

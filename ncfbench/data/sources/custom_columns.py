@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ncfbench.data.readers.opening import open_rows
 from ncfbench.data.readers.rows import RowFile
-from ncfbench.errors import DataError, UsageError
-from ncfbench.registry import nearest
+from ncfbench.errors import DataError, UsageError, nearest
 
 if TYPE_CHECKING:
     from ncfbench.data.sources.custom import Options

@@ -10,6 +10,7 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.pooling import fastest_pool
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
+from ncfbench.settings import Setting
 
 
 class Convolution(nnx.Module):
@@ -18,6 +19,16 @@ class Convolution(nnx.Module):
     A filter is centred on each word of the text; beyond both ends, and where a word was removed, it
     sees zeros.
     """
+
+    title = "CNN"
+    summary = "word embeddings, convolution of width 3, maximum over time, dense"
+    in_paper = True
+    uses = ("word_dimension", "word_dropout")
+    settings = (
+        Setting("filters", 50, "Filters of the convolution", at_least=1),
+        Setting("filter_width", 3, "Words that a filter spans", at_least=1, is_odd=True),
+    )
+    negatives = 10
 
     def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
         self.words = nnx.Embed(

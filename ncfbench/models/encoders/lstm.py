@@ -10,10 +10,18 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
 from ncfbench.models.encoders.recurrence import fastest_recur
+from ncfbench.settings import Setting
 
 
 class Lstm(nnx.Module):
     """Word embedding -> LSTM over the words of the text -> its last output -> dense."""
+
+    title = "LSTM"
+    summary = "word embeddings, LSTM over the words, dense"
+    in_paper = True
+    uses = ("word_dimension", "word_dropout")
+    settings = (Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),)
+    negatives = 5
 
     def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
         units = config.lstm_units

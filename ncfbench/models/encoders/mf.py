@@ -14,6 +14,11 @@ class MatrixFactorization(nnx.Module):
     have no score.
     """
 
+    title = "MF"
+    summary = "a free vector for each item; cannot score cold items"
+    in_paper = True
+    uses = ()
+    scores_cold_items = False
     item_tables = ("vectors",)
 
     def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:

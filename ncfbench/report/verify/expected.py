@@ -7,14 +7,13 @@ fingerprint, environment and status, and uses the registry and the settings' def
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ncfbench.config import RunConfig
-from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
+from ncfbench.registry import baseline_sampler, find_encoder, find_loss, find_sampler, samplers_for
 from ncfbench.runs.folder import RunRecord
 
 SEPARATE_ROWS = ("sampler", "stratum_size", "strata", "negatives", "uniform_items", "share")
@@ -103,13 +102,13 @@ def cells(records: Sequence[RunRecord]) -> dict[Key, Cell]:
     found = {}
     for rows in comparisons.values():
         for key, runs in rows.items():
-            sampler = find_loss(key.loss).baseline_sampler
+            sampler = baseline_sampler(key.loss)
             base = _baseline(rows, sampler, _negatives(runs), find_encoder(key.encoder).negatives)
             found[key] = Cell(key, sampler, runs, None if base is None else rows[base], key == base)
         some = next(iter(rows))
         for name in _not_run(some.loss, {key.sampler for key in rows}):
             key = some._replace(sampler=name, variant="")
-            found[key] = Cell(key, find_loss(some.loss).baseline_sampler, {}, None, False)
+            found[key] = Cell(key, baseline_sampler(some.loss), {}, None, False)
     return found
 
 
@@ -153,9 +152,7 @@ def _variant(config: RunConfig) -> str:
 def _settings(config: RunConfig) -> str:
     """Return the comparison's settings that are not the defaults: ``epochs=7, noise=0.75``."""
     loss = find_loss(config.loss)
-    usual: dict[str, Any] = {
-        field.name.rstrip("_"): field.default for field in dataclasses.fields(RunConfig)
-    }
+    usual: dict[str, Any] = {name: setting.default for name, setting in config.settings.items()}
     usual |= {"learning_rate": loss.learning_rate, "gamma": loss.gamma, "lambda": loss.lambda_}
     named_elsewhere = ("dataset", "encoder", "loss", "seed", *SEPARATE_ROWS, *config.tuned_settings)
     return ", ".join(
@@ -186,7 +183,5 @@ def _not_run(loss: str, present: set[str]) -> list[str]:
     """Return the paper's samplers that could train a loss and have no run."""
     family = find_loss(loss).family
     return [
-        name
-        for name, sampler in SAMPLERS.items()
-        if sampler.in_paper and family in sampler.families and name not in present
+        name for name in samplers_for(family) if find_sampler(name).in_paper and name not in present
     ]

@@ -7,7 +7,16 @@ from typing import Any
 
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError, NcfbenchError, UsageError
-from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_loss, find_sampler, registered
+from ncfbench.registry import (
+    ENCODERS,
+    LOSSES,
+    SAMPLERS,
+    find_encoder,
+    find_loss,
+    find_sampler,
+    losses_for,
+    registered,
+)
 from ncfbench.report.table import Column, Table, text_column
 
 NOISES = {
@@ -36,7 +45,7 @@ def entries(data_dir: Path) -> dict[str, Any]:
         "samplers": {name: _sampler(name) for name in (*SAMPLERS, *registered("sampler"))},
         "losses": {name: _loss(name) for name in (*LOSSES, *registered("loss"))},
         "encoders": {
-            **{name: {"summary": encoder.summary} for name, encoder in ENCODERS.items()},
+            **{name: {"summary": find_encoder(name).summary} for name in ENCODERS},
             **{
                 name: {"summary": f"plug-in {path}"} for name, path in registered("encoder").items()
             },
@@ -91,13 +100,10 @@ def _sampler(name: str) -> dict[str, Any]:
         sampler = find_sampler(name)
     except NcfbenchError as error:
         return {**_broken(error), "losses": [], "losses_with_strata_by_user": []}
-    by_user = sampler.families_with("user") if sampler.uses_strata else ()
     return {
         "summary": sampler.summary,
-        "losses": [loss for loss, entry in LOSSES.items() if entry.family in sampler.families],
-        "losses_with_strata_by_user": [
-            loss for loss, entry in LOSSES.items() if entry.family in by_user
-        ],
+        "losses": losses_for(sampler),
+        "losses_with_strata_by_user": losses_for(sampler, "user") if sampler.uses_strata else [],
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ncfbench.registry import SAMPLERS
+from ncfbench.registry import find_sampler
 from ncfbench.report.table import Column, Header, Table, facts_table, sentence, text_column
 from ncfbench.report.views.run import statistics_table
 
@@ -126,7 +126,7 @@ def _batches(found: Row) -> Table:
     columns = (("distinct_items", 1), ("fewer_items", 2), ("distinct_users", 1))
     cells = [
         [
-            SAMPLERS[row["sampler"]].title,
+            find_sampler(row["sampler"]).title,
             *("-" if row[name] is None else f"{row[name]:,.{digits}f}" for name, digits in columns),
         ]
         for row in drawn
@@ -138,7 +138,7 @@ def _batches(found: Row) -> Table:
     refused: dict[str, list[str]] = {}
     for row in rows:
         if row["reason"] is not None:
-            refused.setdefault(row["reason"], []).append(SAMPLERS[row["sampler"]].title)
+            refused.setdefault(row["reason"], []).append(find_sampler(row["sampler"]).title)
     why = []
     for reason, names in refused.items():
         whose = "" if len(names) == len(rows) else f" of {', '.join(names)}"

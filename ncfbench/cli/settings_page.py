@@ -1,0 +1,62 @@
+"""The settings reference, ``docs/settings.md``, made from the declarations.
+
+``python -m ncfbench.cli.settings_page > docs/settings.md`` writes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ncfbench.config import SETTINGS, built_in_settings, default_text, users_of
+from ncfbench.registry import BUILT_IN
+from ncfbench.settings import PANELS, Setting
+
+HEAD = """# Settings
+
+Made from the declarations by `python -m ncfbench.cli.settings_page`; do not edit it by hand.
+
+Every setting is a key of a TOML file (`--config FILE.toml`), a `--set key=value`, and, unless it is
+marked, an option of `ncfbench run`: `batch_size` is `--batch-size`. Other commands have the options
+that matter to them. [files.md](files.md) says which source wins.
+
+"Used by" names the samplers, losses or encoders whose runs a setting changes; without one it
+changes every run. A setting that a run does not use is no part of its identity: `--resume`, sweeps
+and reports treat two runs that differ only in it as one. Settings of one encoder are declared on
+its class, and so are those of a plug-in, which this page does not list.
+"""
+
+
+def settings_page() -> str:
+    """Return the page as Markdown."""
+    return "\n".join([HEAD, *(line for panel in PANELS for line in _panel(panel))])
+
+
+def _panel(panel: str) -> Iterator[str]:
+    settings = [each for each in (SETTINGS | built_in_settings()).values() if each.panel == panel]
+    if not settings:
+        return
+    yield f"## {panel}\n"
+    yield "| setting | default | valid | used by | meaning |"
+    yield "|---|---|---|---|---|"
+    for setting in settings:
+        mark = "" if setting.has_flag else " (no option)"
+        cells = (
+            f"`{setting.name}`{mark}",
+            str(setting.default).lower() if setting.type == "bool" else default_text(setting),
+            _valid(setting),
+            ", ".join(users_of(setting)),
+            setting.help,
+        )
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _valid(setting: Setting) -> str:
+    if setting.chooses:
+        return ", ".join(BUILT_IN[setting.chooses]) + ", or a plug-in"
+    words = {"int": "whole number", "float": "number", "bool": "", "str": ""}[setting.type]
+    return ", ".join(filter(None, [words, setting.range]))
+
+
+if __name__ == "__main__":
+    print(settings_page(), end="")

@@ -1,0 +1,43 @@
+"""The settings of a run: what they are, where they come from, and which cannot work together."""
+
+from __future__ import annotations
+
+from ncfbench.config.layers import (
+    LOCATION_VARIABLES,
+    Locations,
+    cache_dir,
+    convert,
+    merge,
+    resolve,
+    split_assignment,
+)
+from ncfbench.config.run_config import (
+    MAX_SEED,
+    SETTINGS,
+    TUNABLE,
+    RunConfig,
+    built_in_settings,
+    complete,
+    default_text,
+    known_settings,
+    users_of,
+)
+
+__all__ = [
+    "LOCATION_VARIABLES",
+    "MAX_SEED",
+    "SETTINGS",
+    "TUNABLE",
+    "Locations",
+    "RunConfig",
+    "built_in_settings",
+    "cache_dir",
+    "complete",
+    "convert",
+    "default_text",
+    "known_settings",
+    "merge",
+    "resolve",
+    "split_assignment",
+    "users_of",
+]

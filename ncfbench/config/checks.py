@@ -1,0 +1,162 @@
+"""Refuse settings that cannot work, alone or together, with what to use instead."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from ncfbench.declarations import SamplerTraits
+from ncfbench.errors import UsageError, either, nearest
+from ncfbench.registry import (
+    LOSSES,
+    SAMPLERS,
+    find_loss,
+    find_sampler,
+    losses_for,
+    samplers_for,
+)
+
+if TYPE_CHECKING:
+    from ncfbench.config.run_config import RunConfig
+
+NAMED_EXPONENTS = {"unigram": 1.0, "uniform": 0.0}
+
+
+def check(config: RunConfig) -> None:
+    """Refuse impossible settings.
+
+    Raises:
+        UsageError: a value is out of range, or a combination cannot work.
+    """
+    values = config.to_dict()
+    for name, setting in config.settings.items():
+        if values[name] is not None:
+            setting.check(values[name])
+    noise_exponent(config.noise)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", config.dataset):
+        raise UsageError(
+            f"dataset = {config.dataset[:80]!r} is not a data set's name: at most 64 letters,"
+            " digits, dots and hyphens."
+        )
+    tunable = {name for name, setting in config.settings.items() if setting.is_tunable}
+    if config.tuned and not (
+        re.fullmatch(r"[^:]+:\d+x\d+", config.tuned) and set(config.tuned_settings) <= tunable
+    ):
+        raise UsageError(
+            f"tuned = {config.tuned!r} is not of the form learning_rate:8x10. It is set by ncfbench"
+            " sweep --tune."
+        )
+    sampler = find_sampler(config.sampler)
+    _check_loss(config, sampler)
+    _check_strata(config, sampler)
+    _check_devices(config, sampler)
+
+
+def noise_exponent(noise: str) -> float:
+    """Return the exponent of the item degree that a noise distribution's name stands for.
+
+    Raises:
+        UsageError: it is no such name.
+    """
+    if noise in NAMED_EXPONENTS:
+        return NAMED_EXPONENTS[noise]
+    try:
+        exponent = float(noise)
+    except ValueError:
+        raise UsageError(
+            f"Unknown noise {noise!r}{nearest(noise, NAMED_EXPONENTS)} Valid: unigram, uniform, or"
+            " an exponent such as 0.75."
+        ) from None
+    if not math.isfinite(exponent) or abs(exponent) > 8:
+        raise UsageError(f"noise = {noise}: the exponent must be a finite number between -8 and 8.")
+    return exponent
+
+
+def canonical_noise(noise: str) -> str:
+    """Return the one spelling of a distribution: ``1.0`` is unigram, ``0`` uniform."""
+    exponent = noise_exponent(noise)
+    names = {value: name for name, value in NAMED_EXPONENTS.items()}
+    return names.get(exponent, f"{exponent:g}")
+
+
+def _check_loss(config: RunConfig, sampler: SamplerTraits) -> None:
+    loss = find_loss(config.loss)
+    served = sampler.families_with(config.strata)
+    if loss.family not in served:
+        reason = {
+            "pointwise": f"it serves {' and '.join(served)} losses only",
+            "pairwise": "a pairwise loss compares two items of one user",
+            "listwise": "a listwise loss compares items of one user",
+        }[loss.family]
+        if loss.family != "pointwise":
+            reason += f", and {config.sampler} draws its negative links for other users"
+        instead = f"--sampler {either(samplers_for(loss.family))}"
+        if config.strata != "user" and loss.family in sampler.families_with("user"):
+            instead += " (or --strata user)"
+        if losses := losses_for(sampler, config.strata):
+            instead += f", or --loss {either(losses)}"
+        raise UsageError(
+            f"--sampler {config.sampler} cannot train --loss {config.loss}: {reason}. Use"
+            f" {instead}."
+        )
+    if config.gamma is not None and loss.gamma is None:
+        owners = [name for name in LOSSES if find_loss(name).gamma is not None]
+        raise UsageError(f"gamma belongs to --loss {either(owners)}; {config.loss} has none.")
+    if config.lambda_ is not None and loss.lambda_ is None:
+        owners = [name for name in LOSSES if find_loss(name).lambda_ is not None]
+        raise UsageError(f"lambda belongs to --loss {either(owners)}; {config.loss} has none.")
+
+
+def _check_strata(config: RunConfig, sampler: SamplerTraits) -> None:
+    b, s = config.batch_size, _stratum_size(config, sampler)
+    if b % s:
+        raise UsageError(
+            f"batch_size = {b} is not a multiple of stratum_size = {s}. Use for example"
+            f" --batch-size {max(b // s, 2) * s}."
+        )
+    least = sampler.least_strata * s
+    if b < least:
+        raise UsageError(
+            f"batch_size = {b}: the negatives of {config.sampler} are the batch's other items, and"
+            f" there are none. Use --batch-size {least} or more."
+        )
+
+
+def _check_devices(config: RunConfig, sampler: SamplerTraits) -> None:
+    b, n = config.batch_size, config.devices
+    if b % n:
+        raise UsageError(
+            f"batch_size = {b} is not a multiple of devices = {n}. Use for example --batch-size"
+            f" {-(-b // n) * n}."
+        )
+    if not config.shares_locally:
+        return
+    if not sampler.shares_items:
+        sharing = [name for name in SAMPLERS if find_sampler(name).shares_items]
+        raise UsageError(
+            f"--sampler {config.sampler} shares no negatives. Use --share global, or --sampler"
+            f" {either(sharing)}."
+        )
+    if n == 1:
+        raise UsageError(
+            "On one device local and global sharing are the same. Use --share global, or --devices"
+            " 2 or more."
+        )
+    s = _stratum_size(config, sampler)
+    least = sampler.least_strata * s
+    if b // n % s or b // n < least:
+        raise UsageError(
+            f"batch_size = {b} leaves {b // n} positive links for each of {n} devices; with --share"
+            f" local these must be a multiple of {s}, {least} or more. Use for example --batch-size"
+            f" {max(-(-b // n // s) * s, least) * n}."
+        )
+    if sampler.uses_uniform_items and config.uniform_items % n:
+        raise UsageError(
+            f"uniform_items = {config.uniform_items} is not a multiple of devices = {n}, as --share"
+            f" local needs it. Use for example --uniform-items {-(-config.uniform_items // n) * n}."
+        )
+
+
+def _stratum_size(config: RunConfig, sampler: SamplerTraits) -> int:
+    return config.stratum_size if sampler.uses_strata else 1

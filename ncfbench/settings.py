@@ -1,0 +1,149 @@
+"""Settings: how one is declared, converted, checked and shown.
+
+Each setting is declared once: in :class:`ncfbench.config.RunConfig`, or on the class of the
+sampler, loss or encoder that it belongs to. Command-line options, TOML keys, checks of range, the
+identity of a run and ``docs/settings.md`` are made from the declaration.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, get_args
+
+from ncfbench.errors import UsageError, either, nearest
+
+Panel = Literal["Data", "Sampler", "Model", "Training", "Devices", "Output"]
+PANELS: tuple[Panel, ...] = get_args(Panel)
+"""Groups of options in ``--help``, in their order."""
+Kind = Literal["sampler", "loss", "encoder", "user_tower", "interaction"]
+"""What a user can choose by name, built in or a plug-in."""
+
+_TYPE_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a name",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: default, help, range, panel of ``--help``, and who uses it.
+
+    Raises:
+        TypeError: the name is no identifier, or the default is no bool, int, float or str.
+    """
+
+    name: str
+    default: Any
+    """None where another choice decides; see :attr:`default_from`."""
+    help: str
+    _: KW_ONLY
+    panel: Panel = "Model"
+    type: str = ""
+    """``bool``, ``int``, ``float`` or ``str``; by default that of ``default``."""
+    choices: tuple[str, ...] = ()
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    is_odd: bool = False
+    chooses: Kind | None = None
+    """The kind of entry that the value names, built in or a plug-in."""
+    used_by: Kind | None = None
+    """The kind of class whose ``uses`` decide whether the setting counts; None: it always does."""
+    default_from: str = ""
+    """``loss`` or ``encoder``, whose declared value is the default, or the name of a setting."""
+    shown: str = ""
+    """Default as ``--help`` shows it, where the value says less."""
+    is_tunable: bool = False
+    """Leaves the objective as it is: tuned for each arm by itself, probe losses stay comparable."""
+    has_flag: bool = True
+    since: int = 1
+    """The version of the identity that introduced it; left out of the identity at its default where
+    that is a later one than the first, so that older runs keep theirs.
+    """
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise TypeError(f"a setting cannot be called {self.name!r}")
+        if not self.type:
+            object.__setattr__(self, "type", type(self.default).__name__)
+        if self.type not in _TYPE_WORDS:
+            raise TypeError(f"{self.name}: a setting cannot be of type {self.type}")
+
+    @property
+    def flag(self) -> str:
+        """The option on the command line, such as ``--batch-size``."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def range(self) -> str:
+        """The valid values in words: ``at least 0 and below 1``; empty where all are."""
+        if self.choices:
+            return either(self.choices)
+        if self.type == "bool":
+            return _TYPE_WORDS["bool"]
+        bounds = (
+            ("at least", self.at_least),
+            ("above", self.above),
+            ("at most", self.at_most),
+            ("below", self.below),
+        )
+        words = [f"{word} {bound}" for word, bound in bounds if bound is not None]
+        return " and ".join((["odd"] if self.is_odd else []) + words)
+
+    def convert(self, value: Any) -> Any:
+        """Return ``value`` as the setting's type. Text is parsed, anything else must have the type.
+
+        Raises:
+            UsageError: it does not.
+        """
+        is_bool = isinstance(value, bool)
+        try:
+            if self.type == "bool":
+                return value if is_bool else {"true": True, "false": False}[str(value).lower()]
+            if self.type == "str" and isinstance(value, str | int | float) and not is_bool:
+                return str(value)
+            if self.type == "int" and isinstance(value, int | str) and not is_bool:
+                return int(value)
+            if self.type == "float" and isinstance(value, int | float | str) and not is_bool:
+                return float(value)
+        except (ValueError, KeyError):
+            pass
+        raise UsageError(f"{self.name} = {value!r} is not {_TYPE_WORDS[self.type]}.")
+
+    def check(self, value: Any) -> None:
+        """Refuse a value of the right type outside the range.
+
+        Raises:
+            UsageError: the message names the valid values.
+        """
+        if self.choices:
+            if value not in self.choices:
+                raise UsageError(
+                    f"{self.name} = {value!r}{nearest(value, self.choices)} Valid:"
+                    f" {', '.join(self.choices)}."
+                )
+        elif self.type in ("int", "float") and not self._contains(value):
+            words = [*(["finite"] if self.type == "float" else []), self.range]
+            raise UsageError(f"{self.name} = {value}: it must be {' and '.join(words)}.")
+
+    def arguments(self, value: Any) -> list[str]:
+        """Return the words of a command line that give the setting this value."""
+        if not self.has_flag:
+            return ["--set", f"{self.name}={value}"]
+        if self.type == "bool":
+            return [self.flag if value else self.flag.replace("--", "--no-", 1)]
+        return [self.flag, str(value)]
+
+    def _contains(self, value: float) -> bool:
+        return (
+            math.isfinite(value)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+            and (not self.is_odd or value % 2 == 1)
+        )

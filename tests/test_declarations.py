@@ -1,0 +1,87 @@
+"""Declarations of built-in classes, read from their sources."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ncfbench import declarations
+from ncfbench.cli.settings_page import settings_page
+from ncfbench.config import SETTINGS, complete
+from ncfbench.data.store import Dataset
+from ncfbench.registry import BUILT_IN, SAMPLERS, find, find_sampler
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
+from ncfbench.settings import Setting
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, names in BUILT_IN.items() for name in names]
+)
+def test_source_and_class_declare_the_same(kind: Any, name: str) -> None:
+    path = BUILT_IN[kind][name]
+    names = tuple(each.name for each in dataclasses.fields(declarations.TRAITS[kind]))
+    read = declarations._in_source(path, names)
+    assert read == declarations._of_class(kind, path, names)
+    traits = find(kind, name)
+    assert traits.declares_uses
+    assert {"title", "summary"} <= read.own
+    assert set(traits.uses) <= {
+        setting.name for setting in SETTINGS.values() if setting.used_by == kind
+    }
+
+
+OTHERS = {
+    "stratum_size": 2,
+    "strata": "user",
+    "negatives": 4,
+    "uniform_items": 24,
+    "mask": False,
+    "unique_items": False,
+}
+
+
+@pytest.mark.parametrize("strata", ["item", "user"])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_unused_settings_change_no_batch(tiny: Dataset, sampler: str, strata: str) -> None:
+    """Every shared setting that only some samplers use: it changes batches where one declares it,
+    and none where it does not.
+    """
+    used = {name for name, setting in SETTINGS.items() if setting.used_by == "sampler"}
+    assert used == set(OTHERS)
+
+    def batch(**more: Any) -> list[np.ndarray]:
+        usual = {"sampler": sampler, "strata": strata, "batch_size": 32, "negatives": 3}
+        made = make_sampler(tiny.graph, complete(usual | more), Streams(0))
+        found = made.assemble(made.draw(1, 1)[0], 200)
+        return [*found[:4], *found.negatives, found.n_items]
+
+    usual, traits = batch(), find_sampler(sampler)
+    for name, value in OTHERS.items():
+        if name == "strata" and strata == "user":
+            continue
+        other = batch(**{name: value})
+        is_same = len(usual) == len(other) and all(map(np.array_equal, usual, other))
+        assert is_same != traits.counts_with(name, strata), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("two words", 1, ""), "cannot be called 'two words'"),
+        (("one", [1], ""), "one: a setting cannot be of type list"),
+    ],
+)
+def test_impossible_declarations_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Setting(*arguments)
+
+
+def test_the_settings_reference_is_up_to_date() -> None:
+    """``python -m ncfbench.cli.settings_page > docs/settings.md`` writes it."""
+    page = Path(__file__).parents[1] / "docs" / "settings.md"
+    assert page.read_text("utf-8") == settings_page()
