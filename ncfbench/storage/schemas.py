@@ -1,15 +1,43 @@
-"""Schemas of all tables that runs, reports and audits leave behind: column names with their units,
-types, a version.
+"""Schemas of the tables that runs, reports, audits and profiles write: columns, types, a version.
+
+A change of a column raises :data:`SCHEMA_VERSION` and gets an entry here. Older versions in
+:data:`READABLE` are read where they have all columns of today, else refused by the first column
+that they lack.
+
+2 (22 November 2026)
+    The columns of the last tables of version 1.
+
+1 (21 and 22 November 2026)
+    Kept its number while columns were added, in this order:
+
+    - curve, timing, summary, speedup and recall, the first tables
+    - timing: ``environment_key``
+    - audit, xray, conformance: new
+    - conformance: ``detectable_error``
+    - ledger: new; timing: ``transfer_seconds``; audit: ``shown_by``
+    - profile, costmodel, unitcost: new
+    - costmodel: ``residuals``
+    - profile, costmodel, unitcost: ``settings``; costmodel: ``serial_*`` beside ``paper_*``;
+      unitcost: ``spread``
+    - speedup: ``settings``, ``data_fingerprint``, ``seeds_reached``, intervals, ``*_at_most``,
+      ``baseline_runs``; recall: ``settings``, ``data_fingerprint``, intervals
+    - speedup: ``full_iteration_spread``
+    - recommendations: new
+    - audit: ``share``, ``devices``
+    - costmodel: ``devices``, ``share``, ``simulated``, ``*_sent_bytes``
+    - speedup: ``simulated``
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE = (1, 2)
+"""Versions that this program reads."""
 
 CUTOFFS = (10, 20, 50, 100)
-"""M of recall@M."""
+"""Values of M in recall@M."""
 
 CURVE = pa.schema(
     [
@@ -46,9 +74,9 @@ TIMING = pa.schema(
 """Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation,
 recommendation, checkpoint.
 
-``item_slots`` is the mean number of real item slots of the block's batches; ``resumed`` marks a
-block of an epoch that an interruption cut, which no summary uses while there are others. A run that
-was resumed elsewhere has samples of two environments; its summary uses those of the last.
+``item_slots`` is the mean number of real item slots of the block's batches. ``resumed`` marks a
+block of an epoch that an interruption cut; summaries leave it out where there are others. A run
+that was resumed elsewhere has samples of two environments; its summary uses those of the last.
 """
 
 LEDGER = pa.schema(
@@ -60,8 +88,8 @@ LEDGER = pa.schema(
     ],
     metadata={"table": "ledger"},
 )
-"""Exclusive seconds of each line of the ledger; the main thread's add up to the wall time. Each
-resumption is a session.
+"""Exclusive seconds of each line of the ledger; the main thread's lines add up to the wall time.
+Each resumption starts a session.
 """
 
 SUMMARY = pa.schema(
@@ -95,18 +123,17 @@ SUMMARY = pa.schema(
     ],
     metadata={"table": "summary"},
 )
-"""One row: what became of a run. Times are medians over its blocks; ``recall_reason`` says why
+"""One row: the outcome of a run. Times are medians over its blocks; ``recall_reason`` says why
 recall is null.
 """
 
 
 def recommendations(named_users: bool, named_items: bool) -> pa.Schema:
-    """One row for each user and rank, the best first: an item, its score, and whether it is a
-    held-out link of the user.
+    """Return the schema of recommendations: one row for each user and rank, the best first, with an
+    item, its score, and whether it is a held-out link of the user.
 
     Args:
-        named_users, named_items: whether the source has ids, which then stand here; else they are
-            numbers.
+        named_users, named_items: whether the source has ids; without them the columns hold numbers.
     """
     return pa.schema(
         [
@@ -122,7 +149,7 @@ def recommendations(named_users: bool, named_items: bool) -> pa.Schema:
 
 _CELL = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fingerprint")
 RATIOS = ("per_iteration", "iterations", "total", "step_per_iteration")
-"""Of a baseline over an arm; the total is the product of the first two within a seed."""
+"""Ratios of a baseline over an arm; the total is the product of the first two within a seed."""
 
 SPEEDUP = pa.schema(
     [
@@ -156,10 +183,10 @@ SPEEDUP = pa.schema(
 baseline, ...
 
 Ratios are geometric means over the seeds that arm and baseline share, ``_lower`` and ``_upper``
-their 95 % intervals, null with one seed (:mod:`ncfbench.timing.seed_statistics`). ``_at_most``:
-where ``seeds_reached`` of the ``seeds`` reached the reference loss and the others did not, what the
-ratio stays below. ``simulated``: a step lay on simulated devices, whose times are of no use.
-``full_iteration_spread``: the largest of arm's and baseline's runs; see
+their 95 % intervals, null with one seed (:mod:`ncfbench.timing.seed_statistics`). ``_at_most`` is
+an upper bound of the ratio where only ``seeds_reached`` of the ``seeds`` reached the reference
+loss. ``simulated``: a step ran on simulated devices, whose times mean nothing.
+``full_iteration_spread`` is the largest of the runs of arm and baseline; see
 :func:`ncfbench.timing.statistics.spread`.
 """
 
@@ -179,8 +206,8 @@ RECALL = pa.schema(
     ],
     metadata={"table": "recall"},
 )
-"""The paper's recall table: means over seeds, ``_lower`` and ``_upper`` their 95 % intervals, null
-with one seed.
+"""The paper's recall table: means over seeds; ``_lower`` and ``_upper`` are their 95 % intervals,
+null with one seed.
 """
 
 
@@ -234,10 +261,11 @@ AUDIT = pa.schema(
     ],
     metadata={"table": "audit"},
 )
-"""One row for each verdict; ``shown_by``: gradient or weights, where it is biased; ``share``: local
-where ``devices`` parts share negatives within themselves, else null.
+"""One row for each verdict. ``shown_by``: gradient or weights, where it is biased. ``share``: local
+where each of ``devices`` shards has negatives of its own, else null.
 
-Biases are shares of the exact gradient's length, ``batch_variance`` of its square."""
+Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
+"""
 
 XRAY = pa.schema(
     [
@@ -306,7 +334,7 @@ PROFILE = pa.schema(
 
 ``part``: users, items, vectors, matrix (isolated, at ``size`` nodes or interactions; with a
 sampler, on its own batch), optimiser, dispatch, matrix product and element-wise product (``size`` x
-``size`` scores), full, step, draw, assemble, transfer (of a sampler).
+``size`` scores), and full, step, draw, assemble, transfer of a sampler.
 """
 
 COSTMODEL = pa.schema(
@@ -361,13 +389,13 @@ COSTMODEL = pa.schema(
 """One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the
 baseline, limits.
 
-``sent_bytes``: what each of several ``devices`` sends in an iteration, null for one: of gradients
-in any case, and with them what sharing globally, locally, and by gathering the texts of all items
-would send. ``residuals``: what the prediction of a full iteration misses, part by part, as shares
-of it; ``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step,
-draw, assemble and transfer one after another; ``paper_iteration_seconds`` leaves out of these what
-the authors' program left out of its timer. ``limit_share``: what the machine's peaks allow over
-what the step takes, 1 at the limit. ``drift``: the second half of the rounds over the first.
+``sent_bytes``: bytes that each of several ``devices`` sends in an iteration, null for one device:
+for gradients alone, and with sharing globally, locally, or by gathering the texts of all items.
+``residuals``: what the prediction of a full iteration misses, part by part, as shares of it;
+``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step, draw,
+assemble and transfer one after another; ``paper_iteration_seconds`` leaves out what the authors'
+program left out of its timer. ``limit_share``: the time that the machine's peaks allow over the
+step's time, 1 at the limit. ``drift``: the second half of the rounds over the first.
 """
 
 UNITCOST = pa.schema(
@@ -387,11 +415,11 @@ UNITCOST = pa.schema(
     metadata={"table": "unitcost"},
 )
 """One row for each part: seconds of a node or an interaction (the slope), and the medians that it
-was fitted to; ``spread``: upper over lower quartile of the rounds, less 1.
+was fitted to. ``spread``: upper over lower quartile of the rounds, less 1.
 """
 
 PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}
-"""What a profile leaves behind, by the name of the file."""
+"""Tables that a profile writes, by the name of the file."""
 
 AUDIT_TABLES = {"conformance": CONFORMANCE, "xray": XRAY, "audit": AUDIT}
-"""What an audit leaves behind, by the name of the file, in the order in which it is shown."""
+"""Tables that an audit writes, by the name of the file, in the order in which they are shown."""

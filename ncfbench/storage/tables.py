@@ -1,7 +1,7 @@
-"""Files on disk, tables above all, that are whole or absent.
+"""Files on disk, tables above all, that are complete or absent.
 
-Every file is written under a temporary name, synced and renamed, so that a killed process leaves
-the old file or the new one. Each table carries the name and version of its schema
+Every file is written under a temporary name, synced and renamed, so a killed process leaves the old
+file or the new one. Each table carries the name and version of its schema
 (:mod:`ncfbench.storage.schemas`) in its metadata.
 """
 
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ncfbench.errors import DataError, reason
-from ncfbench.storage.schemas import SCHEMA_VERSION
+from ncfbench.storage.schemas import READABLE, SCHEMA_VERSION
 
 Rows: TypeAlias = NDArray[Any] | tuple[NDArray[Any], ...]
 """An array, or its rows."""
@@ -52,8 +52,8 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path that becomes ``path`` when the block succeeds, and vanishes when it does
-    not.
+    """Yield a temporary path that becomes ``path`` when the block succeeds, and is removed
+    otherwise.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     with storage_errors(path):
@@ -76,13 +76,13 @@ def sync(path: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, atomically. Not-a-number is refused: JSON has none."""
+    """Write ``value`` as indented JSON, atomically; NaN is refused, since JSON has none."""
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; DataError where it is missing or damaged."""
+    """Return the content of a JSON file; DataError where it is missing or damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -92,7 +92,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
-    """Write one row for each mapping as Parquet, atomically; a column that a row lacks is null."""
+    """Write one row for each mapping as Parquet, atomically; columns that a row lacks are null."""
     write_table(path, pa.Table.from_pylist(list(rows), schema=schema))
 
 
@@ -104,11 +104,10 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def write_parts(path: Path, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
-    """Write a table that comes in parts like :func:`write_table`, without ever holding the whole of
-    it.
+    """Write a table that comes in parts like :func:`write_table`, one part in memory at a time.
 
     Args:
-        schema: of every part, with the metadata to keep.
+        schema: the schema of every part, with the metadata to keep.
     """
     metadata = {**(schema.metadata or {}), b"schema_version": str(SCHEMA_VERSION).encode()}
     with (
@@ -122,16 +121,15 @@ def write_parts(path: Path, parts: Iterable[pa.Table], schema: pa.Schema) -> Non
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
-    """Read a Parquet table that must have the columns of a schema, verified by the checksums of its
-    pages.
+    """Read a Parquet table, which must have the columns of a schema, and verify its checksums.
 
     Raises:
-        DataError: missing, damaged, of another schema version, or without one of the columns.
+        DataError: the file is missing or damaged, has a schema version that cannot be read, or
+            lacks a column.
     """
     try:
-        with pa.OSFile(
-            str(path)
-        ) as file:  # opened once: it may be replaced meanwhile by a newer one
+        # Opened once, since another process may replace the file meanwhile.
+        with pa.OSFile(str(path)) as file:
             table = pq.read_table(file, page_checksum_verification=True)
         table.validate(full=True)
     except (OSError, pa.ArrowException, ValueError) as error:
@@ -140,13 +138,17 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         why = "there is no such file" if missing else reason(error)
         raise DataError(f"Cannot read {path}: {why}.") from error
     version = (table.schema.metadata or {}).get(b"schema_version", b"none").decode()
-    if version != str(SCHEMA_VERSION):
+    if version not in map(str, READABLE):
         raise DataError(
-            f"{path} has schema version {version}; this program reads {SCHEMA_VERSION}."
+            f"{path} has schema version {version}; this program reads"
+            f" {' and '.join(map(str, READABLE))}. Use the version of ncfbench that wrote it."
         )
     for field in schema:
         if field.name not in table.column_names:
-            raise DataError(f"{path} lacks the column {field.name!r}.")
+            raise DataError(
+                f"{path} lacks the column {field.name!r}, so another version of ncfbench wrote it."
+                " Make it again."
+            )
         if table.schema.field(field.name).type != field.type:
             raise DataError(
                 f"{path}: column {field.name!r} is {table.schema.field(field.name).type}, not"
@@ -156,10 +158,11 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:
-    """The metadata of a table that must have the columns of a schema; its rows are not looked at.
+    """Return the metadata of a table, which must have the columns of a schema; its rows are not
+    read.
 
     Raises:
-        DataError: missing, damaged, or of other columns.
+        DataError: the file is missing or damaged, or has other columns.
     """
     try:
         found = pq.read_schema(path)
@@ -171,9 +174,7 @@ def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:
 
 
 def write_array(path: Path, array: Rows, dtype: type[np.generic] | None = None) -> None:
-    """Write an array as NumPy's own file, atomically; given as a tuple of its rows, it need not be
-    put together first.
-    """
+    """Write an array as a NumPy file, atomically; a tuple of its rows is written without a copy."""
     rows = array if isinstance(array, tuple) else (array,)
     rows = tuple(np.ascontiguousarray(row, dtype) for row in rows)
     shape = (len(rows), *rows[0].shape) if isinstance(array, tuple) else rows[0].shape
@@ -189,13 +190,13 @@ def write_array(path: Path, array: Rows, dtype: type[np.generic] | None = None) 
 
 
 def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
-    """Map the file of an array into memory, for reading; what it holds is read when it is used.
+    """Map the file of an array into memory; its content is read when it is used.
 
     Raises:
-        DataError: missing, damaged, or of another type or shape.
+        DataError: the file is missing or damaged, or its array has another type or shape.
     """
     try:
-        # Nothing cannot be mapped.
+        # An empty array cannot be mapped.
         array = np.load(
             path,
             mmap_mode="r" if path.stat().st_size > EMPTY_ARRAY_BYTES else None,
@@ -209,7 +210,7 @@ def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
 
 
 def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
-    """The rows of a table written by :func:`write_rows`."""
+    """Return the rows of a table written by :func:`write_rows`."""
     try:
         rows: list[dict[str, Any]] = read_table(path, schema).to_pylist()
     except ValueError as error:
@@ -220,8 +221,8 @@ def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
 def read_present(
     folder: Path, schemas: Mapping[str, pa.Schema]
 ) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """Those of some tables (by file name, without suffix) that are there and not empty; a message
-    for each unreadable one.
+    """Return those of some tables, by file name without suffix, that exist and are not empty, and a
+    message for each that cannot be read.
     """
     found, problems = {}, []
     for name, schema in schemas.items():

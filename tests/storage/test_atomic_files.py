@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from ncfbench.errors import DataError, reason
@@ -68,3 +69,18 @@ def test_a_refused_write_says_what_to_do(tmp_path: Path) -> None:
 )
 def test_reasons_fit_into_a_sentence(error: Exception, text: str) -> None:
     assert reason(error) == text
+
+
+def test_older_tables_are_read_if_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another version: read with the columns of today, refused without, refused if unknown."""
+    path, rows = tmp_path / "t.parquet", [{"iteration": 1, "epoch": 0.5}]
+    monkeypatch.setattr(tables, "SCHEMA_VERSION", 1)
+    tables.write_rows(path, rows, schemas.CURVE)
+    assert tables.read_rows(path, schemas.CURVE)[0]["iteration"] == 1
+    tables.write_table(path, pa.table({"iteration": [1]}))
+    with pytest.raises(DataError, match="lacks the column 'epoch', so another version"):
+        tables.read_rows(path, schemas.CURVE)
+    monkeypatch.setattr(tables, "SCHEMA_VERSION", 99)
+    tables.write_rows(path, rows, schemas.CURVE)
+    with pytest.raises(DataError, match="version 99; this program reads 1 and 2"):
+        tables.read_rows(path, schemas.CURVE)

@@ -426,7 +426,7 @@ def test_summary_and_tables_carry_their_version(data_dir: Path, tmp_path: Path) 
         ("summary", schemas.SUMMARY),
     ):
         table = tables.read_table(folder / f"{name}.parquet", schema)
-        assert table.schema.metadata[b"schema_version"] == b"1"
+        assert table.schema.metadata[b"schema_version"] == str(schemas.SCHEMA_VERSION).encode()
         assert table.schema.metadata[b"table"] == name.encode()
 
 
