@@ -1,4 +1,4 @@
-"""Slurm's commands for tests: ``sbatch`` takes jobs and runs none, ``sacct`` says what it is told."""
+"""Slurm's commands for tests: ``sbatch`` only keeps jobs, ``sacct`` prints the states it is given."""
 
 from __future__ import annotations
 

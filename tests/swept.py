@@ -39,10 +39,10 @@ def cells_of(samplers: Sequence[str] = ARMS, **more: Any) -> tuple[RunConfig, ..
 def sweep(
     cells: Sequence[RunConfig],
     tiny: Dataset,
-    places: Locations,
+    locations: Locations,
     progress: SweepProgress | None = None,
 ) -> sweeping.Outcome:
-    return sweeping.run(cells, {"tiny": tiny}, places, progress)
+    return sweeping.run(cells, {"tiny": tiny}, locations, progress)
 
 
 def figures(record: RunRecord) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ ALIKE = ("devices", "shard_tables")
 
 @dataclass(frozen=True)
 class Queue:
-    """What is known of the jobs of earlier submissions, of whatever sweep.
+    """The jobs of earlier submissions, of any sweep, as far as they are known.
 
     Args:
         jobs: ids of jobs that wait or run, by cell.

@@ -60,8 +60,8 @@ class Invoke:
         self.file.write_text(FILE + 'sampler = ["ns", "neg"]\nseed = [0, 1]\n')
 
     def __call__(self, *words: str, exit_code: int = 0) -> Result:
-        places = ["--data-dir", str(self.data_dir), "--runs-dir", str(self.runs_dir)]
-        result = CliRunner().invoke(app, ["sweep", str(self.file), *places, *words])
+        locations = ["--data-dir", str(self.data_dir), "--runs-dir", str(self.runs_dir)]
+        result = CliRunner().invoke(app, ["sweep", str(self.file), *locations, *words])
         assert "Traceback" not in result.output
         assert result.exit_code == exit_code, result.output
         return result
@@ -118,7 +118,7 @@ def test_no_cell_is_submitted_twice(cluster: Cluster, invoke: Invoke) -> None:
     assert "Submitted job 8: 3 of 4 cells. 1 were in the queue" in invoke(*SLURM).stdout
 
 
-def test_what_failed_in_a_job_is_told_and_submitted_again(cluster: Cluster, invoke: Invoke) -> None:
+def test_a_failed_job_is_named_and_submitted_again(cluster: Cluster, invoke: Invoke) -> None:
     folder = Path(invoke.document(*SLURM)["folder"])
     end(folder, "7_0", "success", "somewhere")
     end(folder, "7_1", "error", "Traceback\n  line\nncfbench.errors.DataError: Disk full.\n")
@@ -294,7 +294,7 @@ def test_local_jobs_train_and_fail_like_turns(
 def test_a_local_job_is_requeued_and_resumes(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With submitit's own handler and its requeue; the process is told as at a time limit."""
+    """With submitit's own handler and requeue; the process is warned as at a time limit."""
     for name, value in compiled_once().items():
         monkeypatch.setenv(name, value)
     config = complete(SMALL | {"sampler": "ns", "epochs": 100})

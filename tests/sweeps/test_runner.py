@@ -94,11 +94,11 @@ def rows_of(runs_dir: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.long
 def test_only_runs_always_in_turn_are_marked(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
-    places = Locations(data_dir, tmp_path)
+    locations = Locations(data_dir, tmp_path)
     arms = cells_of(["iid", "ns", "strat-ns"], loss="sg")
     for each in arms[:2]:
-        training.run(each, places)
-    sweep(arms, tiny, places)
+        training.run(each, locations)
+    sweep(arms, tiny, locations)
     alone = rows_of(tmp_path)
     assert [alone[sampler]["interleaved"] for sampler in ("iid", "ns", "strat-ns", "neg")] == [
         False
@@ -136,11 +136,11 @@ def test_only_runs_always_in_turn_are_marked(tiny: Dataset, data_dir: Path, tmp_
 
 
 def test_catch_up_epochs_count_for_no_time(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
-    places = Locations(data_dir, tmp_path)
+    locations = Locations(data_dir, tmp_path)
     second_end = -(-2 * tiny.graph.n_links // 64)
     with pytest.raises(KeyboardInterrupt):
-        sweep(cells_of(["ns"]), tiny, places, Noted("ns", second_end, interrupt))
-    sweep(cells_of(["ns", "strat-ns"]), tiny, places)
+        sweep(cells_of(["ns"]), tiny, locations, Noted("ns", second_end, interrupt))
+    sweep(cells_of(["ns", "strat-ns"]), tiny, locations)
     marked = {
         sampler: [row["resumed"] for row in record.timing if row["kind"] == "full"]
         for (sampler, _), record in records(tmp_path).items()
@@ -171,13 +171,15 @@ def test_ctrl_c_saves_all_cells_to_resume(
 ) -> None:
     last = whole["ns"].summary["planned_iterations"]
     iteration = min(iteration, last)
-    places = Locations(data_dir, tmp_path)
+    locations = Locations(data_dir, tmp_path)
     cut = Noted(sampler, iteration, interrupt)
     if (sampler, iteration) == (ARMS[-1], last):
-        assert sweep(cells_of(), tiny, places, cut).exit_code == 0, "there was nothing left to stop"
+        assert sweep(cells_of(), tiny, locations, cut).exit_code == 0, (
+            "there was nothing left to stop"
+        )
     else:
         with pytest.raises(KeyboardInterrupt):
-            sweep(cells_of(), tiny, places, cut)
+            sweep(cells_of(), tiny, locations, cut)
         stopped = records(tmp_path)
         assert stopped[sampler, 0].summary["iterations"] == iteration
         assert {record.summary["status"] for record in stopped.values()} <= {
@@ -185,7 +187,7 @@ def test_ctrl_c_saves_all_cells_to_resume(
             "finished",
         }
     again = Noted()
-    sweep(cells_of(), tiny, places, again)
+    sweep(cells_of(), tiny, locations, again)
     resumed = records(tmp_path)
     assert {name for name, _ in resumed} == set(ARMS)
     for (name, _), record in resumed.items():
@@ -207,15 +209,15 @@ def test_a_diverged_cell_does_not_stop_others(
 ) -> None:
     small: dict[str, Any] = {"loss": "mse", "epochs": 1}
     cells = [*cells_of(["ns"], learning_rate=1e30, **small), *cells_of(["ns"], **small)]
-    places = Locations(data_dir, tmp_path)
-    outcome = sweep(cells, tiny, places)
+    locations = Locations(data_dir, tmp_path)
+    outcome = sweep(cells, tiny, locations)
     assert outcome.exit_code == DivergedError.exit_code == 5
     assert outcome.failed == {}
     assert "not finite" in outcome.diverged[cells[0]]
     found = read_status(tmp_path, cells, {"tiny": tiny.fingerprint})
     assert [found.states[config].status for config in cells] == ["diverged", "done"]
     noted = Noted()
-    again = sweep(cells, tiny, places, noted)
+    again = sweep(cells, tiny, locations, noted)
     assert (again.exit_code, noted.began_at) == (5, {}), "it would diverge again"
     (group,) = [
         each
@@ -265,12 +267,12 @@ def test_a_diverged_seed_removes_its_arms_figures(tmp_path: Path) -> None:
 def test_a_cell_without_summary_is_trained_again(
     tiny: Dataset, data_dir: Path, tmp_path: Path
 ) -> None:
-    places = Locations(data_dir, tmp_path)
-    sweep(cells_of(["ns"]), tiny, places)
+    locations = Locations(data_dir, tmp_path)
+    sweep(cells_of(["ns"]), tiny, locations)
     broken = records(tmp_path)["ns", 0].folder
     (broken / "summary.parquet").unlink()
     noted = Noted()
-    assert sweep(cells_of(["ns"]), tiny, places, noted).exit_code == 0
+    assert sweep(cells_of(["ns"]), tiny, locations, noted).exit_code == 0
     assert (noted.began_at, f"Skipped {broken.name}" in " ".join(noted.texts)) == ({"ns": 0}, True)
     found = read_status(tmp_path, cells_of(["ns"]), {"tiny": tiny.fingerprint})
     assert [state.status for state in found.states.values()] == ["done"]
@@ -295,7 +297,7 @@ def test_a_failed_cell_does_not_stop_others(
     error: Exception,
     code: int,
 ) -> None:
-    places, noted = Locations(data_dir, tmp_path), Noted()
+    locations, noted = Locations(data_dir, tmp_path), Noted()
     train_block = Session._train_block
 
     def failing(run: Any) -> None:
@@ -305,12 +307,12 @@ def test_a_failed_cell_does_not_stop_others(
 
     with monkeypatch.context() as patch:
         patch.setattr(Session, "_train_block", failing)
-        outcome = sweep(cells_of(["ns", "neg"]), tiny, places, noted)
+        outcome = sweep(cells_of(["ns", "neg"]), tiny, locations, noted)
     assert outcome.exit_code == code
     assert [config.sampler for config in outcome.failed] == ["ns"]
     assert str(error).splitlines()[0] in next(iter(outcome.failed.values()))
     assert noted.ends == [("ns", "failed"), ("neg", "done")]
-    assert sweep(cells_of(["ns", "neg"]), tiny, places).exit_code == 0
+    assert sweep(cells_of(["ns", "neg"]), tiny, locations).exit_code == 0
     assert len(records(tmp_path)) == 2
     for (name, _), record in records(tmp_path).items():
         assert_same(record, whole[name], tiny)
@@ -329,7 +331,7 @@ def test_a_batch_larger_than_the_data_leaves_nothing(
 def test_damaged_folders_are_named_and_trained_again(
     tiny: Dataset, data_dir: Path, tmp_path: Path, whole: dict[str, RunRecord]
 ) -> None:
-    places = Locations(data_dir, tmp_path)
+    locations = Locations(data_dir, tmp_path)
     for sampler in ("ns", "strat-ns"):
         shutil.copytree(whole[sampler].folder, tmp_path / whole[sampler].folder.name)
     broken = records(tmp_path)["ns", 0].folder
@@ -337,7 +339,7 @@ def test_damaged_folders_are_named_and_trained_again(
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text("{")
     noted = Noted()
-    assert sweep(cells_of(["ns", "strat-ns"]), tiny, places, noted).exit_code == 0
+    assert sweep(cells_of(["ns", "strat-ns"]), tiny, locations, noted).exit_code == 0
     assert noted.began_at == {"ns": 0}
     said = " ".join(noted.texts)
     assert f"Skipped {broken.name}" in said
@@ -390,7 +392,7 @@ sys.exit(runner.run(cells, {{"tiny": load(data_dir, "tiny")}}, Locations(data_di
 
 
 def tables_of(folder: Path) -> list[dict[str, Any]]:
-    """What the tables say of a folder's runs, all but times and the folders' own names."""
+    """Return the tables of a folder's runs, without times and the names of folders."""
     timed = ("seconds", "per_iteration", "total_speedup", "runs", "command", "interleaved")
     found = []
     for each in comparison.group(list(records(folder).values())):

@@ -1,4 +1,4 @@
-"""``ncfbench sweep`` from the command line, and what it shows meanwhile."""
+"""``ncfbench sweep`` from the command line, and its progress."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> N
     assert all(row["predicted_seconds"] > 0 for row in left)
     assert plan["left_out"][0]["combinations"] == 2
     assert "iid cannot train --loss hinge" in plan["left_out"][0]["reason"]
-    places = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
-    again = CliRunner().invoke(app, ["sweep", str(file), *places, "--json"])
+    locations = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
+    again = CliRunner().invoke(app, ["sweep", str(file), *locations, "--json"])
     assert "cells: 2 done." in again.stderr, "the sweep's own file stands for the same cells"
     assert json.loads(again.stdout)["file"] == str(file)
 
@@ -214,8 +214,8 @@ def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) 
     }
     assert losses[2, "global"] == pytest.approx(losses[1, "global"], rel=1e-4)
     assert losses[2, "local"] != pytest.approx(losses[1, "global"], rel=1e-4)
-    places = ["--runs-dir", str(tmp_path)]
-    report = json.loads(CliRunner().invoke(app, ["report", *places, "--format", "json"]).stdout)[
+    locations = ["--runs-dir", str(tmp_path)]
+    report = json.loads(CliRunner().invoke(app, ["report", *locations, "--format", "json"]).stdout)[
         "speedup"
     ]
     assert [
@@ -230,13 +230,13 @@ def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) 
         ("ns", 1, "local", True),
         ("strat-ns", 1, "", False),
     ]
-    assert "SIMULATED" in CliRunner().invoke(app, ["report", *places]).stdout
+    assert "SIMULATED" in CliRunner().invoke(app, ["report", *locations]).stdout
     assert (
         "SIMULATED"
-        in CliRunner().invoke(app, ["report", *places, "--against", str(tmp_path)]).stdout
+        in CliRunner().invoke(app, ["report", *locations, "--against", str(tmp_path)]).stdout
     )
-    CliRunner().invoke(app, ["report", *places, "--figures", str(tmp_path / "figures")])
+    CliRunner().invoke(app, ["report", *locations, "--figures", str(tmp_path / "figures")])
     drawn = [path.read_text() for path in (tmp_path / "figures").glob("convergence-*.svg")]
     assert sorted("2 devices, SIMULATED" in text for text in drawn) == [False, True]
-    verified = CliRunner().invoke(app, ["report", *places, "--verify"])
+    verified = CliRunner().invoke(app, ["report", *locations, "--verify"])
     assert verified.exit_code == 0, verified.output

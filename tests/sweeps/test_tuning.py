@@ -1,6 +1,4 @@
-"""Tuning: every arm has the same trials, the best on validation items is trained, and tuned arms
-are still compared.
-"""
+"""Tuning: equal trials for every arm, the best is trained, and tuned arms are compared."""
 
 from __future__ import annotations
 
@@ -198,11 +196,11 @@ WORDS = [
 
 
 @pytest.mark.long
-def test_the_command_tunes_trains_and_does_neither_twice(data_dir: Path, tmp_path: Path) -> None:
+def test_the_command_tunes_and_trains_once(data_dir: Path, tmp_path: Path) -> None:
     def invoke(*words: str) -> dict[str, Any]:
-        places = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
+        locations = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
         result = CliRunner().invoke(
-            app, [*WORDS, *places, "--tune", "2", "--tune-epochs", "1", *words]
+            app, [*WORDS, *locations, "--tune", "2", "--tune-epochs", "1", *words]
         )
         assert result.exit_code == 0, result.output
         document: dict[str, Any] = json.loads(result.stdout)
@@ -232,7 +230,7 @@ def test_the_command_tunes_trains_and_does_neither_twice(data_dir: Path, tmp_pat
     assert [cell["status"] for cell in again["cells"] + again["trials"]] == ["done"] * 6
 
 
-def test_a_data_set_without_validation_items_is_refused(data_dir: Path, tmp_path: Path) -> None:
+def test_tuning_needs_validation_items(data_dir: Path, tmp_path: Path) -> None:
     words = [
         "prepare",
         "synthetic",
@@ -252,8 +250,8 @@ def test_a_data_set_without_validation_items_is_refused(data_dir: Path, tmp_path
         ).exit_code
         == 0
     )
-    places = ["--data-dir", str(tmp_path), "--runs-dir", str(tmp_path / "runs")]
-    result = runner.invoke(app, [*WORDS, "--dataset", "bare", *places, "--tune", "2"])
+    locations = ["--data-dir", str(tmp_path), "--runs-dir", str(tmp_path / "runs")]
+    result = runner.invoke(app, [*WORDS, "--dataset", "bare", *locations, "--tune", "2"])
     assert (result.exit_code, "bare has none" in result.stderr) == (3, True)
-    result = runner.invoke(app, [*WORDS, *places, "--tune-epochs", "2"])
+    result = runner.invoke(app, [*WORDS, *locations, "--tune-epochs", "2"])
     assert (result.exit_code, "belongs to --tune N" in result.stderr) == (2, True)
