@@ -1,4 +1,4 @@
-"""``ncfbench describe``: what a prepared data set is, and what batches of it hold."""
+"""``ncfbench describe``: the facts of a prepared data set, and of batches of it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def describe(
     data_dir: options.DataDir = None,
     json_: options.Json = False,
 ) -> None:
-    """Show what a data set is: counts, what is missing, how links and words are spread, and what
-    batches hold.
+    """Show a data set: counts, what is missing, distributions of links and words, contents of
+    batches.
 
     An encoder's work for a batch is the batch's distinct items, counted here in twenty batches of
     each sampler.
@@ -43,13 +43,13 @@ def describe(
     from ncfbench.config import complete, merge
 
     given = {**flags, "dataset": dataset, "data_dir": data_dir}
-    settings, places = merge(given, set_ or (), config)
+    settings, locations = merge(given, set_ or (), config)
     from ncfbench.data import open_dataset
     from ncfbench.sampling import description
 
     configs = description.configurations(settings)
     data = open_dataset(
-        places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, say
+        locations.data_dir, complete({"dataset": settings.get("dataset")}).dataset, say
     )
     found = description.describe(data, configs)
     if json_:

@@ -1,4 +1,4 @@
-"""``ncfbench doctor``: can times measured here be trusted?"""
+"""``ncfbench doctor``: check whether times measured here can be trusted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ncfbench.errors import CheckFailedError
 
 @reporting
 def doctor(json_: options.Json = False) -> None:
-    """Print the environment that times depend on, and warn of what would make them wrong.
+    """Print the environment that times depend on, and warn of faults that would make them wrong.
 
-    Runs keep the same description in environment.json, and `report` divides no times of different
-    environments. Ends with exit code 6 if there is a warning.
+    Runs keep the same description in environment.json, and `report` never divides times of
+    different environments. The exit code is 6 if there is a warning.
     """
     from ncfbench.report.views.run import environment_table
     from ncfbench.timing import doctor as doctors

@@ -95,7 +95,7 @@ class SplitOptions(SourceOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ItemOptions(SplitOptions):
-    """How texts are cut, and which items are held out: for sources of real texts."""
+    """Limits of texts, and which items are held out: for sources of real texts."""
 
     max_length: int = option(300, "Words kept of a text.", at_least=1)
     min_count: int = option(1, "Leave out words that occur less often than this.", at_least=1)

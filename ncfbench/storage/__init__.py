@@ -1,1 +1,1 @@
-"""Files that are whole or absent: atomic Parquet and JSON, and the schemas with their versions."""
+"""Files that are complete or absent, their schemas with versions, locks, and free space."""

@@ -1,1 +1,1 @@
-"""Clocks and what they depend on: statistics of times and seeds, the ledger, the environment."""
+"""Clocks, the ledger of wall time, statistics of times and seeds, the environment of times."""

@@ -1,9 +1,8 @@
-"""The ledger: where the main thread's time went, line by line, so that the lines add up to the wall
-time.
+"""The ledger: the main thread's time by line; the lines add up to the wall time.
 
-A line's time is exclusive: while an inner line is open the outer one rests. What no line claims is
-``other``. Compilation that JAX does unasked, inside a probe for example, is moved to its own line
-as JAX reports it.
+A line's time is exclusive: while an inner line is open, the outer one is paused. Time that no line
+claims is ``other``. Compilation inside another line, a probe for example, is moved to the line
+``compile`` when JAX reports it.
 """
 
 from __future__ import annotations
@@ -17,35 +16,34 @@ LINES = {
     "loading": "reading the data set",
     "transfer": "moving the texts to the device; batches are moved by the sampling thread",
     "initialising": "parameters, sampler, probe, evaluators",
-    "waiting": "for batches",
+    "waiting": "waiting for batches",
     "step": "dispatching training steps, and waiting for them",
     "step account": "repeating steps on batches that are already on the device, to time them",
     "compile": "compiling; for the step also tracing and one execution on a copy of the state",
     "probe": "the probe of the objective",
     "evaluation": "recall on held-out items",
-    "recommendation": "the best test items of every user, where they were asked for",
-    "trace": "JAX's profiler, but for the steps that it looks at",
+    "recommendation": "the best test items of every user, with --recommend",
+    "trace": "JAX's profiler, without the steps that it traces",
     "collective": (
-        "agreeing with other processes at stops; what devices send inside a step is a part of the"
-        " step"
+        "agreeing with other processes at stops; collectives inside a step are part of the step"
     ),
     "checkpoint": "saving and restoring the state",
     "tables": "writing the records",
-    "other": "what no other line claims",
+    "other": "time that no other line claims",
 }
-"""Every line of a run's ledger, and what it holds."""
+"""Every line of a run's ledger, and its meaning."""
 COMPILE_EVENTS = (
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
     "/jax/core/compile/backend_compile_duration",
 )
-"""What JAX reports of a compilation; tracing is left out, for traces nest and would count twice."""
+"""JAX's reports of a compilation; tracing is left out, since traces nest and would count twice."""
 
 
 class Ledger:
-    """Exclusive seconds of each line, of the thread that made the ledger.
+    """Exclusive seconds of each line, for the thread that made the ledger.
 
     Args:
-        clock: seconds, never going back.
+        clock: returns seconds, and never goes back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -57,7 +55,7 @@ class Ledger:
 
     @contextmanager
     def line(self, name: str) -> Iterator[None]:
-        """Charge what happens inside to a line, but for inner lines."""
+        """Charge the time inside to a line, without that of inner lines."""
         self._charge()
         self._open.append(name)
         try:
@@ -67,16 +65,12 @@ class Ledger:
             self._open.pop()
 
     def seconds(self) -> dict[str, float]:
-        """Seconds of each line until now; they add up to the wall time since the ledger was
-        made.
-        """
+        """Return each line's seconds; they add up to the wall time since the ledger was made."""
         self._charge()
         return dict(self._seconds)
 
     def move_to_compile(self, seconds: float) -> None:
-        """Move seconds that have just passed from the open line to ``compile``; never more than the
-        line has.
-        """
+        """Move seconds that have just passed from the open line to ``compile``, or all it has."""
         if threading.get_ident() != self._thread or self._open[-1] == "compile":
             return
         self._charge()
@@ -96,11 +90,10 @@ class Ledger:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Count what happens inside, compilations noticed, and nothing of what has happened since
-        the turn before.
+        """Count the time inside and its compilations, but not the time since the turn before.
 
-        For several ledgers that take turns: the lines of each then add up to the time of its own
-            turns.
+        It serves several ledgers that take turns: the lines of each add up to the time of its own
+        turns.
         """
         self._last = self._clock()
         try:
@@ -120,7 +113,7 @@ _listening = False
 
 
 def _listen() -> None:
-    """Register one listener for the process: JAX offers no way to take it back."""
+    """Register one listener for the process: JAX cannot unregister one."""
     global _listening
     if not _listening:
         from jax import monitoring

@@ -1,9 +1,7 @@
-"""What several seeds say together: means and ratios with 95 % intervals, and runs that never
-reached a target.
+"""Statistics over seeds: means and ratios with 95 % intervals, and runs censored before a target.
 
-A seed is the unit of everything here: an arm and its baseline of one seed share parameters and
-data, so their ratio is taken within the seed, and only then are seeds put together. Pure NumPy: no
-clock, no file.
+The seed is the unit: an arm and its baseline of one seed share parameters and data, so their ratio
+is taken within the seed before seeds are combined. Pure NumPy: no clock, no file.
 """
 
 from __future__ import annotations
@@ -21,19 +19,17 @@ from ncfbench.timing.statistics import Arm, compare, geometric_mean, iterations_
 
 CONFIDENCE = 0.95
 NORMAL_QUANTILE = 1.959963984540054
-"""Of (1 + CONFIDENCE) / 2."""
+"""The normal distribution's quantile of (1 + CONFIDENCE) / 2."""
 EXACT_SEEDS = 8
-"""Up to so many seeds every resample is counted (6,435 for eight); beyond, RESAMPLES are drawn."""
+"""Up to this many seeds all resamples count (6,435 for eight); beyond, RESAMPLES are drawn."""
 RESAMPLES = 20_000
 LEVELS = 40
-"""Targets of a sensitivity curve."""
+"""Number of targets of a sensitivity curve."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value over seeds, and an interval that holds the true one 19 times in 20; none with a
-    single seed.
-    """
+    """A value over seeds, and its 95 % interval; None with a single seed."""
 
     value: float
     lower: float | None
@@ -42,8 +38,8 @@ class Estimate:
 
 
 def mean(values: Sequence[float]) -> Estimate:
-    """Mean of one value for each seed, with Student's t interval; for recall, whose spread over
-    seeds is about normal.
+    """Return the mean of one value per seed, with Student's t interval; for recall, which is about
+    normal over seeds.
 
     Args:
         values: at least one.
@@ -56,17 +52,15 @@ def mean(values: Sequence[float]) -> Estimate:
 
 
 def geometric(ratios: Sequence[float]) -> Estimate:
-    """Geometric mean of one ratio for each seed, with a bootstrap interval over seeds.
+    """Return the geometric mean of one ratio per seed, with a bootstrap interval over seeds.
 
-    The interval: the 2.5 and 97.5 % points of the resampled mean logarithm, their distance from the
-    centre stretched by t sqrt(n / (n - 1)) / 1.96. Without that, a bootstrap of three seeds could
-    not leave what the three happened to be, and would hold the true ratio 3 times in 4. With it,
-    for log-normal ratios, 93 to 95 times in 100 from two seeds on (``tests/test_seeds.py``
-    simulates it).
+    The interval's ends are the 2.5 and 97.5 % points of the resampled mean logarithm, with their
+    distance from the centre stretched by t sqrt(n / (n - 1)) / 1.96. Without the stretch, a
+    bootstrap of three seeds covers the true ratio only 3 times in 4; with it, 93 to 95 times in 100
+    from two seeds on, for log-normal ratios (``tests/timing/test_seeds.py`` simulates it).
 
-    Resamples are the same for every quantity of the same number of seeds: intervals of ratios and
-    of their products come from one resampling of whole seeds, which keeps the correlation between
-    arm and baseline and between the factors.
+    All quantities of the same number of seeds share their resamples, which keeps the correlation
+    between arm and baseline and between the factors of a product.
 
     Args:
         ratios: at least one, all above 0.
@@ -93,16 +87,16 @@ def geometric(ratios: Sequence[float]) -> Estimate:
 
 
 def t_quantile(degrees: int) -> float:
-    """Student's t that a value stays below 97.5 times in 100."""
-    from scipy.special import stdtrit  # a fifth of a second, which most commands need not wait for
+    """Return the 97.5 % quantile of Student's t."""
+    from scipy.special import stdtrit  # the import takes 0.2 s, which most commands can save
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
 @functools.cache
 def _resamples(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Shares of each of n seeds in each resample with replacement (R x N), and the resamples'
-    probabilities (R).
+    """Return the share of each of n seeds in each resample with replacement (R x N), and the
+    resamples' probabilities (R).
     """
     if n > EXACT_SEEDS:
         counts = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), RESAMPLES)
@@ -117,18 +111,18 @@ def _resamples(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 @dataclass(frozen=True)
 class AtTarget:
-    """How much sooner than its baseline an arm reached a target, over seeds. Above 1 is faster.
+    """Speedup of an arm over its baseline at a target, over seeds; above 1 is faster.
 
-    ``iterations`` and ``total`` are None unless it is known of every seed when both arrived. What
-    is known else bounds a seed's ratio. From above (``at_most``): the arm never arrived, so it
-    needs more than its last iteration, or the baseline was there at its first look, and may have
-    been before. From below (``at_least``): the other way round. ``*_at_most`` and ``*_at_least``
-    are the geometric mean with these bounds in the place of the ratios, where all are of one kind.
+    ``iterations`` and ``total`` are None if some seed is censored: its ratio is then only bounded.
+    It is bounded from above (``at_most``) where the arm never reached the target, so it needs more
+    than its last iteration, or where the baseline had reached it at its first evaluation, perhaps
+    before. It is bounded from below (``at_least``) in the opposite cases. ``*_at_most`` and
+    ``*_at_least`` are geometric means that use the bounds of these seeds, if all are of one kind.
     """
 
     seeds: int
     reached: int
-    """Seeds whose arm arrived."""
+    """Seeds whose arm reached the target."""
     baseline_reached: int
     iterations: Estimate | None = None
     total: Estimate | None = None
@@ -139,13 +133,13 @@ class AtTarget:
 
 
 def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Arm, Arm]]) -> AtTarget:
-    """An arm against its baseline at a target for each seed.
+    """Return the speedup of an arm over its baseline at a target of each seed.
 
     The total is the product of the two ratios within a seed (table 3 of the paper).
 
     Args:
-        targets: a loss for each seed; to be reached from above.
-        pairs: arm and baseline, a pair for each seed, in the same order.
+        targets: a loss for each seed, to be reached from above.
+        pairs: arm and baseline of each seed, in the same order.
     """
     ratios: list[float] = []
     own_reached, base_reached = 0, 0
@@ -154,12 +148,11 @@ def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Arm, Arm]]) -> At
         (own, own_side), (theirs, their_side) = (_arrival(target, one) for one in (arm, base))
         own_reached += own_side <= 0
         base_reached += their_side <= 0
-        # A late baseline makes the true ratio larger, a late arm smaller; two censored alike leave
-        # it open.
+        # A censored baseline makes the true ratio larger, a censored arm smaller; where both are
+        # censored alike it is unknown.
         sides |= {their_side, -own_side} - {0}
-        if (
-            own > 0 and theirs > 0
-        ):  # at a target that one of them had from the start there is no ratio
+        # There is no ratio at a target that one of them had from the start.
+        if own > 0 and theirs > 0:
             ratios.append(theirs / own)
     counts = (len(pairs), own_reached, base_reached)
     if len(ratios) < len(pairs) or len(sides) > 1:
@@ -177,11 +170,11 @@ def speedup_at(targets: Sequence[float], pairs: Sequence[tuple[Arm, Arm]]) -> At
 
 
 def _arrival(target: float, arm: Arm) -> tuple[float, int]:
-    """Iterations until a target, and 1 where it took more than these, -1 where it took no more than
-    these, else 0.
+    """Return the iterations until a target, and how they are censored: 1, it took more than these;
+    -1, it took no more than these; else 0.
 
-    More: it never arrived. No more: it was there at its first look, which is not the one before
-    training; recall is first measured after an epoch.
+    It took more if the target was never reached. It took no more if the first evaluation had
+    reached it and was not the one before training: recall is first measured after an epoch.
     """
     reached = iterations_to(target, arm.iterations, arm.losses)
     if reached is None:
@@ -194,7 +187,7 @@ class SeedSpeedup:
     """The paper's three speedups over seeds, each seed with its own reference loss."""
 
     reference_losses: tuple[float, ...]
-    """The smallest probe of each seed's baseline."""
+    """Smallest probe of each seed's baseline."""
     iterations_to_reference: tuple[float | None, ...]
     per_iteration: Estimate
     step_per_iteration: Estimate | None
@@ -202,8 +195,8 @@ class SeedSpeedup:
 
 
 def over_seeds(pairs: Sequence[tuple[Arm, Arm]]) -> SeedSpeedup:
-    """Arm and baseline of the same seeds, compared within each seed
-    (:func:`ncfbench.timing.statistics.compare`) and put together.
+    """Compare arm and baseline within each seed (:func:`ncfbench.timing.statistics.compare`), and
+    combine the seeds.
     """
     single = [compare(arm, base) for arm, base in pairs]
     references = tuple(result.reference_loss for result in single)
@@ -220,10 +213,9 @@ def over_seeds(pairs: Sequence[tuple[Arm, Arm]]) -> SeedSpeedup:
 
 
 def levels(arms: Sequence[Arm], count: int = LEVELS) -> list[float]:
-    """Targets from easy to hard, spread as the curves' own values are: quantiles of all that they
-    came down to.
+    """Return targets from easy to hard: quantiles of the smallest values so far of all curves.
 
-    A value before training, which is one at iteration 0, is left out where there is another one.
+    The value at iteration 0, before training, is left out where a curve has others.
     """
     lowest = [
         np.minimum.accumulate(np.asarray(arm.losses, float))[

@@ -1,4 +1,4 @@
-"""From curves and raw samples to the paper's figures of merit. Pure NumPy: no clock, no file."""
+"""The paper's figures of merit from curves and raw samples. Pure NumPy: no clock, no file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BUSY_SPREAD = 0.2
-"""From this :func:`spread` on a machine was busy with something else. CiteULike's CNN on two cores:
+"""A larger :func:`spread` means that the machine was busy. CiteULike's CNN on two cores:
 0.03 to 0.13 with nothing beside it, 0.24 to 0.55 with other programs at work (2026-11-21).
 """
 
@@ -19,32 +19,32 @@ BUSY_SPREAD = 0.2
 def iterations_to(
     reference: float, iterations: Sequence[float], losses: Sequence[float]
 ) -> float | None:
-    """The iteration at which a curve first comes down to ``reference``, linear between probes; None
-    if it never does.
+    """Return the iteration at which a curve first reaches ``reference`` from above, interpolated
+    linearly between probes; None if it never does.
     """
-    for place, loss in enumerate(losses):
+    for index, loss in enumerate(losses):
         if loss <= reference:
-            if place == 0 or losses[place - 1] == loss:
-                return float(iterations[place])
-            before, after = iterations[place - 1], iterations[place]
-            share = (losses[place - 1] - reference) / (losses[place - 1] - loss)
+            if index == 0 or losses[index - 1] == loss:
+                return float(iterations[index])
+            before, after = iterations[index - 1], iterations[index]
+            share = (losses[index - 1] - reference) / (losses[index - 1] - loss)
             return float(before + share * (after - before))
     return None
 
 
 def seconds_per_iteration(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
-    """Median over the raw blocks of a kind of seconds / iterations.
+    """Return the median of seconds / iterations over the raw blocks of a kind.
 
-    Left out are blocks of an epoch that an interruption cut, unless there are no others, and those
-    of less than half the iterations of the longest, whose synchronisation weighs more.
+    It leaves out blocks of an epoch that an interruption cut, unless there are no others, and
+    blocks of less than half the iterations of the longest, in which synchronisation weighs more.
     """
     values = _of_blocks(samples, kind)
     return float(np.median(values)) if values else None
 
 
 def spread(samples: Sequence[Mapping[str, Any]], kind: str) -> float | None:
-    """The interquartile range of what :func:`seconds_per_iteration` is the median of, as a share of
-    that median.
+    """Return the interquartile range of the blocks of :func:`seconds_per_iteration`, as a share of
+    their median.
 
     A few hundredths on a quiet machine; see :data:`BUSY_SPREAD`.
     """
@@ -63,17 +63,18 @@ def _of_blocks(samples: Sequence[Mapping[str, Any]], kind: str) -> list[float]:
 
 
 def centre(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float, float]:
-    """The middle of positive values, and an interval that holds it 19 times in 20.
+    """Return the centre of positive values, and its 95 % interval.
 
-    Hodges-Lehmann on logarithms: the median of the means of all pairs, and the order statistics of
-    these that the exact distribution of Wilcoxon's signed ranks gives; a disturbed value moves them
-    little. Fewer than six values cannot give 95 %: the interval is then all that was seen.
+    This is the Hodges-Lehmann estimator on logarithms: the median of the means of all pairs, with
+    those order statistics of the means that the exact distribution of Wilcoxon's signed ranks
+    gives. A disturbed value moves them little. Fewer than six values cannot give 95 %: the interval
+    is then their range.
     """
     logs = np.log(np.asarray(values, float))
     n = len(logs)
     row, column = np.triu_indices(n)
     walsh = np.sort((logs[row] + logs[column]) / 2)
-    # How many of the 2^n signs give each sum of ranks.
+    # ways[r]: how many of the 2^n choices of signs give the sum of ranks r.
     ways = np.ones(1)
     for rank in range(1, n + 1):
         ways = np.append(ways, np.zeros(rank)) + np.append(np.zeros(rank), ways)
@@ -84,16 +85,15 @@ def centre(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float,
 def ratio_of_medians(
     baseline: Sequence[float], candidate: Sequence[float]
 ) -> tuple[float, float, float]:
-    """Median of the baseline's seconds over the candidate's, with an interval that holds the true
-    one 19 times in 20.
+    """Return the median of the baseline's seconds over the candidate's, and its 95 % interval.
 
-    Medians and not ratios round by round: a machine is only ever disturbed to the slow side, and a
-    disturbance of seconds does not meet both arms of a round. The interval is a bootstrap over
-    rounds, both arms of a round together.
+    Medians of each arm instead of ratios of each round, because disturbances only slow a machine
+    down and rarely hit both arms of a round. The interval is a bootstrap over rounds, which keeps
+    both arms of a round together.
 
     Args:
         baseline, candidate: seconds of the same rounds of an interleaved measurement; with fewer
-            than ten the interval is somewhat too narrow.
+            than ten rounds the interval is somewhat too narrow.
     """
     both = np.array([baseline, candidate], float)
     rounds = np.random.default_rng(0).integers(0, both.shape[1], (4000, both.shape[1]))
@@ -103,7 +103,9 @@ def ratio_of_medians(
 
 
 def drift(seconds: Sequence[float]) -> float:
-    """Median of the second half of some blocks over that of the first: 1 on a quiet machine."""
+    """Return the median of the second half of some blocks over that of the first: 1 on a quiet
+    machine.
+    """
     half = len(seconds) // 2
     if half == 0:
         return 1.0
@@ -111,18 +113,17 @@ def drift(seconds: Sequence[float]) -> float:
 
 
 def weighted_mean(samples: Sequence[Mapping[str, Any]], column: str) -> float | None:
-    """Mean of a column of the full blocks, by their iterations."""
+    """Return the mean of a column of the full blocks, weighted by their iterations."""
     rows = [row for row in samples if row["kind"] == "full" and row[column] is not None]
     total = sum(row["iterations"] for row in rows)
     return sum(row[column] * row["iterations"] for row in rows) / total if total else None
 
 
 def reported_row(curve: Sequence[Mapping[str, Any]], patience: int) -> Mapping[str, Any] | None:
-    """The row of the epoch whose recall is reported (early stopping).
+    """Return the row of the epoch whose recall is reported (early stopping).
 
-    With validation items: the best validation recall@50 before ``patience`` epochs have passed
-        without a better one. Without
-    them: the last epoch that was evaluated.
+    With validation items it is the epoch of the best validation recall@50 before ``patience``
+    epochs have passed without a better one; without them it is the last epoch that was evaluated.
     """
     evaluated = [
         row
@@ -145,7 +146,7 @@ def reported_row(curve: Sequence[Mapping[str, Any]], patience: int) -> Mapping[s
 
 @dataclass(frozen=True)
 class Arm:
-    """What the speedup table needs of one run."""
+    """A run's curve and times, as the speedup table needs them."""
 
     iterations: Sequence[float]
     losses: Sequence[float]
@@ -155,9 +156,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Speedup:
-    """One arm against its baseline; ratios are None where the reference loss was not reached. Above
-    1 is faster.
-    """
+    """An arm against its baseline; above 1 is faster, None where the reference was not reached."""
 
     reference_loss: float
     iterations_to_reference: float | None
@@ -168,8 +167,8 @@ class Speedup:
 
 
 def compare(arm: Arm, baseline: Arm) -> Speedup:
-    """The paper's three speedups (table 3): per iteration, number of iterations to the reference
-    loss, their product.
+    """Return the paper's three speedups (table 3): time per iteration, number of iterations to the
+    reference loss, and their product.
 
     The reference loss is the smallest probe that the baseline reaches.
     """
@@ -179,7 +178,7 @@ def compare(arm: Arm, baseline: Arm) -> Speedup:
     step = None
     if arm.step_iteration_seconds and baseline.step_iteration_seconds:
         step = baseline.step_iteration_seconds / arm.step_iteration_seconds
-    # An arm that starts at or below the reference needs no iteration: a ratio of nothing is none.
+    # An arm that starts at or below the reference needs no iteration, so there is no ratio.
     ratio = theirs / own if own and theirs else None
     return Speedup(
         reference_loss=reference,
@@ -192,5 +191,5 @@ def compare(arm: Arm, baseline: Arm) -> Speedup:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The mean that suits ratios."""
+    """Return the geometric mean of positive values."""
     return math.exp(sum(math.log(value) for value in values) / len(values))

@@ -56,7 +56,7 @@ class RowFile(ABC):
 
     @property
     def summary(self) -> str:
-        """What was recognised, in a few words."""
+        """Format, delimiter and compression, in a few words."""
         return self.format + (f", {self.compression}" if self.compression else "")
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[int, Columns]]:
@@ -119,7 +119,7 @@ class CsvFile(RowFile):
 
     @property
     def summary(self) -> str:
-        """What was recognised, in a few words."""
+        """Format, delimiter and compression, in a few words."""
         compression = f", {self.compression}" if self.compression else ""
         return f"{self.format}, {self._separators}{compression}"
 

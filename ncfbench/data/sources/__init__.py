@@ -43,7 +43,7 @@ class Statistics(NamedTuple):
 
 
 class SourceModule(Protocol):
-    """What a source's module defines."""
+    """The contract of a source's module."""
 
     Options: type[Any]
     """A subclass of :class:`ncfbench.data.options.SourceOptions`; its fields become the flags."""

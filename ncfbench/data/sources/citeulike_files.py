@@ -1,4 +1,4 @@
-"""What both CiteULike sources share: files published on GitHub, and users' libraries.
+"""Files of both CiteULike sources: published on GitHub, with users' libraries.
 
 Files are pinned to a commit, downloaded, and verified by git's id of their content.
 """
@@ -29,7 +29,7 @@ RETRIES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedOptions(ItemOptions):
-    """Where published files come from."""
+    """Options that say where published files come from."""
 
     from_: Path | None = option(
         None,
