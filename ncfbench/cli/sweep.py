@@ -12,6 +12,7 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.launch import launch
 from ncfbench.cli.output import print_json, print_views, reporting, say
+from ncfbench.config import TUNABLE
 from ncfbench.errors import UsageError
 from ncfbench.sweeps.presets import preset_titles
 
@@ -52,16 +53,23 @@ def sweep(
         typer.Option(
             help="Trials for each arm; the best on validation items is trained.",
             show_default="no tuning",
+            rich_help_panel="Training",
         ),
     ] = None,
     tune_epochs: Annotated[
-        int | None, typer.Option(help="Epochs of a trial.", show_default="a third of the sweep's")
+        int | None,
+        typer.Option(
+            help="Epochs of a trial.",
+            show_default="a third of the sweep's",
+            rich_help_panel="Training",
+        ),
     ] = None,
     tune_over: Annotated[
         str | None,
         typer.Option(
-            help="Settings to tune: any of learning_rate, word_dropout, item_dropout.",
+            help=f"Settings to tune: any of {', '.join(TUNABLE)}.",
             show_default="learning_rate",
+            rich_help_panel="Training",
         ),
     ] = None,
     dry_run: Annotated[
@@ -80,7 +88,8 @@ def sweep(
     launcher: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(LAUNCHERS)}: cells in turn, in processes, or in an array job."
+            help=f"{', '.join(LAUNCHERS)}: cells in turn, in processes, or in an array job.",
+            rich_help_panel="Devices",
         ),
     ] = "turns",
     slurm: Annotated[
@@ -89,6 +98,7 @@ def sweep(
             metavar="KEY[=VALUE]",
             help="An option of sbatch: time=2:00:00 (always), partition=gpu, gres=gpu:1.",
             show_default=False,
+            rich_help_panel="Devices",
         ),
     ] = None,
     data_dir: options.DataDir = None,
