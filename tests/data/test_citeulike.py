@@ -97,7 +97,7 @@ def test_options_decide_the_text(folder: Path, tmp_path: Path) -> None:
     assert title["fingerprint"] != tags["fingerprint"]
 
 
-def test_a_second_prepare_is_instant_and_a_changed_file_is_seen(
+def test_only_a_changed_file_is_prepared_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = prepare(folder, tmp_path)

@@ -103,9 +103,7 @@ def test_counted_words_by_hand(folder: Path, tmp_path: Path) -> None:
     assert manifest["statistics"]["items_without_text"] == 1
 
 
-def test_the_kind_of_text_is_part_of_the_fingerprint_and_auto_is_not(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_auto_has_the_fingerprint_of_what_it_finds(folder: Path, tmp_path: Path) -> None:
     raw, _ = prepare(folder, tmp_path / "a", text="raw")
     auto, _ = prepare(folder, tmp_path / "b")
     bag, _ = prepare(folder, tmp_path / "c", text="bag")

@@ -94,14 +94,14 @@ def test_dates_and_numbers_in_one_column_are_refused(tmp_path: Path) -> None:
         prepare(tmp_path, links, items, split="time")
 
 
-def test_items_without_a_link_are_not_held_out_as_the_newest(tmp_path: Path) -> None:
+def test_items_without_a_link_are_not_the_newest(tmp_path: Path) -> None:
     links = as_csv(tmp_path / "r.csv", [{"user": n, "item": n, "time": n} for n in range(6)])
     items = as_csv(tmp_path / "m.csv", [{"id": n, "title": "w"} for n in range(10)])
     dataset, _ = prepare(tmp_path, links, items, split="time", min_item_links=0, test_fraction=0.2)
     assert dataset.split.tolist() == [0, 0, 0, 0, 2, 2, 0, 0, 0, 0]
 
 
-def test_each_file_has_its_own_delimiter_and_that_is_no_content(tmp_path: Path) -> None:
+def test_each_file_has_its_own_delimiter(tmp_path: Path) -> None:
     links, items = as_csv(tmp_path / "r.csv", LINKS, " "), as_csv(tmp_path / "m.csv", ITEMS)
     one, _ = prepare(tmp_path, links, items, delimiter=" ")
     other, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", LINKS), items)

@@ -103,7 +103,7 @@ def test_usual_names_and_string_ids_need_no_flags(tmp_path: Path) -> None:
     assert dataset.user_ids.to_pylist() == ["u 0,x", "u 1,x", "u 2,x"]
 
 
-def test_the_order_of_links_does_not_matter_and_the_same_again_is_instant(tmp_path: Path) -> None:
+def test_the_order_of_links_does_not_matter(tmp_path: Path) -> None:
     items = as_csv(tmp_path / "movies.csv", ITEMS)
     first, _ = prepare(tmp_path, as_csv(tmp_path / "ratings.csv", LINKS), items)
     again, said = prepare(tmp_path, tmp_path / "ratings.csv", items)

@@ -38,7 +38,7 @@ def test_both_directions_hold_exactly_the_links(
 
 
 @given(graphs(), st.data())
-def test_linked_and_linked_block_agree_with_the_set_of_links(
+def test_linked_pairs_agree_with_the_set_of_links(
     case: tuple[BipartiteGraph, set[tuple[int, int]]], data: st.DataObject
 ) -> None:
     graph, links = case
@@ -62,7 +62,7 @@ def test_linked_and_linked_block_agree_with_the_set_of_links(
         assert np.array_equal(block, truth)
 
 
-def test_linked_block_scans_either_side_with_the_same_result() -> None:
+def test_linked_block_scans_either_side() -> None:
     """A hub on one side, then on the other, and ids far apart, so that table and search are both
     used.
     """
@@ -128,7 +128,7 @@ def test_long_rows_are_searched_and_not_scanned(
     assert sum(looked_at) < 100
 
 
-def test_the_link_filter_is_small_and_lets_few_unlinked_pairs_pass() -> None:
+def test_the_link_filter_passes_few_unlinked_pairs() -> None:
     """All links pass, of other pairs at most one in eight (and what chance adds); nothing is found
     that is no link.
     """
@@ -143,8 +143,8 @@ def test_the_link_filter_is_small_and_lets_few_unlinked_pairs_pass() -> None:
     )
     linked = np.isin(users * 900 + items, keys)
     assert np.array_equal(graph.linked(users, items), linked)
-    place, bit = graph._hashed(users, items)
-    passed = (graph._link_filter[place] >> bit) & 1
+    byte, bit = graph._hashed(users, items)
+    passed = (graph._link_filter[byte] >> bit) & 1
     assert passed[linked].all()
     assert passed[~linked].mean() < 1 / 8 + 0.02
 
@@ -169,20 +169,18 @@ def test_sorting_keeps_the_order_of_equal_keys(keys: list[int], chunk: int) -> N
     st.sampled_from([200, 2000]),
     st.sets(st.integers(0, 199), min_size=1),
 )
-def test_places_are_those_of_a_search_and_nothing_is_left_behind(
-    values: list[int], size: int, ids: set[int]
-) -> None:
+def test_an_id_index_finds_what_a_search_finds(values: list[int], size: int, ids: set[int]) -> None:
     """Both ways of finding distinct ids: few enough values for sorting, and for the table."""
-    places = IdIndex(size)
+    index = IdIndex(size)
     for _ in range(2):
-        distinct, place = places.distinct(np.array(values, np.int32))
-        assert distinct.dtype == place.dtype == np.int32
+        distinct, position = index.distinct(np.array(values, np.int32))
+        assert distinct.dtype == position.dtype == np.int32
         assert distinct.tolist() == sorted(set(values))
-        assert [distinct[at] for at in place] == values
+        assert [distinct[at] for at in position] == values
         among = sorted(ids)
-        hit, place = places.hits(np.array(values, np.int32), np.array(among, np.int32))
+        hit, position = index.hits(np.array(values, np.int32), np.array(among, np.int32))
         assert hit.tolist() == [at for at, value in enumerate(values) if value in ids]
-        assert [among[at] for at in place] == [value for value in values if value in ids]
+        assert [among[at] for at in position] == [value for value in values if value in ids]
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,16 @@ def test_order_is_seen_across_chunks(monkeypatch: pytest.MonkeyPatch, chunk: int
     monkeypatch.setattr(graphs, "CHUNK", chunk)
     users, items = np.array([0, 0, 1, 1, 4]), np.array([1, 2, 0, 5, 5])
     assert graphs._in_order(users, items)
-    for place in range(4):
-        swapped = [place, place + 1]
+    for link in range(4):
+        swapped = [link, link + 1]
         other_users, other_items = users.copy(), items.copy()
         other_users[swapped], other_items[swapped] = users[swapped[::-1]], items[swapped[::-1]]
         assert not graphs._in_order(other_users, other_items)
         other_users, other_items = users.copy(), items.copy()
-        other_users[place + 1], other_items[place + 1] = users[place], items[place]
+        other_users[link + 1], other_items[link + 1] = users[link], items[link]
         assert not graphs._in_order(other_users, other_items)
         with pytest.raises(
-            DataError, match=rf"user {users[place]}, item {items[place]}\) is given twice"
+            DataError, match=rf"user {users[link]}, item {items[link]}\) is given twice"
         ):
             graphs._ordered(other_users, other_items)
 

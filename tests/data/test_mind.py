@@ -169,7 +169,7 @@ def test_the_order_of_lines_changes_nothing(tmp_path: Path) -> None:
         assert after["fingerprint"] == before["fingerprint"]
 
 
-def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path: Path) -> None:
+def test_line_ends_and_byte_order_marks_are_ignored(tmp_path: Path) -> None:
     before, _ = prepare(write(tmp_path / "a"), tmp_path / "d" / "a")
     source = write(tmp_path / "b")
     for path in source.iterdir():
@@ -380,7 +380,7 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
 def test_ids_are_in_natural_order() -> None:
     ids = ["N10", "N9", "M100", "N010", "x", "N", "N10b", "10", "9"]
     order = natural_order(pa.array(ids))
-    assert [ids[place] for place in order] == [
+    assert [ids[index] for index in order] == [
         "9",
         "10",
         "M100",
@@ -410,7 +410,7 @@ def test_the_command_says_what_it_stands_in_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_reports_name_the_stand_in_and_the_command_that_prepares_it(tmp_path: Path) -> None:
+def test_reports_name_the_stand_in_and_its_command(tmp_path: Path) -> None:
     manifest, _ = prepare(
         write(tmp_path / "source"), tmp_path / "d", history=True, text=("title", "category")
     )

@@ -126,7 +126,7 @@ def test_damaged_data_sets_are_refused_and_prepared_again(
     assert store.load(tmp_path, "x").fingerprint == manifest["fingerprint"]
 
 
-def test_the_same_content_of_another_origin_replaces_the_manifest_only(
+def test_another_origin_replaces_the_manifest_only(
     tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is there stays there: a process that is killed meanwhile leaves the old or the new."""
@@ -152,7 +152,7 @@ def test_no_name_passes_from_one_list_into_the_next(tiny_options: synthetic.Opti
     assert len(found) == 3
 
 
-def test_content_that_does_not_match_its_fingerprint_is_refused(
+def test_content_of_another_fingerprint_is_refused(
     tmp_path: Path, tiny_options: synthetic.Options
 ) -> None:
     manifest = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
@@ -181,11 +181,11 @@ def test_a_full_disk_leaves_the_previous_data_set(
     tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
-    for place in range(4):
+    for step in range(4):
         calls = iter(range(100))
 
-        def full(path: Path, place: int = place, calls: Any = calls) -> None:
-            if next(calls) == 2 * place:
+        def full(path: Path, step: int = step, calls: Any = calls) -> None:
+            if next(calls) == 2 * step:
                 raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(tables, "sync", full)

@@ -29,7 +29,7 @@ def test_iterations_to_is_linear_between_probes(reference: float, expected: floa
     )
 
 
-def test_the_first_crossing_counts_even_if_the_curve_rises_again() -> None:
+def test_the_first_crossing_counts() -> None:
     assert iterations_to(5, [0, 10, 20, 30], [10.0, 4.0, 7.0, 1.0]) == pytest.approx(10 * 5 / 6)
 
 
@@ -45,7 +45,7 @@ def test_speedups_by_hand() -> None:
     assert result.total == pytest.approx(5 * 200 / 75)
 
 
-def test_a_baseline_against_itself_is_one_and_an_arm_that_never_arrives_is_none() -> None:
+def test_a_baseline_over_itself_is_one() -> None:
     baseline = Arm([0, 10], [2.0, 1.0], 0.5)
     same = compare(baseline, baseline)
     assert (same.per_iteration, same.iterations, same.total, same.step_per_iteration) == (
@@ -95,7 +95,7 @@ def row(epoch: int, validation: float | None, test: float | None) -> dict[str, A
     return {"epoch": epoch, "validation_recall_at_50": validation, "test_recall_at_50": test}
 
 
-def test_early_stopping_chooses_the_epoch_before_patience_runs_out() -> None:
+def test_early_stopping_takes_the_best_within_patience() -> None:
     curve = [
         row(0, 0.1, 0.5),
         row(1, 0.3, 0.2),
@@ -108,7 +108,7 @@ def test_early_stopping_chooses_the_epoch_before_patience_runs_out() -> None:
     assert reported_row(curve, patience=3)["epoch"] == 4
 
 
-def test_without_validation_items_the_last_epoch_is_reported() -> None:
+def test_the_last_epoch_counts_without_validation() -> None:
     assert (
         reported_row([row(0, None, 0.1), row(1, None, 0.3), row(1.5, None, None)], 1)["epoch"] == 1
     )
@@ -119,7 +119,7 @@ def test_geometric_mean() -> None:
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4)
 
 
-def test_the_spread_of_block_times_is_their_interquartile_range_over_the_median() -> None:
+def test_spread_is_the_interquartile_range() -> None:
     seconds = [1.0, 1.1, 1.3, 0.9, 1.2, 9.0]
     rows = [sample("full", value * 10, 10) for value in seconds]
     low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")

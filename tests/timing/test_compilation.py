@@ -114,10 +114,10 @@ def test_a_run_with_the_cache_is_the_same_run(data_dir: Path, tmp_path: Path) ->
     ]
     curves = []
     for number in range(2):
-        places = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / f"runs{number}")]
+        locations = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path / f"runs{number}")]
         variables = {"NCFBENCH_CACHE_DIR": str(tmp_path / "cache")}
         subprocess.run(
-            [sys.executable, "-m", "ncfbench", *words, *places],
+            [sys.executable, "-m", "ncfbench", *words, *locations],
             env={**os.environ, **variables},
             check=True,
         )

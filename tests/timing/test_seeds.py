@@ -73,21 +73,21 @@ def test_intervals_hold_the_truth_as_often_as_they_say(n: int) -> None:
     hits = [0, 0]
     for _ in range(rounds):
         values = rng.normal(0.7, 0.2, n)
-        for place, (found, truth) in enumerate(
+        for index, (found, truth) in enumerate(
             ((geometric(np.exp(values)), math.exp(0.7)), (mean(values), 0.7))
         ):
             assert found.lower is not None
             assert found.upper is not None
-            hits[place] += found.lower <= truth <= found.upper
+            hits[index] += found.lower <= truth <= found.upper
     assert 0.91 < hits[0] / rounds < 0.975
     assert 0.93 < hits[1] / rounds < 0.97
 
 
 def arm(losses: list[float], seconds: float, step: float | None = None) -> Arm:
-    return Arm([100 * place for place in range(len(losses))], losses, seconds, step)
+    return Arm([100 * index for index in range(len(losses))], losses, seconds, step)
 
 
-def test_the_reference_is_derived_within_each_seed_and_the_total_is_a_product_within_it() -> None:
+def test_reference_and_total_are_made_within_a_seed() -> None:
     pairs = [
         (arm([9, 4, 2], 0.02), arm([9, 5, 3], 0.2)),
         (arm([8, 2, 1], 0.05), arm([8, 4, 2], 0.1)),
@@ -129,7 +129,7 @@ def test_pairing_keeps_the_correlation() -> None:
     assert found.per_iteration.upper > 2 * found.per_iteration.value
 
 
-def test_a_seed_that_never_arrives_is_censored_and_bounds_the_ratio() -> None:
+def test_a_censored_arm_bounds_the_ratio_from_above() -> None:
     base = arm([9, 5, 3], 0.2)
     found = over_seeds([(arm([9, 4, 2], 0.02), base), (arm([9, 8, 7], 0.02), base)])
     at = found.at_reference
@@ -141,7 +141,7 @@ def test_a_seed_that_never_arrives_is_censored_and_bounds_the_ratio() -> None:
     assert found.per_iteration.value == pytest.approx(10)
 
 
-def test_a_baseline_that_never_arrives_bounds_it_from_below_and_both_bound_nothing() -> None:
+def test_a_censored_baseline_bounds_it_from_below() -> None:
     fast, slow = arm([9, 4, 2], 0.02), arm([9, 5, 3], 0.2)
     at = speedup_at([2.5], [(fast, slow)])
     assert (at.reached, at.baseline_reached) == (1, 0)
@@ -157,7 +157,7 @@ def evaluated(recalls: list[float], seconds: float) -> Arm:
     0.
     """
     return Arm(
-        [100 * (place + 1) for place in range(len(recalls))],
+        [100 * (index + 1) for index in range(len(recalls))],
         [-recall for recall in recalls],
         seconds,
     )
@@ -184,7 +184,7 @@ def test_what_was_passed_at_the_first_look_is_a_bound() -> None:
     assert later.iterations.value == pytest.approx(200 / 150)
 
 
-def test_bounds_of_one_side_go_together_and_those_of_two_sides_say_nothing() -> None:
+def test_bounds_combine_only_on_one_side() -> None:
     early, base = evaluated([0.35, 0.4], 0.1), evaluated([0.1, 0.15, 0.2, 0.3], 0.1)
     never = evaluated([0.05, 0.1, 0.15], 0.1)
     # The arm by its first look, the baseline after its last: both make the true ratio larger.
