@@ -47,6 +47,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """No test needs its files after a power cut, and a sync takes longer than most writes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Many tests compile the same small programs; keep them for the session, for all of its
     processes.

