@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 INTERRUPTED_EXIT_CODE = 130
 
@@ -63,6 +64,11 @@ def reason(error: BaseException) -> str:
     """Return what an error says on one line, without a full stop, to put it into a sentence."""
     text = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
     return text.splitlines()[0].rstrip(". ")
+
+
+def shown(path: Path) -> str:
+    """Return a path for a sentence; one that ends with a full stop, as ``.`` does, is resolved."""
+    return str(path.resolve() if str(path).endswith(".") else path)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

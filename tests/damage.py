@@ -218,6 +218,6 @@ DAMAGES: dict[str, Damage] = {
     "archive": lambda content, rng: b"PK\x03\x04" + content,
     "web page": lambda content, rng: b"<!DOCTYPE html>\n<html><title>404</title>\n" + content,
 }
-"""What becomes of a file's content."""
+"""Damages of a file's content, by name."""
 HARMLESS = {"windows line ends", "byte order mark"}
 """Damages that no text file minds."""

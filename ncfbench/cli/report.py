@@ -10,7 +10,7 @@ import typer
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.config import Locations, resolve
-from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, nearest
+from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, nearest, shown
 
 if TYPE_CHECKING:
     from ncfbench.report.results import Results
@@ -160,7 +160,7 @@ def _report(
         say(f"Note: {line}")
     if not results.comparisons and not results.beside:
         raise NothingToReportError(
-            f"No finished run in {where.runs_dir}. Begin with: ncfbench sweep smoke"
+            f"No finished run in {shown(where.runs_dir)}. Begin with: ncfbench sweep smoke"
         )
     drawn: list[Path] = []
     if figures is not None:
@@ -310,7 +310,7 @@ def _against(
         for problem in results.problems:
             say(f"Warning: {problem}")
         if not results.comparisons:
-            raise NothingToReportError(f"No finished run in {results.runs_dir}.")
+            raise NothingToReportError(f"No finished run in {shown(results.runs_dir)}.")
     found = changes(both[0].comparisons, both[1].comparisons, limit=limit, allow_mixed=allow_mixed)
     if kind == "json":
         print_json({"limit": limit, "changes": [dataclasses.asdict(one) for one in found]})

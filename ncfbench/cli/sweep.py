@@ -13,7 +13,7 @@ from ncfbench.cli import options
 from ncfbench.cli.launch import launch
 from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.config import TUNABLE
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, shown
 from ncfbench.sweeps.presets import preset_titles
 
 if TYPE_CHECKING:
@@ -265,8 +265,8 @@ def _print(
     elif not stage.exit_code:
         runs_dir = stage.locations.runs_dir
         print_views(
-            f"Records: {runs_dir}. The sweep's file: {done.file}. To compare the cells: ncfbench"
-            f" report --runs-dir {runs_dir}"
+            f"Records: {shown(runs_dir)}. The sweep's file: {done.file}. To compare the cells:"
+            f" ncfbench report --runs-dir {runs_dir}"
         )
 
 

@@ -40,7 +40,7 @@ from ncfbench.data.content import SPLITS, Content, Int32, Split
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import Preparation, how_to_prepare, prepare_command
 from ncfbench.data.text import Texts, Vocabulary
-from ncfbench.errors import DataError, reason
+from ncfbench.errors import DataError, reason, shown
 from ncfbench.storage import locks, tables
 
 FORMAT_VERSION = 2
@@ -247,7 +247,8 @@ def load(data_dir: Path, name: str) -> Dataset:
             )
         prepared = f" Prepared there: {', '.join(present)}." if present else ""
         raise DataError(
-            f"Data set {name!r} is not prepared in {data_dir}.{prepared} Prepare it with: {how}"
+            f"Data set {name!r} is not prepared in {shown(data_dir)}.{prepared} Prepare it with:"
+            f" {how}"
         )
     again = f"Prepare it again: {prepare_command(name, manifest)}"
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, shown
 
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 """This process's control group (version 2), as containers mount it."""
@@ -33,7 +33,7 @@ def require_space(what: str, folder: Path, *, memory_bytes: int, disk_bytes: int
     if disk_bytes > disk:
         raise UsageError(
             f"{what}: these take about {_gib(disk_bytes)} of disk space, and {_gib(disk)} are free"
-            f" below {folder}. Ask for fewer, or choose another folder with --data-dir."
+            f" below {shown(folder)}. Ask for fewer, or choose another folder with --data-dir."
         )
 
 

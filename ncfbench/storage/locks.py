@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, shown
 from ncfbench.storage.tables import storage_errors
 
 PATIENCE_SECONDS = 1.0
@@ -38,8 +38,8 @@ def held(folder: Path, what: str, wait: Callable[[str], object] | None = None) -
         except Timeout as error:
             if wait is None:
                 raise UsageError(
-                    f"Another process is {what} {folder}. Wait until it ends, or choose another"
-                    " folder."
+                    f"Another process is {what} {shown(folder)}. Wait until it ends, or choose"
+                    " another folder."
                 ) from error
             wait(f"Another process is {what} {folder}: waiting until it ends (Ctrl-C to stop).")
             lock.acquire(poll_interval=POLL_SECONDS)

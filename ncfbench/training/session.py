@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
-from ncfbench.errors import DivergedError
+from ncfbench.errors import DivergedError, shown
 from ncfbench.models.interaction import make_interaction
 from ncfbench.models.towers import Content
 from ncfbench.runs.recorder import Recorder
@@ -245,7 +245,7 @@ class Session:
         ):
             self._losses += self._loop.full_block(count, kind="traced")
         self.recorder.take(self._loop.take_samples())
-        self._progress.say(f"A trace of {count} iterations is in {folder}.")
+        self._progress.say(f"A trace of {count} iterations is in {shown(folder)}.")
         self._trace = None
 
     def _record(self) -> None:

@@ -1,4 +1,4 @@
-"""What all tests of data share."""
+"""Fixtures of all tests of data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What columns of users' files can be called and hold: guesses, numbers, times, odd values."""
+"""Columns of users' files, their names and values: guesses, numbers, times, odd values."""
 
 from __future__ import annotations
 

@@ -117,9 +117,7 @@ def test_damaged_files(tmp_path: Path, source: str, name: str) -> None:
 def test_files_that_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str
 ) -> None:
-    """Where permission is denied, and where a folder has the name; both are errors, whoever runs
-    this.
-    """
+    """Permission is denied, or a folder has the name; both are errors, whoever runs this."""
     options = CASES[source].write(tmp_path / "files")
     refused, opened = tmp_path / "files" / name, Path.open
 

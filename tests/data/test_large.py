@@ -217,9 +217,7 @@ def test_sizes_beyond_int32_end_with_exit_code_2(tmp_path: Path) -> None:
 
 
 def test_the_estimate_of_memory_covers_what_is_taken(tmp_path: Path) -> None:
-    """Of links, and of long texts: the peak of a process that makes them lies below, and not by
-    far.
-    """
+    """The peak of a process that makes many links, or long texts, is a bit below the estimate."""
     script = (
         "import resource, sys; from ncfbench.data.sources import synthetic;"
         "peak = lambda: 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"

@@ -81,7 +81,7 @@ def prepare(folder: Path, data_dir: Path, **options: Any) -> tuple[dict[str, Any
 
 
 def links_of(data_dir: Path) -> list[tuple[str, str]]:
-    """By the ids of the source."""
+    """Return the links by the ids of the source."""
     data = store.load(data_dir, "mind")
     assert data.user_ids is not None
     assert data.item_ids is not None

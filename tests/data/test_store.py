@@ -129,7 +129,7 @@ def test_damaged_data_sets_are_refused_and_prepared_again(
 def test_another_origin_replaces_the_manifest_only(
     tmp_path: Path, tiny_options: synthetic.Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is there stays there: a process that is killed meanwhile leaves the old or the new."""
+    """Content that is there stays: a process that is killed meanwhile leaves the old or the new."""
     content = synthetic.make(tiny_options)
     preparation = Preparation({}, {}, lambda scratch: content)
     first = store.prepare(tmp_path, "x", "a", preparation, quiet)

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from invoked import invoke
 
-from ncfbench.errors import DataError, reason
+from ncfbench.errors import DataError, reason, shown
 from ncfbench.storage import schemas, tables
 
 
@@ -72,7 +73,7 @@ def test_reasons_fit_into_a_sentence(error: Exception, text: str) -> None:
 
 
 def test_older_tables_are_read_if_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of another version: read with the columns of today, refused without, refused if unknown."""
+    """Another version is read with the columns of today, refused without them, or if unknown."""
     path, rows = tmp_path / "t.parquet", [{"iteration": 1, "epoch": 0.5}]
     monkeypatch.setattr(tables, "SCHEMA_VERSION", 1)
     tables.write_rows(path, rows, schemas.CURVE)
@@ -84,3 +85,14 @@ def test_older_tables_are_read_if_complete(tmp_path: Path, monkeypatch: pytest.M
     tables.write_rows(path, rows, schemas.CURVE)
     with pytest.raises(DataError, match="version 99; this program reads 1 and 2"):
         tables.read_rows(path, schemas.CURVE)
+
+
+def test_no_sentence_ends_with_two_full_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder called ``.`` at the end of a sentence is named by its absolute path."""
+    monkeypatch.chdir(tmp_path)
+    result = invoke("report", "--runs-dir", ".")
+    assert result.exit_code == 7
+    assert f"No finished run in {tmp_path}. " in " ".join(result.output.split())
+    assert shown(Path("runs")) == "runs"

@@ -67,7 +67,7 @@ def test_drawn_resamples_agree_with_counted_ones(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("n", [2, 3, 5, pytest.param(12, marks=pytest.mark.long)])
 def test_intervals_hold_the_truth_as_often_as_they_say(n: int) -> None:
-    """Of log-normal ratios; a plain bootstrap of three seeds would hold it 3 times in 4."""
+    """Ratios are log-normal; a plain bootstrap of three seeds would cover it 3 times in 4."""
     rng = np.random.default_rng(n)
     rounds = 1500
     hits = [0, 0]

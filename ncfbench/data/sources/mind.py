@@ -29,7 +29,7 @@ from ncfbench.data.options import ItemOptions, option
 from ncfbench.data.readers.files import Member, find_members
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Corpus, Texts, Vocabulary, tokenize
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError, UsageError, shown
 from ncfbench.rng import Streams
 
 LABEL = "MIND, a stand-in for the paper's Yahoo! News data"
@@ -186,7 +186,7 @@ def find_parts(
 def _complete(home: Path, found: dict[str, Member]) -> dict[str, Member]:
     for name in FIELDS:
         if name not in found:
-            raise DataError(f"{name} is missing in {home}.")
+            raise DataError(f"{name} is missing in {shown(home)}.")
     return found
 
 
