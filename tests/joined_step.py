@@ -1,7 +1,6 @@
-"""One of several processes that compute a step of every sampler together, and write down what they
-found.
+"""One of several processes that compute steps together, and write losses, gradients and links.
 
-python joined_step.py HOST:PORT PROCESSES INDEX DATA_DIR OUT_DIR
+python joined_step.py HOST:PORT PROCESSES INDEX DATA_DIR OUT_DIR CASE...
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ def settings(case: str, **more: Any) -> RunConfig:
     return complete(SMALL | CASES[case] | more)
 
 
-def main(coordinator: str, processes: int, index: int, data_dir: Path, out_dir: Path) -> None:
+def main(
+    coordinator: str, processes: int, index: int, data_dir: Path, out_dir: Path, cases: list[str]
+) -> None:
     simulate(DEVICES // processes)
     from devices import on_devices
     from jax.experimental.multihost_utils import process_allgather
@@ -54,7 +55,7 @@ def main(coordinator: str, processes: int, index: int, data_dir: Path, out_dir: 
 
     dataset, found = load(data_dir, DATASET), {}
     with joined(Cluster(coordinator, processes, index), Parent(), lambda text: None):
-        for case in CASES:
+        for case in cases:
             config = settings(case, devices=DEVICES)
             value, gradient, _ = on_devices(dataset, config)
             layout = make_layout(config)
@@ -76,4 +77,5 @@ def main(coordinator: str, processes: int, index: int, data_dir: Path, out_dir: 
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]), Path(sys.argv[5]))
+    address, count, own, data, out, *named = sys.argv[1:]
+    main(address, int(count), int(own), Path(data), Path(out), named)

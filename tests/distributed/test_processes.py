@@ -1,4 +1,4 @@
-"""Several real processes on this machine: one curve, one folder, and one end."""
+"""Several real processes on this machine train as one: same step, same curve, one folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ncfbench.cli import app
 from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import load
-from ncfbench.distributed.joining import Cluster
+from ncfbench.distributed.cluster import Cluster
 from ncfbench.distributed.simulation import FLAG
 from ncfbench.errors import UsageError
 from ncfbench.runs import folder as runs
@@ -38,14 +38,11 @@ LONG: Any = pytest.mark.long
         pytest.param(2, {"sampler": "mixed-ns", "share": "local", "devices": 2}, marks=LONG),
     ],
 )
-def test_several_processes_make_the_curve_of_one(
+def test_curve_is_that_of_one_process(
     data_dir: Path, tmp_path: Path, count: int, more: dict[str, Any]
 ) -> None:
-    """Tables by row over all of them; only the first writes, on disk and on standard output. Slurm
-    tells two of each other.
-    """
-    # Where nobody counts them, all that there are: one in each process, for a CPU shows itself as
-    # one.
+    """Tables are spread over all; only the first process writes. JAX detects two through Slurm."""
+    # Without --devices a run takes all: one in each process, for a CPU shows itself as one.
     devices = more.get("devices", 4)
     flags = ("--shard-tables", "--json", *(() if "devices" in more else ("--devices", "4")))
     more = {name: value for name, value in more.items() if name != "devices"}
@@ -67,19 +64,33 @@ def test_several_processes_make_the_curve_of_one(
     )
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(4, marks=LONG)])
-def test_several_processes_compute_the_step_of_one_device(
-    tmp_path: Path, count: int, tiny_options: synthetic.Options
+@pytest.mark.parametrize(
+    ("count", "cases"),
+    [
+        (2, ["iid", "words"]),
+        pytest.param(2, list(joined_step.CASES), marks=LONG),
+        pytest.param(4, list(joined_step.CASES), marks=LONG),
+    ],
+    ids=["2-some", "2-all", "4-all"],
+)
+def test_step_is_that_of_one_device(
+    tmp_path: Path, count: int, cases: list[str], tiny_options: synthetic.Options
 ) -> None:
-    """Loss and gradient of every sampler, and every link once an epoch. Users and items that no
-    number of devices divides.
-    """
+    """Loss, gradient, and every link once an epoch; no device count divides users and items."""
     options = replace(tiny_options, users=121, items=401)
     prepare("synthetic", options, tmp_path, joined_step.DATASET, say=lambda text: None)
     variables = os.environ | compiled_once() | {"XLA_FLAGS": os.environ["XLA_FLAGS"].split(FLAG)[0]}
-    place = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     words = [
-        [joined_step.__file__, place, str(count), str(index), str(tmp_path), str(tmp_path)]
+        [
+            joined_step.__file__,
+            address,
+            str(count),
+            str(index),
+            str(tmp_path),
+            str(tmp_path),
+            *cases,
+        ]
         for index in range(count)
     ]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -89,7 +100,7 @@ def test_several_processes_compute_the_step_of_one_device(
     assert [code for code, _, _ in found] == [0] * count, found[0][2]
     results = [np.load(tmp_path / f"{index}.npz") for index in range(count)]
     graph = (odd := load(tmp_path, joined_step.DATASET)).graph
-    for case in joined_step.CASES:
+    for case in cases:
         value, gradient, _ = on_devices(odd, joined_step.settings(case, shard_tables=False))
         for each in results:
             assert each[f"{case}/loss"] == pytest.approx(value, rel=1e-5)
@@ -106,9 +117,7 @@ def test_several_processes_compute_the_step_of_one_device(
 
 
 @pytest.mark.long
-def test_processes_that_would_train_something_else_are_refused(
-    data_dir: Path, tmp_path: Path
-) -> None:
+def test_processes_with_other_settings_are_refused(data_dir: Path, tmp_path: Path) -> None:
     """Before a folder is made."""
     found = ends(start(data_dir, tmp_path, 2, last=("--seed", "1")))
     assert [code for code, _, _ in found] == [2, 2], found[0][2]
@@ -126,7 +135,7 @@ def test_processes_that_would_train_something_else_are_refused(
         (("auto", None, None, float("inf")), "between 2 and 604800 seconds"),
     ],
 )
-def test_clusters_that_cannot_be(arguments: tuple[Any, ...], message: str) -> None:
+def test_impossible_clusters_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Cluster(*arguments)
 
@@ -152,13 +161,13 @@ def test_clusters_that_cannot_be(arguments: tuple[Any, ...], message: str) -> No
         ),
     ],
 )
-def test_what_cannot_be_is_refused_before_joining(words: tuple[str, ...], message: str) -> None:
+def test_impossible_options_are_refused_at_once(words: tuple[str, ...], message: str) -> None:
     result = CliRunner().invoke(app, ["run", *words])
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
 
 
-def test_devices_that_are_not_there_leave_no_folder(data_dir: Path, tmp_path: Path) -> None:
+def test_missing_devices_leave_no_folder(data_dir: Path, tmp_path: Path) -> None:
     words = [
         "--dataset",
         "tiny",
