@@ -31,7 +31,7 @@ from ncfbench.distributed.process_group import (
     UnlikeProcessesError,
 )
 from ncfbench.distributed.signals import deferred_signals
-from ncfbench.distributed.supervisor import RESUME, Parent
+from ncfbench.distributed.supervisor import Parent, loss_message
 from ncfbench.errors import (
     INTERRUPTED_EXIT_CODE,
     DivergedError,
@@ -115,7 +115,7 @@ def _peer_loss(error: BaseException) -> PeerLostError | None:
     if is_own or not (is_of_jax or (isinstance(error, ValueError) and "Gloo" in str(error))):
         return None
     cause = re.sub(r"^UNKNOWN: |\[\S+:\d+\] ", "", reason(error))  # without JAX's source files
-    return PeerLostError(f"Lost another process of this run: {cause}. {RESUME}")
+    return PeerLostError(loss_message(cause))
 
 
 def _exit_code(error: BaseException) -> int:

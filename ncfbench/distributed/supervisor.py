@@ -55,6 +55,11 @@ RESUME = (
 )
 
 
+def loss_message(cause: str) -> str:
+    """Return what a process says that loses another one."""
+    return f"Lost another process of this run: {cause}. Its own output may say why. {RESUME}"
+
+
 class Parent:
     """The child's link to its parent; without a parent it does nothing."""
 
@@ -74,8 +79,9 @@ class Parent:
         link, stderr = map(int, value.split(","))
         for descriptor in (link, stderr):
             os.set_inheritable(descriptor, False)
-        sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
-        sys.stderr = os.fdopen(stderr, "w", buffering=1, errors="backslashreplace")
+        encoding = sys.stdout.encoding
+        sys.stdout = os.fdopen(os.dup(1), "w", 1, encoding)
+        sys.stderr = os.fdopen(stderr, "w", 1, encoding, "backslashreplace")
         os.dup2(2, 1)
         parent = cls(socket.socket(fileno=link))
         threading.Thread(target=parent._end_with_it, name="parent", daemon=True).start()
@@ -154,9 +160,8 @@ def supervise(cluster: Cluster) -> int:
     with _forwarding(child) as heard:
         code = child.wait()
     log.finish()
-    link.shutdown(
-        socket.SHUT_RD
-    )  # what the child sent can still be read, and nothing is waited for
+    # What the child sent can still be read, and nothing more is waited for.
+    link.shutdown(socket.SHUT_RD)
     sent = link.recv(1024)
     link.close()
     if declared := sent.replace(bytes([JOINED]), b""):
@@ -203,11 +208,11 @@ def _explained(log: bytes, cluster: Cluster, *, is_joined: bool) -> str:
                 f" {cluster.timeout:g} s. Start all of them, with the same --coordinator and"
                 " --processes."
             )
-        return f"JAX cannot join {cluster.members} at {cluster.address}: {status}"
+        return f"JAX cannot join {cluster.members} at {cluster.address}: {status.rstrip('.')}."
     if silent := re.search(r"stopped sending heartbeats\):\s*(\d[\d, ]*)", text):
         cause = f"process {silent[1].strip()} stopped sending heartbeats"
     elif "Failed to send RPC" in status or "DEADLINE_EXCEEDED" in status:
         cause = "process 0 has ended or cannot be reached"
     else:
-        cause = status
-    return f"Lost another process of this run: {cause}. {RESUME}"
+        cause = status.rstrip(".")
+    return loss_message(cause)
