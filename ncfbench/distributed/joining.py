@@ -31,7 +31,7 @@ from ncfbench.distributed.process_group import (
     UnlikeProcessesError,
 )
 from ncfbench.distributed.signals import deferred_signals
-from ncfbench.distributed.supervisor import Parent, loss_message
+from ncfbench.distributed.supervisor import RESUME, Parent, loss_message
 from ncfbench.errors import (
     INTERRUPTED_EXIT_CODE,
     DivergedError,
@@ -43,6 +43,8 @@ from ncfbench.errors import (
 
 EVERYWHERE = (DivergedError, AgreedInterrupt, UnlikeProcessesError)
 """What every process of the group raises at the same point."""
+LOST_CONNECTION = re.compile("Gloo|NCCL|UNAVAILABLE|ABORTED|DEADLINE_EXCEEDED")
+"""Found in the errors of JAX that only the loss of a process explains."""
 
 
 @contextmanager
@@ -76,7 +78,7 @@ def joined(cluster: Cluster, parent: Parent, say: Callable[[str], None]) -> Iter
             raise
         _leave_together(group, parent, 0)
     except BaseException as error:
-        lost = _peer_loss(error)
+        lost = peer_loss(error)
         code = _exit_code(lost or error)
         parent.declare(code)
         _exit_at_the_end(code)
@@ -100,22 +102,26 @@ def _leave_together(group: ProcessGroup, parent: Parent, exit_code: int) -> None
             parent.declare(exit_code)
             jax.distributed.shutdown()
         except Exception as error:
-            if not (is_written and _peer_loss(error)):
+            if not (is_written and peer_loss(error)):
                 raise
             _exit_at_the_end(exit_code)
 
 
-def _peer_loss(error: BaseException) -> PeerLostError | None:
-    """Return our error for a collective operation that failed, None for any other error.
+def peer_loss(error: BaseException) -> PeerLostError | None:
+    """Return our error for a computation of all processes that failed, None for any other error.
 
-    JAX raises its own error then, or a ValueError for a status of Gloo that it does not know.
+    JAX raises its own error then, or a ValueError for a status of Gloo that it does not know. Of
+    its own errors only those for want of memory surely have nothing to do with the others.
     """
-    is_own = str(error).startswith("RESOURCE_EXHAUSTED")
-    is_of_jax = isinstance(error, jax.errors.JaxRuntimeError)
-    if is_own or not (is_of_jax or (isinstance(error, ValueError) and "Gloo" in str(error))):
+    is_of_gloo = isinstance(error, ValueError) and "Gloo" in str(error)
+    if not (is_of_gloo or isinstance(error, jax.errors.JaxRuntimeError)):
+        return None
+    if str(error).startswith("RESOURCE_EXHAUSTED"):
         return None
     cause = re.sub(r"^UNKNOWN: |\[\S+:\d+\] ", "", reason(error))  # without JAX's source files
-    return PeerLostError(loss_message(cause))
+    if LOST_CONNECTION.search(cause):
+        return PeerLostError(loss_message(cause))
+    return PeerLostError(f"A computation of all processes failed: {cause}. {RESUME}")
 
 
 def _exit_code(error: BaseException) -> int:

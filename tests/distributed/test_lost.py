@@ -11,8 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 from devices import assert_same_curve, train
+from jax.errors import JaxRuntimeError
 from processes import ends, start, wait_for
 
+from ncfbench.distributed.joining import peer_loss
 from ncfbench.runs import folder as runs
 
 LONG = pytest.mark.long
@@ -158,6 +160,24 @@ def test_failing_process_ends_the_others(
     assert other[0] == 8, other[2]
     assert LOST in other[2]
     assert "Traceback" not in other[2]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("UNKNOWN: Gloo AllGather failed: [a/pair.cc:5] Read error [::1]:9"), "Lost an"),
+        (JaxRuntimeError("INTERNAL: NCCL operation failed: remote error"), "Lost another process"),
+        (JaxRuntimeError("INTERNAL: ptxas exited"), "A computation of all processes failed: INT"),
+        (JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"), None),
+        (ValueError("a mistake of ours"), None),
+    ],
+)
+def test_errors_of_jax_become_losses(error: Exception, message: str | None) -> None:
+    lost = peer_loss(error)
+    assert (lost is None) == (message is None)
+    if lost is not None and message is not None:
+        assert str(lost).startswith(message)
+        assert "pair.cc" not in str(lost)
 
 
 SLOW = """
