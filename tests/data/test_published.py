@@ -9,6 +9,8 @@ import http.server
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 
 from ncfbench.data.readers.files import git_blob_id, sha256
 from ncfbench.data.sources import citeulike_files
-from ncfbench.data.sources.citeulike_files import Published
+from ncfbench.data.sources.citeulike_files import Published, PublishedOptions
 from ncfbench.errors import DataError, VerificationError
 
 FILES = {"users.dat": b"2 0 1\n1 2\n" * 500, "tags.dat": b"red\nfish\n"}
@@ -180,3 +182,30 @@ def test_names_of_contents(source: Published, tmp_path: Path) -> None:
     )  # git hash-object
     assert sha256(tmp_path / "a") == hashlib.sha256(b"hello\n").hexdigest()
     assert (source.cache_name, source.url.rsplit("/", 2)[1]) == ("something/000000000000", "0" * 40)
+
+
+def test_files_come_from_a_download_or_a_folder(
+    server: tuple[str, type[Server]],
+    source: Published,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Downloads are kept in the cache; a folder of the user's own is used as it is."""
+    monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
+    url, handler = server
+    obtain = partial(source.obtain, names=NAMES, say=pytest.fail, progress=nullcontext)
+    for _ in range(2):
+        folder, files = obtain(PublishedOptions(url=url))
+        assert folder == tmp_path / "cache" / "something" / ("0" * 12)
+        assert [file["verified"] for file in files.values()] == [True, True]
+    assert len(handler.asked) == 2, "the second time nothing is downloaded"
+    own = tmp_path / "own"
+    own.mkdir()
+    for name in NAMES:
+        (own / name).write_bytes(b"other")
+    with pytest.raises(VerificationError, match="not the published file"):
+        obtain(PublishedOptions(from_=own))
+    said: list[str] = []
+    options = PublishedOptions(from_=own, allow_unverified=True)
+    assert source.obtain(options, NAMES, say=said.append, progress=nullcontext)[0] == own
+    assert "Accepted (--allow-unverified)" in said[0]

@@ -20,6 +20,7 @@ from ncfbench.data.options import ItemOptions, option
 from ncfbench.data.readers.files import git_blob_id, read_lines
 from ncfbench.data.sources import Progress
 from ncfbench.errors import DataError, VerificationError, reason
+from ncfbench.storage import locks
 from ncfbench.storage.tables import storage_errors
 
 TIMEOUT_SECONDS = 30
@@ -90,7 +91,8 @@ class Published:
         folder = options.from_
         if folder is None:
             folder = cache_dir() / self.cache_name
-            with progress() as bar:
+            # A second process waits, and then finds the files.
+            with locks.held(folder, "downloading into", wait=say), progress() as bar:
                 self.download(folder, names, options.url, bar)
         return folder, self.verify(
             folder, names, allow_unverified=options.allow_unverified, say=say
