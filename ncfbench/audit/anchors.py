@@ -1,10 +1,4 @@
-"""Points: parameters at which gradients are compared, each with the exact gradient there and the
-way to a batch's.
-
-At fixed parameters and without dropout the towers are fixed functions, so a batch's gradient is a
-linear image of its gradient with respect to embeddings. Many batches are cheap: only the mean of a
-block goes back through the encoder.
-"""
+"""Anchors: the parameters at which gradients are compared, with the exact gradient at each."""
 
 from __future__ import annotations
 
@@ -16,8 +10,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.audit.block_gradients import BatchGradients, Block
-from ncfbench.audit.exact import Exact, ExactObjective, Pullback, flat
+from ncfbench.audit.exact import ExactObjective
+from ncfbench.audit.gradients import BatchGradients, Block, Pullback, flat
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
@@ -35,27 +29,27 @@ STEP_TOLERANCE = 1e-3
 float32's rounding.
 """
 WARM_UP_SAMPLER = "ns"
-"""Serves every loss; the point it leads to is the same for all samplers that are audited there."""
+"""Serves every loss; it leads to the same anchor for all samplers that are audited there."""
 
 
 @dataclass(frozen=True)
-class Point:
+class Anchor:
     """Parameters at which gradients are compared, for one loss and one noise distribution."""
 
     name: str
     parameters: Parameters
-    exact: Exact
+    exact_loss: float
+    probe_loss: float
     gradient: NDArray[np.float32]
     """float32[P]: the exact one."""
     negative_share: float
-    """Length of the negative term's gradient over the whole one's."""
-    probe: float
+    """Length of the negative term's gradient over that of the whole."""
     batch_gradients: BatchGradients
     pullback: Pullback
     trainer: Trainer
 
     def mean(self, block: Block) -> NDArray[np.float32]:
-        """float32[P]: the mean gradient of a block's batches."""
+        """Return float32[P]: the mean gradient of a block's batches."""
         return self.pullback(self.parameters, self.batch_gradients(block))
 
     def check_step(self, graph: BipartiteGraph, config: RunConfig, batch: Batch) -> None:
@@ -64,22 +58,21 @@ class Point:
         Raises:
             CheckFailedError: they differ by more than rounding.
         """
-        _, tree = self.trainer.gradient(
-            self.parameters, batch, self.pullback.embedder.content, None
-        )
+        content = self.pullback.embedder.content
+        _, tree = self.trainer.gradient(self.parameters, batch, content, None)
         trained, audited = flat(tree), self.mean(Block(graph, [batch]))
         difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
         if not difference <= STEP_TOLERANCE:
             raise CheckFailedError(
                 f"The gradient of a {config.sampler} batch by the training step and by the audit"
                 f" differ by {difference:.1e} of its length (--loss {config.loss}): the audit's"
-                " verdicts would not speak of what is trained."
+                " verdicts would not be about what is trained."
             )
 
 
 @dataclass(frozen=True)
 class AuditedTowers:
-    """What is fixed for a loss: two sets of parameters, and the way back through the towers."""
+    """Two sets of parameters for a loss, and the way back through the towers."""
 
     trainer: Trainer
     embedder: Embedder
@@ -87,12 +80,12 @@ class AuditedTowers:
     parameters: Mapping[str, Parameters]
 
     @classmethod
-    def of(
+    def make(
         cls, dataset: Dataset, content: Content, config: RunConfig, warmup: int
     ) -> AuditedTowers:
-        """The initial parameters and those after ``warmup`` iterations."""
-        # An audit compares gradients to a few millionths: whatever the run's precision, in full
-        # float32.
+        """Return the initial parameters and those after ``warmup`` iterations."""
+        # An audit compares gradients to a few millionths: in full float32, whatever the run's
+        # precision.
         neutral = dataclasses.replace(
             config.on_one_device(), sampler=WARM_UP_SAMPLER, precision="float32"
         )
@@ -104,40 +97,32 @@ class AuditedTowers:
             trained, loss = trainer.step(trained, next(batches), content)
             jax.block_until_ready(loss)
         embedder = Embedder(trainer.towers, content)
+        pullback = Pullback(trainer.towers, embedder, dataset.graph.items_in_use)
         parameters = {"initial": state.parameters, "warm": trained.parameters}
-        return cls(
-            trainer,
-            embedder,
-            Pullback(trainer.towers, embedder, dataset.graph.items_in_use),
-            parameters,
-        )
+        return cls(trainer, embedder, pullback, parameters)
 
-    def points(self, graph: BipartiteGraph, config: RunConfig) -> list[Point]:
-        """The exact gradient at each of the parameters, for the noise distribution and mask of
-        ``config``.
-        """
-        objective, probe = (
-            ExactObjective(graph, config, self.embedder),
-            Probe(graph, config, self.embedder),
-        )
-        points = []
+    def anchors(self, graph: BipartiteGraph, config: RunConfig) -> list[Anchor]:
+        """Return an anchor at each set of parameters, for the noise and mask of ``config``."""
+        objective = ExactObjective(graph, config, self.embedder)
+        probe = Probe(graph, config, self.embedder)
+        made = []
         for name, parameters in self.parameters.items():
             exact = objective(parameters)
             gradient = self.pullback(parameters, exact.positive + exact.negative)
             negative = self.pullback(parameters, exact.negative)
             users = self.embedder.users(parameters)
             items = self.embedder.items(parameters, self.pullback.nodes)
-            points.append(
-                Point(
+            made.append(
+                Anchor(
                     name=name,
                     parameters=parameters,
-                    exact=exact,
+                    exact_loss=exact.value,
+                    probe_loss=probe(parameters),
                     gradient=gradient,
                     negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
-                    probe=probe(parameters),
                     batch_gradients=BatchGradients(config, users, items),
                     pullback=self.pullback,
                     trainer=self.trainer,
                 )
             )
-        return points
+        return made

@@ -1,5 +1,4 @@
-"""How far a mean of noisy vectors is from an exact one: an estimate that noise does not inflate, an
-interval, a verdict.
+"""The bias of a mean of noisy vectors: an estimate that noise does not inflate, and a verdict.
 
 The squared distance of a mean to its target is inflated by the mean's own noise. The product of two
 *independent* errors is not: with block means h_a = mean_a - target, the mean of h_a . h_b over all
@@ -20,51 +19,48 @@ Float = NDArray[np.floating]
 Verdict = Literal["unbiased", "biased", "too few batches"]
 
 FAMILY_ERROR = 0.05
-"""Chance of one wrong verdict or more among all of an audit."""
+"""Probability of one wrong verdict or more among all of an audit."""
 POWER = 0.9
 RESOLUTION = 1e-3
-"""Share of the exact gradient below which a shown bias may be float32's rounding, and is none."""
+"""Share of the exact gradient below which a bias may be float32's rounding and counts as none."""
 
 
 @dataclass(frozen=True)
 class Bias:
-    """Bias of a mean of vectors, relative to the length of the exact vector; all but the verdict's
-    inputs are fractions.
-    """
+    """Bias of a mean of vectors, as fractions of the exact vector's length."""
 
     estimate: float
-    """sqrt of the unbiased estimate of the squared bias; 0 where that is negative."""
+    """Square root of the unbiased estimate of the squared bias; 0 where that is negative."""
     lower: float
     upper: float
     detectable: float
-    """The bias that as many blocks find ``POWER`` of the time, wherever it points; most directions
-    are less noisy.
-    """
+    """The bias that as many blocks find with probability ``POWER`` along the noisiest direction."""
     cosine: float
     """Between the expected vector and the exact one, corrected for noise."""
     variance: float
-    """Of one batch: E |g - E g|^2 / |exact|^2."""
+    """Variance of one batch: E |g - E g|^2 / |exact|^2."""
     squared: float
-    """The unbiased estimate itself, and its standard error; may be negative."""
+    """The unbiased estimate of the squared bias; may be negative."""
     squared_error: float
+    """Its standard error."""
     noisiest: float
     """Variance of the mean of all batches along its noisiest direction."""
     quantile: float
-    """Student's, of both bounds."""
+    """Student's quantile of both bounds."""
     batches: int
 
     def verdict(self, margin: float) -> Verdict:
-        """``biased``: a bias is shown, also one within the margin; ``unbiased``: none is, and it is
-        within it; or neither.
+        """Return the verdict on a bias.
+
+        ``biased``: a bias is shown, even one within the margin. ``unbiased``: none is shown, and
+        the upper bound is within the margin. ``too few batches``: neither.
         """
         if self.lower > RESOLUTION:
             return "biased"
         return "unbiased" if self.upper <= margin else "too few batches"
 
     def batches_needed(self, margin: float) -> int | None:
-        """About how many batches would settle the verdict if the bias is what it seems to be; None
-        where none would.
-        """
+        """Estimate how many batches would decide if the estimate is right; None if none would."""
         squared = max(self.squared, 0.0)
         for power in range(1, 24):
             factor = 1.5**power
@@ -80,13 +76,13 @@ class Bias:
 
 
 def _upper(squared: float, error: float, noisiest: float, quantile: float) -> float:
-    """Above the jackknife's bound also the one for a bias along the noisiest direction."""
+    """Return the larger of the jackknife's bound and that along the noisiest direction."""
     along = math.sqrt(max(squared + noisiest, 0)) + quantile * math.sqrt(noisiest)
     return math.sqrt(max(squared + quantile * error, along**2, 0))
 
 
 def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bias:
-    """The bias of blocks' means.
+    """Estimate the bias of blocks' means.
 
     Both bounds hold with probability ``1 - FAMILY_ERROR / (2 verdicts)`` each (Bonferroni): from
     the jackknife over blocks with Student's quantile, and above that the bound for a bias along the
@@ -131,16 +127,15 @@ def estimate(means: Float, exact: Float, batches: int, verdicts: int = 1) -> Bia
 
 
 def _detectable(quantiles: float, error: float, noisiest: float) -> float:
-    """The bias x at which x^2 is ``quantiles`` standard errors: that of no bias, and what x times
-    the noise adds to it.
-    """
+    """Return the bias x at which x^2 is ``quantiles`` standard errors, which grow with x."""
     slope = 4 * noisiest * quantiles**2
     return math.sqrt((slope + math.sqrt(slope**2 + 4 * (quantiles * error) ** 2)) / 2)
 
 
 def _largest_variance(errors: Float) -> float:
-    """The variance of the blocks along their noisiest direction: found in one half, measured in the
-    other.
+    """Return the variance of the blocks along their noisiest direction.
+
+    The direction is found in one half of the blocks, the variance measured in the other.
     """
     half = len(errors) // 2
     found = []
@@ -154,8 +149,7 @@ def _largest_variance(errors: Float) -> float:
 
 
 def consistency(found: Bias, more: Bias | None, margin: float, blocks: int, verdicts: int) -> str:
-    """Whether a bias falls as the negatives grow: ``consistent``, ``biased`` (it does not), or
-    ``too few batches``.
+    """Return the verdict ``consistent`` (the bias falls as negatives grow), or another.
 
     A bias of the order of one over the negatives falls to a quarter with four times as many, its
     square to a sixteenth. Consistent: the bias is within the margin, with these negatives or with

@@ -1,8 +1,7 @@
-"""The conformance suite: what every sampler must keep, one property at a time. Pure NumPy and
-SciPy, any sampler.
+"""The conformance suite: properties that every sampler must have, tested one at a time.
 
-A property is *not tested* where another failure makes it meaningless: weights that are not finite
-    have no expectation.
+Pure NumPy and SciPy. A property is *not tested* where another failure makes it meaningless: weights
+that are not finite have no expectation.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ncfbench.audit.estimator_tests import ERROR, TestFunctions
+from ncfbench.audit.estimator_tests import ERROR, TestFunctions, chi_squared
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import NcfbenchError
@@ -28,9 +26,7 @@ Result = Literal["pass", "fail", "not tested"]
 
 SUMMED_LINKS = 64_000
 UNKNOWN_SHUFFLED_BIAS = 0.05
-"""Relative error allowed in the shuffled stream of a sampler that does not say what shuffling does
-to it.
-"""
+"""Relative error allowed in the shuffled stream of a sampler that does not state its own."""
 CONFORMANCE_SEED = MAX_SEED + 4
 PROPERTIES = {
     "shapes": "static shapes and dtypes",
@@ -46,27 +42,27 @@ PROPERTIES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one property."""
+    """The outcome of one property."""
 
     name: str
     result: Result
     detail: str
-    """What is wrong, or why it was not tested."""
+    """The fault, or the reason why it was not tested."""
     detectable_error: float | None = None
-    """Of the expected loss: the relative error of a weighted sum of negative links that is found
-    nine times in ten.
+    """For the expected loss: the relative error of a weighted sum of negative links that would be
+    found nine times in ten.
     """
 
 
 def conformance(
     graph: BipartiteGraph, config: RunConfig, batches: int = 250, sums: int | None = None
 ) -> list[Outcome]:
-    """The outcome of each of :data:`PROPERTIES` for the sampler that ``config`` names.
+    """Test each of :data:`PROPERTIES` for the sampler that ``config`` names.
 
     Args:
-        batches: how many of the shuffled stream are looked at, and how many draws with replacement.
-        sums: how many batches with replacement the expected loss is estimated from; by default as
-            many as have ``SUMMED_LINKS`` positive links.
+        batches: batches of the shuffled stream to test, and as many drawn with replacement.
+        sums: batches with replacement that the expected loss is estimated from; by default as many
+            as have ``SUMMED_LINKS`` positive links.
     """
     try:
         suite = _Suite(graph, config, batches, sums)
@@ -110,9 +106,7 @@ class _Suite:
         self.replaced = list(islice(self._made(replacement=True).batches(0, self.slots), batches))
 
     def check(self, name: str) -> str:
-        """What is wrong with a property; nothing where it holds. What a sampler raises is a fault
-        of the property.
-        """
+        """Describe the fault of a property; empty where it holds. An exception is a fault, too."""
         checks: dict[str, Callable[[], str]] = {
             "shapes": self._shapes,
             "ids": self._ids,
@@ -132,7 +126,7 @@ class _Suite:
         return make_sampler(self.graph, self.config, Streams(seed), replacement=replacement)
 
     def _in_both(self, check: Callable[[list[Batch]], str]) -> str:
-        """A check of the shuffled stream, and of that with replacement."""
+        """Run a check on the shuffled stream and on that with replacement."""
         found = check(self.replaced)
         return check(self.shuffled) or (found and f"with replacement, {found}")
 
@@ -250,10 +244,7 @@ class _Suite:
             batch = again[start] if start < len(again) else None
             for made in (batch, next(self._made().batches(start, self.slots))):
                 if made is not None and not _same(made, self.shuffled[start]):
-                    return (
-                        f"batch {start} is another one when the stream begins there, or is begun"
-                        " again"
-                    )
+                    return f"batch {start} differs when the stream starts there, or starts again"
         if all(
             _same(a, b)
             for a, b in zip(
@@ -275,14 +266,12 @@ class _Suite:
         return ""
 
     def _draws(self) -> str:
-        """Chi-squared of the raw draws: positive links with replacement, negative users and
-        items.
-        """
+        """Test the raw draws by chi-squared: positive links with replacement, negative nodes."""
         graph, made = self.graph, self._made(replacement=True)
         draws = made.draw(0, self.count)
         uniform = np.full(graph.n_links, 1 / graph.n_links)
         links = np.concatenate([draw.links for draw in draws])
-        # The links of a stratum are not independent: one of each stratum is looked at.
+        # The links of a stratum are not independent: one of each stratum is tested.
         tests = [("positive links", links[:: made.stratum_size], uniform)]
         users = np.concatenate([draw.users.reshape(-1) for draw in draws])
         items = np.concatenate([draw.items.reshape(-1) for draw in draws])
@@ -297,10 +286,10 @@ class _Suite:
         return ""
 
     def _expectation(self) -> str:
-        """Mean of functions of links under the batches' weights against the exact sums.
+        """Compare means of functions of links under the batches' weights with the exact sums.
 
-        With replacement, where nothing but chance is allowed; and in the stream that training uses,
-        where what shuffling is known to do to a sampler is allowed besides.
+        With replacement, only noise is allowed. In the stream that training uses, the known effect
+        of shuffling is allowed besides.
         """
         functions = TestFunctions(self.graph, self.config)
         more = islice(
@@ -323,32 +312,10 @@ class _Suite:
         return ""
 
 
-def chi_squared(drawn: NDArray[np.integer], probability: NDArray[np.float64]) -> float:
-    """The p-value of draws under a distribution; outcomes are pooled, in order of probability, to
-    five expected or more.
-    """
-    from scipy import stats
-
-    if drawn.min() < 0 or drawn.max() >= len(probability) or (probability[drawn] == 0).any():
-        return 0.0
-    possible = np.flatnonzero(probability)
-    order = possible[np.argsort(probability[possible], kind="stable")]
-    each, counts = (
-        len(drawn) * probability[order],
-        np.bincount(drawn, minlength=len(probability))[order],
-    )
-    cell = np.minimum((np.cumsum(each) / 5).astype(np.int64), max(len(drawn) // 5 - 1, 0))
-    _, cell = np.unique(cell, return_inverse=True)
-    expected, observed = np.bincount(cell, each), np.bincount(cell, counts)
-    if len(expected) < 2:
-        return 1.0
-    return float(stats.chi2.sf(np.sum((observed - expected) ** 2 / expected), len(expected) - 1))
-
-
 def rows(
     graph: BipartiteGraph, config: RunConfig, outcomes: Sequence[Outcome]
 ) -> list[dict[str, Any]]:
-    """The outcomes as rows of :data:`ncfbench.storage.schemas.CONFORMANCE`."""
+    """Return the outcomes as rows of :data:`ncfbench.storage.schemas.CONFORMANCE`."""
     effective = config.effective()
     return [
         {
@@ -379,7 +346,7 @@ def _raised(error: Exception) -> str:
 
 
 def _same(one: Batch, other: Batch) -> bool:
-    """Whether two batches are equal but for padding."""
+    """Return whether two batches are equal but for padding."""
     n = int(one.n_items)
     if n != int(other.n_items) or not np.array_equal(one.items[:n], other.items[:n]):
         return False

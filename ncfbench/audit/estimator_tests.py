@@ -1,5 +1,6 @@
-"""Expected loss: functions of links whose mean under a sampler's weights is known exactly. Pure
-NumPy and SciPy.
+"""Tests of an estimator by its weights: functions of links whose expectation is known exactly.
+
+Pure NumPy and SciPy.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from ncfbench.sampling.batch import Batch, Shared, negative_ids
 from ncfbench.sampling.noise import Noise
 
 ERROR = 1e-4
-"""Chance that a property of a right sampler fails, for those that are tests of chance."""
+"""Probability that a statistical test fails for a right sampler."""
 TEST_FUNCTIONS = 8
 """Random functions of links whose expectation under a batch's weights is compared with the exact
 one, beside named ones.
 """
 POWER = 0.9
-"""How often the stated detectable error would be found."""
+"""Probability with which the stated detectable error would be found."""
 MAX_LINK_TABLE = 2**24
 """Up to this many pairs of a user and an item, which of them are linked is looked up in a table."""
 
 
 class TestFunctions:
-    """Functions of links, for which the exact expectation is a matter of a few products.
+    """Functions of links whose exact expectation takes a few products.
 
-    Random ones ``1 + x_u . y_v`` of a link's ends, each tested on positive links and on negative
-    ones; for losses that compare a negative link with its positive one, on the product of both.
-    Then some of negative links alone that tell what is usually wrong: their number, the popularity
-    of their items, rare items, users' degrees, training links among them.
+    Random ones, ``1 + x_u . y_v``, are tested on positive links and on negative ones; for losses
+    that compare a negative link with its positive one, on the product of both. Named ones of
+    negative links alone tell what is usually wrong: their number, the popularity of their items,
+    rare items, users' degrees, training links among them.
     """
 
     __test__ = False
@@ -76,9 +77,7 @@ class TestFunctions:
             self.link_table[graph.link_user, graph.link_item] = True
 
     def _own(self, user: NDArray[np.integer], item: NDArray[np.integer]) -> NDArray[np.float64]:
-        """float64[b, functions]: the factor of each positive link; 1 where the negative links stand
-        alone.
-        """
+        """Return each positive link's factor, float64[b, functions]: 1 for negative links alone."""
         own = np.ones((len(user), self.x.shape[1]))
         if self.config.family != "pointwise":
             own[:, :TEST_FUNCTIONS] = self._positive(user, item)
@@ -91,9 +90,10 @@ class TestFunctions:
         values: NDArray[np.float64] = np.einsum("btd,btd->bt", x, y)
         return values
 
-    def of(self, batch: Batch) -> NDArray[np.float64]:
-        """float64[names]: a batch's mean over positive links, and its weighted sums over negative
-        ones.
+    def measured(self, batch: Batch) -> NDArray[np.float64]:
+        """Return a batch's mean over positive links and weighted sums over negative ones.
+
+        float64[names].
         """
         user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
         users, items = negative_ids(batch)
@@ -120,15 +120,17 @@ class TestFunctions:
         return np.concatenate([self._positive(user, item).mean(axis=0), negative, [linked]])
 
     def compare(self, batches: Iterable[Batch], slack: float = 0.0) -> tuple[str, float]:
-        """What is wrong with the mean over some batches; and the relative error that would be found
-        nine times in ten.
+        """Compare the mean over some batches with the exact expectation.
+
+        Returns:
+            The fault, empty for none; and the relative error that would be found nine times in ten.
 
         Args:
-            slack: relative error that is none.
+            slack: relative error tolerated.
         """
         from scipy import stats
 
-        values, exact = np.stack([self.of(batch) for batch in batches]), self.exact()
+        values, exact = np.stack([self.measured(batch) for batch in batches]), self.exact()
         if not np.isfinite(values).all():
             return "a batch has weights that are not finite", math.inf
         n, found = len(values), values.mean(axis=0)
@@ -159,7 +161,7 @@ class TestFunctions:
         )
 
     def exact(self) -> NDArray[np.float64]:
-        """float64[names]: their expectations by the definition of L."""
+        """Return the functions' expectations by the definition of L, float64[names]."""
         graph, measure = self.graph, self.measure
         user, item = graph.link_user, graph.link_item
         of_user = np.einsum("utd,td->ut", self.x, np.einsum("v,vtd->td", measure, self.y))
@@ -170,3 +172,26 @@ class TestFunctions:
             linked = 0.0
         negative = np.mean(self._own(user, item) * of_user[user], axis=0)
         return np.concatenate([self._positive(user, item).mean(axis=0), negative, [linked]])
+
+
+def chi_squared(drawn: NDArray[np.integer], probability: NDArray[np.float64]) -> float:
+    """Return the p-value of draws under a distribution.
+
+    Outcomes are pooled, in order of probability, so that five or more are expected of each.
+    """
+    from scipy import stats
+
+    if drawn.min() < 0 or drawn.max() >= len(probability) or (probability[drawn] == 0).any():
+        return 0.0
+    possible = np.flatnonzero(probability)
+    order = possible[np.argsort(probability[possible], kind="stable")]
+    each, counts = (
+        len(drawn) * probability[order],
+        np.bincount(drawn, minlength=len(probability))[order],
+    )
+    cell = np.minimum((np.cumsum(each) / 5).astype(np.int64), max(len(drawn) // 5 - 1, 0))
+    _, cell = np.unique(cell, return_inverse=True)
+    expected, observed = np.bincount(cell, each), np.bincount(cell, counts)
+    if len(expected) < 2:
+        return 1.0
+    return float(stats.chi2.sf(np.sum((observed - expected) ** 2 / expected), len(expected) - 1))

@@ -1,11 +1,13 @@
-"""The exact objective: L over all user-item pairs and its gradient, in blocks of bounded memory.
+"""The exact objective: L over all pairs of a user and an item, and its gradient.
 
-For data where links x items is not too large. No link is sampled: every training link is a positive
-one, and every item in use is a negative of each, with its probability.
+For data where links x items is not too large; in blocks of bounded memory. No link is sampled:
+every training link is a positive one, and every item in use is a negative of each, with its
+probability.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,9 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
-from numpy.typing import NDArray
 
+from ncfbench.audit.gradients import Float64, VectorGradient
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
@@ -23,84 +24,14 @@ from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
-from ncfbench.models.towers import Towers, UserVectors
 from ncfbench.sampling.noise import Noise
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Parameters
 
 MAX_TERMS = 2**34
-"""Pairs of a row and an item that the sum may have: some ten minutes of two cores."""
+"""Pairs of a row and an item that the sum may have: about ten minutes of two cores."""
 BLOCK_TERMS = 2**20
-
-Float64 = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Pull:
-    """A gradient with respect to embeddings: of f's and g's outputs as scores see them, and of f's
-    raw vectors.
-    """
-
-    users: Float64
-    """float64[n_users, D]."""
-    items: Float64
-    """float64[n_nodes, D]: of the items in use."""
-    raw: Float64
-    """float64[n_users, D]."""
-
-    def __add__(self, other: Pull) -> Pull:
-        return Pull(self.users + other.users, self.items + other.items, self.raw + other.raw)
-
-
-class Pullback:
-    """From a gradient with respect to embeddings to one with respect to parameters, at fixed
-    parameters, dropout off.
-
-    The towers embed each node by itself, so this map is linear: a mean of gradients needs it once.
-    """
-
-    def __init__(
-        self, towers: nnx.GraphDef[Towers], embedder: Embedder, nodes: NDArray[np.int32]
-    ) -> None:
-        self.embedder, self.nodes = embedder, nodes
-
-        @jax.jit
-        @full
-        def of_users(parameters: Parameters, cotangent: UserVectors) -> Parameters:
-            return jax.vjp(lambda p: nnx.merge(towers, p).users(), parameters)[1](cotangent)[0]
-
-        @jax.jit
-        @full
-        def of_items(
-            parameters: Parameters, ids: jax.Array, items: jax.Array, content: Any
-        ) -> Parameters:
-            embed = lambda parameters: nnx.merge(towers, parameters).items(ids, content)  # noqa: E731
-            return jax.vjp(embed, parameters)[1](items)[0]
-
-        self._of_users, self._of_items = of_users, of_items
-
-    def __call__(self, parameters: Parameters, pull: Pull) -> NDArray[np.float32]:
-        """float32[P]: the gradient with respect to all parameters, as one vector."""
-        cotangent = UserVectors(
-            *(jnp.asarray(part, jnp.float32) for part in (pull.users, pull.raw))
-        )
-        total = self._of_users(parameters, cotangent)
-        block = self.embedder.block if len(self.nodes) > self.embedder.block else len(self.nodes)
-        for start in range(0, len(self.nodes), block):
-            # Behind the last item stand items with no gradient.
-            ids = np.zeros(block, np.int32)
-            rows = np.zeros((block, pull.items.shape[1]), np.float32)
-            real = min(block, len(self.nodes) - start)
-            ids[:real] = self.nodes[start : start + real]
-            rows[:real] = pull.items[start : start + real]
-            part = self._of_items(parameters, ids, rows, self.embedder.content)
-            total = jax.tree.map(jnp.add, total, part)
-        return flat(total)
-
-
-def flat(parameters: Parameters) -> NDArray[np.float32]:
-    """float32[P]: all parameters, or their gradient, as one vector."""
-    return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(parameters)])
+LINK_BLOCK = 2**16
 
 
 @dataclass(frozen=True)
@@ -108,14 +39,14 @@ class Exact:
     """L and its gradient at some parameters."""
 
     value: float
-    positive: Pull
-    """The part of the positive links' own terms, and of the users' penalty."""
-    negative: Pull
-    """The part of the terms that have a negative link in them."""
+    positive: VectorGradient
+    """The part of the positive links' own terms and of the users' penalty."""
+    negative: VectorGradient
+    """The part of the terms with a negative link in them."""
 
 
 class ExactObjective:
-    """L of the design for a graph and a loss, as a function of the parameters.
+    """L for a graph and a loss, as a function of the parameters.
 
     Raises:
         UsageError: the sum over all pairs would take too long.
@@ -124,75 +55,68 @@ class ExactObjective:
     def __init__(self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder) -> None:
         self.graph, self.config, self.embedder = graph, config, embedder
         self.nodes = graph.items_in_use
-        self.pointwise = config.family == "pointwise"
+        self.is_pointwise = config.family == "pointwise"
         # A pointwise loss needs each user once, with the weight of her links.
-        rows = int((graph.user_degrees > 0).sum()) if self.pointwise else graph.n_links
+        rows = int((graph.user_degrees > 0).sum()) if self.is_pointwise else graph.n_links
         if rows * len(self.nodes) > MAX_TERMS:
             raise UsageError(
                 f"The exact objective of --loss {config.loss} is a sum over {rows:,} x"
                 f" {len(self.nodes):,} pairs: too many. Use a smaller data set, for example:"
                 " ncfbench prepare synthetic --users 200 --items 300 --links 4000."
             )
-        noise = Noise(graph, config.noise_exponent)
-        measure = (
-            np.ones(len(self.nodes))
-            if config.family == "listwise"
-            else noise.probability[self.nodes]
-        )
+        noise = Noise(graph, config.noise_exponent).probability[self.nodes]
+        measure = np.ones(len(self.nodes)) if config.family == "listwise" else noise
         self.measure = measure.astype(np.float32)
-        self.loss, self.lambda_ = make_loss(config), config.lambda_
-        self.interaction = make_interaction(config)
+        self.loss, self.interaction = make_loss(config), make_interaction(config)
 
     def __call__(self, parameters: Parameters) -> Exact:
-        """L and its gradient; sums over blocks are added in float64."""
-        graph = self.graph
+        """Return L and its gradient; sums over blocks are added in float64."""
+        graph, user_l2 = self.graph, self.config.user_l2
         vectors = self.embedder.users(parameters)
         items = self.embedder.items(parameters, self.nodes)
         users, raw = vectors.scored, np.asarray(vectors.raw, np.float64)
         shares = graph.user_degrees / graph.n_links
-        penalty = self.config.user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1)))
+        penalty = user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1)))
         zeros = np.zeros(raw.shape), np.zeros((len(self.nodes), items.shape[1]))
         positive_value, positive = 0.0, zeros
-        if self.pointwise:
+        if self.is_pointwise:
             positive_value, positive = self._sum(_positive, users, items, self._link_blocks())
         negative_value, negative = self._sum(_negative, users, items, self._row_blocks())
         return Exact(
             value=positive_value + negative_value + penalty,
-            positive=Pull(*positive, raw=2 * self.config.user_l2 * shares[:, None] * raw),
-            negative=Pull(*negative, raw=np.zeros(raw.shape)),
+            positive=VectorGradient(*positive, raw=2 * user_l2 * shares[:, None] * raw),
+            negative=VectorGradient(*negative, raw=np.zeros(raw.shape)),
         )
 
     def _sum(
-        self, function: Any, users: jax.Array, items: jax.Array, blocks: Any
+        self, function: Any, users: jax.Array, items: jax.Array, blocks: Iterator[Any]
     ) -> tuple[float, tuple[Float64, Float64]]:
         value, by_user, by_item = 0.0, np.zeros(users.shape), np.zeros(items.shape)
         for block in blocks:
             part, (user_part, item_part) = function(
-                users, items, block, self.interaction, self.loss, self.lambda_
+                users, items, block, self.interaction, self.loss, self.config.lambda_
             )
             value += float(part)
             by_user += np.asarray(user_part)
             by_item += np.asarray(item_part)
         return value, (by_user, by_item)
 
-    def _link_blocks(self) -> Any:
-        """All links, in blocks of one size; those of weight 0 fill the last."""
-        graph, size = self.graph, min(2**16, self.graph.n_links)
+    def _link_blocks(self) -> Iterator[Any]:
+        """Yield all links, in blocks of one size; those of weight 0 fill the last."""
+        graph, size = self.graph, min(LINK_BLOCK, self.graph.n_links)
         for start in range(0, graph.n_links, size):
             take = np.minimum(np.arange(start, start + size), graph.n_links - 1)
             weight = (np.arange(start, start + size) < graph.n_links) / graph.n_links
-            yield (
-                graph.link_user[take],
-                graph.index_in_use[graph.link_item[take]],
-                weight.astype(np.float32),
-            )
+            item = graph.index_in_use[graph.link_item[take]]
+            yield graph.link_user[take], item, weight.astype(np.float32)
 
-    def _row_blocks(self) -> Any:
-        """Users (or links), the weight of each, and the linked pairs of each block, which are no
-        negatives.
+    def _row_blocks(self) -> Iterator[Any]:
+        """Yield users (or links), their weights, and their linked pairs, which are no negatives.
+
+        Blocks of one size; rows of weight 0 fill the last.
         """
         graph = self.graph
-        if self.pointwise:
+        if self.is_pointwise:
             user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
             item, weight = np.zeros(len(user), np.int32), graph.user_degrees[user] / graph.n_links
         else:
@@ -200,11 +124,9 @@ class ExactObjective:
             weight = np.full(graph.n_links, 1 / graph.n_links)
         size = min(max(BLOCK_TERMS // len(self.nodes), 1), len(user))
         starts = range(0, len(user), size)
-        most = (
-            max(int(graph.user_degrees[user[start : start + size]].sum()) for start in starts)
-            if self.config.mask
-            else 0
-        )
+        most = 0
+        if self.config.mask:
+            most = max(int(graph.user_degrees[user[i : i + size]].sum()) for i in starts)
         for start in starts:
             take = np.minimum(np.arange(start, start + size), len(user) - 1)
             real = np.arange(start, start + size) < len(user)
@@ -228,8 +150,7 @@ def _positive(
     lambda_: float | None,
 ) -> jax.Array:
     user, item, weight = block
-    scores = interaction.pairs(users[user], items[item])
-    return jnp.sum(weight * loss.positive(scores))
+    return jnp.sum(weight * loss.positive(interaction.pairs(users[user], items[item])))
 
 
 @partial(jax.jit, static_argnames=("interaction", "loss", "lambda_"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ncfbench.audit.conformance import PROPERTIES, chi_squared, conformance
-from ncfbench.audit.estimator_tests import TestFunctions
+from ncfbench.audit.conformance import PROPERTIES, conformance
+from ncfbench.audit.estimator_tests import TestFunctions, chi_squared
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
@@ -182,7 +182,7 @@ def test_test_functions_by_enumeration(five_nodes: BipartiteGraph, loss: str, ma
             )
         )
         found = expected(rows, batch.negatives.weight, pairs)
-        np.testing.assert_allclose(functions.of(batch), found, rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(functions.measured(batch), found, rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("noise", ["unigram", "uniform", "0.75"])

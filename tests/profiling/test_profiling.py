@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ncfbench.audit.exact import flat
+from ncfbench.audit.gradients import flat
 from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
