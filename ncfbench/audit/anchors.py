@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -46,7 +47,8 @@ class Anchor:
     """Length of the negative term's gradient over that of the whole."""
     batch_gradients: BatchGradients
     pullback: Pullback
-    trainer: Trainer
+    step_gradient: Callable[..., Any]
+    """:meth:`ncfbench.training.step.Trainer.gradient`, compiled."""
 
     def mean(self, block: Block) -> NDArray[np.float32]:
         """Return float32[P]: the mean gradient of a block's batches."""
@@ -59,7 +61,7 @@ class Anchor:
             CheckFailedError: they differ by more than rounding.
         """
         content = self.pullback.embedder.content
-        _, tree = self.trainer.gradient(self.parameters, batch, content, None)
+        _, tree = self.step_gradient(self.parameters, batch, content, None)
         trained, audited = flat(tree), self.mean(Block(graph, [batch]))
         difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
         if not difference <= STEP_TOLERANCE:
@@ -103,6 +105,7 @@ class AuditedTowers:
 
     def anchors(self, graph: BipartiteGraph, config: RunConfig) -> list[Anchor]:
         """Return an anchor at each set of parameters, for the noise and mask of ``config``."""
+        step_gradient = jax.jit(self.trainer.gradient)
         objective = ExactObjective(graph, config, self.embedder)
         probe = Probe(graph, config, self.embedder)
         made = []
@@ -122,7 +125,7 @@ class AuditedTowers:
                     negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
                     batch_gradients=BatchGradients(config, users, items),
                     pullback=self.pullback,
-                    trainer=self.trainer,
+                    step_gradient=step_gradient,
                 )
             )
         return made
