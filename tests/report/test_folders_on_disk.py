@@ -1,0 +1,55 @@
+"""Reports of folders that are empty, damaged, unwritable, or read by `head`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from folders import write_run
+from invoked import check, invoke
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for sampler in ("iid", "ns"):
+        write_run(folder, sampler, [9, 5, 3], 200)
+    return folder
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "runs"))
+
+
+def test_nothing_to_report_exits_with_7(tmp_path: Path) -> None:
+    check(invoke("report", tmp_path), 7, "No finished run", "ncfbench sweep smoke")
+
+
+@pytest.mark.parametrize("how", ["truncated", "missing", "other"])
+def test_a_damaged_run_is_named_and_left_out(folder: Path, how: str) -> None:
+    (victim,) = folder.glob("*-ns-*")
+    for file in sorted(path for path in victim.iterdir() if path.name != "ledger.parquet"):
+        content = file.read_bytes()
+        if how == "missing":
+            file.unlink()
+        else:
+            file.write_bytes(content[:-20] if how == "truncated" else b"{}")
+        check(invoke("report", folder), 0, f"Skipped {victim.name}", file.name, "Speedup over IID")
+        file.write_bytes(content)
+
+
+def test_an_unwritable_report_is_still_printed(folder: Path) -> None:
+    (folder / "recall.parquet").mkdir()
+    check(invoke("report", folder), 3, "Speedup over IID", "Cannot write")
+
+
+def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
+    command = f"{sys.executable} -m ncfbench report {folder} | head -1"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "Traceback" not in done.stderr
