@@ -14,9 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from ncfbench.errors import DataError
-from ncfbench.report import comparison, targets
-from ncfbench.report.comparison import Comparison
+from ncfbench.report import targets
+from ncfbench.report.comparison import Comparison, group
 from ncfbench.report.manifests import Manifest, find_manifests, label_comparisons, write_manifests
+from ncfbench.report.rows import recall_rows, speedup_rows
 from ncfbench.report.table import Table
 from ncfbench.report.verdicts import MISSING, Verdict, judge_all
 from ncfbench.report.views.paper import beside_tables
@@ -179,7 +180,7 @@ def collect(
         for record in records
         if record.summary["status"] not in ("finished", "diverged")
     ]
-    comparisons = comparison.group(records)
+    comparisons = group(records)
     manifests, unknown = find_manifests(comparisons, runs_dir, data_dir)
     comparisons = label_comparisons(comparisons, manifests)
     problems += unknown
@@ -191,10 +192,9 @@ def collect(
     sweeps, unreadable = _sweeps(runs_dir)
     problems += unreadable
     speedups = [
-        comparison.speedup_rows(each, allow_mixed=allow_mixed, places=locations)
-        for each in comparisons
+        speedup_rows(each, allow_mixed=allow_mixed, locations=locations) for each in comparisons
     ]
-    recalls = [comparison.recall_rows(each, places=locations) for each in comparisons]
+    recalls = [recall_rows(each, locations=locations) for each in comparisons]
     return Results(
         runs_dir=runs_dir,
         records=records,

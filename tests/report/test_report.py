@@ -15,6 +15,7 @@ from ncfbench.config import complete
 from ncfbench.report import comparison, verdicts
 from ncfbench.report.marks import marks
 from ncfbench.report.render.terminal import TableView, make_console
+from ncfbench.report.rows import recall_rows, run_command, speedup_rows
 from ncfbench.report.table import Cell, Table
 from ncfbench.report.views.paper import beside_tables
 from ncfbench.report.views.results import missing_tables, recall_tables, speedup_tables
@@ -57,7 +58,7 @@ def record(
 
 def rows_of(records: list[RunRecord], **options: Any) -> dict[str, dict[str, Any]]:
     (group,) = comparison.group(records)
-    rows = comparison.speedup_rows(group, **({"allow_mixed": False, "places": {}} | options))
+    rows = speedup_rows(group, **({"allow_mixed": False, "locations": {}} | options))
     return {(row["sampler"] + " " + row["variant"]).strip(): row for row in rows}
 
 
@@ -86,7 +87,8 @@ def test_the_papers_three_columns_by_hand() -> None:
 
 def test_missing_cells_name_the_command_that_fills_them() -> None:
     rows = rows_of(
-        [record("ns", [9, 2], 20, epochs=7, seed=3, noise="0.75")], places={"--runs-dir": "my runs"}
+        [record("ns", [9, 2], 20, epochs=7, seed=3, noise="0.75")],
+        locations={"--runs-dir": "my runs"},
     )
     assert rows["strat-ns"]["status"] == "missing"
     words = shlex.split(rows["strat-ns"]["command"])
@@ -205,7 +207,7 @@ def test_local_sharing_is_a_row_beside_global_sharing() -> None:
     (group,) = comparison.group(records)
     assert {variant.note("cnn") for variant in group.arms} == {"", "local"}
     (local,) = (variant for variant in group.arms if variant.share)
-    words = shlex.split(comparison.command(group.config, local, {}, 0))
+    words = shlex.split(run_command(group.config, local, 0, {}))
     assert words[words.index("--share") + 1] == "local"
     assert words[words.index("--devices") + 1] == "4"
 
@@ -226,13 +228,13 @@ def test_recall_rows() -> None:
     (group,) = comparison.group(
         [record("iid", [9], 1, 0.3, seed=0), record("iid", [9], 1, 0.5, seed=1)]
     )
-    rows = {row["sampler"]: row for row in comparison.recall_rows(group, places={})}
+    rows = {row["sampler"]: row for row in recall_rows(group, locations={})}
     assert rows["iid"]["test_recall_at_50"] == pytest.approx(0.4)
     assert (rows["iid"]["seeds"], rows["ns"]["status"]) == (2, "missing")
     (mf,) = comparison.group(
         [record("iid", [9], 1, None, encoder="mf", reason="held-out items have none")]
     )
-    row = comparison.recall_rows(mf, places={})[0]
+    row = recall_rows(mf, locations={})[0]
     assert (row["status"], row["test_recall_at_50"], row["reason"]) == (
         "no recall",
         None,
@@ -285,7 +287,7 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
         record("iid", [8, 2], 400, encoder="lstm", dataset="mind"),
     ]
     groups = comparison.group(runs)
-    rows = [comparison.speedup_rows(group, allow_mixed=False, places={}) for group in groups]
+    rows = [speedup_rows(group, allow_mixed=False, locations={}) for group in groups]
     text = rendered(*speedup_tables(groups, rows))
     for word in (
         "Speedup over IID, SG loss",
@@ -302,7 +304,7 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
         assert word in text
     assert "Times are of separate runs, not interleaved." in text
     assert "†" not in text
-    recalls = [comparison.recall_rows(group, places={}) for group in groups]
+    recalls = [recall_rows(group, locations={}) for group in groups]
     assert "0.5000" in rendered(*recall_tables(groups, recalls))
     (missing,) = missing_tables([row for part in rows for row in part])
     assert "  ncfbench run --dataset mind --sampler ns --encoder lstm" in rendered(missing)
@@ -321,7 +323,7 @@ def test_times_of_separate_runs_are_marked_where_others_took_turns() -> None:
         record("iid", [9, 6, 4], 100, negatives=20),
     ]
     (group,) = comparison.group(runs)
-    rows = comparison.speedup_rows(group, allow_mixed=False, places={})
+    rows = speedup_rows(group, allow_mixed=False, locations={})
     table = speedup_tables([group], [rows])[0]
     shown = texts_of(table)
     assert shown["N.S."] == ["10.00", "1.33", "13.33"]
@@ -334,7 +336,7 @@ def test_times_of_separate_runs_are_marked_where_others_took_turns() -> None:
         if note.startswith("†: times of separate runs, not interleaved")
     ]
     assert table.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
-    found = verdicts.judge_all([group], [rows], [comparison.recall_rows(group, places={})], {})
+    found = verdicts.judge_all([group], [rows], [recall_rows(group, locations={})], {})
     beside = beside_tables([group], [rows], [[]], found)[0]
     texts = texts_of(beside)
     assert texts["Strat. w. N.S."][0].endswith(" †")
@@ -370,7 +372,7 @@ def test_the_best_of_each_column_by_itself_and_over_one_baseline() -> None:
         record("neg", [9, 5, 3], 100, 0.3, negatives=20),
     ]
     (group,) = comparison.group(runs)
-    rows = comparison.speedup_rows(group, allow_mixed=False, places={})
+    rows = speedup_rows(group, allow_mixed=False, locations={})
     table = speedup_tables([group], [rows])[0]
     texts = texts_of(table)
     best = {
@@ -392,7 +394,7 @@ def test_the_best_of_each_column_by_itself_and_over_one_baseline() -> None:
         [True, True, True, False],
     )
     assert best["IID (k=20)"] == [False, True, False, False], "as good in iterations"
-    recalls = cells_of(recall_tables([group], [comparison.recall_rows(group, places={})])[0])
+    recalls = cells_of(recall_tables([group], [recall_rows(group, locations={})])[0])
     assert [sampler for sampler, row in recalls.items() if row[0].style == "best"] == ["IID (k=20)"]
 
 
@@ -400,8 +402,8 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
     (group,) = comparison.group(
         [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")]
     )
-    rows = comparison.speedup_rows(group, allow_mixed=False, places={})
-    recalls = comparison.recall_rows(group, places={})
+    rows = speedup_rows(group, allow_mixed=False, locations={})
+    recalls = recall_rows(group, locations={})
     for row in (*rows, *recalls):
         if row["sampler"] == "strat":
             row |= {"status": "diverged", "runs": ["a"]}
@@ -425,13 +427,11 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
 
 def test_tables_are_written_and_read_back(tmp_path: Path) -> None:
     (group,) = comparison.group([record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20)])
-    rows = comparison.speedup_rows(group, allow_mixed=False, places={})
+    rows = speedup_rows(group, allow_mixed=False, locations={})
     tables.write_rows(tmp_path / "speedup.parquet", rows, schemas.SPEEDUP)
     back = tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
     assert {row["sampler"]: row["total_speedup"] for row in back}["ns"] == pytest.approx(
         10 * 200 / 150
     )
-    tables.write_rows(
-        tmp_path / "recall.parquet", comparison.recall_rows(group, places={}), schemas.RECALL
-    )
+    tables.write_rows(tmp_path / "recall.parquet", recall_rows(group, locations={}), schemas.RECALL)
     assert len(tables.read_rows(tmp_path / "recall.parquet", schemas.RECALL)) == 5

@@ -13,7 +13,8 @@ from ncfbench.paper import printed
 from ncfbench.paper.printed import PrintedCell
 from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.report import verdicts
-from ncfbench.report.comparison import group, recall_rows, speedup_rows
+from ncfbench.report.comparison import group
+from ncfbench.report.rows import recall_rows, speedup_rows
 from ncfbench.report.verdicts import data_differences, judge, setting_differences
 from ncfbench.runs.folder import read_all
 
@@ -198,8 +199,8 @@ def test_data_and_settings_that_are_not_the_papers(tmp_path: Any) -> None:
 
 def test_every_printed_cell_has_a_verdict(tmp_path: Any) -> None:
     comparisons = group(read_all(write_folder(tmp_path))[0])
-    speedups = [speedup_rows(each, allow_mixed=False, places={}) for each in comparisons]
-    recalls = [recall_rows(each, places={}) for each in comparisons]
+    speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
+    recalls = [recall_rows(each, locations={}) for each in comparisons]
     found = verdicts.judge_all(comparisons, speedups, recalls, {})
     assert len(found) == len(printed.values())
     by_cell = {(one.dataset, one.encoder, one.loss, one.sampler, one.measure): one for one in found}
@@ -220,9 +221,9 @@ def test_every_printed_cell_has_a_verdict(tmp_path: Any) -> None:
 
 def judged(runs_dir: Path, manifests: Any) -> list[verdicts.Verdict]:
     comparisons = group(read_all(runs_dir)[0])
-    speedups = [speedup_rows(each, allow_mixed=False, places={}) for each in comparisons]
+    speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
     return verdicts.judge_all(
-        comparisons, speedups, [recall_rows(each, places={}) for each in comparisons], manifests
+        comparisons, speedups, [recall_rows(each, locations={}) for each in comparisons], manifests
     )
 
 

@@ -22,6 +22,7 @@ from ncfbench.config import Locations
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.report import comparison
+from ncfbench.report.rows import recall_rows, speedup_rows
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import locks
@@ -87,9 +88,7 @@ def test_ledgers_in_turn_split_the_time() -> None:
 
 def rows_of(runs_dir: Path) -> dict[str, dict[str, Any]]:
     (group,) = comparison.group(list(records(runs_dir).values()))
-    return {
-        row["sampler"]: row for row in comparison.speedup_rows(group, allow_mixed=False, places={})
-    }
+    return {row["sampler"]: row for row in speedup_rows(group, allow_mixed=False, locations={})}
 
 
 @pytest.mark.long
@@ -224,7 +223,7 @@ def test_a_diverged_cell_does_not_stop_others(
         for each in comparison.group(runs.read_all(tmp_path)[0])
         if each.config.learning_rate == 1e30
     ]
-    rows = {row["sampler"]: row for row in comparison.recall_rows(group, places={})}
+    rows = {row["sampler"]: row for row in recall_rows(group, locations={})}
     assert (rows["ns"]["status"], rows["ns"]["reason"]) == ("diverged", "1 of 1 seeds diverged")
     assert "test_recall_at_50" not in rows["ns"]
 
@@ -243,9 +242,7 @@ def test_a_diverged_seed_removes_its_arms_figures(tmp_path: Path) -> None:
             status="finished" if seed else "diverged",
         )
     (group,) = comparison.group(runs.read_all(tmp_path)[0])
-    found = {
-        row["sampler"]: row for row in comparison.speedup_rows(group, allow_mixed=False, places={})
-    }
+    found = {row["sampler"]: row for row in speedup_rows(group, allow_mixed=False, locations={})}
     assert {name: found[name]["status"] for name in ("iid", "ns", "strat-ns")} == {
         "iid": "baseline",
         "ns": "reached",
@@ -257,7 +254,7 @@ def test_a_diverged_seed_removes_its_arms_figures(tmp_path: Path) -> None:
         is found["strat-ns"].get("iterations_speedup")
         is None
     )
-    recalls = {row["sampler"]: row for row in comparison.recall_rows(group, places={})}
+    recalls = {row["sampler"]: row for row in recall_rows(group, locations={})}
     assert recalls["strat-ns"].get("test_recall_at_50") is None
     assert recalls["strat-ns"]["reason"] == "1 of 2 seeds diverged"
     assert recalls["ns"]["test_recall_at_50"] == pytest.approx(0.4)
@@ -396,9 +393,7 @@ def tables_of(folder: Path) -> list[dict[str, Any]]:
     timed = ("seconds", "per_iteration", "total_speedup", "runs", "command", "interleaved")
     found = []
     for each in comparison.group(list(records(folder).values())):
-        rows = comparison.speedup_rows(each, allow_mixed=False, places={}) + comparison.recall_rows(
-            each, places={}
-        )
+        rows = speedup_rows(each, allow_mixed=False, locations={}) + recall_rows(each, locations={})
         found += [
             {key: value for key, value in row.items() if not any(word in key for word in timed)}
             for row in rows

@@ -17,6 +17,7 @@ from ncfbench.cli import app
 from ncfbench.config import TUNABLE, RunConfig, complete
 from ncfbench.errors import UsageError
 from ncfbench.report import comparison
+from ncfbench.report.rows import speedup_rows
 from ncfbench.report.views.results import speedup_tables
 from ncfbench.runs import folder as runs
 from ncfbench.runs.trials import FOLDER, Budget
@@ -155,7 +156,7 @@ def test_arms_tuned_apart_are_compared(tmp_path: Path) -> None:
     assert set(found) == {"", "learning_rate:4x2"}, "tuned runs are not mixed with others"
     tuned = found["learning_rate:4x2"]
     assert tuned.title() == "tuned=learning_rate:4x2"
-    rows = comparison.speedup_rows(tuned, allow_mixed=False, places={})
+    rows = speedup_rows(tuned, allow_mixed=False, locations={})
     status = {row["sampler"]: (row["status"], row.get("command")) for row in rows}
     assert status["ns"] == ("reached", None)
     assert status["strat-ns"] == ("missing", None), "no command by itself can choose its settings"
