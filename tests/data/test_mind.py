@@ -8,6 +8,7 @@ import hashlib
 import random
 import zipfile
 from collections.abc import Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -419,13 +420,13 @@ def test_reports_name_the_stand_in_and_its_command(tmp_path: Path) -> None:
         write_run(runs, sampler, [9, 5, 3], 200, fingerprint=manifest["fingerprint"])
     tables.write_json(runs / manifests.FILE, {manifest["fingerprint"]: manifest})
     results = collect(runs, tmp_path / "d", allow_mixed=False, locations={})
-    text = html.page(results, results.tables, {})
-    label = mind.LABEL.replace("'", "&#x27;")
+    text = unescape(html.page(results, results.tables, {}))
+    label = mind.LABEL
     assert text.count(f"citeulike: {label}.") >= 3, "the page's head, and below each table"
     assert f'<td class="left wrap">{label}</td>' in text, "among the facts of the data set"
     command = (
         "ncfbench prepare mind --name citeulike --text title,category --history --max-length 200"
-        " --min-count 1 --test-fraction 0.0 --validation-fraction 0.0 --split-seed 0 --from FOLDER"
+        " --split-seed 0 --min-count 1 --test-fraction 0.0 --validation-fraction 0.0 --from FOLDER"
     )
     assert prepare_command("citeulike", manifest) == command
     assert command in text
