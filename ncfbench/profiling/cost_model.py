@@ -1,10 +1,9 @@
-"""The cost model: seconds of an iteration from counts of nodes and interactions, and what each of
-them costs.
+"""The cost model: seconds of an iteration, from counts of nodes and interactions and their costs.
 
 KDD 2017, section 3.6 and table 2: an iteration takes ``t_f`` for each user node, ``t_g`` for each
 item node and ``t_i`` for each interaction. Here each of the three is a function of its count,
 fitted to isolated measurements, and what an iteration needs besides, the optimiser and the
-dispatch, is a part of its own. Pure NumPy.
+dispatch, is a part of its own. Pure NumPy and SciPy.
 """
 
 from __future__ import annotations
@@ -18,42 +17,40 @@ from numpy.typing import NDArray
 from ncfbench.sampling.batch import Batch, Listed
 
 LINEAR_TOLERANCE = 0.1
-"""A part's cost is a straight line where that misses no measured size by more than this share; else
-it is a curve.
+"""A part's cost is a straight line if that is off by no more than this share at any size; else it
+is a curve.
 """
 RESIDUAL_TOLERANCE = 0.15
-"""A prediction further off than this names the part that is responsible."""
+"""A prediction that is off by more than this names the part that is responsible."""
 SPREAD_TOLERANCE = 0.5
-"""A part whose rounds differ by more, in the middle half of them, marks one too."""
+"""A part whose middle half of rounds spreads by more than this marks a noisy machine."""
 DRIFT_TOLERANCE = 0.1
-"""Halves of a measurement that differ by more than this mark a noisy machine."""
+"""Halves of a measurement that differ by more than this mark one, too."""
 PARTS = ("users", "items", "interactions", "collectives", "optimiser", "dispatch")
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What a batch makes the device do."""
+    """The work of a batch."""
 
     users: int
-    """Slots that f embeds."""
+    """User slots."""
     items: int
-    """Slots that g embeds, padding included."""
+    """Item slots, padding included."""
     interactions: int
-    """Scores: positive and listed negative links, or the cells of the matrix product and the
-    positive links.
-    """
+    """Scores of positive links, and of listed negative links or of all cells of the matrix."""
     kind: str
     """``vectors`` or ``matrix``."""
     sent_bytes: float = 0.0
-    """That each of several devices sends the others."""
+    """Bytes that each of several devices sends the others."""
 
     @classmethod
     def of(cls, batch: Batch, parts: int = 1) -> Counts:
-        """The counts of a batch's shapes.
+        """Count by a batch's shapes.
 
         Args:
-            parts: that share negatives within themselves only: each has its scores with its own
-                item slots.
+            parts: shards that share negatives within themselves only: each has its scores with its
+                own item slots.
         """
         b, n = batch.negatives.weight.shape
         kind = "vectors" if isinstance(batch.negatives, Listed) else "matrix"
@@ -64,25 +61,23 @@ class Counts:
 class UnitCost:
     """Seconds of one part as a function of a count, through the medians of isolated measurements.
 
-    Between measured sizes a curve is linear, past the largest it goes on as its last stretch does.
+    A curve is linear between measured sizes, and extends its last segment past the largest.
     """
 
     sizes: NDArray[np.float64]
     """Ascending."""
     seconds: NDArray[np.float64]
     slope: float
-    """Seconds for each node or interaction: of the straight line with the smallest relative error;
-    never negative.
-    """
+    """Seconds per node or interaction, of the line with the smallest relative error; at least 0."""
     overhead: float
-    """Seconds of the line at a count of nothing; never negative."""
+    """Seconds of the line at a count of 0; at least 0."""
     is_linear: bool
 
     @classmethod
     def fit(
         cls, sizes: Sequence[float], seconds: Sequence[float] | NDArray[np.float64]
     ) -> UnitCost:
-        """Fit to one measurement, or more, of each size."""
+        """Fit to one or more measurements of each size."""
         from scipy.optimize import nnls
 
         x = np.unique(np.asarray(sizes, float))
@@ -99,7 +94,7 @@ class UnitCost:
         return cls(x, y, float(slope), float(overhead), bool(error.max() <= LINEAR_TOLERANCE))
 
     def __call__(self, count: float) -> float:
-        """Seconds at a count."""
+        """Return the seconds at a count."""
         if self.is_linear:
             return self.overhead + self.slope * count
         if count > self.sizes[-1] and len(self.sizes) > 1:
@@ -110,7 +105,7 @@ class UnitCost:
 
 @dataclass(frozen=True)
 class Costs:
-    """Unit costs of a machine, a model and a loss."""
+    """Unit costs for a machine, a model and a loss."""
 
     users: UnitCost
     items: UnitCost
@@ -119,16 +114,12 @@ class Costs:
     optimiser: float
     """Seconds of an update."""
     dispatch: float
-    """Seconds of calling a compiled function that does nothing, which every isolated measurement
-    holds once.
-    """
+    """Seconds of calling a compiled function that does nothing; part of every measurement."""
     collectives: UnitCost | None = None
-    """By the bytes that a device sends; None for one device."""
+    """Seconds by the bytes that a device sends; None for one device."""
 
     def parts(self, counts: Counts) -> dict[str, float]:
-        """Predicted seconds of each of :data:`PARTS`; the dispatch is taken out of the others and
-        counted once.
-        """
+        """Predict the seconds of each of :data:`PARTS`, with the dispatch counted once."""
         interaction = self.matrix if counts.kind == "matrix" else self.vectors
         whole = {
             "users": self.users(counts.users),
@@ -143,10 +134,10 @@ class Costs:
 
 
 def predict_full(step: float, sampling: float, *, accelerator: bool) -> float:
-    """Seconds of an iteration with the sampler at work beside it.
+    """Predict the seconds of an iteration with the sampler running beside it.
 
     On an accelerator the two overlap. On a CPU a step keeps all cores busy, and each of its
-    operations waits for the slowest thread: what the sampler takes from one core delays them all.
+    operations waits for the slowest thread: time that the sampler takes from one core delays all.
 
     Args:
         step: seconds of the step alone.
@@ -162,11 +153,11 @@ def residuals(
     step: float,
     full: float,
 ) -> dict[str, float]:
-    """What a prediction of an iteration misses, part by part, as shares of what it takes; they add
-    up to the whole miss.
+    """Return the error of a predicted iteration, part by part, as shares of the measured one.
 
-    Besides :data:`PARTS`, each the miss of a unit cost: ``composition``, for a step is not the sum
-    of its parts, and ``sampling``, what the sampler beside a step adds to it.
+    The shares add up to the whole error. Besides the error of each unit cost (:data:`PARTS`) there
+    are ``composition``, for a step is not the sum of its parts, and ``sampling``, what the sampler
+    adds to the step.
 
     Args:
         predicted: seconds of each part by the unit costs.
@@ -181,11 +172,11 @@ def residuals(
 
 
 def responsible(own: Mapping[str, float], baseline: Mapping[str, float]) -> str:
-    """The part that a wrong prediction is due to most: of the iteration, or of the speedup,
-    whichever is further off.
+    """Return the part with the largest share of an error: the iteration's or the speedup's.
 
-    A speedup misses by the difference of both samplers' misses, so that what they share cancels.
-    Only a part that misses in the direction of the whole explains it.
+    Whichever is further off counts. The error of a speedup is the difference of both samplers'
+    errors, so that what they share cancels. Only a part whose error has the sign of the whole
+    explains it.
 
     Args:
         own, baseline: :func:`residuals` of the sampler and of its baseline.

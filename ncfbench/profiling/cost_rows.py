@@ -28,7 +28,7 @@ Row = dict[str, Any]
 def per_call(
     samples: Sequence[Row], part: str, sampler: str | None, size: int | None = None
 ) -> list[float]:
-    """Seconds of one call in each round."""
+    """Return the seconds of one call in each round."""
     return [
         row["seconds"] / row["calls"]
         for row in samples
@@ -37,9 +37,7 @@ def per_call(
 
 
 def unit_costs(samples: Sequence[Row]) -> tuple[Costs, list[Row]]:
-    """Unit costs from raw samples, and each as a row of
-    :data:`ncfbench.storage.schemas.UNITCOST`.
-    """
+    """Fit unit costs to raw samples; each also as a row of the table UNITCOST."""
     fits: dict[str, UnitCost] = {}
     rows: list[Row] = []
     sent = any(row["part"] == "collectives" for row in samples)
@@ -107,10 +105,10 @@ def cost_row(
     peaks: roofline.Peaks,
     sizes: Sizes | None = None,
 ) -> Row:
-    """A row of :data:`ncfbench.storage.schemas.COSTMODEL`, without the speedups.
+    """Return a row of :data:`ncfbench.storage.schemas.COSTMODEL`, without the speedups.
 
     Args:
-        sizes: what devices send each other; None for one.
+        sizes: elements that devices send each other; None for one device.
     """
     config = configs[name]
     counts = counts_of(batches[name], config, sizes)
@@ -125,7 +123,7 @@ def cost_row(
         own["collectives"] = "collectives"
     isolated = {part: float(np.median(per_call(samples, kind, name))) for part, kind in own.items()}
     measured = {part: max(value - costs.dispatch, 0.0) for part, value in isolated.items()}
-    # Where nothing was measured on the sampler's own batch there is nothing to miss.
+    # A part that was not measured on the sampler's own batch has no error.
     measured = {part: measured.get(part, predicted[part]) for part in predicted}
     step = sum(predicted.values())
     accelerator = any(device["platform"] != "cpu" for device in described["devices"])
@@ -167,7 +165,7 @@ def cost_row(
 
 
 def counts_of(batch: Batch, config: RunConfig, sizes: Sizes | None) -> Counts:
-    """What the devices do together, for simulated ones share the cores of one."""
+    """Count the work of all devices together: simulated ones share the cores of one."""
     counts = Counts.of(batch, config.devices if config.shares_locally else 1)
     return (
         counts
@@ -177,8 +175,9 @@ def counts_of(batch: Batch, config: RunConfig, sizes: Sizes | None) -> Counts:
 
 
 def sent(sizes: Sizes | None, config: RunConfig) -> Row:
-    """The columns of what each device sends in an iteration: as it is, and what each way would
-    send; null for one device.
+    """Return the columns of what each device sends in an iteration, and would send by other ways.
+
+    Null for one device.
     """
     columns = [f"{way}_sent_bytes" for way in ("global", "local", "texts")]
     if sizes is None:
@@ -199,7 +198,7 @@ def sent(sizes: Sizes | None, config: RunConfig) -> Row:
 
 
 def compare(row: Row, baseline: Row, samples: Sequence[Row]) -> None:
-    """Add the speedups over the baseline."""
+    """Add the speedups over the baseline to a row."""
     for account in ("step", "full"):
         name = f"predicted_{account}_iteration_seconds"
         row[f"predicted_{account}_speedup"] = baseline[name] / row[name]

@@ -1,9 +1,8 @@
-"""The parts of a training step by themselves, forward and backward: f, g, the interaction with the
-loss, the optimiser.
+"""The parts of a training step: f, g, the interaction with the loss, the optimiser.
 
-Each is a compiled function of its own on inputs that are already on the device, ready to be called
-over and over. A whole step is more, and less, than their sum: XLA fuses across their borders, and
-each call has a dispatch of its own.
+Each is a compiled function of its own, forward and backward, on inputs that are already on the
+device. A whole step differs from their sum: XLA fuses across their borders, and each call has a
+dispatch of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ncfbench.sampling.batch import Batch, Listed, Shared
 from ncfbench.training.step import Parameters, Trainer, TrainState, copy_state
 
 Call = Callable[[], Any]
-"""Runs a part once; its result is an array, or a tree of them, to wait for."""
+"""Runs a part once; returns an array, or a tree of them, to wait for."""
 
 
 @dataclass
@@ -98,19 +97,17 @@ class Parts:
         self._nothing = jax.jit(lambda parameters, batch: batch.n_items + 1)
 
     def user(self, ids: np.ndarray) -> Call:
-        """f of user ids, with the users' penalty: vectors, and the gradient of the whole table."""
+        """Return f of user ids with the users' penalty, forward and backward."""
         on_device, cotangent = jax.device_put((ids.astype(np.int32), self._cotangent(len(ids))))
         return lambda: self._user(self.state.parameters, on_device, cotangent)
 
     def item(self, ids: np.ndarray) -> Call:
-        """g of item ids with dropout: vectors, and the gradient of all the encoder's parameters."""
+        """Return g of item ids with dropout, forward and backward."""
         on_device, cotangent = jax.device_put((ids.astype(np.int32), self._cotangent(len(ids))))
         return lambda: self._item(self.state.parameters, on_device, cotangent, self.content)
 
     def interaction(self, batch: Batch) -> Call:
-        """Scores and loss of a batch's links from its nodes' vectors, and the gradient with respect
-        to these.
-        """
+        """Return scores and loss of a batch from its nodes' vectors, forward and backward."""
         on_device: Batch = jax.device_put(batch)
         f, g = jax.device_put(
             (self._cotangent(len(batch.users)), self._cotangent(len(batch.items)))
@@ -118,9 +115,7 @@ class Parts:
         return lambda: self._interaction(f, g, on_device)
 
     def optimiser(self) -> Call:
-        """One update of all parameters; a copy of the state goes from call to call, as in
-        training.
-        """
+        """Return one update of all parameters; its state goes from call to call, as in training."""
         held = copy_state(self.state)
         parameters, optimizer, gradient = (
             held.parameters,
@@ -136,7 +131,7 @@ class Parts:
         return call
 
     def dispatch(self, batch: Batch) -> Call:
-        """A compiled function with a step's arguments that does next to nothing."""
+        """Return a compiled function with a step's arguments that does next to nothing."""
         on_device: Batch = jax.device_put(batch)
         return lambda: self._nothing(self.state.parameters, on_device)
 
@@ -145,9 +140,7 @@ class Parts:
 
 
 def listed_batch(config: RunConfig, rows: int, rng: np.random.Generator) -> Batch:
-    """A batch of ``rows`` positive links with k listed negatives of their own, for the interaction
-    by vector products.
-    """
+    """Return a batch of ``rows`` positive links with k listed negatives of their own."""
     k = config.negatives
     items = rows * (1 + k)
     user = np.repeat(np.arange(rows, dtype=np.int32)[:, None], k, axis=1)
@@ -159,9 +152,7 @@ def listed_batch(config: RunConfig, rows: int, rng: np.random.Generator) -> Batc
 
 
 def shared_batch(rows: int, items: int, rng: np.random.Generator) -> Batch:
-    """A batch of ``rows`` positive links over ``items`` shared items, for the interaction by a
-    matrix product.
-    """
+    """Return a batch of ``rows`` positive links over ``items`` shared items."""
     weight = np.full((rows, items), 1 / (rows * items), np.float32)
     return _batch(rows, items, rng.integers(0, items, rows).astype(np.int32), Shared(weight))
 

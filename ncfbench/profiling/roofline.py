@@ -1,5 +1,4 @@
-"""What the machine could do at best, and what a compiled step asks of it: arithmetic and memory
-traffic.
+"""The roofline: a machine's peak rates, and what a compiled step demands of them.
 
 A step cannot take less than its floating-point operations at the rate of a large matrix product,
 nor less than its bytes at the rate of a large copy; the larger of the two is its limit (the
@@ -36,38 +35,33 @@ REPEATS = 7
 
 @dataclass(frozen=True)
 class Peaks:
-    """Measured rates of a machine."""
+    """Measured peak rates of a machine."""
 
     flops_per_second: float
-    """Of a large matrix product of float32 matrices, at the precision of the training step's."""
+    """Rate of a large matrix product, at the precision of the training step."""
     bytes_per_second: float
     """Read and written by a large copy."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What XLA counts in a compiled step."""
+    """Operations and bytes of a compiled step, as XLA counts them."""
 
     flops: float
     bytes: float
 
     def seconds(self, peaks: Peaks) -> float:
-        """The limit: no step is done sooner."""
+        """Return the limit: no step takes less."""
         return max(self.flops / peaks.flops_per_second, self.bytes / peaks.bytes_per_second)
 
     def bound(self, peaks: Peaks) -> str:
-        """``arithmetic`` or ``memory``, whichever takes longer."""
-        return (
-            "arithmetic"
-            if self.flops / peaks.flops_per_second > self.bytes / peaks.bytes_per_second
-            else "memory"
-        )
+        """Return ``arithmetic`` or ``memory``, whichever takes longer."""
+        arithmetic = self.flops / peaks.flops_per_second
+        return "arithmetic" if arithmetic > self.bytes / peaks.bytes_per_second else "memory"
 
 
 def demand(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Demand | None:
-    """Operations and bytes of one step on a batch's shapes; None where the backend does not count
-    them.
-    """
+    """Count operations and bytes of one step; None where the backend does not count them."""
     found = compiled_step(config, dataset, content, batch).cost_analysis()
     counts = found[0] if isinstance(found, list) and found else found
     if not counts or "flops" not in counts or "bytes accessed" not in counts:
@@ -76,7 +70,7 @@ def demand(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) 
 
 
 def compiled_step(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Any:
-    """The training step as XLA compiled it for a batch's shapes, to be asked, not run."""
+    """Compile the training step for a batch's shapes, to be inspected."""
     # A trainer of its own: the one that is timed must not be compiled again.
     trainer, state = Trainer.create(config, dataset)
     step: Any = trainer.step
@@ -85,11 +79,10 @@ def compiled_step(config: RunConfig, dataset: Dataset, content: Content, batch: 
 
 
 def peaks(cache: Path, environment_key: str, precision: str = "float32") -> Peaks:
-    """The rates of this machine: the best that any profile in this environment has seen, this one
-    included.
+    """Return this machine's rates: the best that any profile in this environment has measured.
 
-    A busy machine shows less than its peak, never more, so measurements are kept in ``cache`` and
-    only ever raised.
+    A busy machine shows less than its peak, never more: measurements are kept in ``cache``, and
+    only higher ones replace them.
     """
     suffix = "" if precision == "float32" else f"-{precision}"
     path = cache / "peaks" / f"{environment_key}{suffix}.json"
@@ -99,16 +92,15 @@ def peaks(cache: Path, environment_key: str, precision: str = "float32") -> Peak
     except (DataError, TypeError):
         before = found
     best = Peaks(*(max(pair) for pair in zip(astuple(found), astuple(before), strict=True)))
-    with contextlib.suppress(
-        OSError, DataError
-    ):  # a cache that cannot be written costs a measurement, no more
+    # A cache that cannot be written costs a measurement, no more.
+    with contextlib.suppress(OSError, DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
         tables.write_json(path, asdict(best))
     return best
 
 
 def measure_peaks(precision: str = "float32") -> Peaks:
-    """The best of several repetitions of each."""
+    """Measure both rates; the best of several repetitions."""
     a = jnp.ones((MATRIX_SIZE, MATRIX_SIZE), jnp.float32)
     product = jax.jit(at(precision, lambda a: a @ a))
     # In place: new memory would have to be handed out by the system first.

@@ -16,6 +16,7 @@ from ncfbench.distributed.bytes_sent import Sizes, count_bytes
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
 from ncfbench.profiling import profile as profiling
+from ncfbench.profiling import rounds
 from ncfbench.profiling.roofline import Peaks
 from ncfbench.profiling.tables import profile_tables, write
 from ncfbench.rng import Streams
@@ -119,7 +120,7 @@ def test_a_profile_of_several_devices(
 ) -> None:
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
     for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
-        monkeypatch.setattr(profiling, name, number)
+        monkeypatch.setattr(rounds, name, number)
     monkeypatch.setattr(profiling.roofline, "measure_peaks", lambda precision: Peaks(1e9, 1e9))
     settings = SMALL | {"encoder": "mf", "devices": 2, "share": "local"}
     configs = profiling.configurations(settings, ("iid", "ns"))
