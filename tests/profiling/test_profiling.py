@@ -107,7 +107,8 @@ def record(tiny: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
     patch = pytest.MonkeyPatch()
     patch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     shorten(patch)
-    configs = profiling.configurations(SMALL | {"dataset": "tiny"}, ("mixed-ns", "iid", "strat-ns"))
+    settings = SMALL | {"dataset": "tiny", "encoder": "mf", "batch_size": 32}
+    configs = profiling.configurations(settings, ("mixed-ns", "iid", "strat-ns"))
     found = profiling.run(tiny, configs, rounds=3)
     patch.undo()
     return found
@@ -125,7 +126,7 @@ def test_what_a_profile_prints(record: Any, capsys: pytest.CaptureFixture[str]) 
 def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
     assert [row["sampler"] for row in record.costmodel] == ["iid", "mixed-ns", "strat-ns"]
     for row in record.costmodel:
-        config = complete(SMALL | {"sampler": row["sampler"]})
+        config = complete(SMALL | {"sampler": row["sampler"], "batch_size": 32})
         counts = Counts.of(next(batches(tiny.graph, config, Streams(0))))
         assert (row["user_slots"], row["item_slots"], row["interactions"]) == (
             counts.users,
@@ -179,7 +180,7 @@ def test_tables_are_kept_by_settings_and_shown_by_report(record: Any, tmp_path: 
 
     write(tmp_path, record.tables)
     other = {
-        name: [{**row, "encoder": "mf"} for row in rows] for name, rows in record.tables.items()
+        name: [{**row, "encoder": "cnn"} for row in rows] for name, rows in record.tables.items()
     }
     write(tmp_path, other)
     write(tmp_path, record.tables)
@@ -224,7 +225,7 @@ def test_damaged_tables_stop_a_write_before_it_begins_and_missing_ones_are_said(
         write(
             tmp_path,
             {
-                name: [{**row, "encoder": "mf"} for row in rows]
+                name: [{**row, "encoder": "cnn"} for row in rows]
                 for name, rows in record.tables.items()
             },
         )
