@@ -46,7 +46,7 @@ def say(text: str) -> None:
 
 def print_views(*views: Table | str) -> None:
     """Print tables and lines of text on standard output."""
-    from ncfbench.report.render.terminal import TableView, make_console
+    from ncfbench.report.render.terminal import make_console, show
 
     console = make_console()
     for view in views:
@@ -54,7 +54,7 @@ def print_views(*views: Table | str) -> None:
             # Never folded: paths and commands must survive being copied.
             console.print(view, soft_wrap=True)
         else:
-            console.print(TableView(view))
+            show(console, view)
 
 
 def print_json(value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,11 @@ def make_console(*, stderr: bool = False) -> Console:
     plain = partial(Console, stderr=stderr, markup=False, highlight=False, emoji=False)
     console = plain()
     return console if console.is_terminal or os.environ.get("COLUMNS") else plain(width=400)
+
+
+def show(console: Console, table: Table) -> None:
+    """Print a table; its commands stay in one line, whatever the width."""
+    console.print(TableView(table), crop=False)
 
 
 class TableView:
@@ -87,14 +93,18 @@ def _blocks(table: Table, limit: int) -> list[list[int]]:
     shown = [index for index, column in enumerate(table.header) if not column.verbatim]
     if not shown or _fits(table, shown, limit) or _fits(table, shown, limit, folded=True):
         return [shown] if shown else []
-    labels = shown[: table.labels]
-    blocks = [labels[:]]
-    for index in shown[table.labels :]:
-        block = [*blocks[-1], index]
-        if len(blocks[-1]) > len(labels) and not _fits(table, block, limit, folded=True):
-            blocks.append([*labels, index])
-        else:
-            blocks[-1] = block
+    labels, rest = shown[: table.labels], shown[table.labels :]
+    blocks: list[list[int]] = [labels]
+    for group, columns in itertools.groupby(rest, lambda index: table.header[index].group):
+        # A group of columns stays in one block where a block can hold it.
+        own = list(columns)
+        is_whole = bool(group) and _fits(table, [*labels, *own], limit, folded=True)
+        for part in [own] if is_whole else [[index] for index in own]:
+            is_empty = len(blocks[-1]) == len(labels)
+            if is_empty or _fits(table, [*blocks[-1], *part], limit, folded=True):
+                blocks[-1] = [*blocks[-1], *part]
+            else:
+                blocks.append([*labels, *part])
     return blocks
 
 

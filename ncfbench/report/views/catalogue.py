@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ncfbench.data.sources import SOURCES
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError, NcfbenchError, UsageError
 from ncfbench.registry import (
@@ -23,15 +24,6 @@ NOISES = {
     "unigram": "P_n proportional to an item's training links (exponent 1)",
     "uniform": "every item in use alike (exponent 0)",
     "EXPONENT": "P_n proportional to the training links to this power, such as 0.75",
-}
-SOURCES = {
-    "citeulike": "CiteULike-a: ncfbench prepare citeulike",
-    "citeulike-t": "CiteULike-t, more users and articles: ncfbench prepare citeulike-t",
-    "mind": (
-        "Microsoft News, a stand-in for the paper's Yahoo! News data: ncfbench prepare mind --from"
-        " FOLDER"
-    ),
-    "synthetic": "made-up data of any size: ncfbench prepare synthetic",
 }
 
 
@@ -52,7 +44,10 @@ def entries(data_dir: Path) -> dict[str, Any]:
         },
         "noise": dict(NOISES),
         "datasets": {
-            **{name: {"summary": text, "prepared": False} for name, text in SOURCES.items()},
+            **{
+                name: {"summary": f"{source.summary} ncfbench prepare {name}", "prepared": False}
+                for name, source in SOURCES.items()
+            },
             **_prepared(data_dir),
         },
     }
