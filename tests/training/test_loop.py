@@ -1,0 +1,251 @@
+"""The timed loop: planted delays show where they belong, and dispatches change no number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from ncfbench.config import complete, resolve
+from ncfbench.data.store import Dataset
+from ncfbench.errors import CheckFailedError, UsageError
+from ncfbench.models import device
+from ncfbench.models.towers import Content
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
+from ncfbench.sampling.batch import Batch
+from ncfbench.timing.clock import Sample
+from ncfbench.training.interleave import interleave
+from ncfbench.training.loop import IN_FLIGHT, TimedLoop
+from ncfbench.training.step import Trainer
+
+DELAY = 0.03
+
+
+class SlowSampler:
+    """A sampler with a delay in every batch."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def batches(self, start: int, capacity: int) -> Iterator[Batch]:
+        for batch in self.sampler.batches(start, capacity):
+            time.sleep(DELAY)
+            yield batch
+
+
+def loop_for(
+    dataset: Dataset,
+    per_dispatch: int = 1,
+    *,
+    slots: int = 110,
+    is_slow: bool = False,
+    **settings: Any,
+) -> TimedLoop:
+    """A loop of free vectors, which compile soonest."""
+    small = {"batch_size": 64, "dimension": 8, "filters": 8, "word_dimension": 8, "negatives": 2}
+    config = complete(
+        small
+        | {"encoder": "mf", "sampler": "ns", "iterations_per_dispatch": per_dispatch}
+        | settings
+    )
+    trainer, state = Trainer.create(config, dataset)
+    made: Any = make_sampler(dataset.graph, config, Streams(0))
+    return TimedLoop(
+        trainer, state, Content.of(dataset), SlowSampler(made) if is_slow else made, slots
+    )
+
+
+def by_kind(loop: TimedLoop, kind: str) -> list[Sample]:
+    return [sample for sample in loop.samples if sample.kind == kind]
+
+
+def count_dispatches(loop: TimedLoop) -> list[int]:
+    """Iterations of each dispatch from now on."""
+    log: list[int] = []
+    one, many = loop.trainer.step, loop.trainer.steps
+
+    def step(*arguments: Any) -> Any:
+        log.append(1)
+        return one(*arguments)
+
+    def steps(state: Any, batches: tuple[Any, ...], content: Content) -> Any:
+        log.append(len(batches))
+        return many(state, batches, content)
+
+    loop.trainer.step, loop.trainer.steps = step, steps
+    return log
+
+
+def test_a_slow_sampler_shows_as_waiting(tiny: Dataset) -> None:
+    """In *full* only."""
+    with loop_for(tiny, is_slow=True) as loop:
+        loop.full_block(20)
+        loop.step_block()
+    (full,), (step,) = by_kind(loop, "full"), by_kind(loop, "step")
+    assert full.seconds >= 19 * DELAY
+    assert (full.waiting_seconds or 0) >= 0.8 * full.seconds
+    assert (full.sampling_seconds or 0) >= 20 * DELAY
+    assert step.seconds / step.iterations < 0.7 * DELAY
+
+
+def test_a_slow_step_shows_in_both_accounts(tiny: Dataset) -> None:
+    """And the *step* account leaves the training state alone."""
+    with loop_for(tiny) as loop:
+        loop.full_block(2)
+        step = loop.trainer.step
+
+        def slow(*arguments: Any) -> Any:
+            time.sleep(DELAY)
+            return step(*arguments)
+
+        loop.trainer.step = slow
+        loop.take_samples()
+        loop.full_block(10)
+        before = jax.tree.map(lambda leaf: leaf.copy(), loop.state)
+        loop.step_block()
+        for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(loop.state), strict=True):
+            assert (old == new).all()
+    (full,), (repeated,) = by_kind(loop, "full"), by_kind(loop, "step")
+    for sample in (full, repeated):
+        assert sample.seconds / sample.iterations >= DELAY
+    assert (full.waiting_seconds or 0) < 0.2 * full.seconds
+
+
+@pytest.mark.parametrize("per_dispatch", [1, 4])
+def test_growth_is_compiled_off_the_clock(growing: Dataset, per_dispatch: int) -> None:
+    """And the *step* account takes batches of several capacities."""
+    messages: list[str] = []
+    with loop_for(growing, per_dispatch, slots=8) as loop:
+        loop.say = messages.append
+        loop.full_block(40)
+        compiles, (full,) = by_kind(loop, "compile"), by_kind(loop, "full")
+        programs = 1 if per_dispatch == 1 else 2
+        assert loop.trainer.traces == programs * len(compiles) > programs
+        assert full.iterations == 40
+        assert full.seconds < min(sample.seconds for sample in compiles), (
+            "a compilation is on the clock"
+        )
+        assert len(messages) == len(compiles) - 1
+        assert f"{loop.item_slots} item slots" in messages[-1]
+    with loop_for(growing, per_dispatch, slots=8) as loop:
+        while len({len(batch.items) for batch in loop._recent}) < 2:
+            loop.full_block(3)
+        log = count_dispatches(loop)
+        loop.step_block(20)
+        assert sum(log) == 20
+        assert set(log) == {1, per_dispatch}
+
+
+def test_any_other_compilation_is_an_error(tiny: Dataset) -> None:
+    for count in (4, 3):  # of several iterations, of one
+        with loop_for(tiny, 4) as loop:
+            loop.full_block(4)
+            loop.content = Content(loop.content.tokens[:, :4], loop.content.lengths)
+            with pytest.raises(CheckFailedError, match="compiled during timed work"):
+                loop.full_block(count)
+
+
+def test_loops_take_turns_after_a_warm_up(tiny: Dataset) -> None:
+    with loop_for(tiny) as one, loop_for(tiny, sampler="strat-ns") as two:
+        interleave([one, two], rounds=3, block=lambda loop: 4)
+        for loop in (one, two):
+            assert [sample.kind for sample in loop.samples] == ["compile", *["full", "step"] * 3]
+            assert [sample.first_iteration for sample in by_kind(loop, "full")] == [4, 8, 12]
+
+
+@pytest.mark.long_cases(r"(mf-iid|lstm)")
+@pytest.mark.parametrize(
+    ("encoder", "sampler", "loss"),
+    [
+        ("mf", "iid", "sg"),
+        ("mf", "strat-ns", "hinge"),
+        ("cnn", "ns", "mse"),
+        ("lstm", "neg", "log"),
+    ],
+)
+def test_dispatches_change_no_number(
+    tiny: Dataset, encoder: str, sampler: str, loss: str
+) -> None:
+    """Blocks with remainders, for free vectors from a capacity that must grow; dropout on."""
+    losses, leaves = [], []
+    slots = 24 if encoder == "mf" else 400
+    for per_dispatch in (1, 4):
+        with loop_for(
+            tiny, per_dispatch, encoder=encoder, sampler=sampler, loss=loss, slots=slots
+        ) as loop:
+            losses.append([value for count in (9, 1, 13) for value in loop.full_block(count)])
+            assert loop.iteration == int(loop.state.iteration) == 23
+            leaves.append(jax.tree.leaves(loop.state.parameters))
+    assert len(losses[1]) == 23
+    if encoder == "mf":
+        assert losses[0] == losses[1]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
+    for one, many in zip(*leaves, strict=True):
+        assert one.dtype == many.dtype
+        np.testing.assert_allclose(many, one, atol=0 if encoder == "mf" else 2e-6)
+
+
+def test_remainders_go_one_by_one(tiny: Dataset) -> None:
+    with loop_for(tiny, 4) as loop:
+        loop.full_block(1)
+        log = count_dispatches(loop)
+        loop.full_block(10)
+        assert log == [4, 4, 1, 1]
+        log.clear()
+        loop.step_block(9)
+        assert log == [4, 4, 1]
+        log.clear()
+        loop.step_block()
+        assert log == [4, 4, 1, 1, 1], "the eleven batches so far"
+
+
+@pytest.mark.parametrize("per_dispatch", [1, 4])
+def test_a_stop_is_soon_and_loses_no_batch(tiny: Dataset, per_dispatch: int) -> None:
+    """``stop`` is called once for each iteration; the dispatch it falls into is done, and few
+    iterations are in flight, however fast they were dispatched.
+    """
+    with loop_for(tiny, per_dispatch) as whole:
+        expected = whole.full_block(60)
+    with loop_for(tiny, per_dispatch) as loop:
+        loop.full_block(4)
+        waiting: list[Any] = []
+        in_flight: list[int] = []
+        one, many = loop.trainer.step, loop.trainer.steps
+
+        def watch(function: Any) -> Any:
+            def watched(*arguments: Any) -> Any:
+                result = function(*arguments)
+                waiting.append(result[1])
+                return result
+
+            return watched
+
+        def stop() -> bool:
+            in_flight.append(sum(losses.size for losses in waiting if not losses.is_ready()))
+            return loop.iteration >= 38
+
+        loop.trainer.step, loop.trainer.steps = watch(one), watch(many)
+        found = loop.full_block(100, stop=stop)
+        end = 4 + -(-34 // per_dispatch) * per_dispatch
+        assert loop.iteration == end
+        assert max(in_flight) <= max(IN_FLIGHT, 2 * per_dispatch)
+        assert expected[4:end] == found
+        assert loop.full_block(1, stop=lambda: True) == expected[end : end + 1]
+        assert loop.full_block(100, stop=lambda: True) == expected[end + 1 : end + 2]
+        assert loop.full_block(12) == expected[end + 2 : end + 14]
+
+
+def test_the_backend_chooses_the_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [device.iterations_per_dispatch(asked) for asked in (0, 3)] == [1, 3]
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert [device.iterations_per_dispatch(asked) for asked in (0, 3)] == [8, 3]
+    assert (
+        resolve({}, ["iterations_per_dispatch=4"], environment={})[0].iterations_per_dispatch == 4
+    )
+    with pytest.raises(UsageError, match="iterations_per_dispatch"):
+        complete({"iterations_per_dispatch": -1})
