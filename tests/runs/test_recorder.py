@@ -1,0 +1,172 @@
+"""Recorders, from samples and rows that are written out: no training, no clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ncfbench.config import complete
+from ncfbench.runs import folder as runs
+from ncfbench.runs.progress import Progress
+from ncfbench.runs.recorder import Recorder, RunRecorder
+from ncfbench.runs.schedule import Schedule
+from ncfbench.storage import schemas, tables
+from ncfbench.timing.clock import Sample
+from ncfbench.timing.ledger import Ledger
+
+SCHEDULE = Schedule(n_links=100, batch_size=10, epochs=2, probe_every=5)
+
+
+class Said(Progress):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def open_recorder(runs_dir: Path, folder: Path | None = None) -> RunRecorder:
+    config = complete({"dataset": "tiny", "batch_size": 10, "sampler": "ns"})
+    folder = folder or runs.create(runs_dir, config, "f" * 64)
+    return RunRecorder(folder, config, "f" * 64, SCHEDULE, Ledger(), Said())
+
+
+def environment(key: str) -> dict[str, Any]:
+    return {"key": key, "time": "2026-01-01", "interleaved": [None]}
+
+
+def full(first: int, seconds: float, iterations: int = 5) -> Sample:
+    return Sample("full", first, iterations, seconds, 0.1, 0.2, 0.3, 40.0)
+
+
+def row(iteration: int, loss: float) -> dict[str, Any]:
+    whole: dict[str, Any] = dict.fromkeys(schemas.CURVE.names)
+    return whole | {
+        "iteration": iteration,
+        "epoch": SCHEDULE.epoch_of(iteration),
+        "probe_loss": loss,
+    }
+
+
+def first_session(runs_dir: Path, key: str = "here") -> Path:
+    """Fifteen iterations, a block and a probe every five; interrupted."""
+    recorder = open_recorder(runs_dir)
+    recorder.begin(environment(key), "nothing to rank", None)
+    recorder.write_environment(environment(key))
+    recorder.record(row(0, 9))
+    for first, seconds in ((0, 1.0), (5, 2.0), (10, 4.0)):
+        recorder.take([full(first, seconds)])
+        recorder.record(row(first + 5, 8 - first / 5))
+        recorder.take([Sample("probe", first + 5, 1, 0.5)])
+    recorder.write("interrupted", 15)
+    return recorder.folder
+
+
+def test_rows_come_back_with_their_summary(tmp_path: Path) -> None:
+    record = runs.read(first_session(tmp_path))
+    assert [r["iteration"] for r in record.curve] == [0, 5, 10, 15]
+    assert [r["train_seconds"] for r in record.curve] == [0, 1, 3, 7]
+    summary = record.summary
+    assert (summary["status"], summary["iterations"], summary["epochs"]) == ("interrupted", 15, 1.5)
+    assert summary["smallest_probe_loss"] == 6
+    assert summary["full_iteration_seconds"] == 2 / 5
+    assert summary["sampling_iteration_seconds"] == pytest.approx(0.3 / 15)
+    assert (summary["item_slots"], summary["recall_reason"]) == (40, "nothing to rank")
+    assert {r["line"]: r["seconds"] for r in record.ledger if r["thread"] == "sampler"} == {
+        "sampling": pytest.approx(0.3),
+        "transfer": pytest.approx(0.6),
+    }
+    for name in ("curve", "timing", "summary", "ledger"):
+        schema = getattr(schemas, name.upper())
+        table = tables.read_table(record.folder / f"{name}.parquet", schema)
+        assert table.schema.metadata[b"schema_version"] == str(schemas.SCHEMA_VERSION).encode()
+        assert table.schema.metadata[b"table"] == name.encode()
+
+
+def test_a_session_continues_from_its_checkpoint(tmp_path: Path) -> None:
+    """Iteration 13 is inside the second epoch, which began with 10: its times are marked."""
+    folder = first_session(tmp_path)
+    recorder = open_recorder(tmp_path, folder)
+    recorder.begin(environment("here"), None, 13)
+    assert recorder.progress.texts == []
+    recorder.take([full(13, 9.0, 2), Sample("compile", 13, 1, 3.0)], resumed=True)
+    recorder.record(row(15, 1))
+    recorder.write("interrupted", 15)
+    record = runs.read(folder)
+    assert [r["iteration"] for r in record.curve] == [0, 5, 10, 15]
+    assert [(r["kind"], r["first_iteration"], r["resumed"]) for r in record.timing] == [
+        ("full", 0, False),
+        ("probe", 5, False),
+        ("full", 5, False),
+        ("probe", 10, False),
+        ("full", 13, True),
+        ("compile", 13, False),
+    ]
+    assert {r["session"] for r in record.ledger} == {1, 2}
+
+
+def test_a_second_beginning_drops_the_first_row(tmp_path: Path) -> None:
+    """A checkpoint of iteration 0 is older than its probe: every process probes again."""
+    folder = first_session(tmp_path)
+    recorder = open_recorder(tmp_path, folder)
+    recorder.begin(environment("here"), None, 0)
+    recorder.record(row(0, 9))
+    recorder.write("interrupted", 0)
+    assert [r["iteration"] for r in runs.read(folder).curve] == [0]
+
+
+def test_a_lost_checkpoint_is_said(tmp_path: Path) -> None:
+    recorder = open_recorder(tmp_path, first_session(tmp_path))
+    recorder.begin(environment("here"), None, None)
+    assert recorder.progress.texts == ["No checkpoint to go on from: starting this run again."]
+
+
+def test_times_of_two_environments_are_not_mixed(tmp_path: Path) -> None:
+    folder = first_session(tmp_path)
+    recorder = open_recorder(tmp_path, folder)
+    recorder.begin(environment("elsewhere"), None, 10)
+    assert "environment has changed" in recorder.progress.texts[0]
+    recorder.take([full(10, 30.0), full(15, 40.0)])
+    recorder.write("interrupted", 20)
+    record = runs.read(folder)
+    assert {r["environment_key"] for r in record.timing} == {"here", "elsewhere"}
+    assert record.summary["full_iteration_seconds"] == 35 / 5
+    assert record.summary["train_seconds"] == 1 + 2 + 30 + 40
+
+
+def test_cut_blocks_count_if_there_are_no_others(tmp_path: Path) -> None:
+    recorder = open_recorder(tmp_path)
+    recorder.begin(environment("here"), None, None)
+    recorder.write_environment(environment("here"))
+    recorder.take([full(0, 3.0)], resumed=True)
+    recorder.write("interrupted", 5)
+    assert runs.read(recorder.folder).summary["full_iteration_seconds"] == 3 / 5
+    recorder.take([full(5, 1.0)])
+    recorder.write("interrupted", 10)
+    assert runs.read(recorder.folder).summary["full_iteration_seconds"] == 1 / 5
+
+
+def test_finished_is_what_the_summary_says(tmp_path: Path) -> None:
+    recorder = open_recorder(tmp_path, first_session(tmp_path))
+    assert recorder.finished() is None
+    recorder.begin(environment("here"), None, 15)
+    recorder.write("finished", 20, "")
+    record = recorder.finished()
+    assert record is not None
+    assert record.folder == recorder.folder
+
+
+def test_other_processes_write_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder()
+    recorder.begin(environment("here"), None, None)
+    recorder.write_environment(environment("here"))
+    recorder.take([full(0, 1.0)])
+    recorder.record(row(0, 9))
+    recorder.write("finished", 5)
+    assert (recorder.folder, recorder.finished(), recorder.read()) == (None, None, None)
+    assert list(tmp_path.iterdir()) == []

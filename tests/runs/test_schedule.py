@@ -1,0 +1,38 @@
+"""The schedule of a run, against stops written out."""
+
+from __future__ import annotations
+
+import pytest
+
+from ncfbench.runs.schedule import Schedule
+
+
+@pytest.mark.parametrize("probe_every", [0, 1, 7, 100])
+@pytest.mark.parametrize(
+    ("links", "batch"),
+    [
+        (1000, 32),
+        (1000, 1000),
+        (7, 3),
+        (999, 64),
+        (64, 64),
+        (43_200, 512),
+        (1000, 900),
+        (43_200, 32_768),
+    ],
+)
+def test_stops_are_probes_and_ends_of_epochs(links: int, batch: int, probe_every: int) -> None:
+    schedule = Schedule(links, batch, epochs=5, probe_every=probe_every)
+    stops, iteration = [], 0
+    while iteration < schedule.last:
+        iteration = schedule.next_stop(iteration)
+        stops.append(iteration)
+    ends = [-(-epoch * links // batch) for epoch in range(1, 6)]
+    if probe_every:
+        expected = {*ends, *range(probe_every, ends[-1] + 1, probe_every)}
+    else:
+        expected = {-(-quarter * links // (4 * batch)) for quarter in range(1, 21)}
+    assert stops == sorted(expected)
+    assert [stop for stop in stops if schedule.ends_epoch(stop)] == ends
+    assert [schedule.epoch_of(end) for end in ends] == [1, 2, 3, 4, 5]
+    assert stops[-1] == ends[-1] == schedule.last

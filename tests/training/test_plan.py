@@ -1,0 +1,93 @@
+"""Plans refuse what cannot work, before any folder is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ncfbench.config import Locations, complete
+from ncfbench.data.store import Dataset
+from ncfbench.distributed.layout import SingleDevice
+from ncfbench.distributed.process_group import ProcessGroup
+from ncfbench.errors import DataError, UsageError
+from ncfbench.training import plan
+from ncfbench.training.plan import RunPlan
+from ncfbench.training.run import run
+
+SMALL = {"dataset": "tiny", "batch_size": 64, "dimension": 8, "filters": 8, "word_dimension": 8}
+
+
+def test_a_plan_has_what_training_needs(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
+    config = complete(SMALL | {"epochs": 3})
+    made = RunPlan.of(config, Locations(data_dir, tmp_path / "runs"), trace=tmp_path / "trace")
+    assert made.dataset.fingerprint == tiny.fingerprint
+    assert isinstance(made.layout, SingleDevice)
+    assert made.sampler.config == config
+    assert made.schedule.last == -(-3 * tiny.graph.n_links // 64)
+    assert (tmp_path / "trace").is_dir()
+    assert not (tmp_path / "runs").exists()
+    again = RunPlan.of(config, Locations(tmp_path, tmp_path / "runs"), dataset=tiny)
+    assert again.dataset is tiny
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "error", "message"),
+    [
+        ({"dataset": "missing"}, {}, DataError, "not prepared"),
+        ({"batch_size": 4096}, {}, UsageError, "larger than"),
+        ({"precision": "tf32"}, {}, UsageError, "Use --precision float32"),
+        ({"devices": 16}, {}, UsageError, "JAX has 8 cpu here. Use --devices 8"),
+        ({"encoder": "mf"}, {"recommend": 5}, UsageError, "Use --encoder cnn or lstm"),
+        ({}, {"recommend": 0}, UsageError, "at least 1"),
+        ({}, {"trace": "file/trace"}, DataError, "Cannot write"),
+    ],
+)
+def test_what_cannot_work_makes_no_folder(
+    data_dir: Path,
+    tmp_path: Path,
+    settings: dict[str, Any],
+    options: dict[str, Any],
+    error: type[Exception],
+    message: str,
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    if "trace" in options:
+        options = {"trace": tmp_path / options["trace"]}
+    with pytest.raises(error, match=message):
+        run(complete(SMALL | settings), Locations(data_dir, tmp_path / "runs"), **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("shard_tables", "devices"), [(False, 1), (True, 8)])
+def test_users_that_exceed_the_memory_are_refused(
+    tiny: Dataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shard_tables: bool,
+    devices: int,
+) -> None:
+    """Four float32 for each number of the users' table, and the texts, to the byte."""
+    config = complete(SMALL | {"shard_tables": shard_tables, "devices": devices})
+    needed = 16 * 8 * (tiny.n_users // devices) + tiny.tokens_IxL.nbytes + tiny.lengths.nbytes
+    memory = SimpleNamespace(total=needed)
+    monkeypatch.setattr(plan.psutil, "virtual_memory", lambda: memory)
+    RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
+    memory.total -= 1
+    with pytest.raises(UsageError, match="Use a smaller --set dimension, or --shard-tables"):
+        RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
+
+
+def test_several_processes_have_no_such_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessGroup, "current", lambda: ProcessGroup(index=1, count=2))
+    places = Locations(Path("data"), Path("runs"))
+    for options, message in (
+        ({"recommend": 5}, "--recommend is for one process"),
+        ({"trace": Path("t")}, "--trace is for one process"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            RunPlan.of(complete(SMALL), places, **options)
+    with pytest.raises(UsageError, match="ncfbench run --coordinator"):
+        run(complete(SMALL), places)
