@@ -1,5 +1,4 @@
-"""Batches in parts: identifiable ids through the layout, and the parts of local sharing as batches
-of their own.
+"""Batches in shards: identifiable ids through every layout; shards of local sharing by themselves.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ def settings(sampler: str, **more: Any) -> RunConfig:
 def links_of(
     batch: Batch, parts: int, *, local: bool = False
 ) -> list[dict[tuple[int, int, int], float]]:
-    """Row by row: the positive link, and the weight of each negative link by user and item id,
-    zeros left out.
-    """
+    """Row by row: the positive link, and each negative link's weight by ids, without zeros."""
     rows = []
     per, users, items = (
         len(array) // parts for array in (batch.pos_user, batch.users, batch.items)
@@ -57,15 +54,15 @@ def links_of(
             )
         else:
             terms = zip([user] * len(own_items), own_items, negatives.weight[row], strict=True)
-        for place, (u, v, weight) in enumerate(terms):
+        for column, (u, v, weight) in enumerate(terms):
             if weight:
-                key = (place if isinstance(negatives, Listed) else 0, int(u), int(v))
+                key = (column if isinstance(negatives, Listed) else 0, int(u), int(v))
                 found[key] = found.get(key, 0.0) + float(weight)
         rows.append(found)
     return rows
 
 
-def test_the_example_of_the_docstring() -> None:
+def test_the_docstrings_example() -> None:
     whole = Batch(
         users=np.array([7, 9], np.int32),
         items=np.array([30, 31], np.int32),
@@ -86,7 +83,7 @@ def test_the_example_of_the_docstring() -> None:
     ("sampler", "strata"),
     [*((name, "item") for name in SAMPLERS), ("strat", "user"), ("strat-ns", "user")],
 )
-def test_a_part_has_the_links_of_its_rows(
+def test_a_shard_has_the_links_of_its_rows(
     tiny: Dataset, sampler: str, strata: str, unique: bool
 ) -> None:
     """Every link by its ids, for all processes together and for each of two; shapes do not depend
@@ -143,7 +140,7 @@ def test_an_overridden_assemble_is_spread(tiny: Dataset) -> None:
     assert (weights[Quartered] == weights[StratifiedSharingSampler] / 4).all()
 
 
-def test_a_batch_whose_rows_name_more_users_than_their_share_is_refused() -> None:
+def test_rows_that_name_too_many_users_are_refused() -> None:
     listed = Listed(
         np.array([[0], [1]], np.int32), np.zeros((2, 1), np.int32), np.ones((2, 1), np.float32)
     )
@@ -154,7 +151,7 @@ def test_a_batch_whose_rows_name_more_users_than_their_share_is_refused() -> Non
 
 @pytest.mark.parametrize("strata", ["item", "user"])
 @pytest.mark.parametrize("sampler", SHARING)
-def test_local_parts_are_batches_of_their_own(tiny: Dataset, sampler: str, strata: str) -> None:
+def test_local_shards_are_batches_of_their_own(tiny: Dataset, sampler: str, strata: str) -> None:
     """Four parts: the links of the whole batch, in order; each part's weights are its sampler's at
     a quarter of the size.
     """
@@ -197,7 +194,7 @@ def test_local_parts_are_batches_of_their_own(tiny: Dataset, sampler: str, strat
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
-def test_every_link_once_an_epoch_over_all_processes(tiny: Dataset, processes: int) -> None:
+def test_processes_share_every_link_of_an_epoch(tiny: Dataset, processes: int) -> None:
     """Their parts together; and the same batches whatever their number. Capacity starts too small
     and grows alike.
     """
@@ -260,7 +257,7 @@ def test_batches_that_cannot_be_cut_are_refused(more: dict[str, Any], message: s
         settings(**more)
 
 
-def test_what_changes_no_number_does_not_name_a_run() -> None:
+def test_devices_do_not_name_a_run() -> None:
     alone = settings("ns")
     assert alone.effective() == settings("ns", devices=8, shard_tables=True).effective()
     local = settings("ns", devices=8, share="local")
@@ -270,7 +267,7 @@ def test_what_changes_no_number_does_not_name_a_run() -> None:
     )
 
 
-def test_an_audit_of_local_sharing_is_of_samplers_that_share() -> None:
+def test_local_sharing_audits_samplers_that_share() -> None:
     options = audit.Options(tuple(SAMPLERS), ("log",), ("unigram",))
     found = audit.configurations({"batch_size": 64, "share": "local", "devices": 4}, options)
     assert {sampler for _, _, sampler in found} == set(SHARING)

@@ -1,0 +1,143 @@
+"""A step over several devices, simulated on a CPU: the numbers of one device."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from devices import assert_same_curve, on_devices, train
+from processes import SMALL
+from stopping import StopAt
+
+from ncfbench.audit.exact import flat
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.distributed.mesh import MeshLayout, make_layout
+from ncfbench.errors import UsageError
+from ncfbench.models.dropout import Dropout
+from ncfbench.models.interaction import make_interaction
+from ncfbench.models.towers import Content
+from ncfbench.registry import SAMPLERS
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
+from ncfbench.training import session
+from ncfbench.training.inference import Embedder
+from ncfbench.training.probe import Probe
+from ncfbench.training.recall import RecallEvaluator
+from ncfbench.training.step import Trainer
+
+CASES: list[dict[str, Any]] = [
+    *({"sampler": name, "encoder": "mf", "devices": 8} for name in SAMPLERS if name != "ns"),
+    {"sampler": "ns", "encoder": "cnn", "devices": 8},
+    {"sampler": "strat-ns", "encoder": "lstm", "devices": 2, "loss": "softmax"},
+    {"sampler": "iid", "encoder": "cnn", "devices": 8},
+    {"sampler": "strat", "strata": "user", "encoder": "mf", "devices": 4, "loss": "hinge"},
+    {"sampler": "neg", "encoder": "mf", "devices": 8, "shard_tables": True, "loss": "log"},
+    {"sampler": "strat-ns", "encoder": "cnn", "devices": 8, "shard_tables": True},
+]
+
+
+@pytest.mark.long_cases(r"(iid|strat|strat-ns|neg)-(mf|lstm|cnn)-\d(-softmax)?$")
+@pytest.mark.parametrize("settings", CASES, ids=lambda case: "-".join(map(str, case.values())))
+def test_loss_and_gradient_equal_one_device(tiny: Dataset, settings: dict[str, Any]) -> None:
+    value, gradient, rows = on_devices(tiny, complete(SMALL | settings))
+    assert rows == (tiny.n_users // 8 if settings.get("shard_tables") else tiny.n_users)
+    alone = {
+        name: setting
+        for name, setting in settings.items()
+        if name not in ("devices", "shard_tables")
+    }
+    expected, whole, _ = on_devices(tiny, complete(SMALL | alone))
+    assert value == pytest.approx(expected, rel=1e-5)
+    assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
+
+
+@pytest.mark.long_cases(r"strat-ns")
+@pytest.mark.parametrize(("sampler", "shard_tables"), [("strat-ns", False), ("mixed-ns", True)])
+def test_local_sharing_equals_its_batch_on_one_device(
+    tiny: Dataset, sampler: str, shard_tables: bool
+) -> None:
+    """The weights of the whole batch, which the audit checks, against the shards, which are
+    trained.
+    """
+    small = SMALL | {"encoder": "mf", "sampler": sampler}
+    config = complete(small | {"share": "local", "devices": 4, "shard_tables": shard_tables})
+    value, gradient, _ = on_devices(tiny, config)
+    trainer, state = Trainer.create(complete(small), tiny)
+    made = make_sampler(tiny.graph, config, Streams(0))
+    batch, dropout = made.assemble(made.draw(2, 1)[0]), Dropout(jnp.uint32(0), jnp.uint32(2))
+    expected, whole = jax.jit(trainer.gradient)(state.parameters, batch, Content.of(tiny), dropout)
+    assert value == pytest.approx(float(expected), rel=1e-5)
+    assert np.linalg.norm(gradient - flat(whole)) < 1e-5 * np.linalg.norm(flat(whole))
+
+
+def test_a_run_continues_on_two_devices(data_dir: Path, tmp_path: Path) -> None:
+    """Four iterations a dispatch, tables by row: the curve of one device."""
+    small: dict[str, Any] = {"encoder": "mf", "iterations_per_dispatch": 4, "epochs": 1}
+    whole = train(data_dir, tmp_path / "whole", **small)
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path / "cut", progress=StopAt(5), **small)
+    record = train(
+        data_dir, tmp_path / "cut", resume=True, devices=2, shard_tables=True, **small
+    )
+    assert len(list((tmp_path / "cut").iterdir())) == 1
+    assert_same_curve(record, whole)
+    assert record.environment["key"] != whole.environment["key"], "its times are others"
+
+
+@pytest.mark.long
+def test_a_run_continues_on_any_number_of_devices(data_dir: Path, tmp_path: Path) -> None:
+    """Eight with tables by row, then two, then four: the curve of one, in the one folder."""
+    whole = train(data_dir, tmp_path / "whole")
+    for number, (stop, more) in enumerate(
+        ((5, {"devices": 8, "shard_tables": True}), (20, {"devices": 2}))
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            train(data_dir, tmp_path / "cut", resume=number > 0, progress=StopAt(stop), **more)
+    record = train(data_dir, tmp_path / "cut", resume=True, devices=4)
+    assert len(list((tmp_path / "cut").iterdir())) == 1
+    assert_same_curve(record, whole)
+    mesh = record.environment["mesh"]
+    assert (mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (4, False, True)
+    begun = json.loads((record.folder / "config.json").read_text())["config"]
+    assert (begun["devices"], record.config.devices) == (8, 4)
+
+
+def test_sharded_tables_give_one_probe_and_recall(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gathered first, as on a CPU; and by all devices together, as on others."""
+    config = complete(SMALL | {"sampler": "ns", "devices": 8, "shard_tables": True})
+    trainer, state = Trainer.create(config, tiny)
+    embedder = Embedder(trainer.towers, Content.of(tiny))
+    looks = (
+        Probe(tiny.graph, config, embedder),
+        RecallEvaluator(tiny, "test", embedder, make_interaction(config)),
+    )
+    gathered = [look(trainer.layout.to_one_device(state.parameters)) for look in looks]
+    monkeypatch.setattr(MeshLayout, "is_simulated", False)
+    parameters = trainer.layout.to_one_device(state.parameters)
+    assert any(len(leaf.sharding.device_set) == 8 for leaf in jax.tree.leaves(parameters))
+    assert [look(parameters) for look in looks] == [
+        pytest.approx(gathered[0], rel=1e-6),
+        pytest.approx(gathered[1]),
+    ]
+
+
+def test_bytes_sent_are_those_of_the_slots_at_the_end(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "plan_capacity", lambda graph, config: 16)
+    record = train(data_dir, tmp_path, encoder="mf", devices=2, epochs=1)
+    slots = record.environment["sent_bytes"]["vectors"] / (2 * 0.5 * 4 * SMALL["dimension"])
+    assert slots >= max(row["item_slots"] or 0 for row in record.timing) > 16
+
+
+def test_more_devices_than_there_are_is_refused() -> None:
+    with pytest.raises(UsageError, match="JAX has 8 cpu here. Use --devices 8"):
+        make_layout(complete(SMALL | {"sampler": "ns", "devices": 16}))
