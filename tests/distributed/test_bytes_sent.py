@@ -13,9 +13,8 @@ from ncfbench.distributed import collectives
 from ncfbench.distributed.bytes_sent import Sizes, count_bytes
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
-from ncfbench.profiling import cost_rows
+from ncfbench.profiling import cost_rows, rounds
 from ncfbench.profiling import profile as profiling
-from ncfbench.profiling import rounds
 from ncfbench.profiling.roofline import Peaks
 from ncfbench.profiling.tables import profile_tables, write
 from ncfbench.rng import Streams

@@ -82,9 +82,7 @@ def test_a_run_continues_on_two_devices(data_dir: Path, tmp_path: Path) -> None:
     whole = train(data_dir, tmp_path / "whole", **small)
     with pytest.raises(KeyboardInterrupt):
         train(data_dir, tmp_path / "cut", progress=StopAt(5), **small)
-    record = train(
-        data_dir, tmp_path / "cut", resume=True, devices=2, shard_tables=True, **small
-    )
+    record = train(data_dir, tmp_path / "cut", resume=True, devices=2, shard_tables=True, **small)
     assert len(list((tmp_path / "cut").iterdir())) == 1
     assert_same_curve(record, whole)
     assert record.environment["key"] != whole.environment["key"], "its times are others"

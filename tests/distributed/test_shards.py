@@ -1,5 +1,4 @@
-"""Batches in shards: identifiable ids through every layout; shards of local sharing by themselves.
-"""
+"""Batches in shards: identifiable ids through every layout; shards of local sharing by themselves."""
 
 from __future__ import annotations
 

@@ -158,9 +158,7 @@ def test_finished_is_what_the_summary_says(tmp_path: Path) -> None:
     assert record.folder == recorder.folder
 
 
-def test_other_processes_write_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_processes_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     recorder = Recorder()
     recorder.begin(environment("here"), None, None)

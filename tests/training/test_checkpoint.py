@@ -21,9 +21,7 @@ PROGRESS = {"item_slots": 64, "pending_losses": [0.5]}
 
 def state(iteration: int) -> TrainState:
     table = jnp.arange(6.0).reshape(3, 2) + iteration
-    return TrainState(
-        {"users": {"embedding": table}}, ({"mu": -table},), jnp.uint32(iteration)
-    )
+    return TrainState({"users": {"embedding": table}}, ({"mu": -table},), jnp.uint32(iteration))
 
 
 def save(checkpoints: Checkpoints, *iterations: int) -> None:

@@ -168,9 +168,7 @@ def test_loops_take_turns_after_a_warm_up(tiny: Dataset) -> None:
         ("lstm", "neg", "log"),
     ],
 )
-def test_dispatches_change_no_number(
-    tiny: Dataset, encoder: str, sampler: str, loss: str
-) -> None:
+def test_dispatches_change_no_number(tiny: Dataset, encoder: str, sampler: str, loss: str) -> None:
     """Blocks with remainders, for free vectors from a capacity that must grow; dropout on."""
     losses, leaves = [], []
     slots = 24 if encoder == "mf" else 400

@@ -220,9 +220,7 @@ def test_a_killed_run_ends_with_the_same_curve(
     process.kill()
     assert process.wait() == -signal.SIGKILL, "the run was over before it was killed"
     said = Said()
-    record = training.run(
-        complete(settings), Locations(data_dir, cut), resume=True, progress=said
-    )
+    record = training.run(complete(settings), Locations(data_dir, cut), resume=True, progress=said)
     assert said.began_at in ends[epoch - 1 :]
     whole = training.run(complete(settings), Locations(data_dir, tmp_path / "whole"))
     assert figures(record) == figures(whole)
