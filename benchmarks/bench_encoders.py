@@ -23,12 +23,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.table import Table
 
 from ncfbench.models.encoders.pooling import plain_pool, projected_pool
 from ncfbench.models.encoders.protocol import Texts
 from ncfbench.models.encoders.recurrence import grouped_recur, plain_recur
 from ncfbench.report.render.terminal import make_console
+from ncfbench.report.render.terminal import show as print_table
+from ncfbench.report.table import Header, Table, columns_of
 from ncfbench.timing import allocator, environment
 
 WORDS, SIZE = 11_563, 50
@@ -145,47 +146,44 @@ def main() -> None:
 
 
 def show(result: dict[str, Any]) -> None:
-    """One table."""
-    table = Table(title="Milliseconds, plain and fast; ratios of medians", title_justify="left")
-    for heading in (
-        "encoder",
-        "items",
-        "words",
-        "plain forward",
-        "fast",
-        "ratio",
-        "plain, both ways",
-        "fast",
-        "ratio",
-        "rate",
-    ):
-        table.add_column(heading, justify="left" if heading == "encoder" else "right")
+    """Print one table."""
+    rows = []
     for cell in result["cells"]:
         ms = {name: 1e3 * float(np.median(seconds)) for name, seconds in cell["seconds"].items()}
         operations = 2 * WIDTH * SIZE * SIZE * cell["items"] * cell["length"]
         share = (operations / ms["fast forward"]) / (2 * PRODUCT**3 / ms["product"])
-        table.add_row(
-            cell["encoder"],
-            f"{cell['items']:,}",
-            str(cell["length"]),
-            f"{ms['plain forward']:.2f}",
-            f"{ms['fast forward']:.2f}",
-            f"{ms['plain forward'] / ms['fast forward']:.2f}",
-            f"{ms['plain']:.2f}",
-            f"{ms['fast']:.2f}",
-            f"{ms['plain'] / ms['fast']:.2f}",
-            f"{100 * share:.0f} %" if cell["encoder"] == "cnn" else "",
+        rows.append(
+            [
+                cell["encoder"],
+                f"{cell['items']:,}",
+                str(cell["length"]),
+                f"{ms['plain forward']:.2f}",
+                f"{ms['fast forward']:.2f}",
+                f"{ms['plain forward'] / ms['fast forward']:.2f}",
+                f"{ms['plain']:.2f}",
+                f"{ms['fast']:.2f}",
+                f"{ms['plain'] / ms['fast']:.2f}",
+                f"{100 * share:.0f}" if cell["encoder"] == "cnn" else "",
+            ]
         )
-    console, where = make_console(), result["environment"]
-    console.print(table)
+    where = result["environment"]
     product = np.median([np.median(cell["seconds"]["product"]) for cell in result["cells"]])
-    console.print(
-        "rate: operations of the plain forward convolution over the fast way's seconds, as a share"
+    notes = [
+        "Rate: operations of the plain forward convolution over the fast way's seconds, as a share"
         f" of {2 * PRODUCT**3 / product / 1e9:.0f} GFLOP/s, the rate of products of {PRODUCT} x"
-        f" {PRODUCT}. {where['cpu']}, {where['cores']} cores, jax {where['packages']['jax']},"
-        f" {where['time']}",
-        highlight=False,
-    )
+        f" {PRODUCT}.",
+        f"{where['cpu']}, {where['cores']} cores, jax {where['packages']['jax']}, {where['time']}",
+    ]
+    header: Header = [
+        "encoder",
+        "items",
+        "words",
+        *columns_of("forward", "plain", "fast", "ratio"),
+        *columns_of("both ways", "plain", "fast", "ratio"),
+        "rate %",
+    ]
+    title = "Milliseconds, plain and fast; ratios of medians"
+    print_table(make_console(), Table(title, header, rows, notes))
 
 
 if __name__ == "__main__":

@@ -29,8 +29,6 @@ from typing import Any
 import numpy as np
 from big_graph import array_bytes, forget_peak, make_graph, peak_bytes, resident_bytes
 from peer_samplers import PEERS
-from rich.table import Table
-from rich.text import Text
 
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
@@ -43,6 +41,8 @@ from ncfbench.errors import (
 )
 from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.report.render.terminal import make_console
+from ncfbench.report.render.terminal import show as print_table
+from ncfbench.report.table import Header, Table, columns_of, text_column
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.timing import environment
@@ -306,112 +306,105 @@ def judge(sizes: dict[str, Any]) -> None:
 
 
 def show(result: dict[str, Any]) -> None:
-    """The tables."""
-    graphs = table_of(
-        "Graphs", ("links", "users", "items", "made in s", "peak GiB", "bytes a link")
-    )
-    rows = table_of(
-        f"Samplers: b = 512, k = 10, s = 4; targets: {MOST_BYTES} bytes a link, {MOST_RATIO} times"
-        " the smallest graph",
-        (
-            *(
-                "links",
-                "sampler",
-                "distinct items",
-                "batch ms",
-                "order s",
-                "links/s",
-                "us an item",
-                "ratio",
-                "target",
-            ),
-            *("arrays B/link", "resident B/link", "peak B/link", "target"),
-        ),
-    )
+    """Print the tables."""
+    graphs, rows = [], []
     for cell in (result["sizes"][key] for key in sorted(result["sizes"], key=int)):
-        graphs.add_row(
-            *(f"{cell[name]:,}" for name in ("links", "users", "items")),
-            f"{cell['making_seconds']:.1f}",
-            f"{cell['making_peak_bytes'] / 2**30:.2f}",
-            f"{cell['graph_array_bytes'] / cell['links']:.1f}",
+        graphs.append(
+            [
+                *(f"{cell[name]:,}" for name in ("links", "users", "items")),
+                f"{cell['making_seconds']:.1f}",
+                f"{cell['making_peak_bytes'] / 2**30:.2f}",
+                f"{cell['graph_array_bytes'] / cell['links']:.1f}",
+            ]
         )
         for name, row in cell["samplers"].items():
-            rows.add_row(
-                f"{cell['links']:,}",
-                find_sampler(name).title if name in SAMPLERS else name,
-                f"{row['distinct_items']:.0f}",
-                f"{row['batch_seconds'] * 1e3:.3f}",
-                f"{np.median(row['order_seconds']):.3g}",
-                f"{row['links_per_second']:,.0f}",
-                f"{row['item_seconds'] * 1e6:.2f}",
-                f"{row['item_ratio']:.2f}",
-                "missed" if any("times" in text for text in row["missed"]) else "met",
-                *(f"{row[kind]:.1f}" for kind in ("array_bytes", "resident_bytes", "peak_bytes")),
-                "missed" if any("bytes" in text for text in row["missed"]) else "met",
+            rows.append(
+                [
+                    f"{cell['links']:,}",
+                    find_sampler(name).title if name in SAMPLERS else name,
+                    f"{row['distinct_items']:.0f}",
+                    f"{row['batch_seconds'] * 1e3:.3f}",
+                    f"{np.median(row['order_seconds']):.3g}",
+                    f"{row['links_per_second']:,.0f}",
+                    f"{row['item_seconds'] * 1e6:.2f}",
+                    f"{row['item_ratio']:.2f}",
+                    "missed" if any("times" in text for text in row["missed"]) else "met",
+                    *(
+                        f"{row[kind]:.1f}"
+                        for kind in ("array_bytes", "resident_bytes", "peak_bytes")
+                    ),
+                    "missed" if any("bytes" in text for text in row["missed"]) else "met",
+                ]
             )
     where = result["environment"]
-    console = make_console()
-    console.print(graphs, rows)
-    if result["peers"]:
-        console.print(peer_table(result["peers"]))
-    console.print(
-        Text(
-            "Peak: while an epoch's order was made; no target. Resident bytes count from 10^6"
-            f" links on. {where['cpu']}, {where['cores']} cores, numpy"
-            f" {where['packages']['numpy']}, {where['time']}"
-        )
+    notes = [
+        "Peak: while an epoch's order was made; no target. Resident bytes count from 10^6 links"
+        " on.",
+        f"{where['cpu']}, {where['cores']} cores, numpy {where['packages']['numpy']},"
+        f" {where['time']}",
+    ]
+    header: Header = [
+        "links",
+        "sampler",
+        "distinct items",
+        "batch ms",
+        "order s",
+        "links/s",
+        "us an item",
+        "ratio",
+        "target",
+        *columns_of("bytes a link", "arrays", "resident", "peak"),
+        "target",
+    ]
+    title = (
+        f"Samplers: b = 512, k = 10, s = 4; targets: {MOST_BYTES} bytes a link, {MOST_RATIO} times"
+        " the smallest graph"
     )
+    graph_header = ("links", "users", "items", "made in s", "peak GiB", "bytes a link")
+    tables = [
+        Table("Graphs", graph_header, graphs),
+        Table(title, header, rows, notes, labels=2, grouped=1),
+        *([peer_table(result["peers"])] if result["peers"] else []),
+    ]
+    for table in tables:
+        print_table(make_console(), table)
 
 
 def peer_table(peers: dict[str, Any]) -> Table:
-    """Peers, each with our Negative Sampling under the same noise, timed in turn with it."""
-    table = table_of(
-        "Ten items for each positive link",
-        (
-            "links",
-            "peer",
-            "draws",
-            "set up s",
-            "B/link",
-            "us a link",
-            "ours us",
-            "ratio",
-            "min..max",
-            "what differs",
-        ),
-    )
+    """Return peers with our Negative Sampling under the same noise, timed in turn with it."""
+    rows = []
     for size in sorted(peers, key=int):
         for peer, found in peers[size].items():
             if "skipped" in found:
-                table.add_row(f"{int(size):,}", peer, found["skipped"])
+                rows.append([f"{int(size):,}", peer, *[""] * 7, found["skipped"]])
                 continue
             ratios = np.array(found["seconds"]) / np.array(found["our_seconds"])
-            table.add_row(
-                f"{int(size):,}",
-                f"{peer} {found['version']}",
-                found["draws"],
-                f"{found['setup_seconds']:.1f}",
-                f"{found['resident_bytes']:.0f}",
-                *(f"{np.median(found[kind]) * 1e6:.2f}" for kind in ("seconds", "our_seconds")),
-                f"{np.median(ratios):.1f}",
-                f"{ratios.min():.1f}..{ratios.max():.1f}",
-                found["differs"],
+            rows.append(
+                [
+                    f"{int(size):,}",
+                    f"{peer} {found['version']}",
+                    found["draws"],
+                    f"{found['setup_seconds']:.1f}",
+                    f"{found['resident_bytes']:.0f}",
+                    *(f"{np.median(found[kind]) * 1e6:.2f}" for kind in ("seconds", "our_seconds")),
+                    f"{np.median(ratios):.1f}",
+                    f"{ratios.min():.1f}..{ratios.max():.1f}",
+                    found["differs"],
+                ]
             )
-    return table
-
-
-def table_of(title: str, headings: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for heading in headings:
-        table.add_column(
-            heading,
-            justify=(
-                "left"
-                if heading in ("sampler", "peer", "draws", "target", "what differs")
-                else "right"
-            ),
-        )
-    return table
+    header: Header = [
+        "links",
+        "peer",
+        text_column("draws"),
+        "set up s",
+        "B/link",
+        "us a link",
+        "ours us",
+        "ratio",
+        "min..max",
+        text_column("what differs"),
+    ]
+    return Table("Ten items for each positive link", header, rows, labels=2, grouped=1)
 
 
 if __name__ == "__main__":

@@ -33,8 +33,6 @@ from unittest.mock import patch
 import numpy as np
 from big_graph import array_bytes, forget_peak, peak_bytes, resident_bytes
 from numpy.typing import NDArray
-from rich.table import Table
-from rich.text import Text
 
 from ncfbench.config import complete
 from ncfbench.data import store
@@ -43,6 +41,8 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.report.render.terminal import make_console
+from ncfbench.report.render.terminal import show as print_table
+from ncfbench.report.table import Header, Table, columns_of
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, negative_ids
@@ -404,14 +404,14 @@ def check_ranks(
 
 
 def show(result: dict[str, Any]) -> None:
-    """The tables."""
+    """Print the tables."""
     settings, steps = result["settings"], result["steps"]
     links = settings["links"]
     title = (
         f"{links:,} links, {settings['users']:,} users, {settings['items']:,} items; limit"
         f" {settings['limit_gib']:g} GiB"
     )
-    over = table_of(title, ("step", "s", "processor s", "peak GiB", "peak B/link", "within"))
+    over = []
     for name, step in steps.items():
         gib, link = step["peak_bytes"] / 2**30, step["peak_bytes_a_link"]
         cells = (
@@ -420,35 +420,22 @@ def show(result: dict[str, Any]) -> None:
             f"{gib:.2f}",
             f"{link:.1f}",
         )
-        over.add_row(name, *cells, "yes" if gib <= settings["limit_gib"] else "no")
+        over.append([name, *cells, "yes" if gib <= settings["limit_gib"] else "no"])
     b, training = settings["batch_size"], steps["batches"]["training_links"]
-    rows = table_of(
-        f"Samplers on {training:,} training links: b = {b}, k = 10, s = 4",
-        (
-            *(
-                "sampler",
-                "plan s",
-                "order s",
-                "first batch s",
-                "batch us",
-                "link us",
-                "distinct items",
-                "item us",
-            ),
-            *("arrays B/link", "resident B/link", "peak B/link"),
-        ),
-    )
+    rows = []
     for name, row in steps["batches"]["samplers"].items():
-        rows.add_row(
-            find_sampler(name).title if name in SAMPLERS else name,
-            *(f"{row[key]:.2f}" for key in ("plan_seconds", "order_seconds")),
-            f"{row['first_batch_seconds']:.3f}",
-            f"{row['batch_seconds'] * 1e6:.0f}",
-            f"{row['link_seconds'] * 1e6:.2f}",
-            f"{row['distinct_items']:.0f}",
-            f"{row['item_seconds'] * 1e6:.2f}",
-            f"{row['array_bytes_a_link']:.1f}",
-            *(f"{row[key] / training:.1f}" for key in ("resident_bytes", "peak_bytes")),
+        rows.append(
+            [
+                find_sampler(name).title if name in SAMPLERS else name,
+                *(f"{row[key]:.2f}" for key in ("plan_seconds", "order_seconds")),
+                f"{row['first_batch_seconds']:.3f}",
+                f"{row['batch_seconds'] * 1e6:.0f}",
+                f"{row['link_seconds'] * 1e6:.2f}",
+                f"{row['distinct_items']:.0f}",
+                f"{row['item_seconds'] * 1e6:.2f}",
+                f"{row['array_bytes_a_link']:.1f}",
+                *(f"{row[key] / training:.1f}" for key in ("resident_bytes", "peak_bytes")),
+            ]
         )
     found, loaded, where = steps["evaluation"], steps["batches"], result["environment"]
     disk, rate = steps["prepare"]["disk_bytes"] / links, found["scores_per_second"] / 1e6
@@ -473,18 +460,15 @@ def show(result: dict[str, Any]) -> None:
             f" {where['packages']['jax']}, load {where['load_average'][0]:.1f}, {where['time']}"
         ),
     )
-    console = make_console()
-    console.print(over, rows)
-    console.print(Text("\n".join(lines)))
-
-
-def table_of(title: str, headings: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for heading in headings:
-        table.add_column(
-            heading, justify="left" if heading in ("step", "sampler", "within") else "right"
-        )
-    return table
+    steps_header = ("step", "s", "processor s", "peak GiB", "peak B/link", "within")
+    header: Header = [
+        "sampler",
+        *("plan s", "order s", "first batch s", "batch us", "link us", "distinct items", "item us"),
+        *columns_of("bytes a link", "arrays", "resident", "peak"),
+    ]
+    samplers = f"Samplers on {training:,} training links: b = {b}, k = 10, s = 4"
+    for table in (Table(title, steps_header, over), Table(samplers, header, rows, lines)):
+        print_table(make_console(), table)
 
 
 if __name__ == "__main__":

@@ -30,28 +30,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from ncfbench.config import resolve
 from ncfbench.data import open_dataset
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.registry import find_sampler
 from ncfbench.report.render.terminal import make_console
+from ncfbench.report.render.terminal import show as print_table
+from ncfbench.report.table import Header, Table, columns_of, text_column
 from ncfbench.timing import environment
 from ncfbench.training.loop import IN_FLIGHT
 
-HEADINGS = (
+HEADER: Header = [
     "sampler",
-    "cold s",
-    "min..max",
-    "processor s",
-    "warm s",
-    "min..max",
-    "processor s",
+    *columns_of("cold", "s", "min..max", "processor s"),
+    *columns_of("warm", "s", "min..max", "processor s"),
     "peak GiB",
-    "targets",
-)
+    text_column("targets"),
+]
 COLD_SECONDS, WARM_SECONDS = 10, 4
 PEAK_GIB, LONG_PEAK_GIB, LONG_WORDS = 2, 4, 300
 
@@ -220,17 +216,13 @@ def missed(found: dict[str, list[dict[str, float]]], most: float) -> list[str]:
 
 
 def show(result: dict[str, Any]) -> None:
-    """The table."""
+    """Print the table."""
     settings = result["settings"]
     what = (
         f"{settings['dataset']}, {settings['encoder']}, texts of at most {result['max_length']}"
         " words"
     )
-    table = Table(
-        title=f"Seconds to the first iteration, and peak memory: {what}", title_justify="left"
-    )
-    for place, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="right" if 0 < place < len(HEADINGS) - 1 else "left")
+    rows = []
     for name, row in result["samplers"].items():
         cells = [find_sampler(name).title]
         for kind in ("cold", "warm"):
@@ -244,16 +236,15 @@ def show(result: dict[str, Any]) -> None:
         cells += [
             f"{max(sample['peak_gib'] for kind in ('cold', 'warm') for sample in row[kind]):.2f}"
         ]
-        table.add_row(*cells, "; ".join(row["missed"]) or "met")
+        rows.append([*cells, "; ".join(row["missed"]) or "met"])
     where = result["environment"]
-    make_console().print(
-        table,
-        Text(
-            f"Iterations before the stop: {settings['iterations'] or 'all'}. Load"
-            f" {where['load_average'][0]:.1f}. {where['cpu']}, {where['cores']} cores, jax"
-            f" {where['packages']['jax']}, {where['time']}"
-        ),
+    note = (
+        f"Iterations before the stop: {settings['iterations'] or 'all'}. Load"
+        f" {where['load_average'][0]:.1f}. {where['cpu']}, {where['cores']} cores, jax"
+        f" {where['packages']['jax']}, {where['time']}"
     )
+    title = f"Seconds to the first iteration, and peak memory: {what}"
+    print_table(make_console(), Table(title, HEADER, rows, [note]))
 
 
 if __name__ == "__main__":

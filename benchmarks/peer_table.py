@@ -1,6 +1,4 @@
-"""The peer's results as tables, a table for each encoder and length of texts, and how they stand to
-the targets.
-"""
+"""Tables of the peer's results, one for each encoder and length of texts, and their targets."""
 
 from __future__ import annotations
 
@@ -8,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from ncfbench.registry import find_sampler
 from ncfbench.report.render.terminal import make_console
+from ncfbench.report.render.terminal import show as print_table
+from ncfbench.report.table import Header, Table, columns_of
 from ncfbench.timing import statistics as analysis
 
 COMPARED = (
@@ -45,89 +43,88 @@ OVERHEAD = {300: 1.05, 40: 1.15}
 
 
 def median(row: Mapping[str, Any], arm: str) -> float:
-    """Seconds of an iteration."""
+    """Return the seconds of an iteration."""
     return float(np.median(row[arm]))
 
 
 def best_arm(row: Mapping[str, Any], *, compiled: bool = False) -> str | None:
-    """PyTorch's quickest arm; None where there is none."""
+    """Return PyTorch's quickest arm, or None."""
     arms = [arm for arm in ARMS if arm in row and not (compiled and arm == "eager")]
     return min(arms, key=lambda arm: median(row, arm), default=None)
 
 
 def show(result: Mapping[str, Any]) -> None:
-    """Print tables, what their columns mean, and the verdicts."""
+    """Print a table for each cell, what its columns mean, and the verdicts."""
     console = make_console()
     for cell in result["cells"]:
-        console.print(cell_table(result, cell))
+        print_table(console, cell_table(result, cell))
     where = result["environment"]
-    console.print(
-        Text(
-            "PyTorch / ours: PyTorch's quickest arm over our step, both on batches that are ready;"
-            " / full: over our iterations with the sampler at work, which PyTorch is spared;"
-            " sampling: the seconds of building a batch, with nothing beside it, over those of"
-            f" full. {result['device_name']} ({result['device']}), {where['cores']} cores,"
-            f" {result['precision']}, jax {where['packages']['jax']}, torch {result['torch']},"
-            f" {result['torch_threads']} threads, {where['time']}"
-        )
+    lines = (
+        "PyTorch / ours: PyTorch's quickest arm over our step, both on batches that are ready; /"
+        " full: over our iterations with the sampler at work, which PyTorch is spared; sampling:"
+        " the seconds of building a batch, with nothing beside it, over those of full."
+        f" {result['device_name']} ({result['device']}), {where['cores']} cores,"
+        f" {result['precision']}, jax {where['packages']['jax']}, torch {result['torch']},"
+        f" {result['torch_threads']} threads, {where['time']}",
+        *verdicts(result),
     )
-    for line in verdicts(result):
-        console.print(Text(line))
+    for line in lines:
+        console.print(line)
 
 
 def cell_table(result: Mapping[str, Any], cell: Mapping[str, Any]) -> Table:
-    """One encoder at one length of texts: a row for each sampler."""
+    """Return one encoder at one length of texts: a row for each sampler."""
     texts = "no texts" if cell["encoder"] == "mf" else f"texts of up to {cell['words']} words"
     title = (
         f"{result['dataset']}, {cell['encoder']}, {result['loss']}, {texts}, {result['precision']}"
     )
-    table = Table(title=Text(title), title_justify="left")
-    table.add_column("sampler")
     arms = [arm for arm in ARMS if any(arm in row for row in cell["samplers"].values())]
-    headings = (
+    header: Header = [
+        "sampler",
         "items",
-        *(f"PyTorch {arm} ms" for arm in arms),
-        "ours, step ms",
-        "full ms",
+        *columns_of("PyTorch ms", *arms),
+        *columns_of("ours ms", "step", "full"),
         "PyTorch / ours",
         "interval",
-    )
-    for heading in (*headings, "/ full", "full / step", "sampling"):
-        table.add_column(heading, justify="right")
+        "/ full",
+        "full / step",
+        "sampling %",
+    ]
+    rows = []
     for name, row in cell["samplers"].items():
         best = best_arm(row)
         assert best is not None, "the eager arm is always there"
         middle, lower, upper = analysis.ratio_of_medians(row[best], row["step"])
-        table.add_row(
-            find_sampler(name).title,
-            str(row["item_slots"]),
-            *(
-                f"{1e3 * median(row, arm):.2f}" if arm in row else "failed"
-                for arm in (*arms, "step", "full")
-            ),
-            f"{middle:.2f}",
-            f"{lower:.2f}..{upper:.2f}",
-            f"{analysis.ratio_of_medians(row[best], row['full'])[0]:.2f}",
-            f"{overhead(row):.2f}",
-            f"{100 * sampling_share(row):.1f} %",
+        rows.append(
+            [
+                find_sampler(name).title,
+                str(row["item_slots"]),
+                *(
+                    f"{1e3 * median(row, arm):.2f}" if arm in row else "failed"
+                    for arm in (*arms, "step", "full")
+                ),
+                f"{middle:.2f}",
+                f"{lower:.2f}..{upper:.2f}",
+                f"{analysis.ratio_of_medians(row[best], row['full'])[0]:.2f}",
+                f"{overhead(row):.2f}",
+                f"{100 * sampling_share(row):.1f}",
+            ]
         )
-    return table
+    return Table(title, header, rows)
 
 
 def overhead(row: Mapping[str, Any]) -> float:
-    """full / step."""
+    """Return full / step."""
     return median(row, "full") / median(row, "step")
 
 
 def sampling_share(row: Mapping[str, Any]) -> float:
-    """The seconds of building a batch, by itself, over those of a full iteration, in the median
-    round.
-    """
+    """Return the seconds of building a batch over those of a full iteration, as a median."""
     return float(np.median(np.divide(row["sampling"], row["full"])))
 
 
 def verdicts(result: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each target of each cell: met, or missed by which samplers and with what."""
+    """Yield a line for each target of each cell: met, or which samplers missed it by how much."""
     on_gpu = result["device"] == "cuda"
     for cell in result["cells"]:
         encoder, words, rows = cell["encoder"], cell["words"], cell["samplers"]
@@ -153,7 +150,7 @@ def verdicts(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def verdict(what: str, values: Mapping[str, float | None], target: float, *, least: bool) -> str:
-    """One target: every sampler must reach it; a value of None was not measured."""
+    """Return one target's line; every sampler must reach it, None was not measured."""
     known = {name: value for name, value in values.items() if value is not None}
     missed = [
         f"{name} {value:.2f}"

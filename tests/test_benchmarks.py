@@ -127,7 +127,7 @@ def test_a_large_set_made_small(tmp_path: Path) -> None:
     assert steps["evaluation"]["peak_bytes"] >= steps["evaluation"]["model_peak_bytes"]
     assert 0 <= steps["evaluation"]["recall"]["1000"] <= 1
     for word in ("Strat. w. N.S.", "peak B/link", "million scores a second"):
-        assert word in done.stdout, word
+        assert word in " ".join(done.stdout.split()), word
 
 
 def test_a_step_that_fails_is_named(tmp_path: Path) -> None:
@@ -167,4 +167,4 @@ def test_the_start_of_a_run(data_dir: Path, tmp_path: Path) -> None:
         assert 0.5 < row["start_seconds"] < 150
         assert 0.05 < row["peak_gib"] < 4
     assert "N.S." in done.stdout
-    assert "cold s" in done.stdout
+    assert "cold" in done.stdout

@@ -1,8 +1,6 @@
-"""The HTML report in a real browser: Chromium without a window, at three widths, light and dark.
-Run by ``make test-browser``.
+"""The HTML report in headless Chromium, at three widths, light and dark (``make test-browser``).
 
-Screenshots go to the folder that ``NCFBENCH_SCREENSHOTS`` names, if it does; the page is that of
-``NCFBENCH_PAGE``, if set.
+``NCFBENCH_SCREENSHOTS`` names a folder for screenshots, ``NCFBENCH_PAGE`` another page to test.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 820, 1400])
-def test_the_page_fits_draws_everything_and_asks_for_nothing(
+def test_the_page_fits_and_asks_for_nothing(
     browser: Any, report: Path, width: int, scheme: str
 ) -> None:
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)

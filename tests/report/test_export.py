@@ -1,4 +1,4 @@
-"""Folders of results to publish: what is copied, and what says of what data they are."""
+"""Exports: which records are copied, and the manifests that name their data."""
 
 from __future__ import annotations
 
@@ -207,9 +207,7 @@ def test_damaged_descriptions_of_data_are_left_out(
         ),
     ],
 )
-def test_the_command_that_prepares_data_again_names_what_it_needs(
-    files: dict[str, Any], ends: str
-) -> None:
+def test_commands_to_prepare_data_again(files: dict[str, Any], ends: str) -> None:
     options = {"columns": [], "history": False, "quotes": True}
     manifest = MANIFEST | {"options": options} | files
     assert (

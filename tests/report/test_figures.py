@@ -1,4 +1,4 @@
-"""What the figures draw: which runs, which points, and bounds where there are no points."""
+"""Figures: which runs and points they draw, and bounds where there are no points."""
 
 from __future__ import annotations
 

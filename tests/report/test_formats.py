@@ -1,4 +1,4 @@
-"""The report in each of its formats, from run folders that are written as literals."""
+"""The report in each format, of runs that are written as literals."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_latex_reads_every_character_as_itself() -> None:
     assert r"\cmidrule(lr){3-3} \cmidrule(lr){4-4}" in text
 
 
-def test_latex_has_balanced_environments_and_as_many_cells_as_columns(folder: Path) -> None:
+def test_latex_is_balanced(folder: Path) -> None:
     result = invoke(folder, "--format", "latex")
     assert result.exit_code == 0, result.output
     opened = re.findall(r"\\begin\{(\w+)\}", result.stdout)
@@ -92,7 +92,7 @@ def test_markdown_escapes_and_keeps_the_width(folder: Path) -> None:
     assert "### Speedup over IID, SG loss" in text
 
 
-def test_csv_has_a_row_for_each_cell_and_units_in_its_header(folder: Path) -> None:
+def test_csv_has_a_row_for_each_arm(folder: Path) -> None:
     result = invoke(folder, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
     assert list(rows[0]) == result_columns()
@@ -155,7 +155,7 @@ def test_json_is_json_under_both_names(folder: Path) -> None:
     assert len(document["verdicts"]) == 112
 
 
-def test_a_recall_passed_before_the_first_evaluation_is_a_bound(tmp_path: Path) -> None:
+def test_an_early_recall_is_a_bound(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
     rows = [
@@ -175,7 +175,7 @@ def test_a_recall_passed_before_the_first_evaluation_is_a_bound(tmp_path: Path) 
     assert not any(row["iterations_speedup"] or row["iterations_speedup_at_most"] for row in rows)
 
 
-def test_the_table_shows_intervals_seeds_censored_cells_and_verdicts(folder: Path) -> None:
+def test_the_terminal_shows_intervals_and_verdicts(folder: Path) -> None:
     text = invoke(folder).stdout
     for part in (
         "[",
@@ -190,7 +190,7 @@ def test_the_table_shows_intervals_seeds_censored_cells_and_verdicts(folder: Pat
         assert part in text
 
 
-def test_a_single_seed_stands_without_an_interval_and_says_so(tmp_path: Path) -> None:
+def test_one_seed_has_no_interval(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3])
     write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.2, 0.4])
     text = invoke(tmp_path).stdout
@@ -218,7 +218,7 @@ def test_formats_that_do_not_go_together(folder: Path, tmp_path: Path) -> None:
 
 
 class Reader(HTMLParser):
-    """Tags that are open, what is referred to, and ids."""
+    """Open tags, references and ids of a page."""
 
     VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
 
@@ -326,7 +326,7 @@ def test_output_makes_its_folder(folder: Path, tmp_path: Path) -> None:
     assert "Cannot write" in refused.output
 
 
-def test_without_matplotlib_the_page_says_how_to_get_figures(
+def test_a_page_without_matplotlib(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(html, "find_spec", lambda name: None)

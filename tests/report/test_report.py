@@ -1,4 +1,4 @@
-"""Tables from runs that are written as literals: no training, no clock."""
+"""Tables of runs that are written as literals, without training or a clock."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_papers_three_columns_by_hand() -> None:
     assert ns["interleaved"] is False
 
 
-def test_missing_cells_name_the_command_that_fills_them() -> None:
+def test_missing_cells_name_their_command() -> None:
     rows = rows_of(
         [record("ns", [9, 2], 20, epochs=7, seed=3, noise="0.75")],
         locations={"--runs-dir": "my runs"},
@@ -107,7 +107,7 @@ def test_missing_cells_name_the_command_that_fills_them() -> None:
 
 
 def test_a_command_recreates_the_settings() -> None:
-    """The named command, parsed as the CLI would, gives the run that the cell lacks."""
+    """The named command, parsed as the command line does, gives the run of the missing cell."""
     from ncfbench.config import resolve
 
     odd = {
@@ -136,7 +136,7 @@ def test_a_command_recreates_the_settings() -> None:
     )
 
 
-def test_pairwise_losses_take_negative_sampling_as_baseline() -> None:
+def test_pairwise_losses_have_their_baseline() -> None:
     rows = rows_of(
         [record("neg", [1, 0.5], 100, loss="log"), record("ns", [1, 0.5], 10, loss="log")]
     )
@@ -145,7 +145,7 @@ def test_pairwise_losses_take_negative_sampling_as_baseline() -> None:
     assert rows["ns"]["total_speedup"] == pytest.approx(10)
 
 
-def test_seeds_are_paired_and_ratios_averaged_geometrically() -> None:
+def test_seeds_are_paired() -> None:
     runs = [
         record("iid", [9, 3], 100, seed=0),
         record("iid", [9, 4], 400, seed=1),
@@ -165,7 +165,7 @@ def test_a_seed_without_baseline_names_it() -> None:
     assert row["command"].endswith("--seed 4")
 
 
-def test_different_machines_are_not_divided_unless_told_to() -> None:
+def test_different_machines_are_not_divided() -> None:
     runs = [record("iid", [9, 3], 100), record("ns", [9, 3], 50, key="two")]
     refused = rows_of(runs)["ns"]
     assert refused["status"] == "different environment"
@@ -175,7 +175,7 @@ def test_different_machines_are_not_divided_unless_told_to() -> None:
     assert mixed["same_environment"] is False
 
 
-def test_other_data_and_other_settings_are_other_comparisons() -> None:
+def test_other_settings_are_other_comparisons() -> None:
     runs = [
         record("iid", [9, 3], 1),
         record("ns", [9, 3], 1, fingerprint="e" * 64),
@@ -184,7 +184,7 @@ def test_other_data_and_other_settings_are_other_comparisons() -> None:
     assert len(comparison.group(runs)) == 3
 
 
-def test_variants_of_s_and_k_are_rows_of_one_comparison() -> None:
+def test_s_and_k_are_rows_of_one_comparison() -> None:
     runs = [
         record("iid", [9, 3], 100),
         record("iid", [9, 2], 200, negatives=20),
@@ -201,7 +201,7 @@ def test_variants_of_s_and_k_are_rows_of_one_comparison() -> None:
 
 
 def test_local_sharing_is_a_row_beside_global_sharing() -> None:
-    """On as many devices; and the command for a cell that is missing asks for it."""
+    """The devices are the same, and the command for a missing cell asks for local sharing."""
     on = {"devices": 4, "batch_size": 64}
     records = [record("ns", [9, 5, 3], 10, **on), record("ns", [9, 5, 4], 8, share="local", **on)]
     (group,) = comparison.group(records)
@@ -212,7 +212,7 @@ def test_local_sharing_is_a_row_beside_global_sharing() -> None:
     assert words[words.index("--devices") + 1] == "4"
 
 
-def test_the_newest_run_of_a_repeated_cell_counts_and_unfinished_ones_do_not() -> None:
+def test_the_newest_finished_run_counts() -> None:
     runs = [
         record("iid", [9, 3], 100),
         record("ns", [9, 3], 10, time="2026-02-01"),
@@ -250,7 +250,7 @@ def test_a_run_without_times_is_no_crash() -> None:
 
 
 def test_names_are_text_and_not_markup() -> None:
-    """A path such as ``runs[old]`` or ``r[/x]`` is printed as it is."""
+    """Paths such as ``runs[old]`` or ``r[/x]`` are printed as they are."""
     out = io.StringIO()
     plain = make_console()
     plain.file = out
@@ -310,7 +310,7 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
     assert "  ncfbench run --dataset mind --sampler ns --encoder lstm" in rendered(missing)
 
 
-def test_times_of_separate_runs_are_marked_where_others_took_turns() -> None:
+def test_times_of_separate_runs_are_marked() -> None:
     def together(sessions: list[str | None], *given: Any, **more: Any) -> RunRecord:
         made = record(*given, **more)
         return dataclasses.replace(made, environment={**made.environment, "interleaved": sessions})
@@ -362,7 +362,7 @@ def test_times_of_a_busy_machine_are_marked() -> None:
     assert [note[0] for note in notes] == ["†", "‡"]
 
 
-def test_the_best_of_each_column_by_itself_and_over_one_baseline() -> None:
+def test_the_best_of_each_column_and_baseline() -> None:
     runs = [
         record("iid", [9, 5, 3], 200, 0.45),
         record("ns", [9, 3, 2], 50, 0.4),

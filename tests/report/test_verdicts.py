@@ -1,4 +1,4 @@
-"""The printed figures, and the rule by which ours are judged beside them."""
+"""Printed figures, and the rule that judges ours beside them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_rule(found: Any, measure: Any, printed_value: float, verdict: str) 
     assert ("one seed" in reason) == (found is not None and found["seeds"] == 1)
 
 
-def test_what_differs_makes_a_cell_incomparable_and_keeps_what_the_figures_say() -> None:
+def test_differences_make_a_cell_incomparable() -> None:
     word, alone, reason = judge(row(RATIO, 2.2, 1.9, 2.5), RATIO, 2.0, ["other text (title,tags)"])
     assert (word, alone) == ("not comparable", "reproduced")
     assert reason == "other text (title,tags); printed value in our 95 % interval, ours within 25 %"
@@ -120,7 +120,7 @@ def test_what_differs_makes_a_cell_incomparable_and_keeps_what_the_figures_say()
     )
 
 
-def test_a_run_that_diverged_and_times_of_other_machines() -> None:
+def test_diverged_runs_and_other_machines() -> None:
     gone = row(RATIO, None, status="diverged", reason="held-out items have no vector")
     assert judge(gone, RATIO, 2.0, ["other text"]) == ("missing", None, "diverged")
     apart = row("total_speedup", None, status="different environment")
@@ -134,9 +134,7 @@ def test_a_run_that_diverged_and_times_of_other_machines() -> None:
 
 
 def test_a_wider_interval_never_reproduces_more() -> None:
-    """From an interval that is a point to one that holds everything: ``reproduced`` comes only by
-    what is near.
-    """
+    """From a point to the widest interval, only a near value is ``reproduced``."""
     for value in (1.0, 1.4, 1.6, 2.0, 2.4, 2.6, 4.0):
         words = [
             judge(row(RATIO, value, value / width, value * width), RATIO, 2.0, [])[1]
@@ -147,7 +145,7 @@ def test_a_wider_interval_never_reproduces_more() -> None:
         assert near or "reproduced" not in words
 
 
-def test_what_cannot_be_decided_is_counted() -> None:
+def test_undecided_cells_are_counted() -> None:
     one = verdicts.Verdict(
         dataset="citeulike",
         printed_dataset="citeulike",
@@ -173,7 +171,7 @@ def test_what_cannot_be_decided_is_counted() -> None:
     )
 
 
-def test_data_and_settings_that_are_not_the_papers(tmp_path: Any) -> None:
+def test_differences_from_the_paper(tmp_path: Any) -> None:
     (comparison,) = group(read_all(write_folder(tmp_path))[0])
     options = {"text": ["title", "abstract"], "max_length": 300, "test_fraction": 0.2}
     manifest = {
@@ -227,7 +225,7 @@ def judged(runs_dir: Path, manifests: Any) -> list[verdicts.Verdict]:
     )
 
 
-def test_a_printed_cell_counts_once_however_many_comparisons_have_it(tmp_path: Path) -> None:
+def test_a_printed_cell_counts_once(tmp_path: Path) -> None:
     for more in ({"epochs": 2}, {}, {"epochs": 4}):
         write_run(tmp_path, "iid", [9, 5, 3], 200, **more)
         write_run(tmp_path, "ns", [9, 4, 3.5] if more else [9, 2, 1], 20, **more)
@@ -260,7 +258,7 @@ def test_a_printed_cell_counts_once_however_many_comparisons_have_it(tmp_path: P
     ] == ["16"] * 3 + ["64"]
 
 
-def test_runs_of_data_of_unknown_source_are_named_where_a_cell_is_missing(tmp_path: Path) -> None:
+def test_data_of_unknown_source_is_named(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 200, dataset="my-texts")
     by_cell = {
         (one.dataset, one.encoder, one.sampler, one.measure): one
