@@ -112,32 +112,26 @@ def test_second_interrupt_ends_one_at_once(data_dir: Path, tmp_path: Path) -> No
 
 
 def test_lonely_processes_end(data_dir: Path, tmp_path: Path) -> None:
-    """Interrupted or after the timeout, while JAX waits in C++ for the others."""
-    patient = [
-        start(data_dir, tmp_path, 1, of=2, last=("--process-id", index))[0] for index in ("0", "1")
-    ]
-    for process in patient:
-        assert process.stderr is not None
-        assert "Waiting for the 2 processes at 127.0.0.1:" in process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-    for code, _, err in ends(patient):
-        assert code == 130
-        assert err == "Interrupted.\n"
-    late = ("--peer-timeout", "2")
-    waiting = [
-        start(data_dir, tmp_path, 1, *late, of=2, last=("--process-id", index))[0]
-        for index in ("0", "1")
-    ]
+    """Interrupted or after the timeout, while JAX waits in C++ for the others; or at once."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        (busy,) = start(data_dir, tmp_path, 1, of=2, last=("--coordinator", address))
-        *lonely, (code, _, refused) = ends([*waiting, busy])
-    assert code == 2
-    assert f"Error: --coordinator {address}: cannot listen on port" in refused
-    for code, out, err in lonely:
-        assert (code, out) == (8, "")
-        assert "Error: Not all of the 2 processes came to 127.0.0.1:" in err
-        assert "within 2 s" in err
+        own = [("--process-id", "0"), ("--process-id", "1")]
+        own += [("--process-id", "1", "--peer-timeout", "2"), ("--coordinator", address)]
+        lonely = [start(data_dir, tmp_path, 1, of=2, last=flags)[0] for flags in own]
+        for process in lonely[:2]:
+            assert process.stderr is not None
+            assert "Waiting for the 2 processes at 127.0.0.1:" in process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+        *interrupted, late, refused = ends(lonely)
+    for code, out, err in interrupted:
+        assert (code, out) == (130, "")
+        assert err.endswith("Interrupted.\n")
+        assert "Traceback" not in err
+    assert late[:2] == (8, "")
+    assert "Error: Not all of the 2 processes came to 127.0.0.1:" in late[2]
+    assert "within 2 s" in late[2]
+    assert refused[:2] == (2, "")
+    assert f"Error: --coordinator {address}: cannot listen on port" in refused[2]
     assert not list(tmp_path.iterdir())
 
 
