@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,17 +98,47 @@ def test_a_full_disk_keeps_older_checkpoints(
     assert [path.name for path in tmp_path.iterdir()] == ["20"]
 
 
-def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    """A limit on the size of files stands in for a quota."""
+@pytest.mark.parametrize("error", [ValueError("OUT_OF_RANGE"), RuntimeError("closed")])
+def test_a_write_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """As TensorStore fails, in the middle of its files."""
+
+    def fail(folder: Path, arrays: Any) -> None:
+        folder.mkdir()
+        (folder / "0000").write_bytes(b"half")
+        raise error
+
     checkpoints = Checkpoints(tmp_path)
     save(checkpoints, 20)
-    numbers = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
-    large = TrainState({"embedding": jnp.asarray(numbers)}, (), jnp.uint32(30))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
-    try:
-        with pytest.raises(DataError, match="Cannot write"):
-            checkpoints.save(30, large, PROGRESS)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    monkeypatch.setattr(checkpoints._orbax, "save", fail)
+    with pytest.raises(DataError, match=f"Cannot write .*30: {error}"):
+        save(checkpoints, 30)
     assert [path.name for path in tmp_path.iterdir()] == ["20"]
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import jax.numpy as jnp, numpy as np
+from ncfbench.errors import DataError
+from ncfbench.training.checkpoint import Checkpoints
+from ncfbench.training.step import TrainState
+numbers = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+state = TrainState({"embedding": jnp.asarray(numbers)}, (), jnp.uint32(30))
+checkpoints = Checkpoints(Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+try:
+    checkpoints.save(30, state, {})
+except DataError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.long
+def test_a_quota_is_a_data_error(tmp_path: Path) -> None:
+    """In another process: a limit on the size of files meets Orbax's own threads too."""
+    command = [sys.executable, "-c", LIMITED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "refused: Cannot write" in done.stdout
+    assert list(tmp_path.iterdir()) == []
