@@ -1,9 +1,8 @@
-"""The probe: the one estimate of the objective that all samplers share, so that their losses can be
-compared.
+"""The probe: one estimate of the objective for all samplers, so that their losses compare.
 
-A fixed set of links and of draws from P_n, chosen by the data set and the probe's settings alone,
-never by the run's sampler, seed or precision; dropout off, in full float32. Where links x items is
-small it is no estimate but the exact sum over all pairs.
+It evaluates a fixed set of links and of draws from P_n, which depends on the data set and the
+probe's settings alone, never on the run's sampler, seed or precision; dropout off, in full float32.
+Where links x items is small it is the exact sum over all pairs.
 """
 
 from __future__ import annotations
@@ -32,37 +31,37 @@ PROBE_SEED = MAX_SEED + 2
 EXACT_TERMS = 2**23
 """Up to this many pairs of a link and an item the probe is exact."""
 LISTWISE_TERMS = 2**25
-"""Pairs of a link and an item in the probe of a listwise loss, which sums over all items of each
-link.
-"""
+"""Pairs in the probe of a listwise loss, which sums over all items for each link."""
 BLOCK_TERMS = 2**18
 
 
 @dataclass(frozen=True)
 class ProbeLinks:
-    """The probe's terms, by row; a row is a positive link.
-
-    ``user``, ``item``: int32[M]. ``negative``: int32[M, K] items. ``weight``: float32[M, K], which
-    sums each row's negative terms to their expectation. ``item`` and ``negative`` are places in
-    ``nodes``, the items to embed. ``all_items``: each row of ``negative`` is all nodes in order.
-    ``exact``: the rows are all links besides.
-    """
+    """The probe's terms by row; a row is a positive link."""
 
     user: NDArray[np.int32]
+    """int32[M]: user ids."""
     item: NDArray[np.int32]
+    """int32[M]: indices in ``nodes``."""
     negative: NDArray[np.int32]
+    """int32[M, K]: indices in ``nodes``."""
     weight: NDArray[np.float32]
+    """float32[M, K]: sums each row's negative terms to their expectation."""
     nodes: NDArray[np.int32]
+    """Ids of the items to embed."""
     all_items: bool
+    """Whether each row of ``negative`` is all nodes in order."""
     exact: bool
+    """Whether the rows are all links besides."""
 
     @classmethod
     def choose(cls, graph: BipartiteGraph, config: RunConfig) -> ProbeLinks:
-        """All pairs where they are few, else ``probe_links`` links without and ``probe_negatives``
-        draws with replacement.
+        """Choose all pairs where they are few.
+
+        Else ``probe_links`` links without replacement, and ``probe_negatives`` draws with it.
         """
         noise = Noise(graph, config.noise_exponent)
-        nodes, place = graph.items_in_use, graph.index_in_use
+        nodes, index = graph.items_in_use, graph.index_in_use
         exact = graph.n_links * len(nodes) <= EXACT_TERMS
         streams = Streams(PROBE_SEED)
         listwise = config.family == "listwise"
@@ -91,10 +90,10 @@ class ProbeLinks:
             weight = np.full(drawn.shape, 1 / config.probe_negatives)
             if config.mask:
                 weight[graph.linked(user[:, None], drawn)] = 0
-            negative = place[drawn]
+            negative = index[drawn]
         return cls(
             user,
-            place[graph.link_item[links]],
+            index[graph.link_item[links]],
             negative,
             weight.astype(np.float32),
             nodes,
@@ -131,7 +130,7 @@ class Probe:
         self._block_sum = block_sum
 
     def __call__(self, parameters: Parameters) -> float:
-        """L at these parameters, the users' penalty included; block sums are added in float64."""
+        """Return L, with the users' penalty; sums over blocks are added in float64."""
         users = self.embedder.users(parameters)
         items = self.embedder.items(parameters, self.links.nodes)
         sums = [self._block_sum(users, items, block) for block in self._blocks]

@@ -1,9 +1,8 @@
-"""Cold-start recall@M: how many of a user's held-out items are among the M best of all held-out
-items.
+"""Cold-start recall@M: the share of a user's held-out items among the M best of all held-out items.
 
 Exact, over every user who has a held-out item and every held-out item of the split. Ties are broken
-by item id, the smaller first, so that a result can be repeated. recall@M of a user is hits / her
-held-out items; the mean is over users (KDD 2017, section 5.2).
+by item id, the smaller first, so that results repeat. The mean is over users (KDD 2017, section
+5.2).
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Parameters
 
 BLOCK_SCORES = 2**23
-"""Scores held at a time where all items are one block: 32 MB."""
+"""Scores in memory at a time where all items are one block: 32 MB."""
 BLOCK_ITEMS = 2**12
-"""More items than this are ranked block by block. With 512 links that is 8 MB of scores, which the
-caches hold: 550 million scores a second, where blocks of 2^21 to 2^23 scores of any shape gave 170
-(2 cores of an AMD EPYC, D = 50).
+"""More items than this are ranked block by block. With 512 links a block is 8 MB of scores, which
+fits the caches: 550 million scores a second, where blocks of 2^21 to 2^23 scores of any shape gave
+170 (2 cores of an AMD EPYC, D = 50).
 """
 BLOCK_LINKS = 512
 """Links ranked at a time where there is more than one block of items."""
 
 
 class RecallEvaluator:
-    """recall@M on one split of a data set. ``empty`` says that no user has an item there."""
+    """recall@M on one split of a data set; ``empty`` where no user has an item there."""
 
     def __init__(
         self, dataset: Dataset, split: Split, embedder: Embedder, interaction: Interaction
@@ -47,30 +46,26 @@ class RecallEvaluator:
         self.items = dataset.items_of(split)
         users, items = dataset.links(split)
         order = np.lexsort((items, users))
-        self.users, self.places = (
-            users[order],
-            np.searchsorted(self.items, items[order]).astype(np.int32),
-        )
+        self.users = users[order]
+        self.index = np.searchsorted(self.items, items[order]).astype(np.int32)
         self.empty = len(self.users) == 0
         self.block = int(np.clip(BLOCK_SCORES // max(len(self.items), 1), 1, 4096))
         self._ranks = jax.jit(full(partial(link_ranks, interaction)))
 
     def __call__(self, parameters: Parameters) -> Mapping[int, float]:
-        """Mean recall@M for each M of :data:`CUTOFFS`."""
+        """Return the mean recall@M for each M of :data:`CUTOFFS`."""
         return recall(self.users, self.ranks(parameters), CUTOFFS)
 
     def ranks(self, parameters: Parameters) -> NDArray[np.int64]:
-        """int64[links]: the place of each held-out link's item in its user's ranking, 0 for the
-        best.
-        """
+        """Return the rank of each held-out link's item for its user, int64[links]; best is 0."""
         users_UxD = self.embedder.users(parameters).scored
         items_VxD = self.embedder.items(parameters, self.items)
         if len(self.items) > BLOCK_ITEMS:
-            return ranks_by_blocks(self.interaction, users_UxD, items_VxD, self.users, self.places)
+            return ranks_by_blocks(self.interaction, users_UxD, items_VxD, self.users, self.index)
         parts = []
         for start in range(0, len(self.users), self.block):
             take = np.minimum(np.arange(start, start + self.block), len(self.users) - 1)
-            parts.append(self._ranks(users_UxD, items_VxD, self.users[take], self.places[take]))
+            parts.append(self._ranks(users_UxD, items_VxD, self.users[take], self.index[take]))
         return np.concatenate([np.asarray(part) for part in parts])[: len(self.users)].astype(
             np.int64
         )
@@ -96,17 +91,20 @@ def link_ranks(
     users_UxD: jax.Array,
     items_VxD: jax.Array,
     users: jax.Array,
-    places: jax.Array,
+    index: jax.Array,
 ) -> jax.Array:
-    """int32[links]: how many items stand before each link's own: higher scores, and equal ones of
-    smaller place.
+    """Return the rank of each link's item for its user, int32[links].
 
-    A score that is not a number stands before every other, so that broken parameters can never look
-    good.
+    Items of a higher score rank before it, and those of an equal score with a smaller index. A NaN
+    ranks before every other score, so that broken parameters never look good.
+
+    Args:
+        users: int32[links], the user of each link.
+        index: int32[links], the index of its item in ``items_VxD``.
     """
     scores = interaction.matrix(users_UxD[users], items_VxD)
-    own = jnp.take_along_axis(scores, places[:, None], axis=1)
-    earlier = jnp.arange(items_VxD.shape[0], dtype=jnp.int32)[None, :] < places[:, None]
+    own = jnp.take_along_axis(scores, index[:, None], axis=1)
+    earlier = jnp.arange(items_VxD.shape[0], dtype=jnp.int32)[None, :] < index[:, None]
     return jnp.sum(~(scores <= own) | ((scores == own) & earlier), axis=1, dtype=jnp.int32)
 
 
@@ -115,41 +113,37 @@ def ranks_by_blocks(
     users_UxD: jax.Array,
     items_VxD: jax.Array,
     users: NDArray[np.int32],
-    places: NDArray[np.int32],
+    index: NDArray[np.int32],
 ) -> NDArray[np.int64]:
-    """int64[links]: :func:`link_ranks` of any number of items, in blocks of :data:`BLOCK_LINKS` x
-    :data:`BLOCK_ITEMS`.
+    """Return :func:`link_ranks` among any number of items, int64[links].
 
-    Equal scores must be equal to the last bit, so a link's own score comes from the very product
-    that later counts it: the same program, rows and block of items. Links in the order of their own
-    items need few such products beforehand.
-
-    Args:
-        users, places: int32[links], the user of each link and the place of its item in
-            ``items_VxD``.
+    Works in blocks of :data:`BLOCK_LINKS` x :data:`BLOCK_ITEMS`. Equal scores must be equal to the
+    last bit, so a link's own score comes from the same product that later counts it: the same
+    program, rows and block of items. Links in the order of their own items need few such products
+    beforehand.
     """
     n_items, n_links = len(items_VxD), len(users)
     # Blocks of about one size, so that the last one is not mostly padding.
     size = -(-n_items // -(-n_items // BLOCK_ITEMS))
     starts = np.arange(0, n_items, size, dtype=np.int32)
     items_VxD = jnp.pad(items_VxD, ((0, len(starts) * size - n_items), (0, 0)))
-    order = np.argsort(places, kind="stable")
+    order = np.argsort(index, kind="stable")
     rows = min(BLOCK_LINKS, n_links)
     result = np.zeros(n_links, np.int64)
     for first in range(0, n_links, rows):
-        # Behind the last link stands the last one again.
+        # The last link fills the last block.
         links = order[np.minimum(np.arange(first, first + rows), n_links - 1)]
-        user, place, own = users[links], places[links], np.zeros(rows, np.float32)
-        for start in starts[place[0] // size : place[-1] // size + 1]:
-            own, _ = _ranks_in_block(
-                interaction, users_UxD, items_VxD, user, place, own, start, n_items, size
+        user, item, score = users[links], index[links], np.zeros(rows, np.float32)
+        for start in starts[item[0] // size : item[-1] // size + 1]:
+            score, _ = _ranks_in_block(
+                interaction, users_UxD, items_VxD, user, item, score, start, n_items, size
             )
         count = np.zeros(rows, np.int64)
         for start in starts:
             _, before = _ranks_in_block(
-                interaction, users_UxD, items_VxD, user, place, own, start, n_items, size
+                interaction, users_UxD, items_VxD, user, item, score, start, n_items, size
             )
-            # Waits for the block, so that no second one is held.
+            # Waits for the block, so that only one is in memory.
             count += np.asarray(before)
         result[links] = count
     return result
@@ -162,29 +156,30 @@ def _ranks_in_block(
     users_UxD: jax.Array,
     items_VxD: jax.Array,
     users: jax.Array,
-    places: jax.Array,
+    index: jax.Array,
     own: jax.Array,
     start: jax.Array,
     n_items: jax.Array,
     size: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """float32[links]: each link's own score, taken from this block where its item is there;
-    int32[links]: items before it.
+    """Return each link's own score, if its item is in this block, and its rank within the block.
+
+    float32[links] and int32[links].
     """
     block_VxD = jax.lax.dynamic_slice_in_dim(items_VxD, start, size)
     scores = interaction.matrix(users_UxD[users], block_VxD)
-    column = places - start
+    column = index - start
     here = jnp.take_along_axis(scores, jnp.clip(column, 0, size - 1)[:, None], axis=1)
     own = jnp.where((column >= 0) & (column < size), here[:, 0], own)
-    place = jnp.arange(size, dtype=jnp.int32)[None, :]
-    before = ~(scores <= own[:, None]) | ((scores == own[:, None]) & (place < column[:, None]))
-    return own, jnp.sum(before & (place < n_items - start), axis=1, dtype=jnp.int32)
+    position = jnp.arange(size, dtype=jnp.int32)[None, :]
+    before = ~(scores <= own[:, None]) | ((scores == own[:, None]) & (position < column[:, None]))
+    return own, jnp.sum(before & (position < n_items - start), axis=1, dtype=jnp.int32)
 
 
 def recall(
     users: NDArray[np.integer], ranks: NDArray[np.integer], cutoffs: tuple[int, ...]
 ) -> dict[int, float]:
-    """Mean over users of the share of their links with a rank below M.
+    """Return the mean over users of the share of their links with a rank below M.
 
     Args:
         users: the user of each held-out link, ascending.

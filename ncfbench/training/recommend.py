@@ -2,9 +2,9 @@
 
 Exact, like :mod:`ncfbench.training.recall`: all test items are ranked for every user who has a link
 of any split, ties by item id, the smaller first, so that recall@M of the table is the run's
-recall@M after the same iteration. The parameters are those at the end of the run, which are the
-ones that a run keeps: where validation items choose an earlier epoch to report, the reported recall
-is of other parameters. The table's metadata name the epoch.
+recall@M after the same iteration. The parameters are those at the end of the run, the only ones
+that a run keeps. Where validation items choose an earlier epoch to report, the reported recall is
+that of other parameters. The table's metadata name the epoch.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from ncfbench.training.step import Parameters, Trainer, TrainState
 FILE = "recommendations.parquet"
 ITEM_BLOCK = 4096
 BLOCK_SCORES = 2**22
-"""Scores held at a time: 16 MB."""
+"""Scores in memory at a time: 16 MB."""
 
 Int32 = NDArray[np.int32]
 
 
 def require_items(config: RunConfig, dataset: Dataset, count: int) -> None:
-    """Refuse, before anything is trained, what could not be written in the end.
+    """Refuse, before training, what could not be written in the end.
 
     Raises:
         UsageError: fewer than one item, an encoder without vectors for held-out items, or data
@@ -88,11 +88,10 @@ class Recommender:
     def blocks(
         self, parameters: Parameters
     ) -> Iterator[tuple[Int32, Int32, NDArray[np.float32], NDArray[np.bool_]]]:
-        """For some users at a time, ascending: their ids int32[n], and of each their best items,
-        the best first.
+        """Yield some users at a time, ascending, with their best items, the best first.
 
-        These are item ids int32[n, M], scores float32[n, M], and whether user and item are a
-        held-out link bool[n, M].
+        User ids int32[n], item ids int32[n, M], scores float32[n, M], and whether user and item are
+        a held-out link, bool[n, M].
 
         Raises:
             DivergedError: a score is not finite.
@@ -105,12 +104,12 @@ class Recommender:
             take = np.minimum(np.arange(start, start + self.user_block), len(self.users) - 1)
             rows_BxD = users_UxD[self.users[take]]
             best = jnp.full((self.user_block, self.count), -jnp.inf)
-            places = jnp.zeros((self.user_block, self.count), jnp.int32)
+            index = jnp.zeros((self.user_block, self.count), jnp.int32)
             finite = jnp.bool_(True)
             for first in starts:
                 block_VxD = items_VxD[first : first + self.item_block]
-                best, places, good = self._merge(
-                    best, places, rows_BxD, block_VxD, first, len(self.items)
+                best, index, good = self._merge(
+                    best, index, rows_BxD, block_VxD, first, len(self.items)
                 )
                 finite &= good
             if not finite:
@@ -118,7 +117,7 @@ class Recommender:
                     "A score of a user and an item is not finite: there is nothing to recommend."
                 )
             users = self.users[start : start + self.user_block]
-            items = self.items[np.asarray(places)[: len(users)]]
+            items = self.items[np.asarray(index)[: len(users)]]
             pairs = self._pairs(np.repeat(users, self.count), items.reshape(-1))
             yield (
                 users,
@@ -128,11 +127,10 @@ class Recommender:
             )
 
     def write(self, folder: Path, state: TrainState, schedule: Schedule) -> Path:
-        """Write :data:`FILE` into a folder, a block of users at a time; the metadata say whose
-        items these are.
+        """Write :data:`FILE` into a folder, a block of users at a time.
 
         Args:
-            state: of the run's end.
+            state: that of the run's end.
 
         Raises:
             DataError: it cannot be written.
@@ -165,48 +163,49 @@ class Recommender:
         return folder / FILE
 
     def _pairs(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> NDArray[np.int64]:
-        """int64: one number for each pair of a user and an item."""
+        """Return one number for each pair of a user and an item, int64."""
         return users.astype(np.int64) * self.dataset.n_items + items
 
     def _is_held_out(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
         if len(self._held_out) == 0:
             return np.zeros(len(pairs), bool)
-        place = np.minimum(np.searchsorted(self._held_out, pairs), len(self._held_out) - 1)
-        found: NDArray[np.bool_] = self._held_out[place] == pairs
+        index = np.minimum(np.searchsorted(self._held_out, pairs), len(self._held_out) - 1)
+        found: NDArray[np.bool_] = self._held_out[index] == pairs
         return found
 
 
 def merge(
     interaction: Interaction,
     best_BxM: jax.Array,
-    places_BxM: jax.Array,
+    index_BxM: jax.Array,
     users_BxD: jax.Array,
     items_VxD: jax.Array,
     first: jax.Array,
     n_items: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The M best of what was best so far and of the items ``first``, ``first + 1``, ...; and
-    whether all scores are finite.
+    """Merge the M best items so far with those of a block: ``first``, ``first + 1``, ...
 
-    float32[B, M], int32[B, M], bool. Items come in ascending blocks. Of equal scores the first
-    stays first, which is then the one of smaller place; so that this is true of 0 and -0 as well,
-    they become one. Slots from ``n_items`` on are padding.
+    Items come in ascending blocks. Of equal scores the first stays first, which is the one of
+    smaller index; 0 and -0 become one for that. Slots from ``n_items`` on are padding.
+
+    Returns:
+        Scores float32[B, M], indices int32[B, M], and whether all scores are finite.
     """
     scores_BxV = interaction.matrix(users_BxD, items_VxD)
     scores_BxV = jnp.where(scores_BxV == 0, 0.0, scores_BxV)
-    place_V = first + jnp.arange(items_VxD.shape[0], dtype=jnp.int32)
-    is_real = (place_V < n_items)[None, :]
+    index_V = first + jnp.arange(items_VxD.shape[0], dtype=jnp.int32)
+    is_real = (index_V < n_items)[None, :]
     finite = jnp.all(jnp.isfinite(scores_BxV) | ~is_real)
     scores = jnp.concatenate([best_BxM, jnp.where(is_real, scores_BxV, -jnp.inf)], axis=1)
-    places = jnp.concatenate(
-        [places_BxM, jnp.broadcast_to(place_V[None, :], scores_BxV.shape)], axis=1
+    index = jnp.concatenate(
+        [index_BxM, jnp.broadcast_to(index_V[None, :], scores_BxV.shape)], axis=1
     )
     best, chosen = jax.lax.top_k(scores, best_BxM.shape[1])
-    return best, jnp.take_along_axis(places, chosen, axis=1), finite
+    return best, jnp.take_along_axis(index, chosen, axis=1), finite
 
 
 def is_written(folder: Path, dataset: Dataset, count: int) -> bool:
-    """Whether a folder has the table for this many items of each user."""
+    """Return whether a folder has the table for this many items of each user."""
     schema = recommendations(dataset.user_ids is not None, dataset.item_ids is not None)
     try:
         found = tables.read_metadata(folder / FILE, schema)
@@ -218,8 +217,7 @@ def is_written(folder: Path, dataset: Dataset, count: int) -> bool:
 def write_finished(
     record: RunRecord, dataset: Dataset, count: int, say: Callable[[str], None]
 ) -> None:
-    """Write the table of a finished run from its last checkpoint, unless it is there; its records
-    stay as they are.
+    """Write the table of a finished run from its last checkpoint, unless it is there.
 
     Raises:
         DataError: the checkpoint is gone or damaged, or the table cannot be written.
@@ -249,5 +247,5 @@ def write_finished(
 
 
 def _named(numbers: Int32, ids: pa.StringArray | None) -> pa.Array:
-    """The source's ids of some nodes, or their numbers where it has none."""
+    """Return the source's ids of some nodes, or their numbers where it has none."""
     return pa.array(numbers) if ids is None else ids.take(pa.array(numbers))
