@@ -34,7 +34,7 @@ def run(
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the interrupted run of these settings.")
+        bool, typer.Option("--resume", help="Continue the interrupted run of these settings.")
     ] = False,
     trace: Annotated[
         Path | None,
@@ -49,10 +49,9 @@ def run(
         typer.Option(
             metavar="M",
             help=(
-                "At the end write the M best test items of every user with a link to"
-                " recommendations.parquet in the run's "
-                "folder, by the parameters at the end of the run; with --resume also of a finished"
-                " run."
+                "Write the M best test items of every user to recommendations.parquet in the run's"
+                " folder, by the parameters at the end of the run; with --resume also for a"
+                " finished run."
             ),
             show_default=False,
             rich_help_panel="Output",
@@ -71,13 +70,11 @@ def run(
     defaults for the loss and the encoder. The records are kept in a folder below --runs-dir;
     `ncfbench report` compares them.
 
-    Example: ncfbench run --dataset synthetic --sampler strat-ns --encoder cnn --loss hinge --epochs
-        5
+    Example: ncfbench run --dataset synthetic --sampler strat-ns --loss hinge --epochs 5
     """
-    locations = {"data_dir": data_dir, "runs_dir": runs_dir}
-    given, places = merge({**flags, **locations}, set_ or (), config)
-    # Where several processes are not told how many devices, these are all that they have: known
-    # when they have met.
+    flags = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
+    given, locations = merge(flags, set_ or (), config)
+    # Several processes use all their devices by default, which are known when they have joined.
     is_counted = coordinator is None or "devices" in given
     settings = complete(given if is_counted else given | {"share": RunConfig.share})
     simulate(-(-settings.devices // (processes or 1)))
@@ -88,11 +85,11 @@ def run(
         refuse_for_processes(trace, recommend)
         if parent is None:
             raise typer.Exit(supervise(cluster))
-    with _joined(cluster, parent, progress):
+    with _join(cluster, parent, progress):
         if not is_counted:
-            settings = complete(given | {"devices": _all_devices()})
-        record = _trained(
-            settings, places, progress, resume=resume, trace=trace, recommend=recommend
+            settings = complete(given | {"devices": _count_devices()})
+        record = _train(
+            settings, locations, progress, resume=resume, trace=trace, recommend=recommend
         )
         if record is not None:
             _print_results(record, recommend, json_=json_)
@@ -106,8 +103,8 @@ def _print_results(record: RunRecord, recommend: int | None, *, json_: bool) -> 
     if written and record.summary["reported_epoch"] not in (None, record.summary["epochs"]):
         reported, end = (f"{record.summary[name]:g}" for name in ("reported_epoch", "epochs"))
         say(
-            f"Recommendations are those of epoch {end}, the end; the reported recall is that of"
-            f" epoch {reported}."
+            f"Recommendations are from epoch {end}, the last; the reported recall is from epoch"
+            f" {reported}."
         )
     if json_:
         found = {"folder": str(record.folder), **written, **record.summary}
@@ -118,7 +115,7 @@ def _print_results(record: RunRecord, recommend: int | None, *, json_: bool) -> 
         }
         print_json({**found, "config": record.config.to_dict(), "ledger": record.ledger})
     else:
-        more = [_sent(record)] if "sent_bytes" in record.environment else []
+        more = [_describe_bytes(record)] if "sent_bytes" in record.environment else []
         more += [
             f"Records: {record.folder}",
             *(f"Recommendations: {path}" for path in written.values()),
@@ -126,30 +123,28 @@ def _print_results(record: RunRecord, recommend: int | None, *, json_: bool) -> 
         print_views(run_table(record.summary), ledger_table(record.ledger), *more)
 
 
-def _sent(record: RunRecord) -> str:
-    """What devices sent each other, beside the ledger, whose ``step`` the time for it is a part
-    of.
-    """
+def _describe_bytes(record: RunRecord) -> str:
+    """Return a sentence on the bytes that devices send each other."""
     found, mesh = record.environment["sent_bytes"], record.environment["mesh"]
     parts = ", ".join(f"{name} {count / 1e3:,.1f}" for name, count in found.items() if count)
     simulated = "simulated " if mesh["simulated"] else ""
     return (
         f"Each of {mesh['devices']} {simulated}devices sends {sum(found.values()) / 1e3:,.1f} kB an"
-        f" iteration ({parts}). The time for it is in the line step, and by itself in `ncfbench"
-        " profile --devices`."
+        f" iteration ({parts}). The line step includes the time; `ncfbench profile --devices`"
+        " measures it by itself."
     )
 
 
-def _trained(
+def _train(
     settings: RunConfig,
-    places: Locations,
+    locations: Locations,
     progress: Progress,
     *,
     resume: bool,
     trace: Path | None,
     recommend: int | None,
 ) -> RunRecord | None:
-    """Train the run; return None in all processes but the first, which keep no records."""
+    """Train the run; return None in all processes but the first, which write no records."""
     from ncfbench.distributed.process_group import ProcessGroup
     from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.training import run as training
@@ -157,7 +152,7 @@ def _trained(
     keep_compiled(progress.say)
     try:
         return training.run_in_group(
-            settings, places, resume=resume, progress=progress, trace=trace, recommend=recommend
+            settings, locations, resume=resume, progress=progress, trace=trace, recommend=recommend
         )
     except KeyboardInterrupt:
         if ProcessGroup.current().is_first:
@@ -165,8 +160,8 @@ def _trained(
         raise
 
 
-def _all_devices() -> int:
-    """Of all processes together."""
+def _count_devices() -> int:
+    """Return the devices of all processes together."""
     from ncfbench.distributed.process_group import ProcessGroup
 
     return ProcessGroup.current().devices
@@ -175,7 +170,7 @@ def _all_devices() -> int:
 def _cluster(
     coordinator: str | None, processes: int | None, process_id: int | None, timeout: float
 ) -> Cluster | None:
-    """Return where the processes of this run meet; None for one process."""
+    """Return the cluster that the options name; None for one process."""
     if coordinator is not None:
         return Cluster(coordinator, processes, process_id, timeout)
     if processes is not None or process_id is not None:
@@ -187,7 +182,7 @@ def _cluster(
 
 
 @contextmanager
-def _joined(cluster: Cluster | None, parent: Parent | None, progress: Progress) -> Iterator[None]:
+def _join(cluster: Cluster | None, parent: Parent | None, progress: Progress) -> Iterator[None]:
     """Join the other processes, if there are any."""
     if cluster is None or parent is None:
         yield
