@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ncfbench.errors import UsageError
 from ncfbench.report.comparison import Comparison, arm_of
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import seed_statistics
-
-DEFAULT_LIMIT = 0.1
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,26 @@ class Reading:
     at_most: float | None = None
 
 
-Measured = Callable[[Comparison, Variant, bool], Mapping[int, Reading]]
-"""Readings by seed; the flag allows dividing times of different environments."""
+Readings = Mapping[int, Reading]
+"""Readings by seed."""
+Member = tuple[Comparison, Variant]
+SUMMARIES = {
+    "full_iteration_seconds": "no times",
+    "step_iteration_seconds": "no times",
+    "smallest_probe_loss": "no probe",
+    "test_recall_at_50": "no recall",
+}
+"""Measures of a run's summary, and the reason where one is missing."""
+RATIOS = {
+    "per_iteration_speedup": "per_iteration",
+    "iterations_speedup": "iterations",
+    "total_speedup": "total",
+}
+"""Measures of a run and its baseline, and their names in :mod:`ncfbench.timing`."""
+SECONDS = ("full_iteration_seconds", "step_iteration_seconds")
+SMALLER_IS_BETTER = (*SECONDS, "smallest_probe_loss")
+TIMES = (*SECONDS, "per_iteration_speedup", "total_speedup")
+"""Measures that the environment decides."""
 
 
 def changes(
@@ -90,10 +106,9 @@ def changes(
         elif key not in ours:
             result.append(_lost_cell(theirs[key], allow_mixed))
         else:
-            for name in MEASURED:
-                change = _change(ours[key], theirs[key], name, limit, allow_mixed)
-                if change is not None:
-                    result.append(change)
+            measures = [*SUMMARIES, *RATIOS]
+            found = (_change(ours[key], theirs[key], one, limit, allow_mixed) for one in measures)
+            result += [change for change in found if change is not None]
     return result
 
 
@@ -112,81 +127,48 @@ def parse_limit(text: str) -> float:
     return value
 
 
-def _summary(column: str, lacking: str, *, outlives_divergence: bool = False) -> Measured:
-    def measure(
-        comparison: Comparison, variant: Variant, allow_mixed: bool
-    ) -> Mapping[int, Reading]:
-        return {seed: reading(run) for seed, run in comparison.arms[variant].items()}
-
-    def reading(run: RunRecord) -> Reading:
-        if run.summary["status"] != "finished" and not outlives_divergence:
-            return Reading(None, str(run.summary["status"]))
-        return Reading(run.summary[column], lacking)
-
-    return measure
-
-
-def _ratio(name: str) -> Measured:
-    def measure(
-        comparison: Comparison, variant: Variant, allow_mixed: bool
-    ) -> Mapping[int, Reading]:
-        base = comparison.baseline(variant)
-        if variant == base:
-            return {}
-        baselines: Mapping[int, RunRecord] = comparison.arms[base] if base else {}
-        return {
-            seed: reading(run, baselines.get(seed), allow_mixed)
-            for seed, run in comparison.arms[variant].items()
-        }
-
-    def reading(run: RunRecord, base: RunRecord | None, allow_mixed: bool) -> Reading:
-        if base is None:
-            return Reading(None, "no baseline of this seed")
-        if name != "per_iteration" and any(
-            one.summary["status"] != "finished" for one in (run, base)
-        ):
-            return Reading(None, "diverged")
-        if any(one.summary["full_iteration_seconds"] is None for one in (run, base)):
-            return Reading(None, "no times")
-        if (
-            name != "iterations"
-            and not allow_mixed
-            and run.environment["key"] != base.environment["key"]
-        ):
-            return Reading(None, "arm and baseline of different environments")
-        found = seed_statistics.over_seeds([(arm_of(run), arm_of(base))])
-        if name == "per_iteration":
-            return Reading(found.per_iteration.value)
-        estimate: seed_statistics.Estimate | None = getattr(found.at_reference, name)
-        if estimate is not None:
-            return Reading(estimate.value)
-        # Without a bound too, one of the two was at the reference loss before training.
-        at_most = getattr(found.at_reference, f"{name}_at_most")
-        return Reading(None, "no ratio" if at_most is None else "not reached", at_most)
-
-    return measure
+def _readings(member: Member, measure: str, allow_mixed: bool) -> Readings:
+    """Return a measure of each seed of a variant; ratios of a baseline are left out."""
+    comparison, variant = member
+    runs = comparison.arms[variant]
+    if measure in SUMMARIES:
+        return {seed: _summary_reading(run, measure) for seed, run in runs.items()}
+    base = comparison.baseline(variant)
+    if variant == base:
+        return {}
+    baselines: Mapping[int, RunRecord] = comparison.arms[base] if base else {}
+    return {
+        seed: _ratio_reading(run, baselines.get(seed), RATIOS[measure], allow_mixed)
+        for seed, run in runs.items()
+    }
 
 
-MEASURED: Mapping[str, tuple[Measured, bool, bool]] = {
-    "full_iteration_seconds": (
-        _summary("full_iteration_seconds", "no times", outlives_divergence=True),
-        True,
-        True,
-    ),
-    "step_iteration_seconds": (
-        _summary("step_iteration_seconds", "no times", outlives_divergence=True),
-        True,
-        True,
-    ),
-    "smallest_probe_loss": (_summary("smallest_probe_loss", "no probe"), True, False),
-    "test_recall_at_50": (_summary("test_recall_at_50", "no recall"), False, False),
-    "per_iteration_speedup": (_ratio("per_iteration"), False, True),
-    "iterations_speedup": (_ratio("iterations"), False, False),
-    "total_speedup": (_ratio("total"), False, True),
-}
-"""Measures: readings by seed, whether smaller is better, and whether the environment decides."""
+def _summary_reading(run: RunRecord, measure: str) -> Reading:
+    if run.summary["status"] != "finished" and measure not in SECONDS:
+        return Reading(None, str(run.summary["status"]))
+    return Reading(run.summary[measure], SUMMARIES[measure])
 
-Member = tuple[Comparison, Variant]
+
+def _ratio_reading(run: RunRecord, base: RunRecord | None, name: str, allow_mixed: bool) -> Reading:
+    if base is None:
+        return Reading(None, "no baseline of this seed")
+    is_finished = all(one.summary["status"] == "finished" for one in (run, base))
+    if name != "per_iteration" and not is_finished:
+        return Reading(None, "diverged")
+    if any(one.summary["full_iteration_seconds"] is None for one in (run, base)):
+        return Reading(None, "no times")
+    is_same = run.environment["key"] == base.environment["key"]
+    if name != "iterations" and not (is_same or allow_mixed):
+        return Reading(None, "arm and baseline of different environments")
+    found = seed_statistics.over_seeds([(arm_of(run), arm_of(base))])
+    if name == "per_iteration":
+        return Reading(found.per_iteration.value)
+    estimate: seed_statistics.Estimate | None = getattr(found.at_reference, name)
+    if estimate is not None:
+        return Reading(estimate.value)
+    # Without a bound too, one of the two was at the reference loss before training.
+    at_most = getattr(found.at_reference, f"{name}_at_most")
+    return Reading(None, "no ratio" if at_most is None else "not reached", at_most)
 
 
 def _cells(comparisons: Sequence[Comparison]) -> dict[tuple[str, ...], Member]:
@@ -205,125 +187,88 @@ def _names(comparison: Comparison, variant: Variant) -> tuple[str, str, str, str
 
 def _lost_cell(theirs: Member, allow_mixed: bool) -> Change:
     """Return a cell without a run in the first folder: lost if the second measured anything."""
-    names = _names(*theirs)
+    found = Change(*_names(*theirs), "", note="only in the second folder")
     if any(
         reading.value is not None
-        for measure, *_ in MEASURED.values()
-        for reading in measure(*theirs, allow_mixed).values()
+        for measure in (*SUMMARIES, *RATIOS)
+        for reading in _readings(theirs, measure, allow_mixed).values()
     ):
-        return Change(
-            *names, "", regressed=True, note="lost: no finished run; only in the second folder"
-        )
-    return Change(*names, "", note="only in the second folder")
+        return replace(found, regressed=True, note=f"lost: no finished run; {found.note}")
+    return found
 
 
 def _change(
-    own: Member, other: Member, name: str, limit: float, allow_mixed: bool
+    own: Member, other: Member, measure: str, limit: float, allow_mixed: bool
 ) -> Change | None:
-    measure, smaller_is_better, is_time = MEASURED[name]
-    ours = measure(*own, allow_mixed)
-    values = {seed: reading.value for seed, reading in ours.items() if reading.value is not None}
-    others = {
-        seed: found.value
-        for seed, found in measure(*other, allow_mixed).items()
-        if found.value is not None
-    }
-    names = _names(*own)
+    """Return a measure in both folders; None where neither has it."""
+    ours = _readings(own, measure, allow_mixed)
+    values = _known(ours)
+    others = _known(_readings(other, measure, allow_mixed))
+    change = Change(*_names(*own), measure)
     if not others:
-        return (
-            Change(*names, name, _mean(values), note="only in the first folder") if values else None
-        )
+        alone = replace(change, note="only in the first folder")
+        return replace(alone, own=_mean(values.values())) if values else None
     common = sorted(set(ours) & set(others))
     if not common and values:
-        return Change(*names, name, _mean(values), _mean(others), note="no seed in common")
-    other_mean = _mean({seed: others[seed] for seed in common} or others)
-    elsewhere = (
-        is_time and not allow_mixed and _environments(own, common) != _environments(other, common)
+        own_mean, other_mean = _mean(values.values()), _mean(others.values())
+        return replace(change, own=own_mean, other=other_mean, note="no seed in common")
+    compared = [others[seed] for seed in common] or list(others.values())
+    change = replace(change, other=_mean(compared), seeds=len(common))
+    is_apart = (
+        measure in TIMES
+        and not allow_mixed
+        and _environments(own, common) != _environments(other, common)
     )
     if any(ours[seed].value is None for seed in common or ours):
         note, at_most = _lost(ours, others, common)
-        at_most = None if elsewhere else at_most
-        return Change(
-            *names,
-            name,
-            None,
-            other_mean,
-            gain_at_most=at_most,
-            seeds=len(common),
-            regressed=True,
-            note=note,
-        )
-    own_mean = _mean({seed: values[seed] for seed in common})
-    if elsewhere:
+        bound = None if is_apart else at_most
+        return replace(change, gain_at_most=bound, regressed=True, note=note)
+    change = replace(change, own=_mean([values[seed] for seed in common]))
+    if is_apart:
         note = "different environments (--allow-mixed compares all the same)"
-        return Change(*names, name, own_mean, other_mean, seeds=len(common), note=note)
-    pairs = [
-        (others[seed], values[seed]) if smaller_is_better else (values[seed], others[seed])
-        for seed in common
-    ]
+        return replace(change, note=note)
+    pairs = [(values[seed], others[seed]) for seed in common]
+    if measure in SMALLER_IS_BETTER:
+        pairs = [(other, own) for own, other in pairs]
     if not all(value > 0 for pair in pairs for value in pair):
         # A loss or a recall of 0 has no ratio, but shows which of the two is better.
-        worse = any(above < below for above, below in pairs)
-        return Change(
-            *names,
-            name,
-            own_mean,
-            other_mean,
-            seeds=len(common),
-            regressed=worse,
-            note="a value is 0: no ratio",
-        )
+        is_worse = any(above < below for above, below in pairs)
+        return replace(change, regressed=is_worse, note="a value is 0: no ratio")
     gain = seed_statistics.geometric([above / below for above, below in pairs])
     regressed = gain.value < 1 / (1 + limit)
     clear = None if gain.lower is None or gain.upper is None else not gain.lower <= 1 <= gain.upper
     notes = ["the 95 % interval holds 1"] if regressed and clear is False else []
-    notes += ["SIMULATED devices: no measure of speed"] * (
-        is_time and (own[0].is_simulated or other[0].is_simulated)
-    )
-    notes += (
-        [f"{len(common)} of the second's {len(others)} seeds"] if len(common) < len(others) else []
-    )
-    return Change(
-        *names,
-        name,
-        own_mean,
-        other_mean,
-        gain.value,
-        gain.lower,
-        gain.upper,
-        clear=clear,
-        seeds=len(common),
-        regressed=regressed,
-        note="; ".join(notes),
-    )
+    if measure in TIMES and (own[0].is_simulated or other[0].is_simulated):
+        notes.append("SIMULATED devices: no measure of speed")
+    if len(common) < len(others):
+        notes.append(f"{len(common)} of the second's {len(others)} seeds")
+    change = replace(change, gain=gain.value, lower=gain.lower, upper=gain.upper, clear=clear)
+    return replace(change, regressed=regressed, note="; ".join(notes))
 
 
 def _lost(
-    ours: Mapping[int, Reading], others: Mapping[int, float], common: Sequence[int]
+    ours: Readings, others: Mapping[int, float], common: Sequence[int]
 ) -> tuple[str, float | None]:
     """Return why a value is lost, and the gain's bound where every lost seed has one."""
     reasons = [ours[seed].reason for seed in common or ours if ours[seed].value is None]
     note = "lost: " + " or ".join(dict.fromkeys(reasons))
     if len(common) > 1:
         note += f" ({len(reasons)} of {len(common)} seeds)"
-    bounds = [
-        ours[seed].at_most if ours[seed].value is None else ours[seed].value for seed in common
-    ]
-    gains = [
-        bound / others[seed]
-        for seed, bound in zip(common, bounds, strict=True)
-        if bound and others[seed]
-    ]
-    has_bound = (
-        bool(gains)
-        and len(gains) == len(common)
-        and any(ours[seed].at_most is not None for seed in common)
-    )
-    return note, seed_statistics.geometric(gains).value if has_bound else None
+    found = [(ours[seed], others[seed]) for seed in common]
+    bounds = [(own.at_most if own.value is None else own.value, other) for own, other in found]
+    gains = [bound / other for bound, other in bounds if bound and other]
+    is_bounded = bool(gains) and len(gains) == len(common)
+    if not is_bounded or all(own.at_most is None for own, _ in found):
+        return note, None
+    return note, seed_statistics.geometric(gains).value
 
 
-def _mean(values: Mapping[int, float]) -> float:
-    return sum(values.values()) / len(values)
+def _known(readings: Readings) -> dict[int, float]:
+    return {seed: found.value for seed, found in readings.items() if found.value is not None}
+
+
+def _mean(values: Collection[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _environments(member: Member, common: Sequence[int]) -> list[str]:

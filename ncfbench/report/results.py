@@ -23,7 +23,6 @@ from ncfbench.report.verdicts import MISSING, Verdict, judge_all
 from ncfbench.report.views.paper import beside_tables
 from ncfbench.report.views.results import missing_tables, recall_tables, speedup_tables
 from ncfbench.runs import folder as runs
-from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import schemas, tables
 
@@ -46,7 +45,6 @@ class Results:
     """
 
     runs_dir: Path
-    records: Sequence[RunRecord]
     comparisons: Sequence[Comparison]
     speedups: Sequence[Rows]
     recalls: Sequence[Rows]
@@ -197,7 +195,6 @@ def collect(
     recalls = [recall_rows(each, locations=locations) for each in comparisons]
     return Results(
         runs_dir=runs_dir,
-        records=records,
         comparisons=comparisons,
         speedups=speedups,
         recalls=recalls,
