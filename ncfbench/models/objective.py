@@ -18,8 +18,9 @@ from ncfbench.sampling.batch import Batch, Listed
 def batch_scores(
     users_UxD: jax.Array, items_VxD: jax.Array, batch: Batch, interaction: Interaction
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the scores of the positive links, [b], and of the negative ones: [b, k] (listed) or
-    [b, V] (shared).
+    """Return the scores of a batch's positive links, [b], and of its negative ones.
+
+    Those are [b, k] for listed negatives, [b, V] for shared ones.
     """
     f_bxD = users_UxD[batch.pos_user]
     positive = interaction.pairs(f_bxD, items_VxD[batch.pos_item])

@@ -17,10 +17,9 @@ from 0.1 and 0.280 from 0.3; the other losses do not care.
 
 
 class UserTower(Protocol):
-    """A user function f. Built as ``UserTower(config, n_users, rngs=rngs)``, an
-    :class:`flax.nnx.Module`.
+    """A user function f, an :class:`flax.nnx.Module`.
 
-    One that looks users up by their ids names the :class:`flax.nnx.Embed` tables in which it does:
+    Built as ``UserTower(config, n_users, rngs=rngs)``. One that looks users up by their ids names the :class:`flax.nnx.Embed` tables in which it does:
     ``user_tables = ("vectors",)``. Where tables are sharded over devices, only the rows of a
     batch's users are fetched then, and ``users`` are rows of what was fetched.
     """

@@ -1,4 +1,4 @@
-"""Cold-start recall@M: the share of a user's held-out items among the M best of all held-out items.
+"""Cold-start recall@M: the share of a user's held-out items among the M best held-out items.
 
 Exact, over every user who has a held-out item and every held-out item of the split. Ties are broken
 by item id, the smaller first, so that results repeat. The mean is over users (KDD 2017, section

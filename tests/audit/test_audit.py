@@ -1,6 +1,4 @@
-"""The audit against objectives and gradients derived another way, and against estimators known to
-be wrong.
-"""
+"""The audit against exact objectives derived another way, and against wrong estimators."""
 
 from __future__ import annotations
 
@@ -174,7 +172,7 @@ WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")
 
 
 @pytest.mark.long
-def test_wrong_estimators_are_biased_and_right_ones_are_not(few_nodes: Path) -> None:
+def test_only_wrong_estimators_are_biased(few_nodes: Path) -> None:
     """Distinct items counted once; division by the unmasked pairs. Every verdict, with the power
     that it states.
     """

@@ -69,7 +69,7 @@ def test_a_planted_fault_fails_exactly_its_property(tiny: Dataset, plugin: str, 
 
 
 @pytest.mark.parametrize("plugin", ["RaisesInDraw", "RaisesWithReplacement", "NoBatch"])
-def test_what_a_sampler_raises_is_a_fault_and_ends_nothing(tiny: Dataset, plugin: str) -> None:
+def test_an_exception_is_a_fault(tiny: Dataset, plugin: str) -> None:
     outcomes = conformance(
         tiny.graph,
         complete({"sampler": f"planted:{plugin}", "batch_size": 64}),

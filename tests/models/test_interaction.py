@@ -167,7 +167,7 @@ def test_audit_and_profile_use_it(trained: Distances, sampler: str) -> None:
     assert abs(sums[0] - sums[2]) > 1, "another one than the dot product"
 
 
-def test_a_user_tower_of_ones_own_trains_on_any_devices(tiny: Dataset) -> None:
+def test_a_user_tower_trains_on_any_devices(tiny: Dataset) -> None:
     """Its table by rows over two devices: the loss and gradient of one device."""
     own = SMALL | {"sampler": "ns", "encoder": "mf", "user_tower": "own_models:Gated"}
     expected, whole, _ = on_devices(tiny, complete(own))

@@ -132,7 +132,7 @@ def test_only_the_words_of_the_texts_get_a_gradient(encoder: str) -> None:
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_other_than_pointwise_losses_score_unit_vectors(encoder: str) -> None:
+def test_other_losses_score_unit_vectors(encoder: str) -> None:
     """Users' and items' alike; the users' raw vectors are there too, for their penalty."""
     content = content_of(TEXTS, 6)
     for loss, unit in (("hinge", True), ("softmax", True), ("sg", False)):
@@ -144,7 +144,7 @@ def test_other_than_pointwise_losses_score_unit_vectors(encoder: str) -> None:
             assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5) == unit
 
 
-def test_unit_vectors_of_zero_is_zero_with_zero_gradient() -> None:
+def test_unit_vectors_keep_zeros() -> None:
     rows = jnp.array([[0.0, 0.0], [3.0, 4.0]])
     np.testing.assert_allclose(unit_vectors(rows), [[0, 0], [0.6, 0.8]], rtol=1e-6)
     gradient = jax.grad(lambda x: jnp.sum(unit_vectors(x) * jnp.array([[1.0, 2.0]])))(rows)
@@ -173,7 +173,7 @@ def test_dropout_is_a_function_of_its_counter() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_dropout_removes_the_stated_share_independently(rate: float) -> None:
+def test_dropout_removes_the_stated_share(rate: float) -> None:
     """Shares within 5 standard deviations, over all cells and between neighbours."""
     keep = np.asarray(
         Dropout(jnp.uint32(0), jnp.uint32(0)).keep(jnp.arange(1000), 100, rate), float
@@ -185,7 +185,7 @@ def test_dropout_removes_the_stated_share_independently(rate: float) -> None:
         assert abs(product.mean()) < 5 * rate * (1 - rate) / product.size**0.5
 
 
-def test_word_dropout_removes_words_and_rescales_nothing() -> None:
+def test_word_dropout_rescales_nothing() -> None:
     """Each item's embedding under dropout is that of a text whose removed words are blank."""
     model = towers(small("cnn", item_dropout=0.0))
     content = content_of(TEXTS, 6)

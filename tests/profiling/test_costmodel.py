@@ -1,6 +1,4 @@
-"""The cost model: unit costs from times whose law is known, counts by the paper's symbols, misses
-that add up.
-"""
+"""The cost model: unit costs from known laws, counts by the paper's symbols, errors that add up."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def test_a_straight_line_is_found_again() -> None:
     assert cost(3000) == pytest.approx(1e-4 + 6e-3)
 
 
-def test_one_disturbed_measurement_of_three_changes_nothing() -> None:
+def test_a_disturbed_measurement_changes_nothing() -> None:
     seconds = [[1e-4 + 2e-6 * n] * 2 + [1.0] for n in SIZES]
     cost = UnitCost.fit(
         [n for n in SIZES for _ in range(3)], [value for row in seconds for value in row]
@@ -149,7 +147,7 @@ def test_the_part_that_is_wrong_is_named() -> None:
     assert responsible(none, late) == "sampling", "the baseline's"
 
 
-def test_what_both_arms_miss_cancels_and_what_misses_the_other_way_explains_nothing() -> None:
+def test_errors_that_both_arms_share_cancel() -> None:
     zero = dict.fromkeys((*PARTS, "composition", "sampling"), 0.0)
     assert responsible(zero | {"items": 0.1, "sampling": 0.2}, zero | {"items": 0.9}) == "items"
     assert responsible(zero | {"items": 0.3, "sampling": 0.2}, zero | {"items": 0.3}) == "items", (
@@ -164,9 +162,7 @@ def test_what_both_arms_miss_cancels_and_what_misses_the_other_way_explains_noth
 @pytest.mark.parametrize(
     ("n", "left_out"), [(2, 0), (5, 0), (6, 0), (7, 2), (8, 3), (10, 8), (11, 10), (12, 13)]
 )
-def test_intervals_leave_out_what_the_printed_tables_of_signed_ranks_say(
-    n: int, left_out: int
-) -> None:
+def test_intervals_follow_tables_of_signed_ranks(n: int, left_out: int) -> None:
     logs = np.random.default_rng(n).normal(size=n)
     walsh = sorted((logs[i] + logs[j]) / 2 for i in range(n) for j in range(i, n))
     centre, lower, upper = analysis.centre(np.exp(logs))
@@ -176,7 +172,7 @@ def test_intervals_leave_out_what_the_printed_tables_of_signed_ranks_say(
 
 
 @pytest.mark.parametrize("disturbed", [0.0, 0.3])
-def test_intervals_hold_the_ratio_nineteen_times_in_twenty(disturbed: float) -> None:
+def test_intervals_hold_19_times_in_20(disturbed: float) -> None:
     """Also where some blocks are slower than the others by a third, as on a shared machine."""
     rng = np.random.default_rng(0)
 

@@ -1,6 +1,4 @@
-"""The profile: parts that do a step's work, tables that hold what was measured, and the machine's
-limits.
-"""
+"""The profile: parts that do a step's work, tables of what was measured, the machine's limits."""
 
 from __future__ import annotations
 
@@ -175,7 +173,7 @@ def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
     assert all(row["seconds"] > 0 and row["calls"] >= 1 for row in record.profile)
 
 
-def test_tables_are_kept_by_settings_and_shown_by_report(record: Any, tmp_path: Path) -> None:
+def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
     from ncfbench.profiling.tables import write
 
     write(tmp_path, record.tables)
@@ -213,9 +211,7 @@ def test_tables_are_kept_by_settings_and_shown_by_report(record: Any, tmp_path: 
     assert {"profile", "unitcost", "costmodel"} <= set(read)
 
 
-def test_damaged_tables_stop_a_write_before_it_begins_and_missing_ones_are_said(
-    record: Any, tmp_path: Path
-) -> None:
+def test_damaged_tables_stop_a_write(record: Any, tmp_path: Path) -> None:
     from ncfbench.profiling.tables import write
 
     write(tmp_path, record.tables)

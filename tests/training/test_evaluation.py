@@ -143,7 +143,7 @@ def test_blocks_change_no_rank(seed: int, sizes: tuple[int, int, int, int]) -> N
     ]
 
 
-def test_equal_items_in_different_blocks_are_ranked_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ties_across_blocks_are_ranked_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors that do not multiply exactly, each four times, far apart: a score that is off by one
     bit would show.
     """
@@ -163,7 +163,7 @@ def test_equal_items_in_different_blocks_are_ranked_by_id(monkeypatch: pytest.Mo
     assert found.tolist() == (4 * best[users, places % 125] + places // 125).tolist()
 
 
-def test_the_evaluator_gives_the_same_ranks_with_and_without_blocks(
+def test_the_evaluator_ranks_alike_in_blocks(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer, state = Trainer.create(complete({"dimension": 6}), tiny)

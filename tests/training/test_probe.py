@@ -98,9 +98,7 @@ def test_sampled_probe_is_unbiased(
     assert 0 < error < 0.05 * exactly
 
 
-def test_probe_does_not_depend_on_the_sampler_or_the_seed(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_probe_ignores_sampler_and_seed(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ncfbench.training.probe.EXACT_TERMS", 0)
     one = ProbeLinks.choose(tiny.graph, complete({"sampler": "iid", "seed": 0}))
     two = ProbeLinks.choose(tiny.graph, complete({"sampler": "strat-ns", "seed": 9}))

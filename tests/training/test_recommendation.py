@@ -1,6 +1,4 @@
-"""Each user's best items: exact whatever the blocks, the recall of the run, the source's ids, and
-no part of the run itself.
-"""
+"""Each user's best items: exact in any blocks, with the run's recall and the source's ids."""
 
 from __future__ import annotations
 
@@ -262,7 +260,7 @@ def test_more_than_there_are_gives_all(tiny: store.Dataset) -> None:
     assert hits.sum() == len(tiny.links("test")[0])
 
 
-def test_what_cannot_be_recommended_is_refused_before_training(tiny: store.Dataset) -> None:
+def test_impossible_tables_are_refused_at_once(tiny: store.Dataset) -> None:
     with pytest.raises(UsageError, match="recommend = 0"):
         recommend.require_items(complete({}), tiny, 0)
     with pytest.raises(UsageError, match="Use --encoder cnn or lstm"):

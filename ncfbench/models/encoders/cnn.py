@@ -1,5 +1,6 @@
-"""The convolutional encoder: words, one convolution, maximum over time, dense (Kim 2014; KDD 2017,
-section 5.2).
+"""The convolutional encoder: words, one convolution, maximum over time, dense.
+
+Kim 2014; KDD 2017, section 5.2.
 """
 
 from __future__ import annotations

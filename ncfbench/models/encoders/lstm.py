@@ -1,5 +1,6 @@
-"""The recurrent encoder: words, LSTM, dense (Hochreiter and Schmidhuber 1997; KDD 2017, section
-5.2).
+"""The recurrent encoder: words, LSTM, dense.
+
+Hochreiter and Schmidhuber 1997; KDD 2017, section 5.2.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
 
 
 class MatrixFactorization(nnx.Module):
-    """g(v) is row v of a table. An item without training links keeps its random vector: cold items
-    have no score.
+    """g(v) is row v of a table.
+
+    An item without training links keeps its initial vector: cold items have no meaningful score.
     """
 
     title = "MF"

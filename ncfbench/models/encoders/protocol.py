@@ -31,10 +31,9 @@ class Texts(NamedTuple):
 
 
 class Encoder(Protocol):
-    """An item function g. Built as ``Encoder(config, n_items, n_words, rngs=rngs)``, an
-    :class:`flax.nnx.Module`.
+    """An item function g, an :class:`flax.nnx.Module`.
 
-    One that looks items up by their ids names the :class:`flax.nnx.Embed` tables in which it does:
+    Built as ``Encoder(config, n_items, n_words, rngs=rngs)``. One that looks items up by their ids names the :class:`flax.nnx.Embed` tables in which it does:
     ``item_tables = ("vectors",)``. Where tables are sharded over devices, only the rows of a
     batch's items are fetched then.
     """
