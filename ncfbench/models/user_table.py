@@ -19,9 +19,10 @@ from 0.1 and 0.280 from 0.3; the other losses do not care.
 class UserTower(Protocol):
     """A user function f, an :class:`flax.nnx.Module`.
 
-    Built as ``UserTower(config, n_users, rngs=rngs)``. One that looks users up by their ids names the :class:`flax.nnx.Embed` tables in which it does:
-    ``user_tables = ("vectors",)``. Where tables are sharded over devices, only the rows of a
-    batch's users are fetched then, and ``users`` are rows of what was fetched.
+    Built as ``UserTower(config, n_users, rngs=rngs)``. One that looks users up by their ids names
+    the :class:`flax.nnx.Embed` tables in which it does: ``user_tables = ("vectors",)``. Where
+    tables are sharded over devices, only the rows of a batch's users are fetched then, and
+    ``users`` are rows of what was fetched.
     """
 
     def __call__(self, users: jax.Array) -> jax.Array:

@@ -33,9 +33,9 @@ class Texts(NamedTuple):
 class Encoder(Protocol):
     """An item function g, an :class:`flax.nnx.Module`.
 
-    Built as ``Encoder(config, n_items, n_words, rngs=rngs)``. One that looks items up by their ids names the :class:`flax.nnx.Embed` tables in which it does:
-    ``item_tables = ("vectors",)``. Where tables are sharded over devices, only the rows of a
-    batch's items are fetched then.
+    Built as ``Encoder(config, n_items, n_words, rngs=rngs)``. One that looks items up by their ids
+    names the :class:`flax.nnx.Embed` tables in which it does: ``item_tables = ("vectors",)``. Where
+    tables are sharded over devices, only the rows of a batch's items are fetched then.
     """
 
     def __call__(self, texts: Texts) -> jax.Array:
