@@ -1,4 +1,4 @@
-"""``ncfbench audit``: are samplers unbiased, and how noisy are they?"""
+"""``ncfbench audit``: bias and variance of samplers, and the contents of their batches."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def audit(
     xray.parquet and conformance.parquet in --runs-dir. Ends with exit code 6 if a sampler is biased
     or fails a property.
 
-    With --share local --devices N batches are in N parts that share negatives within themselves
-    only; no device but one is needed for that. With --share global devices change no batch.
+    With --share local --devices N, batches have N parts that share negatives within themselves
+    only; one device is enough for that. With --share global, devices change no batch.
 
     The exact gradient needs data of moderate size. A graph of a few hundred nodes takes about two
     minutes:
@@ -89,7 +89,7 @@ def audit(
     from ncfbench.config import complete, merge
 
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
-    settings, places = merge(given, set_ or (), config)
+    settings, locations = merge(given, set_ or (), config)
     noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in options.names(noise)))
     from ncfbench.audit import audit as audits
     from ncfbench.audit.tables import audit_tables, write
@@ -108,7 +108,7 @@ def audit(
     progress = progress_bar(quiet=quiet)
     keep_compiled(progress.say)
     data = open_dataset(
-        places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say
+        locations.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say
     )
     record = audits.run(data, settings, choices, progress)
     if json_:
@@ -117,10 +117,10 @@ def audit(
         for tables in audit_tables(record.tables).values():
             print_views(*tables)
     # Printed first: a folder that cannot be written must not hide the result.
-    write(places.runs_dir, record.tables)
+    write(locations.runs_dir, record.tables)
     if not json_:
         print_views(
-            f"Written: audit.parquet, xray.parquet and conformance.parquet in {places.runs_dir}"
+            f"Written: audit.parquet, xray.parquet and conformance.parquet in {locations.runs_dir}"
         )
     if record.failures:
         raise CheckFailedError("\n".join(["The audit found faults:", *record.failures]))

@@ -1,4 +1,4 @@
-"""``ncfbench list``: samplers, losses, encoders and data sets to choose from."""
+"""``ncfbench list``: everything that a user can choose."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from ncfbench.config import resolve
 
 @reporting
 def catalogue(data_dir: options.DataDir = None, json_: options.Json = False) -> None:
-    """List samplers, losses, encoders, noise distributions and data sets, and which of them go
-    together.
-    """
+    """List samplers, losses, encoders, noise distributions and data sets."""
     from ncfbench.report.views.catalogue import catalogue_tables, entries
 
     _, locations = resolve({"data_dir": data_dir})

@@ -59,7 +59,12 @@ def print_views(*views: Table | str) -> None:
 
 def print_json(value: Any) -> None:
     """Print results as one JSON object on standard output."""
-    typer.echo(json.dumps(_finite(value), indent=2, default=str, allow_nan=False))
+    typer.echo(json_text(value), nl=False)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as indented JSON; paths are strings, infinity and NaN null."""
+    return json.dumps(_finite(value), indent=2, default=str, allow_nan=False) + "\n"
 
 
 def _finite(value: Any) -> Any:

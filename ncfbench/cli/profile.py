@@ -1,4 +1,4 @@
-"""``ncfbench profile``: what each part of an iteration costs."""
+"""``ncfbench profile``: the cost of each part of an iteration."""
 
 from __future__ import annotations
 
@@ -62,17 +62,16 @@ def profile(
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Measure what an iteration is made of, predict each sampler's speedup from it, and compare
-    with what it takes.
+    """Measure the parts of an iteration, and compare predicted with measured speedups.
 
-    t_f, t_g and t_i are the seconds of a user, of an item and of an interaction, forward and
-    backward, each measured by itself at several sizes. Parts and samplers are interleaved round by
-    round in one process. Tables go to profile.parquet (raw samples), unitcost.parquet and
-    costmodel.parquet in --runs-dir; `ncfbench report` shows them too.
+    t_f, t_g and t_i are the seconds of a user, an item and an interaction, forward and backward,
+    each measured alone at several sizes. Parts and samplers are interleaved round by round in one
+    process. Tables go to profile.parquet (raw samples), unitcost.parquet and costmodel.parquet in
+    --runs-dir; `ncfbench report` shows them too.
 
-    With --devices N steps run on several devices; what each sends the others is counted and
-    measured by itself. On a CPU these are simulated, and share its cores: the bytes are right, the
-    seconds say nothing of real devices.
+    With --devices N, steps run on several devices; the bytes that they send each other are counted,
+    and sending is measured alone. A CPU simulates the devices with its own cores: then the bytes
+    are right, and the seconds say nothing about real devices.
 
     Example: ncfbench profile --dataset synthetic --encoder cnn --clock paper
     """
@@ -81,7 +80,7 @@ def profile(
     if clock not in CLOCKS:
         raise UsageError(f"--clock {clock!r} is unknown. Valid: {', '.join(CLOCKS)}.")
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
-    settings, places = merge(given, set_ or (), config)
+    settings, locations = merge(given, set_ or (), config)
     from ncfbench.data import open_dataset
     from ncfbench.profiling import profile as profiling
     from ncfbench.profiling.tables import profile_tables, write
@@ -95,7 +94,7 @@ def profile(
     if left_out:
         progress.say(f"Left out, as the loss refuses them: {', '.join(left_out)}.")
     data = open_dataset(
-        places.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say
+        locations.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say
     )
     record = profiling.run(data, configs, rounds=rounds, progress=progress)
     if json_:
@@ -103,8 +102,7 @@ def profile(
     else:
         print_views(*profile_tables(record.tables, paper_clock=clock == "paper"))
     # Printed first: a folder that cannot be written must not hide the result.
-    write(places.runs_dir, record.tables)
+    write(locations.runs_dir, record.tables)
     if not json_:
-        print_views(
-            f"Written: profile.parquet, unitcost.parquet and costmodel.parquet in {places.runs_dir}"
-        )
+        files = "profile.parquet, unitcost.parquet and costmodel.parquet"
+        print_views(f"Written: {files} in {locations.runs_dir}")

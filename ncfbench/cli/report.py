@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, reporting, say
+from ncfbench.cli.output import json_text, print_json, print_views, reporting, say
 from ncfbench.config import Locations, resolve
 from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, nearest, shown
 
@@ -24,12 +24,16 @@ FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 def report(
     runs: Annotated[
         Path | None,
-        typer.Argument(help="Run folders, as --runs-dir.", show_default=False, metavar="[RUNS]"),
+        typer.Argument(help="Run folders, as --runs-dir.", show_default=False, metavar="RUNS"),
     ] = None,
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", help=f"{', '.join(FORMATS)}.", show_default="table", metavar="FORMAT"
+            "--format",
+            help=f"{', '.join(FORMATS)}.",
+            show_default="table",
+            metavar="FORMAT",
+            rich_help_panel="Output",
         ),
     ] = None,
     output: Annotated[
@@ -40,6 +44,7 @@ def report(
             help="Write to this file. By default html goes to report.html in the runs folder.",
             show_default=False,
             dir_okay=False,
+            rich_help_panel="Output",
         ),
     ] = None,
     verify: Annotated[
@@ -75,7 +80,9 @@ def report(
     figures: Annotated[
         Path | None,
         typer.Option(
-            help="Also draw all figures into this folder (SVG and PNG).", show_default=False
+            help="Also draw all figures into this folder (SVG and PNG).",
+            show_default=False,
+            rich_help_panel="Output",
         ),
     ] = None,
     export: Annotated[
@@ -83,17 +90,18 @@ def report(
         typer.Option(
             help="Also copy tables, records without checkpoints, and sweep files into this folder.",
             show_default=False,
+            rich_help_panel="Output",
         ),
     ] = None,
     data_dir: options.DataDir = None,
     runs_dir: options.RunsDir = None,
     json_: options.Json = False,
 ) -> None:
-    """Print the paper's speedup and recall tables from all finished runs, and write them as
-    Parquet.
+    """Compare all finished runs: the paper's speedup and recall tables, and figures.
 
-    Each cell that the paper printed stands beside ours with a verdict. Tables that `profile` and
-    `audit` left in the same folder come after them, in every format.
+    The tables are also written beside the runs as Parquet. Each cell that the paper printed stands
+    beside ours with a verdict. Tables that `profile` and `audit` left in the same folder come after
+    them, in every format.
 
     The baseline is IID for pointwise losses and Negative Sampling for pairwise ones. The last table
     lists the commands that fill missing cells.
@@ -131,8 +139,8 @@ def report(
         else:
             _against(where, against, regression or REGRESSION, kind, allow_mixed=allow_mixed)
         return
-    if output is not None and kind in ("table", "json"):
-        raise UsageError(f"--format {kind} is printed: send it to a file with > FILE.")
+    if output is not None and kind == "table":
+        raise UsageError("--format table is printed: send it to a file with > FILE.")
     named = {
         flag: str(path)
         for flag, path in (("--data-dir", data_dir), ("--runs-dir", runs_dir))
@@ -196,9 +204,6 @@ def _deliver(
     if kind == "table":
         _print_tables(results)
         return []
-    if kind == "json":
-        print_json(_document(results, drawn))
-        return []
     from ncfbench.report.render import csv, html, latex, markdown
     from ncfbench.storage import tables
 
@@ -207,6 +212,8 @@ def _deliver(
         output = output or results.runs_dir / "report.html"
     elif kind == "csv":
         text = csv.render(_records(results))
+    elif kind == "json":
+        text = json_text(_document(results, drawn))
     else:
         text = (markdown if kind == "markdown" else latex).render(_tables(results))
     if output is None:

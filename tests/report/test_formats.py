@@ -126,9 +126,12 @@ def test_csv_has_a_row_for_each_arm(folder: Path) -> None:
     assert by_sampler["neg"]["speedup_status"] == "missing"
 
 
-def test_json_is_json_under_both_names(folder: Path) -> None:
+def test_json_is_json_under_both_names(folder: Path, tmp_path: Path) -> None:
     first, second = invoke(folder, "--json"), invoke(folder, "--format", "json")
     assert first.stdout == second.stdout
+    file = tmp_path / "report.json"
+    assert invoke(folder, "--format", "json", "--output", file).exit_code == 0
+    assert file.read_text() == first.stdout
     document = json.loads(first.stdout)
     assert {row["measure"] for row in document["sensitivity"]} == {
         "probe_loss",
