@@ -50,7 +50,7 @@ def launch(
         tell: shows a message of progress, or nothing.
     """
     from ncfbench.sweeps import slurm
-    from ncfbench.sweeps.table import view
+    from ncfbench.sweeps.table import cells_table
 
     parameters = slurm_parameters(assignments)
     found = slurm.launch(sweep, locations, parameters, dry_run=dry_run, tell=tell)
@@ -64,7 +64,7 @@ def launch(
     waiting = sum(row["status"] == "in queue" for row in rows)
     if dry_run:
         options = "".join(f" {key}={value}" for key, value in parameters.items())
-        print_views(view(sweep.title, rows), f"To submit: {counts}, with{options}.")
+        print_views(cells_table(sweep.title, rows), f"To submit: {counts}, with{options}.")
     elif found.folder is not None:
         jobs = ", ".join(dict.fromkeys(job.partition("_")[0] for job in found.submitted.values()))
         queued = f" {waiting} were in the queue already." if waiting else ""
@@ -80,9 +80,9 @@ def launch(
 
 def _rows(found: Launch) -> list[dict[str, Any]]:
     """Return a row for each cell, with its job where it is in the queue."""
-    from ncfbench.sweeps.table import rows
+    from ncfbench.sweeps.table import cell_rows
 
-    result = rows(found.status, failed=found.queue.failures)
+    result = cell_rows(found.status, failed=found.queue.failures)
     for config, row in zip(found.status.states, result, strict=True):
         row["job"] = found.queue.jobs.get(config) or found.submitted.get(config)
         if found.status.states[config].is_over:

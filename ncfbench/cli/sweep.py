@@ -141,7 +141,7 @@ def sweep(
         return
     from ncfbench.sweeps.pipeline import run_sweep
     from ncfbench.sweeps.progress import SweepProgress
-    from ncfbench.sweeps.table import rows
+    from ncfbench.sweeps.table import cell_rows
 
     try:
         done = run_sweep(
@@ -160,13 +160,13 @@ def sweep(
         for problem in done.problems:
             say(f"Warning: {problem}")
     stage, tuning = done.stage, done.tuning
-    table = rows(
+    table = cell_rows(
         stage.status(), predicted=stage.predicted if dry_run else None, failed=stage.failed
     )
     trials = (
         []
         if tuning is None
-        else rows(tuning.stage.status(), predicted=tuning.stage.predicted if dry_run else None)
+        else cell_rows(tuning.stage.status(), predicted=tuning.stage.predicted if dry_run else None)
     )
     if json_:
         print_json(
@@ -248,18 +248,20 @@ def _print(
 ) -> None:
     from ncfbench.distributed.simulation import is_simulated
     from ncfbench.report import marks
-    from ncfbench.sweeps.table import duration, size, view
+    from ncfbench.sweeps.table import cells_table, format_duration, format_size
 
     stage, tuning = done.stage, done.tuning
     if tuning is not None:
-        print_views(view(f"Tuning ({tuning.budget.label})", trials), *tuning.lines)
+        print_views(cells_table(f"Tuning ({tuning.budget.label})", trials), *tuning.lines)
     simulated = any(is_simulated(row["config"]["devices"]) for row in table)
-    print_views(view(done.sweep.title, table), *([marks.SIMULATED_NOTE] if simulated else []))
+    print_views(
+        cells_table(done.sweep.title, table), *([marks.SIMULATED_NOTE] if simulated else [])
+    )
     if dry_run:
         seconds = stage.seconds + (0.0 if tuning is None else tuning.stage.seconds)
         most = max(stage.memory_bytes or 0, 0 if tuning is None else tuning.stage.memory_bytes or 0)
         print_views(
-            f"Predicted for all cells: {duration(seconds)}, and {size(most)} on the device beside"
+            f"Predicted for all cells: {format_duration(seconds)}, and {format_size(most)} on the device beside"
             " the data and the program. Cells that take turns are open together."
         )
     elif not stage.exit_code:

@@ -257,7 +257,7 @@ def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> Table:
         *(column for clock in clocks for column in columns_of(clock, "ms", "speedup")),
         *([Column("accounting %")] if paper_clock else []),
         *columns_of("alone", "draw ms", "assemble ms", "transfer ms"),
-        *columns_of("step", "GFLOP", "MB"),
+        *columns_of("work of a step", "GFLOP", "MB"),
         *columns_of("limit", "ms", "reached %"),
         Column("bound by", "left", group="limit"),
     ]

@@ -1,1 +1,1 @@
-"""From run folders to the paper's tables: what is compared with what, and what it says."""
+"""Report: compares the runs of a folder and shows the results in every format."""

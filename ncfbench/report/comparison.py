@@ -39,7 +39,7 @@ class Comparison:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether any run had devices that one CPU simulated."""
+        """True if any run had devices that one CPU simulated."""
         return any(run.is_simulated for runs in self.arms.values() for run in runs.values())
 
     @property

@@ -68,7 +68,7 @@ class Results:
 
     @property
     def has_verdicts(self) -> bool:
-        """Whether any run has a cell that the paper printed."""
+        """True if any run has a cell that the paper printed."""
         return any(one.verdict != MISSING for one in self.verdicts)
 
     @cached_property
@@ -92,7 +92,7 @@ class Results:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the folder refuses to be written, such as one of another user."""
+        """True if the folder cannot be written, such as one of another user."""
         return not os.access(self.runs_dir, os.W_OK)
 
     def write(self, folder: Path | None = None) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The cells of a sweep as rows and as a table: before it, with predicted seconds, and after it."""
+"""Rows and table of a sweep's cells, predicted before the sweep and measured after it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ FIGURES = (
 )
 
 
-def rows(
+def cell_rows(
     found: SweepStatus,
     *,
     predicted: Mapping[RunConfig, Prediction] | None = None,
     failed: Mapping[RunConfig, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """A row for each cell.
+    """Return a row for each cell.
 
     Args:
-        predicted: what a cell still needs.
+        predicted: seconds and bytes that each cell still needs.
         failed: messages of cells that failed.
     """
     names = label_cells(tuple(found.states))
@@ -55,7 +55,7 @@ def rows(
     return result
 
 
-def view(title: str, found: Sequence[Mapping[str, Any]]) -> Table:
+def cells_table(title: str, found: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table of the rows: predictions where there are any, else what was measured."""
     predicts = any(row["predicted_seconds"] is not None for row in found)
     names: Header = ["cell", Column("status", "left"), "epochs"]
@@ -74,26 +74,28 @@ def _values(row: Mapping[str, Any], *, predicts: bool) -> list[str]:
         seconds, source = row["predicted_seconds"], row["predicted_from"]
         known = seconds is not None and source
         return (
-            [duration(seconds), size(row["predicted_bytes"]), source] if known else ["-", "-", ""]
+            [format_duration(seconds), format_size(row["predicted_bytes"]), source]
+            if known
+            else ["-", "-", ""]
         )
     iteration, training = row["full_iteration_seconds"], row["train_seconds"]
     return [
         _number(row["smallest_probe_loss"]),
         _number(row["test_recall_at_50"]),
         "-" if iteration is None else f"{1000 * iteration:.2f} ms",
-        "-" if training is None else duration(training),
+        "-" if training is None else format_duration(training),
     ]
 
 
-def duration(seconds: float) -> str:
-    """``42 s``, ``12 min`` or ``3.5 h``."""
+def format_duration(seconds: float) -> str:
+    """Return ``42 s``, ``12 min`` or ``3.5 h``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def size(count: float) -> str:
-    """``120 MiB`` or ``3.2 GiB``."""
+def format_size(count: float) -> str:
+    """Return ``120 MiB`` or ``3.2 GiB``."""
     return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
 
 

@@ -1,1 +1,1 @@
-"""Renderers of the report: terminal, Markdown, LaTeX, CSV, HTML and figures."""
+"""Renderers of tables, one module for each format, and the HTML page."""

@@ -58,8 +58,8 @@ class TableView:
         table = _printable(self.table, ascii_only=options.ascii_only)
         if table.title:
             yield Text(table.title, style="bold")
-        for place, columns in enumerate(_blocks(table, options.max_width)):
-            if place:
+        for index, columns in enumerate(_blocks(table, options.max_width)):
+            if index:
                 yield Text("")
             yield _block(table, columns, options.max_width)
         for index, column in enumerate(table.header):
@@ -132,8 +132,8 @@ def _block(table: Table, columns: Sequence[int], limit: int) -> RichTable:
             min_width=None if folds else width,
             overflow="fold",
         )
-    for place, row in enumerate(table.shown_rows()):
-        if table.starts_group(place):
+    for number, row in enumerate(table.shown_rows()):
+        if table.starts_group(number):
             drawn.add_section()
         drawn.add_row(*(Text(row[index].text, STYLES[row[index].style]) for index in columns))
     return drawn

@@ -1,1 +1,1 @@
-"""The second computation: every row and number again, from the raw records."""
+"""Verification: recomputes every row and number of the tables from the raw records."""

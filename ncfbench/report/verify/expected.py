@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether every pair was trained in the same sessions, all of them shared."""
+        """True if every pair was trained in the same sessions, all of them shared."""
         sessions = [
             [run.environment.get("interleaved") or [None] for run in pair] for pair in self.pairs
         ]
@@ -73,7 +73,7 @@ class Cell:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether any run had devices that a CPU simulated."""
+        """True if any run had devices that a CPU simulated."""
         meshes = [
             run.environment.get("mesh")
             for run in [*self.runs.values(), *(self.baselines or {}).values()]
@@ -82,7 +82,7 @@ class Cell:
 
     @property
     def is_of_one_environment(self) -> bool:
-        """Whether the runs of each pair share an environment, so that times may be divided."""
+        """True if the runs of each pair share an environment, so that times may be divided."""
         return all(run.environment["key"] == base.environment["key"] for run, base in self.pairs)
 
 

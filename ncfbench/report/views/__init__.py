@@ -1,1 +1,1 @@
-"""Views: the tables that are made of rows, ready for every renderer."""
+"""Views: the tables that are made of the rows of runs, data sets and choices."""
