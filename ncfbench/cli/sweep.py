@@ -261,8 +261,8 @@ def _print(
         seconds = stage.seconds + (0.0 if tuning is None else tuning.stage.seconds)
         most = max(stage.memory_bytes or 0, 0 if tuning is None else tuning.stage.memory_bytes or 0)
         print_views(
-            f"Predicted for all cells: {format_duration(seconds)}, and {format_size(most)} on the device beside"
-            " the data and the program. Cells that take turns are open together."
+            f"Predicted for all cells: {format_duration(seconds)}, and {format_size(most)} on the"
+            " device beside the data and the program. Cells that take turns are open together."
         )
     elif not stage.exit_code:
         runs_dir = stage.locations.runs_dir
