@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import write_run
 from typer.testing import CliRunner
 
 from ncfbench import registry
@@ -16,6 +17,8 @@ from ncfbench.cli import app
 from ncfbench.cli.settings_page import settings_page
 from ncfbench.config import Locations, complete
 from ncfbench.errors import UsageError
+from ncfbench.report.comparison import group
+from ncfbench.report.rows import run_command
 from ncfbench.runs import folder as runs
 from ncfbench.sweeps import grid
 from ncfbench.sweeps.files import read_sweep
@@ -206,6 +209,29 @@ def test_a_sweep_varies_the_settings_of_a_plugin(module: str) -> None:
     assert (
         sum("bag_width=4" in label for label in grid.label_cells(cells).values()) == len(cells) / 3
     )
+
+
+def test_settings_of_a_sampler_distinguish_arms(module: str, tmp_path: Path) -> None:
+    """One comparison with the baseline; the second computation and the command agree."""
+    for sampler, ms, more in (
+        ("neg", 100.0, {}),
+        (f"{module}:Own", 20.0, {"emphasis": 3.0}),
+        (f"{module}:Own", 10.0, {}),
+    ):
+        write_run(tmp_path, sampler, [3, 2, 1.0], ms, loss="log", encoder="mf", **more)
+    (comparison,) = group(runs.read_all(tmp_path)[0])
+    own = [variant for variant in comparison.arms if variant.sampler == f"{module}:Own"]
+    assert {variant.note("mf"): dict(variant.own) for variant in own} == {
+        "": {"emphasis": 1.0},
+        "emphasis=3.0": {"emphasis": 3.0},
+    }
+    assert comparison.title() == ""
+    files = ["--runs-dir", str(tmp_path)]
+    assert "5.00" in invoke("report", *files)
+    assert "0 do not match" in invoke("report", *files, "--verify")
+    (thrice,) = (variant for variant in own if variant.note("mf"))
+    words = run_command(comparison.config, thrice, 0, {}).split()
+    assert words[words.index("--emphasis") + 1] == "3.0"
 
 
 def test_an_entry_in_the_registry_is_all_that_a_name_needs(

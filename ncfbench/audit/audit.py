@@ -142,9 +142,12 @@ def configurations(
             for loss in options.losses:
                 if find_loss(loss).family in find_sampler(sampler).families_with(strata):
                     choice = {"noise": noise, "sampler": sampler, "loss": loss}
-                    configs[loss, noise, sampler] = complete(dict(settings) | choice)
+                    configs[loss, noise, sampler] = complete(
+                        dict(settings) | choice, ignored=settings
+                    )
     if not configs:
-        complete(dict(settings) | {"sampler": options.samplers[0], "loss": options.losses[0]})
+        first = {"sampler": options.samplers[0], "loss": options.losses[0]}
+        complete(dict(settings) | first, ignored=settings)
     return configs
 
 

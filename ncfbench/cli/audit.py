@@ -88,8 +88,14 @@ def audit(
     """
     from ncfbench.config import complete, merge
 
+    chosen_samplers, chosen_losses = options.names(samplers, SAMPLERS), options.names(loss, LOSSES)
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
-    settings, locations = merge(given, set_ or (), config)
+    settings, locations = merge(
+        given,
+        set_ or (),
+        config,
+        chosen={"sampler": chosen_samplers, "loss": chosen_losses},
+    )
     noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in options.names(noise)))
     from ncfbench.audit import audit as audits
     from ncfbench.audit.tables import audit_tables, write
@@ -97,8 +103,8 @@ def audit(
     from ncfbench.timing.compile_cache import keep_compiled
 
     choices = audits.Options(
-        options.names(samplers, SAMPLERS),
-        options.names(loss, LOSSES),
+        chosen_samplers,
+        chosen_losses,
         noises,
         batches=batches,
         margin=margin,

@@ -79,18 +79,19 @@ def profile(
 
     if clock not in CLOCKS:
         raise UsageError(f"--clock {clock!r} is unknown. Valid: {', '.join(CLOCKS)}.")
+    chosen = options.names(samplers, PAPER)
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
-    settings, locations = merge(given, set_ or (), config)
+    settings, locations = merge(given, set_ or (), config, chosen={"sampler": chosen})
     from ncfbench.data import open_dataset
     from ncfbench.profiling import profile as profiling
     from ncfbench.profiling.tables import profile_tables, write
     from ncfbench.timing.compile_cache import keep_compiled
 
-    configs = profiling.configurations(settings, options.names(samplers, PAPER))
+    configs = profiling.configurations(settings, chosen)
     simulate(max((each.devices for each in configs.values()), default=1))
     progress = progress_bar(quiet=quiet)
     keep_compiled(progress.say)
-    left_out = [name for name in options.names(samplers, PAPER) if name not in configs]
+    left_out = [name for name in chosen if name not in configs]
     if left_out:
         progress.say(f"Left out, as the loss refuses them: {', '.join(left_out)}.")
     data = open_dataset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ncfbench.config.completion import complete, default_values, known_settings
 from ncfbench.config.layers import (
     LOCATION_VARIABLES,
     Locations,
@@ -11,17 +12,9 @@ from ncfbench.config.layers import (
     resolve,
     split_assignment,
 )
-from ncfbench.config.run_config import (
-    MAX_SEED,
-    SETTINGS,
-    TUNABLE,
-    RunConfig,
-    built_in_settings,
-    complete,
-    default_text,
-    known_settings,
-    users_of,
-)
+from ncfbench.config.own import built_in_settings
+from ncfbench.config.run_config import MAX_SEED, SETTINGS, TUNABLE, RunConfig
+from ncfbench.config.texts import default_text, users_of
 
 __all__ = [
     "LOCATION_VARIABLES",
@@ -35,6 +28,7 @@ __all__ = [
     "complete",
     "convert",
     "default_text",
+    "default_values",
     "known_settings",
     "merge",
     "resolve",

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncfbench.config.run_config import SETTINGS, RunConfig, complete, known_settings, unknown
+from ncfbench.config.completion import complete, known_settings, unknown
+from ncfbench.config.run_config import SETTINGS, RunConfig
 from ncfbench.errors import UsageError, reason
 from ncfbench.registry import BUILT_IN
 from ncfbench.settings import Kind
@@ -66,8 +67,14 @@ def merge(
     assignments: Sequence[str] = (),
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    chosen: Mapping[Kind, Iterable[str]] | None = None,
 ) -> tuple[dict[str, Any], Locations]:
-    """Return the settings that the layers of :func:`resolve` give, without defaults."""
+    """Return the settings that the layers of :func:`resolve` give, without defaults.
+
+    Args:
+        flags, assignments, file, environment: as for :func:`resolve`.
+        chosen: as for :func:`convert`.
+    """
     environment = os.environ if environment is None else environment
     layers: list[Mapping[str, Any]] = [
         _read_file(file) if file else {},
@@ -85,7 +92,7 @@ def merge(
     locations = Locations(
         **{key: Path(str(merged.pop(key))) for key in LOCATION_VARIABLES if key in merged}
     )
-    return convert(merged), locations
+    return convert(merged, chosen), locations
 
 
 def convert(
@@ -95,8 +102,8 @@ def convert(
 
     Args:
         settings: values by name.
-        chosen: names of samplers, losses and encoders whose own settings are valid too; by default
-            those that the settings name.
+        chosen: names of samplers, losses and so on whose own settings are valid, beside those of
+            what the settings name.
 
     Raises:
         UsageError: an unknown setting or a malformed value.
@@ -104,7 +111,7 @@ def convert(
     named = {
         kind: [SETTINGS[kind].convert(settings[kind])] for kind in BUILT_IN if kind in settings
     }
-    known = known_settings(named if chosen is None else chosen)
+    known = known_settings([named, chosen or {}])
     for name in settings:
         if name not in known:
             raise UsageError(unknown(name, [*known, *LOCATION_VARIABLES]))

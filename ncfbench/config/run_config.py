@@ -16,15 +16,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ncfbench.config.checks import canonical_noise, check, noise_exponent
-from ncfbench.declarations import LossFamily, SamplerTraits, Traits
-from ncfbench.errors import UsageError, nearest
-from ncfbench.registry import BUILT_IN, find, find_encoder, find_loss, find_sampler
+from ncfbench.config.checks import check, noise_exponent
+from ncfbench.config.own import own_settings, settings_of
+from ncfbench.declarations import LossFamily
+from ncfbench.registry import BUILT_IN, find_encoder, find_loss, find_sampler
 from ncfbench.settings import Kind, Setting
 
 MAX_SEED = 2**32 - 1
@@ -42,8 +42,8 @@ class RunConfig:
     """Everything that decides a run's numbers. Where two runs agree in it and in the data, their
     curves are equal.
 
-    Complete and possible by construction: make one with :func:`complete`. A setting that the
-    run's sampler, loss or encoder declares is an attribute too.
+    Complete and possible by construction: :func:`ncfbench.config.complete` makes it. A setting that
+    the run's sampler, loss or encoder declares is an attribute too.
 
     Raises:
         UsageError: a value is out of range, or a combination cannot work.
@@ -245,7 +245,12 @@ class RunConfig:
     @cached_property
     def settings(self) -> Mapping[str, Setting]:
         """The settings that the run has, by name (``lambda`` without its underscore)."""
-        return SETTINGS | own_settings({kind: getattr(self, kind) for kind in BUILT_IN})
+        return run_settings({kind: getattr(self, kind) for kind in BUILT_IN})
+
+    @property
+    def sampler_settings(self) -> dict[str, Any]:
+        """The values of the sampler's own settings."""
+        return {name: getattr(self, name) for name in settings_of("sampler", self.sampler)}
 
     @property
     def noise_exponent(self) -> float:
@@ -285,7 +290,7 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as ``config.json`` has them: ``lambda`` without its underscore."""
-        return {name: getattr(self, _inner(name)) for name in SETTINGS} | dict(self.own)
+        return {name: getattr(self, field_name(name)) for name in SETTINGS} | dict(self.own)
 
     def effective(self) -> dict[str, Any]:
         """Return :meth:`to_dict` with null for settings that change no number of this run, without
@@ -318,7 +323,8 @@ def _outer(name: str) -> str:
     return name.rstrip("_")
 
 
-def _inner(name: str) -> str:
+def field_name(name: str) -> str:
+    """Return the name of a setting's field."""
     return "lambda_" if name == "lambda" else name
 
 
@@ -336,144 +342,6 @@ SETTINGS: dict[str, Setting] = _shared()
 TUNABLE = tuple(name for name, setting in SETTINGS.items() if setting.is_tunable)
 
 
-def own_settings(chosen: Mapping[Kind, str]) -> dict[str, Setting]:
-    """Return the settings that a run has beside :data:`SETTINGS`.
-
-    These are the ``settings`` that its choices declare, and those of others that their ``uses``
-    name. A plug-in without ``uses`` has those of all built-in ones of its kind.
-
-    Args:
-        chosen: the names of the sampler, the loss, the encoder and so on.
-
-    Raises:
-        UsageError: a name is taken.
-    """
-    found: dict[str, Setting] = {}
-    for kind, name in chosen.items():
-        traits = find(kind, name)
-        for setting in traits.settings:
-            if hasattr(RunConfig, setting.name) or setting.name in found:
-                raise UsageError(
-                    f"{name} declares a setting {setting.name!r}, a name that is taken. Rename it."
-                )
-            found[setting.name] = setting
-        others = built_in_settings([kind])
-        borrowed = [other for other in others if not traits.declares_uses or other in traits.uses]
-        found = {other: others[other] for other in borrowed} | found
-    return found
-
-
-def built_in_settings(kinds: Iterable[Kind] = BUILT_IN) -> dict[str, Setting]:
-    """Return the settings that built-in choices declare as their own."""
-    return {
-        setting.name: setting
-        for kind in kinds
-        for name in BUILT_IN[kind]
-        for setting in find(kind, name).settings
-    }
-
-
-def known_settings(chosen: Mapping[Kind, Iterable[str]] | None = None) -> dict[str, Setting]:
-    """Return all settings that may be given: the shared ones, those of everything built in, and
-    those of some choices.
-
-    Args:
-        chosen: names of samplers, losses and so on.
-    """
-    theirs = {
-        setting.name: setting
-        for kind, names in (chosen or {}).items()
-        for name in names
-        for setting in find(kind, name).settings
-    }
-    return SETTINGS | built_in_settings() | theirs
-
-
-def users_of(setting: Setting) -> list[str]:
-    """Return the built-in choices whose runs use a setting; none where all do."""
-    for kind, names in BUILT_IN.items():
-        users = [name for name in names if _is_user(find(kind, name), setting, kind)]
-        if users:
-            return users if len(users) < len(names) or setting.name not in SETTINGS else []
-    return []
-
-
-def default_text(setting: Setting) -> str:
-    """Return a default as ``--help`` shows it: ``10; lstm 5`` where the encoder decides."""
-    if setting.shown or not setting.default_from:
-        return setting.shown or _text(setting, setting.default)
-    if setting.default_from in SETTINGS and setting.default_from not in BUILT_IN:
-        return f"as {setting.default_from}"
-    kind: Kind = "loss" if setting.default_from == "loss" else "encoder"
-    values = {name: _declared(find(kind, name), setting) for name in BUILT_IN[kind]}
-    # A default for all, and the exceptions; or one for each of those that have one.
-    usual = None if None in values.values() else values[SETTINGS[kind].default]
-    named = [f"{name} {value:g}" for name, value in values.items() if value not in (None, usual)]
-    return "; ".join(([] if usual is None else [f"{usual:g}"]) + named)
-
-
-def complete(settings: Mapping[str, Any], ignored: Collection[str] = ()) -> RunConfig:
-    """Return a :class:`RunConfig` from some settings, with defaults for the rest.
-
-    Settings of built-in encoders that the run does not have are checked and left out, so that one
-    grid can name them for all.
-
-    Args:
-        settings: keys as in ``config.json``; None stands for "not given".
-        ignored: more names that may be left out.
-
-    Raises:
-        UsageError: an unknown setting, a value of a wrong type or out of range, or a combination
-            that cannot work.
-    """
-    given = {_outer(key): value for key, value in settings.items() if value is not None}
-    names: dict[Kind, str] = {
-        kind: SETTINGS[kind].convert(given.get(kind, SETTINGS[kind].default)) for kind in BUILT_IN
-    }
-    traits: dict[str, Traits] = {kind: find(kind, name) for kind, name in names.items()}
-    own = own_settings(names)
-    had = SETTINGS | own
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        if name in had:
-            values[name] = had[name].convert(value)
-        elif name in (others := built_in_settings()):
-            others[name].check(others[name].convert(value))
-        elif name not in ignored:
-            raise UsageError(unknown(name, had))
-    if "noise" in values:
-        values["noise"] = canonical_noise(values["noise"])
-    for name, setting in had.items():
-        if name in values:
-            continue
-        if setting.default_from in traits:
-            values[name] = _declared(traits[setting.default_from], setting)
-        else:
-            values[name] = values.get(setting.default_from, setting.default)
-    shared = {_inner(name): values[name] for name in SETTINGS}
-    return RunConfig(**shared, own=tuple((name, values[name]) for name in own))
-
-
-def unknown(name: str, known: Iterable[str]) -> str:
-    """Return the message that refuses an unknown setting."""
-    valid = list(known)
-    return f"Unknown setting {name!r}{nearest(name, valid)} Valid: {', '.join(valid)}."
-
-
-def _declared(traits: Traits, setting: Setting) -> Any:
-    """Return the default that a loss or encoder declares for a setting."""
-    return getattr(traits, _inner(setting.name))
-
-
-def _is_user(traits: Traits, setting: Setting, kind: Kind) -> bool:
-    if setting.default_from == kind == "loss":
-        return _declared(traits, setting) is not None
-    by_user = traits.uses_by_user if isinstance(traits, SamplerTraits) else ()
-    is_used = setting.used_by == kind and setting.name in (*traits.uses, *by_user)
-    return is_used or setting in traits.settings
-
-
-def _text(setting: Setting, value: Any) -> str:
-    if setting.type == "bool":
-        return setting.flag.removeprefix("--") if value else f"no-{setting.flag.removeprefix('--')}"
-    return f"{value:g}" if setting.type == "float" else str(value)
+def run_settings(chosen: Mapping[Kind, str]) -> dict[str, Setting]:
+    """Return the settings of a run, those of its choices behind those of every run."""
+    return SETTINGS | own_settings(chosen, dir(RunConfig))

@@ -29,7 +29,7 @@ from ncfbench.profiling.rounds import (
     timed_collectives,
     timed_parts,
 )
-from ncfbench.registry import baseline_sampler, find_sampler
+from ncfbench.registry import baseline_sampler, find_loss, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
@@ -190,12 +190,13 @@ def configurations(settings: Mapping[str, Any], samplers: Sequence[str]) -> dict
     Raises:
         UsageError: none can, or a setting is impossible.
     """
-    first = complete(dict(settings) | {"sampler": "ns"})
+    loss = str(settings.get("loss", RunConfig.loss))
     if settings.get("share") == "local":
         samplers = [name for name in samplers if find_sampler(name).shares_items]
-    order = sorted(dict.fromkeys(samplers), key=lambda name: name != baseline_sampler(first.loss))
+    order = sorted(dict.fromkeys(samplers), key=lambda name: name != baseline_sampler(loss))
     strata = str(settings.get("strata", RunConfig.strata))
-    served = [name for name in order if first.family in find_sampler(name).families_with(strata)]
+    family = find_loss(loss).family
+    served = [name for name in order if family in find_sampler(name).families_with(strata)]
     if not served and order:
-        complete(dict(settings) | {"sampler": order[0]})
-    return {name: complete(dict(settings) | {"sampler": name}) for name in served}
+        complete(dict(settings) | {"sampler": order[0]}, ignored=settings)
+    return {name: complete(dict(settings) | {"sampler": name}, ignored=settings) for name in served}

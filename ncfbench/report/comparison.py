@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ncfbench.config import SETTINGS, RunConfig, complete
+from ncfbench.config import RunConfig, default_values
 from ncfbench.registry import baseline_sampler, find_encoder
-from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
+from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import statistics as analysis
 
@@ -66,11 +66,11 @@ class Comparison:
 
     def title(self) -> str:
         """Return the settings that differ from the defaults, but for data set, encoder and loss."""
-        unnamed = ("dataset", "encoder", "loss", *ARM_SETTINGS, *self.config.tuned_settings)
+        shared = shared_settings(self.config).keys() - {"dataset", "encoder", "loss"}
         return ", ".join(
             f"{name}={value}"
             for name, value in unusual_settings(self.config).items()
-            if name not in unnamed
+            if name in shared
         )
 
     def tuned(self, variant: Variant) -> str:
@@ -106,9 +106,7 @@ def group(records: Sequence[RunRecord]) -> list[Comparison]:
 @cache
 def unusual_settings(config: RunConfig) -> Mapping[str, Any]:
     """Return the settings that differ from the defaults for the run's encoder, loss and sampler."""
-    names = ("strata", "batch_size", "stratum_size")
-    given = {name: getattr(config, name) for name in ("encoder", "loss", "sampler", *names)}
-    usual = complete(given).to_dict() | {name: SETTINGS[name].default for name in names}
+    usual = default_values(config)
     return {name: value for name, value in config.to_dict().items() if value != usual[name]}
 
 

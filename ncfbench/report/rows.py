@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ncfbench.config import RunConfig
+from ncfbench.config import RunConfig, known_settings
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.report.comparison import Comparison, arm_of, unusual_settings
-from ncfbench.runs.arms import ARM_SETTINGS, Variant
+from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord, are_interleaved
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing import seed_statistics
@@ -83,8 +83,9 @@ def run_command(
 ) -> str:
     """Return the command line that trains the run of a missing cell."""
     named = {"dataset": config.dataset, "encoder": config.encoder, "loss": config.loss}
-    settings = {**unusual_settings(config), **named}
-    settings = {name: value for name, value in settings.items() if name not in ARM_SETTINGS}
+    shared = shared_settings(config)
+    settings = {name: value for name, value in unusual_settings(config).items() if name in shared}
+    settings |= named
     own = {name: getattr(variant, name) for name in ("strata", "uniform_items", "share")}
     usual = {
         "stratum_size": RunConfig.stratum_size,
@@ -97,10 +98,12 @@ def run_command(
     }
     settings |= {name: value for name, value in own.items() if value is not None}
     settings |= {"sampler": variant.sampler, **({"seed": seed} if seed else {})}
+    settings |= dict(variant.own)
     words = ["ncfbench", "run"]
-    for name in dict.fromkeys(["dataset", "sampler", "encoder", "loss", *config.settings]):
+    known = {**config.settings, **known_settings([{"sampler": [variant.sampler]}])}
+    for name in dict.fromkeys(["dataset", "sampler", "encoder", "loss", *known]):
         if name in settings:
-            words += config.settings[name].arguments(settings[name])
+            words += known[name].arguments(settings[name])
     return shlex.join([*words, *(word for pair in locations.items() for word in pair)])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ncfbench.config import RunConfig
-from ncfbench.registry import find_encoder
+from ncfbench.registry import find_encoder, find_sampler
 
 ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items", "share")
 """Settings in which the runs of one comparison may differ."""
@@ -17,7 +17,7 @@ class Variant:
     """A sampler with those of its settings that distinguish arms.
 
     ``stratum_size`` and ``negatives`` are None where the sampler does not use them. The others are
-    None where they have their usual value.
+    None where they have their usual value. ``own`` are those that the sampler declares.
     """
 
     sampler: str
@@ -26,6 +26,7 @@ class Variant:
     strata: str | None = None
     uniform_items: int | None = None
     share: str | None = None
+    own: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
     def of(cls, config: RunConfig) -> Variant:
@@ -42,6 +43,7 @@ class Variant:
                 else None
             ),
             "local" if config.shares_locally else None,
+            tuple(config.sampler_settings.items()),
         )
 
     def note(self, encoder: str) -> str:
@@ -55,13 +57,16 @@ class Variant:
             parts.append(f"k'={self.uniform_items}")
         if self.share is not None:
             parts.append(self.share)
+        usual = {each.name: each.default for each in find_sampler(self.sampler).settings}
+        parts += [f"{name}={value}" for name, value in self.own if value != usual.get(name)]
         return " ".join(parts)
 
 
 def shared_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings that all runs of a comparison share.
 
-    These are all settings but :data:`ARM_SETTINGS` and those that a sweep tuned for each arm.
+    These are all settings but :data:`ARM_SETTINGS`, those that the sampler declares as its own, and
+    those that a sweep tuned for each arm.
     """
-    own = (*ARM_SETTINGS, *config.tuned_settings)
+    own = (*ARM_SETTINGS, *config.sampler_settings, *config.tuned_settings)
     return {name: value for name, value in config.to_dict().items() if name not in own}

@@ -16,7 +16,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.distribution import Distribution
 from ncfbench.errors import NcfbenchError, UsageError
-from ncfbench.registry import SAMPLERS
+from ncfbench.registry import SAMPLERS, baseline_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch, Listed
@@ -27,7 +27,6 @@ mean by one or less.
 """
 MOST = 5
 """Users and items with the most links that are named."""
-BASELINE = "iid"
 SHOWN_SETTINGS = (
     "batch_size",
     "negatives",
@@ -125,7 +124,8 @@ def batch_rows(
         except NcfbenchError as error:
             row["reason"] = str(error)
         rows.append({"sampler": name, **row})
-    baseline = next((row["encoded_items"] for row in rows if row["sampler"] == BASELINE), None)
+    reference = baseline_sampler(RunConfig.loss)
+    baseline = next((row["encoded_items"] for row in rows if row["sampler"] == reference), None)
     for row in rows:
         if baseline and row["encoded_items"]:
             row["fewer_items"] = baseline / row["encoded_items"]

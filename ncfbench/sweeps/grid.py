@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import RunConfig, complete, default_values
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
@@ -96,6 +96,7 @@ def label_cells(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
         name
         for name in dict.fromkeys(name for values in settings for name in values)
         if name not in (*IDENTITY, *ARM_SETTINGS)
+        and not any(name in config.sampler_settings for config in cells)
         and len({str(values[name]) for values in settings if name in values}) > 1
     ]
     # A value that follows from the loss or the encoder distinguishes nothing.
@@ -103,7 +104,7 @@ def label_cells(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
         name
         for name in varying
         if any(
-            str(values[name]) != str(_default(config)[name])
+            str(values[name]) != str(default_values(config)[name])
             for config, values in zip(cells, settings, strict=True)
             if name in values
         )
@@ -168,12 +169,6 @@ def fit_budget(
         first = group[0]
         dropped.append(f"{first.dataset} {first.encoder} {first.loss}")
     return tuple(config for part in by_group[:kept] for config in part), tuple(dropped)
-
-
-def _default(config: RunConfig) -> dict[str, Any]:
-    """Return the settings that follow from a cell's loss and encoder."""
-    given = {name: getattr(config, name) for name in ("encoder", "loss", "batch_size")}
-    return complete(given | {"sampler": "ns"}).to_dict() | {"batch_size": RunConfig.batch_size}
 
 
 Status = Literal["done", "diverged", "interrupted", "left"]

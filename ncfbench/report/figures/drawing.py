@@ -10,20 +10,21 @@ from typing import Any
 
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
-from ncfbench.registry import find_encoder, find_loss, find_sampler
+from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.report.comparison import Comparison
 from ncfbench.runs.arms import Variant
 from ncfbench.storage.tables import storage_errors
 
-STYLES = {
-    "iid": ("#000000", "-", "o"),
-    "neg": ("#7a7a7a", "--", "s"),
-    "strat": ("#0072b2", "-.", "^"),
-    "ns": ("#d55e00", ":", "D"),
-    "strat-ns": ("#009e73", "-", "v"),
-    "mixed-ns": ("#cc79a7", "--", "P"),
-}
-"""Colour, line and mark of a sampler, told apart without colour too."""
+_STYLES = (
+    ("#000000", "-", "o"),
+    ("#7a7a7a", "--", "s"),
+    ("#0072b2", "-.", "^"),
+    ("#d55e00", ":", "D"),
+    ("#009e73", "-", "v"),
+    ("#cc79a7", "--", "P"),
+)
+STYLES = dict(zip(SAMPLERS, _STYLES, strict=False))
+"""Colour, line and mark of a sampler, told apart without colour too; others share one style."""
 PLUGIN_STYLE = ("#56b4e9", "-.", "X")
 GREY = "#7a7a7a"
 

@@ -115,7 +115,8 @@ def cells(records: Sequence[RunRecord]) -> dict[Key, Cell]:
 def _shared(record: RunRecord) -> str:
     """Return what all runs of a comparison share: the data, and settings not tuned or of a row."""
     settings = record.config.to_dict()
-    for name in ("seed", *SEPARATE_ROWS, *record.config.tuned_settings):
+    own = record.config.sampler_settings
+    for name in ("seed", *SEPARATE_ROWS, *own, *record.config.tuned_settings):
         settings.pop(name)
     return json.dumps([record.data_fingerprint, settings], sort_keys=True)
 
@@ -136,16 +137,20 @@ def _key(record: RunRecord) -> Key:
 def _variant(config: RunConfig) -> str:
     """Return the sampler's settings that are not the paper's: ``by user s=8 k=20 k'=64``."""
     sampler, parts = find_sampler(config.sampler), []
-    if sampler.uses_strata and config.strata == "user":
+    if sampler.counts("strata") and config.strata == "user":
         parts.append("by user")
-    if sampler.uses_strata and config.stratum_size != 4:
+    if sampler.counts("stratum_size") and config.stratum_size != 4:
         parts.append(f"s={config.stratum_size}")
-    if sampler.uses_negatives and config.negatives != find_encoder(config.encoder).negatives:
+    if sampler.counts("negatives") and config.negatives != find_encoder(config.encoder).negatives:
         parts.append(f"k={config.negatives}")
-    if sampler.uses_uniform_items and config.uniform_items != config.batch_size:
+    if sampler.counts("uniform_items") and config.uniform_items != config.batch_size:
         parts.append(f"k'={config.uniform_items}")
     if config.share == "local":
         parts.append("local")
+    for setting in sampler.settings:
+        value = config.to_dict()[setting.name]
+        if value != setting.default:
+            parts.append(f"{setting.name}={value}")
     return " ".join(parts)
 
 
@@ -154,7 +159,11 @@ def _settings(config: RunConfig) -> str:
     loss = find_loss(config.loss)
     usual: dict[str, Any] = {name: setting.default for name, setting in config.settings.items()}
     usual |= {"learning_rate": loss.learning_rate, "gamma": loss.gamma, "lambda": loss.lambda_}
-    named_elsewhere = ("dataset", "encoder", "loss", "seed", *SEPARATE_ROWS, *config.tuned_settings)
+    named_elsewhere = {
+        *("dataset", "encoder", "loss", "seed", *SEPARATE_ROWS),
+        *config.sampler_settings,
+        *config.tuned_settings,
+    }
     return ", ".join(
         f"{name}={value}"
         for name, value in config.to_dict().items()
@@ -165,7 +174,7 @@ def _settings(config: RunConfig) -> str:
 def _negatives(runs: Mapping[int, RunRecord]) -> int | None:
     """Return k of a row; None for a sampler without k."""
     config = next(iter(runs.values())).config
-    return config.negatives if find_sampler(config.sampler).uses_negatives else None
+    return config.negatives if find_sampler(config.sampler).counts("negatives") else None
 
 
 def _baseline(

@@ -1,0 +1,48 @@
+"""Settings as ``--help`` and the settings reference show them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ncfbench.config.completion import declared_default
+from ncfbench.config.run_config import SETTINGS
+from ncfbench.declarations import SamplerTraits, Traits
+from ncfbench.registry import BUILT_IN, find
+from ncfbench.settings import Kind, Setting
+
+
+def users_of(setting: Setting) -> list[str]:
+    """Return the built-in choices whose runs use a setting; none where all do."""
+    for kind, names in BUILT_IN.items():
+        users = [name for name in names if _is_user(find(kind, name), setting, kind)]
+        if users:
+            return users if len(users) < len(names) or setting.name not in SETTINGS else []
+    return []
+
+
+def default_text(setting: Setting) -> str:
+    """Return a default as ``--help`` shows it: ``10; lstm 5`` where the encoder decides."""
+    if setting.shown or not setting.default_from:
+        return setting.shown or _text(setting, setting.default)
+    if setting.default_from in SETTINGS and setting.default_from not in BUILT_IN:
+        return f"as {setting.default_from}"
+    kind: Kind = "loss" if setting.default_from == "loss" else "encoder"
+    values = {name: declared_default(find(kind, name), setting) for name in BUILT_IN[kind]}
+    # A default for all, and the exceptions; or one for each of those that have one.
+    usual = None if None in values.values() else values[SETTINGS[kind].default]
+    named = [f"{name} {value:g}" for name, value in values.items() if value not in (None, usual)]
+    return "; ".join(([] if usual is None else [f"{usual:g}"]) + named)
+
+
+def _is_user(traits: Traits, setting: Setting, kind: Kind) -> bool:
+    if setting.default_from == kind == "loss":
+        return declared_default(traits, setting) is not None
+    by_user = traits.uses_by_user if isinstance(traits, SamplerTraits) else ()
+    is_used = setting.used_by == kind and setting.name in (*traits.uses, *by_user)
+    return is_used or setting in traits.settings
+
+
+def _text(setting: Setting, value: Any) -> str:
+    if setting.type == "bool":
+        return setting.flag.removeprefix("--") if value else f"no-{setting.flag.removeprefix('--')}"
+    return f"{value:g}" if setting.type == "float" else str(value)
