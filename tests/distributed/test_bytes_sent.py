@@ -121,7 +121,7 @@ def test_a_profile_of_several_devices(
         monkeypatch.setattr(rounds, name, number)
     monkeypatch.setattr(profiling.roofline, "measure_peaks", lambda precision: Peaks(1e9, 1e9))
     monkeypatch.setattr(profiling.roofline, "demand", lambda *_: None)
-    for module in (profiling, cost_rows):
+    for module in (rounds, cost_rows):
         monkeypatch.setattr(module, "PRODUCT_SIZES", (32,))
     settings = SMALL | {"encoder": "mf", "devices": 2, "share": "local"}
     configs = profiling.configurations(settings, ("iid", "ns"))
