@@ -126,9 +126,9 @@ def test_a_configuration_file(locations: list[str], tmp_path: Path) -> None:
     """Keys may have hyphens; flags go before the file."""
     file = tmp_path / "c.toml"
     file.write_text(
-        'dataset = "tiny"\nbatch-size = 64\nsampler = "ns"\nlambda = 4\nlearning_rate = 1\n'
+        'dataset = "tiny"\nbatch-size = 64\nsampler = "ns"\nencoder = "mf"\nlambda = 4\nlearning_rate = 1\n'
     )
-    words = ["--config", file, *locations, *SMALL, "--learning-rate", "1e30", "--loss", "mse"]
+    words = ["--config", file, *locations, "--learning-rate", "1e30", "--loss", "mse"]
     result = invoke("run", *words)
     check(result, 5, "not finite at iteration", "What was recorded before is kept in")
     (written,) = Path(locations[3]).glob("*/config.json")
@@ -221,7 +221,8 @@ def program(*words: str | Path, **variables: str) -> subprocess.Popen[str]:
 
 
 def test_interrupt_and_resume(locations: list[str]) -> None:
-    words: list[Any] = ["run", "--dataset", "tiny", *SMALL, "--epochs", "400", *locations]
+    quick = ["--encoder", "mf", "--batch-size", "64", "--set", "dimension=8"]
+    words: list[Any] = ["run", "--dataset", "tiny", *quick, "--epochs", "2000", *locations]
     process = program(*words, NO_COLOR="1")
     folder = Path(locations[3])
     deadline = time.monotonic() + 60
