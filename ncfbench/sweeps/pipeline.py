@@ -77,6 +77,15 @@ class Stage:
         self.predicted = {config: predicted[config] for config in self.cells}
         return dropped
 
+    def replace_cells(self, replacements: Mapping[RunConfig, RunConfig]) -> None:
+        """Replace some cells, in their positions."""
+        self.cells = [replacements.get(config, config) for config in self.cells]
+
+    def fail(self, messages: Mapping[RunConfig, str], exit_code: int) -> None:
+        """Keep the messages of cells that cannot be trained, and the exit code."""
+        self.failed |= messages
+        self.exit_code = exit_code
+
     def train(self) -> None:
         """Train what is left, and keep the messages of the cells that failed."""
         left = [config for config in self.cells if config not in self.failed]
@@ -124,16 +133,18 @@ class Tuning:
             )
             self.lines.append(line)
             stage.tell(line)
-        stage.cells = [
-            tuning.apply_choice(config, chosen[config], self.budget) if config in chosen else config
-            for config in stage.cells
-        ]
+        stage.replace_cells(
+            {
+                config: tuning.apply_choice(config, choice, self.budget)
+                for config, choice in chosen.items()
+            }
+        )
         if final:
-            stage.failed |= missing
             # A trial that diverged shows a bad setting. A trial that could not be trained failed.
             failed = self.stage.exit_code not in (0, DivergedError.exit_code)
             if failed or missing:
-                stage.exit_code = self.stage.exit_code if failed else NcfbenchError.exit_code
+                code = self.stage.exit_code if failed else NcfbenchError.exit_code
+                stage.fail(missing, code)
 
 
 @dataclass(frozen=True)
