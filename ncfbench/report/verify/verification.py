@@ -40,9 +40,9 @@ class Mismatch:
 
     table: str
     cell: str
-    column: str
-    written: Value
-    recomputed: Value
+    column: str = ""
+    written: Value = None
+    recomputed: Value = None
     note: str = ""
 
 
@@ -113,47 +113,39 @@ def _out_of_place(table: str, keys: Sequence[Key], cells: Mapping[Key, Cell]) ->
     """Yield rows that are there twice, that no run makes, or that are missing."""
     for key, times in Counter(keys).items():
         if times > 1:
-            yield Mismatch(table, str(key), "", None, None, f"the row is there {times} times")
+            yield Mismatch(table, str(key), note=f"the row is there {times} times")
         if key not in cells:
-            yield Mismatch(table, str(key), "", None, None, "no run makes this row")
+            yield Mismatch(table, str(key), note="no run makes this row")
     for key in cells:
         if key not in keys:
-            yield Mismatch(
-                table, str(key), "", None, None, "the row is not there: run `ncfbench report` again"
-            )
+            note = "the row is not there: run `ncfbench report` again"
+            yield Mismatch(table, str(key), note=note)
 
 
 def _wrong_runs(
     table: str, cell: str, row: Row, own: ExpectedRow, again: Mapping[str, RunFigures]
 ) -> Iterator[Mismatch]:
     """Yield runs that a row lists and that do not belong there, and the reverse."""
-    wanted = (
-        {"runs": own.runs, "baseline_runs": own.baseline_runs}
-        if table == "speedup"
-        else {"runs": own.runs}
-    )
+    wanted = {"runs": own.runs}
+    if table == "speedup":
+        wanted["baseline_runs"] = own.baseline_runs
     for column, names in wanted.items():
         listed = Counter(row[column] or ())
+        notes = []
         for name, times in listed.items():
             if name not in again:
-                yield Mismatch(table, cell, column, None, None, f"run {name} is not there")
+                notes.append(f"run {name} is not there")
             elif name not in names:
-                yield Mismatch(
-                    table, cell, column, None, None, f"run {name} does not belong in {column}"
-                )
+                notes.append(f"run {name} does not belong in {column}")
             elif times > 1:
-                yield Mismatch(
-                    table,
-                    cell,
-                    column,
-                    None,
-                    None,
-                    f"run {name} is there {times} times in {column}",
-                )
-        for name in names:
-            if name not in listed:
-                note = f"run {name} is not in {column}: run `ncfbench report` again"
-                yield Mismatch(table, cell, column, None, None, note)
+                notes.append(f"run {name} is there {times} times in {column}")
+        notes += [
+            f"run {name} is not in {column}: run `ncfbench report` again"
+            for name in names
+            if name not in listed
+        ]
+        for note in notes:
+            yield Mismatch(table, cell, column, note=note)
 
 
 def _differences(
