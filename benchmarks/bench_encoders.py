@@ -27,9 +27,9 @@ import numpy as np
 from ncfbench.models.encoders.pooling import plain_pool, projected_pool
 from ncfbench.models.encoders.protocol import Texts
 from ncfbench.models.encoders.recurrence import grouped_recur, plain_recur
-from ncfbench.report.render.terminal import make_console
-from ncfbench.report.render.terminal import show as print_table
-from ncfbench.report.table import Header, Table, columns_of
+from ncfbench.reporting.render.terminal import make_console
+from ncfbench.reporting.render.terminal import show as print_table
+from ncfbench.reporting.table import Header, Table, columns_of
 from ncfbench.timing import allocator, environment
 
 WORDS, SIZE = 11_563, 50

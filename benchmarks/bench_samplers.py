@@ -40,9 +40,9 @@ from ncfbench.errors import (
     nearest,
 )
 from ncfbench.registry import SAMPLERS, find_sampler
-from ncfbench.report.render.terminal import make_console
-from ncfbench.report.render.terminal import show as print_table
-from ncfbench.report.table import Header, Table, columns_of, text_column
+from ncfbench.reporting.render.terminal import make_console
+from ncfbench.reporting.render.terminal import show as print_table
+from ncfbench.reporting.table import Header, Table, columns_of, text_column
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.timing import environment

@@ -40,9 +40,9 @@ from ncfbench.data.content import Content
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.registry import SAMPLERS, find_sampler
-from ncfbench.report.render.terminal import make_console
-from ncfbench.report.render.terminal import show as print_table
-from ncfbench.report.table import Header, Table, columns_of
+from ncfbench.reporting.render.terminal import make_console
+from ncfbench.reporting.render.terminal import show as print_table
+from ncfbench.reporting.table import Header, Table, columns_of
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, negative_ids

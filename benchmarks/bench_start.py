@@ -35,9 +35,9 @@ from ncfbench.config import resolve
 from ncfbench.data import open_dataset
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.registry import find_sampler
-from ncfbench.report.render.terminal import make_console
-from ncfbench.report.render.terminal import show as print_table
-from ncfbench.report.table import Header, Table, columns_of, text_column
+from ncfbench.reporting.render.terminal import make_console
+from ncfbench.reporting.render.terminal import show as print_table
+from ncfbench.reporting.table import Header, Table, columns_of, text_column
 from ncfbench.timing import environment
 from ncfbench.training.loop import IN_FLIGHT
 

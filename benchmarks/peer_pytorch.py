@@ -41,7 +41,7 @@ import peer_loop
 import peer_table
 from peer_model import torch
 
-from ncfbench.audit.gradients import flat
+from ncfbench.auditing.gradients import flat
 from ncfbench.config import RunConfig, resolve
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.text import Texts

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ncfbench.registry import find_sampler
-from ncfbench.report.render.terminal import make_console
-from ncfbench.report.render.terminal import show as print_table
-from ncfbench.report.table import Header, Table, columns_of
+from ncfbench.reporting.render.terminal import make_console
+from ncfbench.reporting.render.terminal import show as print_table
+from ncfbench.reporting.table import Header, Table, columns_of
 from ncfbench.timing import statistics as analysis
 
 COMPARED = (

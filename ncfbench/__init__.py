@@ -1,3 +1,230 @@
-"""Benchmark mini-batch sampling strategies for neural collaborative filtering."""
+"""Which way of building mini-batches trains a two-tower recommender soonest, and why?
 
+The functions here are the program's commands as Python functions. Settings are keyword arguments
+named as in ``docs/settings.md``; ``data_dir`` and ``runs_dir`` default to ``NCFBENCH_DATA_DIR`` and
+``NCFBENCH_RUNS_DIR``, then to ``data`` and ``runs``. ``import ncfbench`` imports neither JAX nor
+NumPy: a function imports what it needs when it is called. All of them raise the exceptions of
+:mod:`ncfbench.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ncfbench.auditing.audit import Record as AuditRecord
+    from ncfbench.config import Locations
+    from ncfbench.data import Dataset
+    from ncfbench.profiling.profile import Record as ProfileRecord
+    from ncfbench.reporting.results import Results
+    from ncfbench.runs.folder import RunRecord
+    from ncfbench.runs.progress import Progress
+    from ncfbench.sweeps.pipeline import SweepRun
+
+__all__ = ["audit", "open_dataset", "prepare", "profile", "report", "run", "sweep"]
 __version__ = "0.1.0"
+
+Folder = str | PathLike[str] | None
+
+
+def prepare(
+    source: str,
+    *,
+    name: str | None = None,
+    data_dir: Folder = None,
+    say: Callable[[str], None] = print,
+    **options: Any,
+) -> Dataset:
+    """Prepare a data set and open it; instant if it is there already.
+
+    Args:
+        source: ``citeulike``, ``citeulike-t``, ``mind``, ``synthetic`` or ``custom``.
+        name: the data set's name; by default the source's.
+        say: receives messages, a line each.
+        options: as the flags of ``ncfbench prepare SOURCE``, such as ``max_length=40``.
+
+    Raises:
+        DataError: a file is missing or malformed, or the data set cannot be written.
+        UsageError: an unknown source or option, or options that cannot work.
+        VerificationError: a downloaded file is not the published one.
+    """
+    from ncfbench import data
+    from ncfbench.data.sources import find_source
+    from ncfbench.errors import UsageError
+
+    kind = find_source(source).load().Options
+    try:
+        chosen = kind(**options)
+    except TypeError as error:
+        raise UsageError(f"prepare({source!r}): {error}") from error
+    folder = _locations(data_dir).data_dir
+    data.prepare(source, chosen, folder, name, say=say)
+    return data.open_dataset(folder, name or source, say)
+
+
+def open_dataset(
+    name: str, *, data_dir: Folder = None, say: Callable[[str], None] = print
+) -> Dataset:
+    """Open a prepared data set; ``synthetic`` is made first if it is not there.
+
+    Raises:
+        DataError: it is not prepared; the message names the command that prepares it.
+    """
+    from ncfbench import data
+
+    return data.open_dataset(_locations(data_dir).data_dir, name, say)
+
+
+def run(
+    *,
+    data_dir: Folder = None,
+    runs_dir: Folder = None,
+    resume: bool = False,
+    recommend: int | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> RunRecord:
+    """Train one recommender, and return its records as its folder keeps them.
+
+    Args:
+        resume: continue the newest run with these settings, or return it if it is finished.
+        recommend: write this many held-out items of each user at the end.
+        progress: shows the run; by default nothing is shown.
+
+    Raises:
+        DataError: the data set is not prepared, or a folder cannot be written.
+        DivergedError: the loss stopped being finite; what was recorded is kept.
+        UsageError: an unknown setting, or settings that cannot work.
+    """
+    from ncfbench.config import complete
+    from ncfbench.distributed.simulation import simulate
+    from ncfbench.training import run as training
+
+    given, locations = _merge(settings, data_dir, runs_dir)
+    config = complete(given)
+    simulate(config.devices)
+    return training.run(config, locations, resume=resume, recommend=recommend, progress=progress)
+
+
+def sweep(
+    source: str | PathLike[str],
+    *,
+    data_dir: Folder = None,
+    runs_dir: Folder = None,
+    seeds: int | None = None,
+    dry_run: bool = False,
+    budget_seconds: float | None = None,
+    say: Callable[[str], None] = print,
+    **settings: Any,
+) -> SweepRun:
+    """Train the cells of a sweep that are not finished, and return what became of them.
+
+    Args:
+        source: a preset's name or a TOML file.
+        seeds: how many seeds, counted from the sweep's first.
+        dry_run: only predict the time and memory that the cells still need.
+        budget_seconds: leave out seeds, then groups of cells, until the prediction fits.
+        settings: replace those of the sweep; a list makes an axis of the grid.
+
+    Raises:
+        DataError: a data set is not prepared, or a folder cannot be written.
+        UsageError: no such sweep, an unknown setting, or no cell that can work.
+    """
+    from ncfbench.sweeps.files import read_sweep
+    from ncfbench.sweeps.pipeline import run_sweep
+
+    wanted = read_sweep(str(source), flags=settings, seeds=seeds)
+    locations = _locations(data_dir, runs_dir)
+    return run_sweep(wanted, locations, dry_run=dry_run, budget_seconds=budget_seconds, tell=say)
+
+
+def report(
+    runs_dir: Folder = None, *, data_dir: Folder = None, allow_mixed: bool = False
+) -> Results:
+    """Compare the runs of a folder; the tables are ``results.tables``, rows ``results.speedup``.
+
+    Args:
+        allow_mixed: divide times of different environments too.
+
+    Raises:
+        DataError: a table cannot be read.
+    """
+    from ncfbench.reporting.results import collect
+
+    locations = _locations(data_dir, runs_dir)
+    return collect(locations.runs_dir, locations.data_dir, allow_mixed=allow_mixed, locations={})
+
+
+def audit(
+    *,
+    samplers: Sequence[str] = ("iid", "neg", "strat", "ns", "strat-ns", "mixed-ns"),
+    losses: Sequence[str] = ("sg", "mse", "log", "hinge", "softmax"),
+    noises: Sequence[str] = ("unigram", "uniform", "0.75"),
+    batches: int = 1536,
+    data_dir: Folder = None,
+    say: Callable[[str], None] = print,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> AuditRecord:
+    """Measure the bias and the variance of samplers' gradients; ``record.failures`` names faults.
+
+    Nothing is written: ``record.tables`` holds the rows.
+
+    Args:
+        batches: how many batches of each sampler; 0 for the conformance suite and the X-ray only.
+
+    Raises:
+        DataError: the data set is not prepared.
+        UsageError: no combination can work, or the data set is too large for exact gradients.
+    """
+    from ncfbench.auditing import audit as auditing
+    from ncfbench.config import complete
+
+    given, locations = _merge(settings, data_dir)
+    options = auditing.Options(tuple(samplers), tuple(losses), tuple(noises), batches=batches)
+    name = complete({"dataset": given["dataset"]} if "dataset" in given else {}).dataset
+    dataset = open_dataset(name, data_dir=locations.data_dir, say=say)
+    return auditing.run(dataset, given, options, progress)
+
+
+def profile(
+    *,
+    samplers: Sequence[str] = ("iid", "neg", "strat", "ns", "strat-ns"),
+    rounds: int = 11,
+    data_dir: Folder = None,
+    say: Callable[[str], None] = print,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> ProfileRecord:
+    """Measure what an iteration is made of, and predict each sampler's iteration from it.
+
+    Nothing is written: ``record.tables`` holds the rows.
+
+    Raises:
+        DataError: the data set is not prepared.
+        UsageError: too few rounds, or settings that cannot work.
+    """
+    from ncfbench.distributed.simulation import simulate
+    from ncfbench.profiling import profile as profiling
+
+    given, locations = _merge(settings, data_dir)
+    configs = profiling.configurations(given, tuple(samplers))
+    first = next(iter(configs.values()))
+    simulate(first.devices)
+    dataset = open_dataset(first.dataset, data_dir=locations.data_dir, say=say)
+    return profiling.run(dataset, configs, rounds=rounds, progress=progress)
+
+
+def _merge(
+    settings: dict[str, Any], data_dir: Folder = None, runs_dir: Folder = None
+) -> tuple[dict[str, Any], Locations]:
+    """Return the settings by their own types, and the folders."""
+    from ncfbench.config import merge
+
+    return merge(settings | {"data_dir": data_dir, "runs_dir": runs_dir})
+
+
+def _locations(data_dir: Folder = None, runs_dir: Folder = None) -> Locations:
+    return _merge({}, data_dir, runs_dir)[1]

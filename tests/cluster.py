@@ -1,4 +1,6 @@
-"""Slurm's commands for tests: ``sbatch`` only keeps jobs, ``sacct`` prints the states it is given."""
+"""Slurm's commands for tests: ``sbatch`` only keeps jobs, ``sacct`` prints the states it is
+given.
+"""
 
 from __future__ import annotations
 

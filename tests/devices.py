@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from processes import SMALL
 
-from ncfbench.audit.gradients import flat
+from ncfbench.auditing.gradients import flat
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout

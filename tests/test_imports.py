@@ -16,7 +16,7 @@ WITHOUT_JAX = (
     "paper",
     "timing",
     "runs",
-    "report",
+    "reporting",
     "cli",
 )
 """Rooms that import no JAX; ``make check`` holds that they import no room that does."""

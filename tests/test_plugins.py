@@ -17,8 +17,8 @@ from ncfbench.cli import app
 from ncfbench.cli.settings_page import settings_page
 from ncfbench.config import Locations, complete
 from ncfbench.errors import UsageError
-from ncfbench.report.comparison import group
-from ncfbench.report.rows import run_command
+from ncfbench.reporting.comparison import group
+from ncfbench.reporting.rows import run_command
 from ncfbench.runs import folder as runs
 from ncfbench.sweeps import grid
 from ncfbench.sweeps.files import read_sweep

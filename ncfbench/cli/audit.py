@@ -97,8 +97,8 @@ def audit(
         chosen={"sampler": chosen_samplers, "loss": chosen_losses},
     )
     noises = tuple(dict.fromkeys(complete({"noise": name}).noise for name in options.names(noise)))
-    from ncfbench.audit import audit as audits
-    from ncfbench.audit.tables import audit_tables, write
+    from ncfbench.auditing import audit as audits
+    from ncfbench.auditing.tables import audit_tables, write
     from ncfbench.data import open_dataset
     from ncfbench.timing.compile_cache import keep_compiled
 

@@ -10,7 +10,7 @@ from ncfbench.config import resolve
 @reporting
 def catalogue(data_dir: options.DataDir = None, json_: options.Json = False) -> None:
     """List samplers, losses, encoders, noise distributions and data sets."""
-    from ncfbench.report.views.catalogue import catalogue_tables, entries
+    from ncfbench.reporting.views.catalogue import catalogue_tables, entries
 
     _, locations = resolve({"data_dir": data_dir})
     found = entries(locations.data_dir)

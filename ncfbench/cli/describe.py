@@ -56,7 +56,7 @@ def describe(
         print_json(found)
     else:
         from ncfbench.data.sources import prepare_command
-        from ncfbench.report.views.description import description_tables
+        from ncfbench.reporting.views.description import description_tables
 
         command = prepare_command(data.name, {**data.manifest, **found})
         print_views(*description_tables(found), f"Prepared by: {command}")

@@ -14,7 +14,7 @@ def doctor(json_: options.Json = False) -> None:
     Runs keep the same description in environment.json, and `report` never divides times of
     different environments. The exit code is 6 if there is a warning.
     """
-    from ncfbench.report.views.run import environment_table
+    from ncfbench.reporting.views.run import environment_table
     from ncfbench.timing import doctor as doctors
     from ncfbench.timing import environment
 

@@ -13,7 +13,7 @@ import typer
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError
 
 if TYPE_CHECKING:
-    from ncfbench.report.table import Table
+    from ncfbench.reporting.table import Table
     from ncfbench.runs.progress import Progress
 
 P = ParamSpec("P")
@@ -39,14 +39,14 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
 
 def say(text: str) -> None:
     """Print a message or an error on standard error."""
-    from ncfbench.report.render.terminal import make_console
+    from ncfbench.reporting.render.terminal import make_console
 
     make_console(stderr=True).print(text, soft_wrap=True)
 
 
 def print_views(*views: Table | str) -> None:
     """Print tables and lines of text on standard output."""
-    from ncfbench.report.render.terminal import make_console, show
+    from ncfbench.reporting.render.terminal import make_console, show
 
     console = make_console()
     for view in views:
@@ -78,7 +78,7 @@ def _finite(value: Any) -> Any:
 
 def progress_bar(*, quiet: bool) -> Progress:
     """Return progress on standard error: live on a terminal, else plain lines; none if quiet."""
-    from ncfbench.report.render.terminal import make_console
+    from ncfbench.reporting.render.terminal import make_console
     from ncfbench.runs.progress import LiveProgress, PlainProgress, Progress
 
     console = make_console(stderr=True)

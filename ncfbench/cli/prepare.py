@@ -137,7 +137,7 @@ def _items(text: str | None) -> tuple[str, ...] | None:
 
 def _show(manifest: dict[str, Any], module: SourceModule, *, as_json: bool) -> None:
     """Print what was prepared, beside published counts where there are any."""
-    from ncfbench.report.views.run import statistics_table
+    from ncfbench.reporting.views.run import statistics_table
 
     statistics = manifest["statistics"]
     if statistics["items_without_text"]:
@@ -156,6 +156,6 @@ def _show(manifest: dict[str, Any], module: SourceModule, *, as_json: bool) -> N
 
 def _download_bar() -> DownloadBar:
     from ncfbench.cli.download import DownloadBar
-    from ncfbench.report.render.terminal import make_console
+    from ncfbench.reporting.render.terminal import make_console
 
     return DownloadBar(make_console(stderr=True))

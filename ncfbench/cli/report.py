@@ -13,8 +13,8 @@ from ncfbench.config import Locations, resolve
 from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, nearest, shown
 
 if TYPE_CHECKING:
-    from ncfbench.report.results import Results
-    from ncfbench.report.table import Table
+    from ncfbench.reporting.results import Results
+    from ncfbench.reporting.table import Table
 
 REGRESSION = "10%"
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
@@ -159,7 +159,7 @@ def _report(
     *,
     allow_mixed: bool,
 ) -> None:
-    from ncfbench.report.results import collect
+    from ncfbench.reporting.results import collect
 
     results = collect(where.runs_dir, where.data_dir, allow_mixed=allow_mixed, locations=named)
     for problem in results.problems:
@@ -172,7 +172,7 @@ def _report(
         )
     drawn: list[Path] = []
     if figures is not None:
-        from ncfbench.report.figures import draw_all
+        from ncfbench.reporting.figures import draw_all
 
         drawn = draw_all(results.comparisons, results.beside, figures, allow_mixed=allow_mixed)
     # Printed first: a folder that cannot be written must not hide the result.
@@ -204,7 +204,7 @@ def _deliver(
     if kind == "table":
         _print_tables(results)
         return []
-    from ncfbench.report.render import csv, html, latex, markdown
+    from ncfbench.reporting.render import csv, html, latex, markdown
     from ncfbench.storage import tables
 
     if kind == "html":
@@ -227,7 +227,7 @@ def _deliver(
 
 
 def _print_tables(results: Results) -> None:
-    from ncfbench.report.verdicts import summary_lines
+    from ncfbench.reporting.verdicts import summary_lines
 
     if not results.comparisons:
         print_views(f"No finished run in {results.runs_dir} yet.", "")
@@ -238,7 +238,7 @@ def _print_tables(results: Results) -> None:
 
 def _tables(results: Results) -> list[Table]:
     """Return the tables of the runs, then those that ``profile`` and ``audit`` left."""
-    from ncfbench.audit.tables import audit_tables
+    from ncfbench.auditing.tables import audit_tables
     from ncfbench.profiling.tables import profile_tables
 
     audited = audit_tables(results.beside).values()
@@ -251,7 +251,7 @@ def _tables(results: Results) -> list[Table]:
 
 def _records(results: Results) -> list[Table]:
     """Return the same as plain records, for programs."""
-    from ncfbench.report.views.records import records_table, results_table
+    from ncfbench.reporting.views.records import records_table, results_table
 
     runs = results_table(results.speedup, results.recall, results.verdicts)
     beside = [records_table(name, list(rows[0]), rows) for name, rows in results.beside.items()]
@@ -260,8 +260,8 @@ def _records(results: Results) -> list[Table]:
 
 def _document(results: Results, drawn: list[Path]) -> dict[str, Any]:
     """Return the rows of all tables, and the tables as they are shown."""
-    from ncfbench.report.render import json
-    from ncfbench.report.verdicts import as_rows
+    from ncfbench.reporting.render import json
+    from ncfbench.reporting.verdicts import as_rows
 
     return {
         "speedup": results.speedup,
@@ -279,8 +279,8 @@ def _document(results: Results, drawn: list[Path]) -> dict[str, Any]:
 def _verify(where: Locations, kind: str) -> None:
     import dataclasses
 
-    from ncfbench.report.verify.verification import verify
-    from ncfbench.report.views.checks import verification_tables
+    from ncfbench.reporting.verify.verification import verify
+    from ncfbench.reporting.views.checks import verification_tables
 
     found = verify(where.runs_dir)
     if kind == "json":
@@ -304,9 +304,9 @@ def _against(
 ) -> None:
     import dataclasses
 
-    from ncfbench.report.regression import changes, parse_limit
-    from ncfbench.report.results import collect
-    from ncfbench.report.views.checks import changes_table
+    from ncfbench.reporting.regression import changes, parse_limit
+    from ncfbench.reporting.results import collect
+    from ncfbench.reporting.views.checks import changes_table
 
     limit = parse_limit(regression)
     both = [

@@ -96,7 +96,7 @@ def run(
 
 
 def _print_results(record: RunRecord, recommend: int | None, *, json_: bool) -> None:
-    from ncfbench.report.views.run import ledger_table, run_table
+    from ncfbench.reporting.views.run import ledger_table, run_table
     from ncfbench.training.recommend import FILE as RECOMMENDATIONS
 
     written = {} if recommend is None else {"recommendations": str(record.folder / RECOMMENDATIONS)}

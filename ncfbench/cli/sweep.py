@@ -247,7 +247,7 @@ def _print(
     dry_run: bool,
 ) -> None:
     from ncfbench.distributed.simulation import is_simulated
-    from ncfbench.report import marks
+    from ncfbench.reporting import marks
     from ncfbench.sweeps.table import cells_table, format_duration, format_size
 
     stage, tuning = done.stage, done.tuning
@@ -284,7 +284,7 @@ def _seconds(text: str) -> float:
 
 def _progress() -> SweepProgress:
     """Return what shows progress on standard error: live on a terminal, else plain lines."""
-    from ncfbench.report.render.terminal import make_console
+    from ncfbench.reporting.render.terminal import make_console
     from ncfbench.sweeps.progress import LiveSweepProgress, PlainSweepProgress
 
     console = make_console(stderr=True)

@@ -13,7 +13,7 @@ from ncfbench.profiling.cost_model import (
     SPREAD_TOLERANCE,
 )
 from ncfbench.registry import find_loss, find_sampler
-from ncfbench.report.table import Column, Header, Table, columns_of
+from ncfbench.reporting.table import Column, Header, Table, columns_of
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import PROFILE_TABLES
 

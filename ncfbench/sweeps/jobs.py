@@ -63,7 +63,7 @@ class Task:
             NcfbenchError: training failed; whatever the failure, the message has one line.
         """
         from ncfbench.distributed.simulation import simulate
-        from ncfbench.report.render.terminal import make_console
+        from ncfbench.reporting.render.terminal import make_console
         from ncfbench.runs.progress import PlainProgress
         from ncfbench.sweeps.runner import FAILURES, first_line
         from ncfbench.timing.compile_cache import keep_compiled

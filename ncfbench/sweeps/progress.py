@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ncfbench.config import RunConfig
-from ncfbench.report.table import Table, text_column
+from ncfbench.reporting.table import Table, text_column
 from ncfbench.runs.progress import Progress
 from ncfbench.sweeps.grid import CellState, label_cells
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ncfbench.report.render.terminal import TableView
+    from ncfbench.reporting.render.terminal import TableView
 
 SHOWN_SECONDS = 0.5
 """Between two updates of a running cell's iteration."""
@@ -139,7 +139,7 @@ class LiveSweepProgress(PlainSweepProgress):
         self._live.stop()
 
     def _view(self) -> TableView:
-        from ncfbench.report.render.terminal import TableView
+        from ncfbench.reporting.render.terminal import TableView
 
         rows = []
         # A copy, because another thread draws the table.

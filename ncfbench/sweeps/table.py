@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ncfbench.config import RunConfig
-from ncfbench.report.table import Column, Header, Table, text_column
+from ncfbench.reporting.table import Column, Header, Table, text_column
 from ncfbench.sweeps.grid import SweepStatus, label_cells
 
 if TYPE_CHECKING:

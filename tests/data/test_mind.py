@@ -25,10 +25,10 @@ from ncfbench.data.ids import natural_order
 from ncfbench.data.sources import mind, prepare_command
 from ncfbench.data.sources.mind import Options
 from ncfbench.errors import DataError, UsageError
-from ncfbench.report import manifests
-from ncfbench.report.render import html
-from ncfbench.report.results import collect
-from ncfbench.report.verdicts import MISSING
+from ncfbench.reporting import manifests
+from ncfbench.reporting.render import html
+from ncfbench.reporting.results import collect
+from ncfbench.reporting.verdicts import MISSING
 from ncfbench.storage import tables
 from ncfbench.training import run as training
 

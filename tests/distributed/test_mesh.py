@@ -14,7 +14,7 @@ from devices import assert_same_curve, on_devices, train
 from processes import SMALL
 from stopping import StopAt
 
-from ncfbench.audit.gradients import flat
+from ncfbench.auditing.gradients import flat
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.mesh import MeshLayout, make_layout

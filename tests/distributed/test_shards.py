@@ -1,4 +1,6 @@
-"""Batches in shards: identifiable ids through every layout; shards of local sharing by themselves."""
+"""Batches in shards: identifiable ids through every layout; shards of local sharing by
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ncfbench.audit import audit
+from ncfbench.auditing import audit
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.shards import ShardedSampler, cut

@@ -16,8 +16,8 @@ from devices import on_devices
 from own_models import WEIGHTS
 
 from ncfbench import registry
-from ncfbench.audit.exact import ExactObjective
-from ncfbench.audit.gradients import BatchGradients, Block, Pullback, flat
+from ncfbench.auditing.exact import ExactObjective
+from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError

@@ -1,4 +1,6 @@
-"""The precision of products, by the programs that XLA would get for an NVIDIA GPU; none is needed."""
+"""The precision of products, by the programs that XLA would get for an NVIDIA GPU; none is
+needed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from ncfbench.models import device, precision
 from ncfbench.models.interaction import DotProduct
 from ncfbench.models.towers import Content
 from ncfbench.registry import ENCODERS
-from ncfbench.report.comparison import group
+from ncfbench.reporting.comparison import group
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import read
 from ncfbench.sampling import batches

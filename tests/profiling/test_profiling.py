@@ -15,7 +15,7 @@ import pytest
 from flax import nnx
 from typer.testing import CliRunner
 
-from ncfbench.audit.gradients import flat
+from ncfbench.auditing.gradients import flat
 from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
@@ -28,7 +28,7 @@ from ncfbench.profiling import profile as profiling
 from ncfbench.profiling.cost_model import PARTS, Counts
 from ncfbench.profiling.parts import Parts, products
 from ncfbench.profiling.tables import profile_tables
-from ncfbench.report.render.terminal import TableView, make_console
+from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.storage import schemas, tables

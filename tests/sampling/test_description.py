@@ -28,8 +28,8 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import Preparation, synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
-from ncfbench.report.render.terminal import TableView
-from ncfbench.report.views.description import bar, description_tables
+from ncfbench.reporting.render.terminal import TableView
+from ncfbench.reporting.views.description import bar, description_tables
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.description import configurations, describe, distinct_nodes

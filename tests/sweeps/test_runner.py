@@ -21,8 +21,8 @@ from swept import ARMS, SMALL, Noted, assert_same, cells_of, figures, interrupt,
 from ncfbench.config import Locations
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError
-from ncfbench.report import comparison
-from ncfbench.report.rows import recall_rows, speedup_rows
+from ncfbench.reporting import comparison
+from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import locks

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from ncfbench.cli import app
 from ncfbench.config import TUNABLE, RunConfig, complete
 from ncfbench.errors import UsageError
-from ncfbench.report import comparison
-from ncfbench.report.rows import speedup_rows
-from ncfbench.report.views.results import speedup_tables
+from ncfbench.reporting import comparison
+from ncfbench.reporting.rows import speedup_rows
+from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import folder as runs
 from ncfbench.runs.trials import FOLDER, Budget
 from ncfbench.sweeps import tuning

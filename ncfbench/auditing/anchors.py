@@ -1,0 +1,131 @@
+"""Anchors: the parameters at which gradients are compared, with the exact gradient at each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.auditing.exact import ExactObjective
+from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
+from ncfbench.config import RunConfig
+from ncfbench.data import Dataset
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.errors import CheckFailedError
+from ncfbench.models.towers import Content
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.sampling.batch import Batch
+from ncfbench.training.inference import Embedder
+from ncfbench.training.probe import Probe
+from ncfbench.training.step import Parameters, Trainer, copy_state
+
+STEP_TOLERANCE = 1e-3
+"""Largest relative difference between a batch's gradient by the training step and by the audit:
+float32's rounding.
+"""
+WARM_UP_SAMPLER = "ns"
+"""Serves every loss; it leads to the same anchor for all samplers that are audited there."""
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Parameters at which gradients are compared, for one loss and one noise distribution."""
+
+    name: str
+    parameters: Parameters
+    exact_loss: float
+    probe_loss: float
+    gradient: NDArray[np.float32]
+    """float32[P]: the exact one."""
+    negative_share: float
+    """Length of the negative term's gradient over that of the whole."""
+    batch_gradients: BatchGradients
+    pullback: Pullback
+    step_gradient: Callable[..., Any]
+    """:meth:`ncfbench.training.step.Trainer.gradient`, compiled."""
+
+    def mean(self, block: Block) -> NDArray[np.float32]:
+        """Return float32[P]: the mean gradient of a block's batches."""
+        return self.pullback(self.parameters, self.batch_gradients(block))
+
+    def check_step(self, graph: BipartiteGraph, config: RunConfig, batch: Batch) -> None:
+        """Compare one batch's gradient by the code that trains with the audit's own.
+
+        Raises:
+            CheckFailedError: they differ by more than rounding.
+        """
+        content = self.pullback.embedder.content
+        _, tree = self.step_gradient(self.parameters, batch, content, None)
+        trained, audited = flat(tree), self.mean(Block(graph, [batch]))
+        difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
+        if not difference <= STEP_TOLERANCE:
+            raise CheckFailedError(
+                f"The gradient of a {config.sampler} batch by the training step and by the audit"
+                f" differ by {difference:.1e} of its length (--loss {config.loss}): the audit's"
+                " verdicts would not be about what is trained."
+            )
+
+
+@dataclass(frozen=True)
+class AuditedTowers:
+    """Two sets of parameters for a loss, and the way back through the towers."""
+
+    trainer: Trainer
+    embedder: Embedder
+    pullback: Pullback
+    parameters: Mapping[str, Parameters]
+
+    @classmethod
+    def make(
+        cls, dataset: Dataset, content: Content, config: RunConfig, warmup: int
+    ) -> AuditedTowers:
+        """Return the initial parameters and those after ``warmup`` iterations."""
+        # An audit compares gradients to a few millionths: in full float32, whatever the run's
+        # precision.
+        neutral = dataclasses.replace(
+            config.on_one_device(), sampler=WARM_UP_SAMPLER, precision="float32"
+        )
+        trainer, state = Trainer.create(neutral, dataset)
+        trained = copy_state(state)
+        slots = plan_capacity(dataset.graph, neutral)
+        batches = make_sampler(dataset.graph, neutral, Streams(config.seed)).batches(0, slots)
+        for _ in range(warmup):
+            trained, loss = trainer.step(trained, next(batches), content)
+            jax.block_until_ready(loss)
+        embedder = Embedder(trainer.towers, content)
+        pullback = Pullback(trainer.towers, embedder, dataset.graph.items_in_use)
+        parameters = {"initial": state.parameters, "warm": trained.parameters}
+        return cls(trainer, embedder, pullback, parameters)
+
+    def anchors(self, graph: BipartiteGraph, config: RunConfig) -> list[Anchor]:
+        """Return an anchor at each set of parameters, for the noise and mask of ``config``."""
+        step_gradient = jax.jit(self.trainer.gradient)
+        objective = ExactObjective(graph, config, self.embedder)
+        probe = Probe(graph, config, self.embedder)
+        made = []
+        for name, parameters in self.parameters.items():
+            exact = objective(parameters)
+            gradient = self.pullback(parameters, exact.positive + exact.negative)
+            negative = self.pullback(parameters, exact.negative)
+            users = self.embedder.users(parameters)
+            items = self.embedder.items(parameters, self.pullback.nodes)
+            made.append(
+                Anchor(
+                    name=name,
+                    parameters=parameters,
+                    exact_loss=exact.value,
+                    probe_loss=probe(parameters),
+                    gradient=gradient,
+                    negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
+                    batch_gradients=BatchGradients(config, users, items),
+                    pullback=self.pullback,
+                    step_gradient=step_gradient,
+                )
+            )
+        return made

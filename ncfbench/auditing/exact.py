@@ -1,0 +1,181 @@
+"""The exact objective: L over all pairs of a user and an item, and its gradient.
+
+For data where links x items is not too large; in blocks of bounded memory. No link is sampled:
+every training link is a positive one, and every item in use is a negative of each, with its
+probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ncfbench.auditing.gradients import Float64, VectorGradient
+from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.errors import UsageError
+from ncfbench.models.interaction import Interaction, make_interaction
+from ncfbench.models.losses import make_loss
+from ncfbench.models.objective import row_losses
+from ncfbench.models.precision import full
+from ncfbench.sampling.noise import Noise
+from ncfbench.training.inference import Embedder
+from ncfbench.training.step import Parameters
+
+MAX_TERMS = 2**34
+"""Pairs of a row and an item that the sum may have: about ten minutes of two cores."""
+BLOCK_TERMS = 2**20
+LINK_BLOCK = 2**16
+
+
+@dataclass(frozen=True)
+class Exact:
+    """L and its gradient at some parameters."""
+
+    value: float
+    positive: VectorGradient
+    """The part of the positive links' own terms and of the users' penalty."""
+    negative: VectorGradient
+    """The part of the terms with a negative link in them."""
+
+
+class ExactObjective:
+    """L for a graph and a loss, as a function of the parameters.
+
+    Raises:
+        UsageError: the sum over all pairs would take too long.
+    """
+
+    def __init__(self, graph: BipartiteGraph, config: RunConfig, embedder: Embedder) -> None:
+        self.graph, self.config, self.embedder = graph, config, embedder
+        self.nodes = graph.items_in_use
+        self.is_pointwise = config.family == "pointwise"
+        # A pointwise loss needs each user once, with the weight of her links.
+        rows = int((graph.user_degrees > 0).sum()) if self.is_pointwise else graph.n_links
+        if rows * len(self.nodes) > MAX_TERMS:
+            raise UsageError(
+                f"The exact objective of --loss {config.loss} is a sum over {rows:,} x"
+                f" {len(self.nodes):,} pairs: too many. Use a smaller data set, for example:"
+                " ncfbench prepare synthetic --users 200 --items 300 --links 4000."
+            )
+        noise = Noise(graph, config.noise_exponent).probability[self.nodes]
+        measure = np.ones(len(self.nodes)) if config.family == "listwise" else noise
+        self.measure = measure.astype(np.float32)
+        self.loss, self.interaction = make_loss(config), make_interaction(config)
+
+    def __call__(self, parameters: Parameters) -> Exact:
+        """Return L and its gradient; sums over blocks are added in float64."""
+        graph, user_l2 = self.graph, self.config.user_l2
+        vectors = self.embedder.users(parameters)
+        items = self.embedder.items(parameters, self.nodes)
+        users, raw = vectors.scored, np.asarray(vectors.raw, np.float64)
+        shares = graph.user_degrees / graph.n_links
+        penalty = user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1)))
+        zeros = np.zeros(raw.shape), np.zeros((len(self.nodes), items.shape[1]))
+        positive_value, positive = 0.0, zeros
+        if self.is_pointwise:
+            positive_value, positive = self._sum(_positive, users, items, self._link_blocks())
+        negative_value, negative = self._sum(_negative, users, items, self._row_blocks())
+        return Exact(
+            value=positive_value + negative_value + penalty,
+            positive=VectorGradient(*positive, raw=2 * user_l2 * shares[:, None] * raw),
+            negative=VectorGradient(*negative, raw=np.zeros(raw.shape)),
+        )
+
+    def _sum(
+        self, function: Any, users: jax.Array, items: jax.Array, blocks: Iterator[Any]
+    ) -> tuple[float, tuple[Float64, Float64]]:
+        value, by_user, by_item = 0.0, np.zeros(users.shape), np.zeros(items.shape)
+        for block in blocks:
+            part, (user_part, item_part) = function(
+                users, items, block, self.interaction, self.loss, self.config.lambda_
+            )
+            value += float(part)
+            by_user += np.asarray(user_part)
+            by_item += np.asarray(item_part)
+        return value, (by_user, by_item)
+
+    def _link_blocks(self) -> Iterator[Any]:
+        """Yield all links, in blocks of one size; those of weight 0 fill the last."""
+        graph, size = self.graph, min(LINK_BLOCK, self.graph.n_links)
+        for start in range(0, graph.n_links, size):
+            take = np.minimum(np.arange(start, start + size), graph.n_links - 1)
+            weight = (np.arange(start, start + size) < graph.n_links) / graph.n_links
+            item = graph.index_in_use[graph.link_item[take]]
+            yield graph.link_user[take], item, weight.astype(np.float32)
+
+    def _row_blocks(self) -> Iterator[Any]:
+        """Yield users (or links), their weights, and their linked pairs, which are no negatives.
+
+        Blocks of one size; rows of weight 0 fill the last.
+        """
+        graph = self.graph
+        if self.is_pointwise:
+            user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
+            item, weight = np.zeros(len(user), np.int32), graph.user_degrees[user] / graph.n_links
+        else:
+            user, item = graph.link_user, graph.index_in_use[graph.link_item]
+            weight = np.full(graph.n_links, 1 / graph.n_links)
+        size = min(max(BLOCK_TERMS // len(self.nodes), 1), len(user))
+        starts = range(0, len(user), size)
+        most = 0
+        if self.config.mask:
+            most = max(int(graph.user_degrees[user[i : i + size]].sum()) for i in starts)
+        for start in starts:
+            take = np.minimum(np.arange(start, start + size), len(user) - 1)
+            real = np.arange(start, start + size) < len(user)
+            linked_row, linked_item = np.full((2, most), size, np.int32)
+            if self.config.mask:
+                row, column = graph.linked_block(user[take][real], self.nodes)
+                linked_row[: len(row)], linked_item[: len(row)] = row, column
+            weights = np.where(real, weight[take], 0).astype(np.float32)
+            yield user[take], item[take], weights, linked_row, linked_item, self.measure
+
+
+@partial(jax.jit, static_argnames=("interaction", "loss", "lambda_"))
+@full
+@partial(jax.value_and_grad, argnums=(0, 1))
+def _positive(
+    users: jax.Array,
+    items: jax.Array,
+    block: Any,
+    interaction: Interaction,
+    loss: Any,
+    lambda_: float | None,
+) -> jax.Array:
+    user, item, weight = block
+    return jnp.sum(weight * loss.positive(interaction.pairs(users[user], items[item])))
+
+
+@partial(jax.jit, static_argnames=("interaction", "loss", "lambda_"))
+@full
+@partial(jax.value_and_grad, argnums=(0, 1))
+def _negative(
+    users: jax.Array,
+    items: jax.Array,
+    block: Any,
+    interaction: Interaction,
+    loss: Any,
+    lambda_: float | None,
+) -> jax.Array:
+    user, item, weight, linked_row, linked_item, measure_V = block
+    f_RxD = users[user]
+    scores_RxV = interaction.matrix(f_RxD, items)
+    mass_RxV = (
+        jnp.broadcast_to(measure_V[None, :], scores_RxV.shape)
+        .at[linked_row, linked_item]
+        .set(0, mode="drop")
+    )
+    if lambda_ is not None:
+        silent = jnp.where(mass_RxV == 0, 0.0, scores_RxV)
+        rows = lambda_ * jnp.sum(mass_RxV * loss.negative(silent), axis=-1)
+    else:
+        positive = interaction.pairs(f_RxD, items[item])
+        rows = row_losses(positive, scores_RxV, mass_RxV, loss, None)
+    return jnp.sum(jnp.where(weight > 0, weight * rows, 0.0))

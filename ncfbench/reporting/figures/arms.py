@@ -1,0 +1,139 @@
+"""The paper's figures of stratum size and of negatives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ncfbench.config import RunConfig
+from ncfbench.registry import find_encoder, find_sampler
+from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.figures.drawing import (
+    PLUGIN_STYLE,
+    STYLES,
+    Drawing,
+    describe,
+    file_name,
+    finish,
+    new_figure,
+    rank,
+    with_label,
+)
+from ncfbench.runs.folder import RunRecord
+from ncfbench.timing import seed_statistics
+
+Runs = Mapping[int, RunRecord]
+"""Runs by seed."""
+MEASURES = {"smallest_probe_loss": "smallest probe loss", "test_recall_at_50": "test recall@50"}
+LABELS = {"stratum_size": "links in a stratum, s", "negatives": "negatives, k"}
+
+
+def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
+    """Draw smallest probe loss and test recall@50 against s or k.
+
+    Points are means over the seeds that all of them have, bars 95 % intervals. Samplers that share
+    the batch's negatives have no k: they are levels beside the others.
+
+    Args:
+        setting: ``stratum_size`` or ``negatives``.
+
+    Returns:
+        None where no sampler ran with two values, or where they have no seed in common.
+    """
+    lines, levels = arms_by_value(comparison, setting)
+    seeds = [set(runs) for points in lines.values() for runs in points.values()]
+    common = sorted(set.intersection(*seeds)) if seeds else []
+    if not common:
+        return None
+    figure = new_figure(9.5, 3.6)
+    values = sorted({value for points in lines.values() for value in points})
+    for axis, (measure, label) in zip(figure.subplots(1, 2), MEASURES.items(), strict=True):
+        for sampler in sorted(lines, key=rank):
+            points = {
+                value: [runs[seed] for seed in common] for value, runs in lines[sampler].items()
+            }
+            _plot_points(axis, sampler, points, measure)
+        for sampler in sorted(levels, key=rank):
+            own = [run for seed, run in levels[sampler].items() if seed in common]
+            _plot_level(axis, sampler, own, measure)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(values, [str(value) for value in values])
+        axis.set_xticks([], minor=True)
+        axis.set(xlabel=LABELS[setting], ylabel=label)
+        finish(axis)
+    handles = figure.axes[0].get_legend_handles_labels()
+    figure.legend(*handles, frameon=False, loc="outside lower center", ncols=4)
+    counted = f"{len(common)} seed{'' if len(common) == 1 else 's'}"
+    title = f"{describe(comparison)}, {counted}"
+    figure.suptitle(with_label(title, comparison.data_label))
+    return Drawing(file_name(setting.replace("_", "-"), comparison), figure)
+
+
+def arms_by_value(
+    comparison: Comparison, setting: str
+) -> tuple[dict[str, dict[int, Runs]], dict[str, Runs]]:
+    """Return runs by sampler and value of a setting, and those of samplers that have no k.
+
+    All other settings are the paper's. Samplers with one value only are left out.
+    """
+    usual = {
+        "stratum_size": RunConfig.stratum_size,
+        "negatives": find_encoder(comparison.config.encoder).negatives,
+    }
+    lines: dict[str, dict[int, Runs]] = {}
+    levels: dict[str, Runs] = {}
+    for variant, runs in comparison.arms.items():
+        others = [
+            getattr(variant, name) in (None, value)
+            for name, value in usual.items()
+            if name != setting
+        ]
+        if not all(others) or any((variant.strata, variant.uniform_items, variant.share)):
+            continue
+        value = getattr(variant, setting)
+        if value is not None:
+            lines.setdefault(variant.sampler, {})[value] = runs
+        elif setting == "negatives":
+            levels[variant.sampler] = runs
+    return {sampler: points for sampler, points in lines.items() if len(points) > 1}, levels
+
+
+def _plot_points(
+    axis: Any, sampler: str, points: Mapping[int, Sequence[RunRecord]], measure: str
+) -> None:
+    """Plot one sampler's means over seeds by s or k."""
+    color, line, mark = STYLES.get(sampler, PLUGIN_STYLE)
+    known = [
+        (value, estimate)
+        for value, runs in sorted(points.items())
+        if (estimate := _mean(runs, measure)) is not None
+    ]
+    halves = [
+        0.0 if estimate.upper is None else estimate.upper - estimate.value for _, estimate in known
+    ]
+    axis.errorbar(
+        [value for value, _ in known],
+        [estimate.value for _, estimate in known],
+        yerr=halves if any(halves) else None,
+        color=color,
+        linestyle=line,
+        marker=mark,
+        markersize=4,
+        linewidth=1.5,
+        capsize=3,
+        label=find_sampler(sampler).title,
+    )
+
+
+def _plot_level(axis: Any, sampler: str, runs: Sequence[RunRecord], measure: str) -> None:
+    """Plot the mean of a sampler without the setting across the whole axis."""
+    estimate = _mean(runs, measure)
+    if estimate is not None:
+        color, line, _ = STYLES.get(sampler, PLUGIN_STYLE)
+        label = f"{find_sampler(sampler).title} (the batch's)"
+        axis.axhline(estimate.value, color=color, linestyle=line, linewidth=1.5, label=label)
+
+
+def _mean(runs: Sequence[RunRecord], measure: str) -> seed_statistics.Estimate | None:
+    values = [run.summary[measure] for run in runs if run.summary.get(measure) is not None]
+    return seed_statistics.mean(values) if values else None

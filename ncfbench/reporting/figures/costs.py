@@ -1,0 +1,92 @@
+"""The paper's figures of epoch times, and of vector products over one matrix product."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ncfbench.registry import ENCODERS, find_encoder, find_loss, find_sampler
+from ncfbench.reporting.figures.drawing import (
+    GREY,
+    PLUGIN_STYLE,
+    STYLES,
+    Drawing,
+    finish,
+    new_figure,
+    rank,
+    with_label,
+)
+
+Row = Mapping[str, Any]
+HATCHES = ("", "//", "..", "xx", "\\\\", "--")
+"""Hatches of bars, which tell them apart without colour."""
+
+
+def draw_epoch_times(rows: Sequence[Row], data_label: str) -> Drawing:
+    """Draw the seconds of an epoch by encoder and sampler, on a logarithmic scale.
+
+    Args:
+        rows: of the cost model, with one data set, loss and environment.
+        data_label: see :class:`ncfbench.reporting.comparison.Comparison`.
+    """
+    figure = new_figure(6.4, 3.8)
+    axis = figure.subplots()
+    order = [*ENCODERS, *(row["encoder"] for row in rows)]
+    encoders = sorted({row["encoder"] for row in rows}, key=order.index)
+    samplers = sorted({row["sampler"] for row in rows}, key=rank)
+    width = 0.8 / len(samplers)
+    for index, sampler in enumerate(samplers):
+        own = {row["encoder"]: _epoch_seconds(row) for row in rows if row["sampler"] == sampler}
+        shown = [encoder for encoder in encoders if encoder in own]
+        left = (index - (len(samplers) - 1) / 2) * width
+        axis.bar(
+            [encoders.index(encoder) + left for encoder in shown],
+            [own[encoder] for encoder in shown],
+            0.9 * width,
+            color=STYLES.get(sampler, PLUGIN_STYLE)[0],
+            edgecolor="black",
+            hatch=HATCHES[index % len(HATCHES)],
+            label=find_sampler(sampler).title,
+        )
+    axis.set_yscale("log")
+    axis.set_xticks(range(len(encoders)), [find_encoder(name).title for name in encoders])
+    axis.set_ylabel("time of an epoch, s (full account, log scale)")
+    finish(axis)
+    lowest = min(map(_epoch_seconds, rows))
+    axis.set_ylim(10 ** math.floor(math.log10(lowest)), axis.get_ylim()[1] * 3)
+    axis.legend(frameon=False, ncols=3, fontsize="small", loc="upper left")
+    first = rows[0]
+    simulated = ", SIMULATED" if first["simulated"] else ""
+    devices = f", {first['devices']} devices{simulated}" if first["devices"] else ""
+    loss = find_loss(first["loss"]).title
+    title = f"{first['dataset']}, {loss}, b={first['batch_size']}{devices}"
+    axis.set_title(with_label(title, data_label))
+    digests = f"{first['data_fingerprint'][:6]}-{first['environment_key'][:6]}"
+    name = f"epoch-time-{first['dataset']}-{first['loss']}-b{first['batch_size']}-{digests}"
+    return Drawing(name, figure)
+
+
+def draw_product_ratios(rows: Sequence[Row]) -> Drawing:
+    """Draw the time of n x n scores by vector products over that by one matrix product.
+
+    Args:
+        rows: the two rows of products among one profile's unit costs.
+    """
+    by_part = {row["part"]: row for row in rows}
+    matrix, vectors = by_part["matrix product"], by_part["element-wise product"]
+    figure = new_figure(5.2, 3.6)
+    axis = figure.subplots()
+    ratios = [other / own for own, other in zip(matrix["seconds"], vectors["seconds"], strict=True)]
+    axis.plot(matrix["sizes"], ratios, color="#000000", marker="o", linewidth=1.5)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
+    axis.set(xlabel="n", ylabel="time of n x n scores,\nvector products / matrix product")
+    axis.set_xticks(matrix["sizes"], [str(size) for size in matrix["sizes"]])
+    finish(axis)
+    return Drawing(f"product-ratio-{matrix['environment_key'][:6]}", figure)
+
+
+def _epoch_seconds(row: Row) -> float:
+    return float(row["measured_full_iteration_seconds"] * row["links"] / row["batch_size"])

@@ -1,0 +1,175 @@
+"""Figures of convergence, and of the speedup at every target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ncfbench.registry import find_loss, find_sampler
+from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.figures.drawing import (
+    GREY,
+    Drawing,
+    describe,
+    file_name,
+    finish,
+    label_few,
+    line_style,
+    main_variants,
+    new_figure,
+    variant_label,
+    with_label,
+)
+from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
+from ncfbench.runs.arms import Variant
+from ncfbench.runs.folder import RunRecord
+
+BOUNDS = {"at_least": (r"$\uparrow$", "at least"), "at_most": (r"$\downarrow$", "at most")}
+"""Arrows at what is only bounded; carets would look like the marks of some samplers."""
+
+
+def draw_convergence(comparison: Comparison) -> Drawing:
+    """Draw probe loss and test recall@50 against epoch and against training time.
+
+    These are the paper's convergence curves (KDD 2017, section 5.3): means over seeds, with the
+    range from the least to the largest.
+    """
+    config = comparison.config
+    figure = new_figure(9.5, 6.2)
+    axes = figure.subplots(2, 2)
+    xs = (("epoch", "epoch"), ("train_seconds", "training time, s (full account, log scale)"))
+    ys = (
+        ("probe_loss", f"probe loss ({find_loss(config.loss).title}, log scale)"),
+        ("test_recall_at_50", "test recall@50"),
+    )
+    for row, (y, y_label) in enumerate(ys):
+        for column, (x, x_label) in enumerate(xs):
+            axis = axes[row, column]
+            for variant in main_variants(comparison):
+                _plot_mean(axis, variant, list(comparison.arms[variant].values()), x, y)
+            axis.set(xlabel=x_label, ylabel=y_label)
+            if x == "train_seconds":
+                axis.set_xscale("log")
+                label_few(axis.xaxis)
+            if y == "probe_loss":
+                axis.set_yscale("log")
+                label_few(axis.yaxis)
+            if not axis.lines:
+                middle = {"transform": axis.transAxes, "ha": "center", "va": "center"}
+                axis.text(0.5, 0.5, "nothing was measured", color=GREY, **middle)
+            finish(axis)
+    axes[0, 0].legend(frameon=False)
+    figure.suptitle(with_label(describe(comparison), comparison.data_label))
+    return Drawing(file_name("convergence", comparison), figure)
+
+
+def draw_targets(comparison: Comparison, *, allow_mixed: bool = False) -> Drawing | None:
+    """Draw the speedup, in total and in iterations, at every level of loss and recall.
+
+    The band is the 95 % interval over seeds. Where some seed did not reach a level, or was past it
+    at its first evaluation, an arrow points to the side on which the ratio lies.
+
+    Returns:
+        None where no level has a ratio.
+    """
+    found = {
+        measure: sensitivity(comparison, measure, allow_mixed=allow_mixed)
+        for measure in TARGET_MEASURES
+    }
+    if not any(target.speedup.total for own in found.values() for target in own):
+        return None
+    figure = new_figure(9.5, 6.2)
+    axes = figure.subplots(2, 2)
+    loss = find_loss(comparison.config.loss).title
+    for row, (kind, y_label) in enumerate(
+        (("total", "speedup, total"), ("iterations", "speedup, # of iterations"))
+    ):
+        for column, (measure, own) in enumerate(found.items()):
+            axis = axes[row, column]
+            for variant in main_variants(comparison):
+                shown = [target for target in own if target.variant == variant]
+                if shown:
+                    _plot_targets(axis, shown, kind, comparison.config.encoder)
+            is_loss = measure == "probe_loss"
+            what = f"probe loss ({loss}, log scale)" if is_loss else "test recall@50"
+            axis.set(xlabel=f"target: {what}", ylabel=y_label)
+            if is_loss:
+                if all(target.level > 0 for target in own):
+                    axis.set_xscale("log")
+                    label_few(axis.xaxis)
+                axis.invert_xaxis()
+            axis.set_yscale("log")
+            label_few(axis.yaxis)
+            axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
+            finish(axis)
+    _add_legend(figure, axes)
+    baseline = find_sampler(comparison.baseline_sampler).title
+    title = f"Speedup over {baseline} at every target: {describe(comparison)}"
+    figure.suptitle(with_label(title, comparison.data_label))
+    return Drawing(file_name("targets", comparison), figure)
+
+
+def _add_legend(figure: Any, axes: Any) -> None:
+    """Add one legend of all axes, the samplers before the arrows."""
+    handles = {
+        label: handle
+        for axis in axes.flat
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    bounds = {text for _, text in BOUNDS.values()}
+    shown = sorted(handles, key=bounds.__contains__)
+    below = {"frameon": False, "loc": "outside lower center", "ncols": 6}
+    figure.legend([handles[label] for label in shown], shown, **below)
+
+
+def _plot_mean(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y: str) -> None:
+    """Plot means over seeds at the iterations that all have, with the range as a band.
+
+    The point before training is left out: its loss is far above the others, and no logarithmic axis
+    shows its time.
+    """
+    style = line_style(variant)
+    curves = [
+        {row["iteration"]: row for row in run.curve if row[y] is not None and row["iteration"] > 0}
+        for run in runs
+    ]
+    common = sorted(set.intersection(*(set(curve) for curve in curves)))
+    if not common:  # an encoder without vectors of held-out items has no recall
+        return
+    rows = [[curve[iteration] for curve in curves] for iteration in common]
+    xs = [math.fsum(row[x] for row in each) / len(each) for each in rows]
+    ys = [math.fsum(row[y] for row in each) / len(each) for each in rows]
+    label = variant_label(variant, runs[0].config.encoder)
+    axis.plot(xs, ys, markevery=max(1, len(rows) // 8), label=label, **style)
+    if len(runs) > 1:
+        lowest, highest = ([bound(row[y] for row in each) for each in rows] for bound in (min, max))
+        axis.fill_between(xs, lowest, highest, color=style["color"], alpha=0.15, linewidth=0)
+
+
+def _plot_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str) -> None:
+    """Plot one variant's speedup at each level that all its seeds reached, and bounds elsewhere."""
+    style = line_style(targets[0].variant)
+    points = [(target.level, getattr(target.speedup, kind)) for target in targets]
+    known = [(level, estimate) for level, estimate in points if estimate is not None]
+    levels, values = [level for level, _ in known], [estimate.value for _, estimate in known]
+    label = variant_label(targets[0].variant, encoder)
+    axis.plot(levels, values, markevery=max(1, len(known) // 8), label=label, **style)
+    bands = [
+        (level, estimate.lower, estimate.upper)
+        for level, estimate in known
+        if estimate.lower is not None
+    ]
+    if len(bands) > 1:
+        axis.fill_between(*zip(*bands, strict=True), color=style["color"], alpha=0.15, linewidth=0)
+    for end, (mark, text) in BOUNDS.items():
+        bounds = [
+            (target.level, bound)
+            for target in targets
+            if (bound := getattr(target.speedup, f"{kind}_{end}")) is not None
+        ]
+        if bounds:
+            shown = zip(*bounds[:: max(1, len(bounds) // 8)], strict=True)
+            arrow = {"linestyle": "none", "marker": mark}
+            axis.plot(*shown, color=style["color"], markersize=5, alpha=0.6, zorder=1.5, **arrow)
+            axis.plot([], [], color=GREY, markersize=7, label=text, **arrow)

@@ -1,0 +1,153 @@
+"""Styles, titles and files that all figures share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ncfbench.config import RunConfig
+from ncfbench.errors import UsageError
+from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
+from ncfbench.reporting.comparison import Comparison
+from ncfbench.runs.arms import Variant
+from ncfbench.storage.tables import storage_errors
+
+_STYLES = (
+    ("#000000", "-", "o"),
+    ("#7a7a7a", "--", "s"),
+    ("#0072b2", "-.", "^"),
+    ("#d55e00", ":", "D"),
+    ("#009e73", "-", "v"),
+    ("#cc79a7", "--", "P"),
+)
+STYLES = dict(zip(SAMPLERS, _STYLES, strict=False))
+"""Colour, line and mark of a sampler, told apart without colour too; others share one style."""
+PLUGIN_STYLE = ("#56b4e9", "-.", "X")
+GREY = "#7a7a7a"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure and the name of its files, without suffix."""
+
+    name: str
+    figure: Any
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure of some inches.
+
+    Raises:
+        UsageError: Matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError(
+            "Figures need Matplotlib. Install it with: pip install 'ncfbench[plots]'"
+        ) from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save(drawing: Drawing, folder: Path, kinds: Sequence[str]) -> list[Path]:
+    """Write a drawing as a file of each kind; return the files.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    paths = [folder / f"{drawing.name}.{kind}" for kind in kinds]
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            drawing.figure.savefig(path, dpi=130)
+    return paths
+
+
+def finish(axis: Any) -> None:
+    """Add a grid and take away the frame's upper and right line."""
+    axis.grid(alpha=0.25, which="both", linewidth=0.5)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def label_few(axis: Any) -> None:
+    """Label a logarithmic axis plainly at 1, 2 and 5 of each decade, or at round numbers."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 5 * low else MaxNLocator(6))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def describe(comparison: Comparison) -> str:
+    """Return the data set, encoder, loss and devices of a comparison, for a title."""
+    config = comparison.config
+    found = (
+        f"{config.dataset}, {find_encoder(config.encoder).title}, {find_loss(config.loss).title}"
+    )
+    if config.devices > 1:
+        found += f", {config.devices} devices"
+    return f"{found}, SIMULATED: times are of no use" if comparison.is_simulated else found
+
+
+def with_label(title: str, data_label: str) -> str:
+    """Return a title, with the data set's label in a line of its own where there is one."""
+    return f"{title}\n{data_label}" if data_label else title
+
+
+def file_name(kind: str, comparison: Comparison) -> str:
+    """Return the name of a figure's files; unusual settings add their digest."""
+    config, title = comparison.config, comparison.title()
+    # A plug-in's name has a colon, which some file systems refuse.
+    arms = f"{config.dataset}-{config.encoder}-{config.loss}".replace(":", ".")
+    name = f"{kind}-{arms}-{comparison.data_fingerprint[:6]}"
+    return name + (f"-{hashlib.sha256(title.encode()).hexdigest()[:6]}" if title else "")
+
+
+def rank(sampler: str) -> int:
+    """Return the position of a sampler in a legend."""
+    return list(STYLES).index(sampler) if sampler in STYLES else len(STYLES)
+
+
+def line_style(variant: Variant) -> dict[str, Any]:
+    """Return colour, line and marks of a variant; marks of local sharing are hollow."""
+    color, line, mark = STYLES.get(variant.sampler, PLUGIN_STYLE)
+    hollow = {"markerfacecolor": "white", "alpha": 0.7} if variant.share else {}
+    return {
+        "color": color,
+        "linestyle": line,
+        "marker": mark,
+        "markersize": 4,
+        "linewidth": 1.5,
+        **hollow,
+    }
+
+
+def main_variants(comparison: Comparison) -> list[Variant]:
+    """Return each sampler with the paper's s and k, or all its variants where it lacks that one."""
+    usual = (RunConfig.stratum_size, find_encoder(comparison.config.encoder).negatives)
+    by_sampler: dict[tuple[Any, ...], list[Variant]] = {}
+    for variant in comparison.arms:
+        key = (variant.sampler, variant.strata, variant.uniform_items)
+        by_sampler.setdefault(key, []).append(variant)
+    found = []
+    for own in by_sampler.values():
+        paper = [
+            one
+            for one in own
+            if one.stratum_size in (None, usual[0]) and one.negatives in (None, usual[1])
+        ]
+        found += paper or own
+    return sorted(
+        found, key=lambda one: (rank(one.sampler), one.stratum_size or 0, one.negatives or 0)
+    )
+
+
+def variant_label(variant: Variant, encoder: str) -> str:
+    """Return a variant's label in a legend."""
+    note = variant.note(encoder)
+    return find_sampler(variant.sampler).title + (f" ({note})" if note else "")

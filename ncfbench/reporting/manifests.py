@@ -1,0 +1,97 @@
+"""Manifests of the runs' data sets, prepared here or kept by an earlier report.
+
+A report keeps them beside its tables, so that a folder of results says what text it is about where
+the data are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ncfbench.data.store import read_manifest
+from ncfbench.errors import DataError
+from ncfbench.reporting.comparison import Comparison
+from ncfbench.storage import tables
+
+FILE = "datasets.json"
+Manifest: TypeAlias = Mapping[str, Any]
+
+
+def find_manifests(
+    comparisons: Sequence[Comparison], runs_dir: Path, data_dir: Path
+) -> tuple[dict[str, Manifest], list[str]]:
+    """Return the known manifests by fingerprint, and messages about what cannot be read."""
+    found: dict[str, Manifest] = {}
+    problems = []
+    path = runs_dir / FILE
+    try:
+        kept = tables.read_json(path) if path.exists() else {}
+        if not isinstance(kept, dict) or not all(_is_manifest(*pair) for pair in kept.items()):
+            raise DataError(f"{path} is damaged: it does not describe data sets.")
+    except DataError as error:
+        kept = {}
+        problems.append(f"Skipped {FILE}: {error}")
+    for comparison in comparisons:
+        fingerprint = comparison.data_fingerprint
+        prepared = read_manifest(data_dir, comparison.config.dataset)
+        if prepared is not None and _is_manifest(fingerprint, prepared):
+            found[fingerprint] = prepared
+        elif fingerprint in kept:
+            found[fingerprint] = kept[fingerprint]
+    return found, problems
+
+
+def write_manifests(runs_dir: Path, found: Mapping[str, Manifest]) -> Path | None:
+    """Keep the manifests beside the tables; return the file, or None where none is known.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    if not found:
+        return None
+    tables.write_json(runs_dir / FILE, dict(found))
+    return runs_dir / FILE
+
+
+def label_comparisons(
+    comparisons: Sequence[Comparison], found: Mapping[str, Manifest]
+) -> list[Comparison]:
+    """Return the comparisons with their data sets' labels, which tell stand-ins apart."""
+    return [
+        replace(each, data_label=found.get(each.data_fingerprint, {}).get("label", ""))
+        for each in comparisons
+    ]
+
+
+def _is_manifest(fingerprint: str, value: object) -> bool:
+    """Return whether a value is a manifest of this fingerprint, with the types a report reads."""
+    if not isinstance(value, dict) or value.get("fingerprint") != fingerprint:
+        return False
+    parts = [value.get("options"), value.get("statistics"), value.get("files", {})]
+    if not all(isinstance(part, dict) for part in parts):
+        return False
+    options, statistics, files = (dict(part) for part in parts)
+    return (
+        isinstance(value.get("source", ""), str)
+        and isinstance(value.get("label", ""), str)
+        and _is_words(value.get("arguments", []))
+        and all(isinstance(file, dict) for file in files.values())
+        and all(_is_number(number) for number in statistics.values())
+        and all(
+            option is None or isinstance(option, str | int | float) or _is_words(option)
+            for option in options.values()
+        )
+        and _is_words(options.get("text", []))
+        and _is_number(options.get("max_length", 0))
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)

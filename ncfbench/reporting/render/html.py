@@ -1,0 +1,211 @@
+"""The report as one self-contained HTML page: no network, no script, light and dark."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from ncfbench import __version__
+from ncfbench.data.sources import prepare_command
+from ncfbench.reporting import verdicts
+from ncfbench.reporting.results import SWEEPS, Results
+from ncfbench.reporting.table import Table, facts_table
+from ncfbench.reporting.views.paper import verdict_table
+
+UNSTABLE = (
+    "format_version",
+    "key",
+    "load_average",
+    "memory_available_bytes",
+    "time",
+    "interleaved",
+)
+"""Entries of an environment in which runs of the same environment differ."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of the page."""
+
+    name: str
+    svg: Markup
+    points: float
+    """Width that it was drawn for: all are scaled alike, so that their letters are of one size."""
+
+
+def page(results: Results, tables: Sequence[Table], locations: Mapping[str, str]) -> str:
+    """Return the whole document.
+
+    Args:
+        tables: what the section of tables shows.
+        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+    """
+    labels = sorted(
+        {(each.config.dataset, each.data_label) for each in results.comparisons if each.data_label}
+    )
+    return (
+        _templates()
+        .get_template("page.html")
+        .render(
+            version=__version__,
+            names=sorted({comparison.config.dataset for comparison in results.comparisons}),
+            labels=labels,
+            runs=len(_finished(results)),
+            verdict_lines=verdicts.summary_lines(results.verdicts) if results.has_verdicts else [],
+            verdicts=verdict_table(results.verdicts),
+            tables=tables,
+            drawings=_drawings(results),
+            has_plots=find_spec("matplotlib") is not None,
+            environments=_environments(results),
+            sweeps=_sweeps(results, locations),
+            commands=_commands(results, locations),
+        )
+    )
+
+
+def table_html(table: Table) -> str:
+    """Return one table as HTML."""
+    module: Any = _templates().get_template("table.html").module
+    return str(module.show(table))
+
+
+def inline_svg(text: str, name: str) -> Markup:
+    """Return the ``<svg>`` element of a file that Matplotlib wrote, fit to stand in a page.
+
+    Its ids are made different from those of other figures, and nothing in it points outside.
+    """
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # Width and height in points would keep the page from scaling it; the view box stays.
+    text = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
+    return Markup(re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text).strip())
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _drawings(results: Results) -> list[Drawing]:
+    if find_spec("matplotlib") is None:
+        return []
+    from ncfbench.reporting.figures import draw_all
+
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = draw_all(
+            results.comparisons,
+            results.beside,
+            Path(folder),
+            ["svg"],
+            allow_mixed=results.allow_mixed,
+        )
+        found = []
+        for number, path in enumerate(drawn):
+            svg = inline_svg(path.read_text(encoding="utf-8"), f"f{number}")
+            box = re.search(r'viewBox="[^"]*?([\d.]+) [\d.]+"', svg)
+            points = float(box[1]) if box else 680.0
+            found.append(Drawing(path.stem.replace("-", " "), svg, points))
+    return found
+
+
+def _finished(results: Results) -> list[Any]:
+    return [
+        run
+        for comparison in results.comparisons
+        for runs in comparison.arms.values()
+        for run in runs.values()
+    ]
+
+
+def _environments(results: Results) -> list[Table]:
+    """Return a table for each environment of the runs, and for each data set."""
+    finished = _finished(results)
+    counts = Counter(str(run.environment["key"]) for run in finished)
+    tables = []
+    for key, count in counts.items():
+        environment = next(run.environment for run in finished if run.environment["key"] == key)
+        tables.append(facts_table(f"{count} runs, environment {key}", _facts(environment)))
+    for name, fingerprint in _data(results):
+        manifest = results.manifests.get(fingerprint)
+        facts = [("fingerprint", fingerprint)]
+        if manifest is not None:
+            facts = [("what", manifest["label"]), *facts] if manifest.get("label") else facts
+            facts += [
+                (key.replace("_", " "), f"{value:g}")
+                for key, value in manifest["statistics"].items()
+            ]
+            facts += _facts(manifest["options"])
+        tables.append(facts_table(f"Data set {name}", facts))
+    return tables
+
+
+def _data(results: Results) -> list[tuple[str, str]]:
+    """Return names and fingerprints of the data sets."""
+    return sorted({(each.config.dataset, each.data_fingerprint) for each in results.comparisons})
+
+
+def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the entries of an environment or of a data set's options, in plain words."""
+    facts = []
+    for name, value in environment.items():
+        if name in UNSTABLE or value in (None, [], {}):
+            continue
+        if isinstance(value, Mapping):
+            text = ", ".join(f"{key} {item}" for key, item in value.items())
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            text = ", ".join(
+                " ".join(map(str, item.values())) if isinstance(item, Mapping) else str(item)
+                for item in value
+            )
+        else:
+            text = str(value)
+        facts.append((name.replace("_", " "), text))
+    return facts
+
+
+def _sweeps(results: Results, locations: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return the title of each sweep, its file, and the command that runs it again."""
+    found = []
+    for name, text in results.sweeps.items():
+        path = str(results.runs_dir / SWEEPS / f"{name}.toml")
+        command = shlex.join(["ncfbench", "sweep", path, *_words(locations)])
+        found.append((str(tomllib.loads(text).get("title", name)), text, command))
+    return found
+
+
+def _commands(results: Results, locations: Mapping[str, str]) -> list[str]:
+    """Return the commands that prepare the data sets and make this page."""
+    data_dir = {flag: path for flag, path in locations.items() if flag == "--data-dir"}
+    commands = [
+        " ".join(
+            [prepare_command(name, results.manifests[digest]), shlex.join(_words(data_dir))]
+        ).strip()
+        for name, digest in _data(results)
+        if digest in results.manifests
+    ]
+    return [*commands, shlex.join(["ncfbench", "report", "--format", "html", *_words(locations)])]
+
+
+def _words(locations: Mapping[str, str]) -> list[str]:
+    return [word for pair in locations.items() for word in pair]

@@ -1,0 +1,21 @@
+"""Tables as plain objects, for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ncfbench.reporting.table import Table
+
+
+def render(tables: Sequence[Table]) -> list[dict[str, Any]]:
+    """Return an object for each table: its title, headings, rows of text, and notes."""
+    return [
+        {
+            "title": table.title,
+            "header": list(table.headings),
+            "rows": [[cell.text for cell in row] for row in table.rows],
+            "notes": list(table.notes),
+        }
+        for table in tables
+    ]

@@ -1,0 +1,86 @@
+r"""Tables in LaTeX, for ``\input`` by a document that has ``\usepackage{booktabs}``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ncfbench.reporting.table import Cell, Column, Table
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "†": r"\dag{}",
+    "‡": r"\ddag{}",
+    '"': "''",
+}
+
+
+def render(tables: Sequence[Table]) -> str:
+    """Return a ``table`` environment for each table."""
+    return "\n".join([r"% Needs \usepackage{booktabs}.", *map(_table, tables)])
+
+
+def escape(text: str) -> str:
+    """Return text in which LaTeX reads every character as itself."""
+    return "".join(SPECIAL.get(each, each) for each in text)
+
+
+def _table(table: Table) -> str:
+    body = []
+    for index, row in enumerate(table.shown_rows()):
+        body += [r"\midrule"] if table.starts_group(index) else []
+        body.append(_line([_cell(*pair) for pair in zip(row, table.header, strict=True)]))
+    lines = [
+        r"\begin{table}",
+        r"\centering\small",
+        rf"\caption{{{escape(table.title)}}}",
+        rf"\begin{{tabular}}{{{''.join(column.align[0] for column in table.header)}}}",
+        r"\toprule",
+        *_groups(table),
+        _line([escape(column.heading) for column in table.header]),
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        *(rf"\par\smallskip\footnotesize {escape(note)}" for note in table.notes),
+        r"\end{table}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _groups(table: Table) -> list[str]:
+    """Return the line of group headings and the rules below them; none without groups."""
+    cells, rules, first = [], [], 1
+    for group, columns in table.spans():
+        last = first + len(columns) - 1
+        if group:
+            cells.append(rf"\multicolumn{{{len(columns)}}}{{c}}{{{escape(group)}}}")
+            rules.append(rf"\cmidrule(lr){{{first}-{last}}}")
+        else:
+            cells += [""] * len(columns)
+        first = last + 1
+    return [_line(cells), " ".join(rules)] if rules else []
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _cell(cell: Cell, column: Column) -> str:
+    text = escape(cell.text)
+    if column.verbatim:
+        return rf"\texttt{{{text}}}"
+    return rf"\textbf{{{text}}}" if cell.style == "best" else text

@@ -1,0 +1,40 @@
+"""Tables in GitHub's Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ncfbench.reporting.table import Cell, Column, Table
+
+SPECIAL = "\\`*_{}[]<>#|~"
+RULES = {"left": "---", "right": "---:", "center": ":---:"}
+
+
+def render(tables: Sequence[Table]) -> str:
+    """Return the tables, each under its title and above its notes."""
+    return "\n".join(map(_table, tables))
+
+
+def escape(text: str) -> str:
+    """Return text in which Markdown reads every character as itself."""
+    return "".join("\\" + each if each in SPECIAL else each for each in text)
+
+
+def _table(table: Table) -> str:
+    lines = [
+        [escape(heading) for heading in table.headings],
+        [RULES[column.align] for column in table.header],
+        # Labels are repeated: Markdown has no rule between groups of rows.
+        *([_cell(*pair) for pair in zip(row, table.header, strict=True)] for row in table.rows),
+    ]
+    body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    notes = "".join(f"\n{escape(note)}\n" for note in table.notes)
+    return f"### {escape(table.title)}\n\n{body}\n{notes}"
+
+
+def _cell(cell: Cell, column: Column) -> str:
+    text = escape(cell.text)
+    if column.verbatim and cell.text:
+        # Within code nothing is escaped but the rule between cells.
+        return f"`{cell.text.replace('|', chr(92) + '|')}`"
+    return f"**{text}**" if cell.style == "best" else text

@@ -1,0 +1,239 @@
+"""Results: everything that a folder of runs has to report."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ncfbench.errors import DataError
+from ncfbench.reporting import targets
+from ncfbench.reporting.comparison import Comparison, group
+from ncfbench.reporting.manifests import (
+    Manifest,
+    find_manifests,
+    label_comparisons,
+    write_manifests,
+)
+from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.reporting.table import Table
+from ncfbench.reporting.verdicts import MISSING, Verdict, judge_all
+from ncfbench.reporting.views.paper import beside_tables
+from ncfbench.reporting.views.results import missing_tables, recall_tables, speedup_tables
+from ncfbench.runs import folder as runs
+from ncfbench.runs.trials import FOLDER
+from ncfbench.storage import schemas, tables
+
+Rows = list[dict[str, Any]]
+SWEEPS = "sweeps"
+"""Folder below the runs in which ``ncfbench sweep`` keeps a file for each sweep, ``NAME.toml``."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Runs of a folder, compared.
+
+    Attributes:
+        speedups, recalls: rows by comparison.
+        manifests: of the data sets that are known, by fingerprint.
+        beside: tables that ``profile`` and ``audit`` left in the folder, by name.
+        sweeps: files of the folder's sweeps, by name.
+        problems: messages about what cannot be read and was left out.
+        unfinished: messages about runs that are not over.
+    """
+
+    runs_dir: Path
+    comparisons: Sequence[Comparison]
+    speedups: Sequence[Rows]
+    recalls: Sequence[Rows]
+    verdicts: Sequence[Verdict]
+    manifests: Mapping[str, Manifest]
+    beside: Mapping[str, Rows]
+    sweeps: Mapping[str, str]
+    problems: Sequence[str]
+    unfinished: Sequence[str]
+    allow_mixed: bool
+
+    @property
+    def speedup(self) -> Rows:
+        """Rows of ``speedup.parquet``."""
+        return [row for rows in self.speedups for row in rows]
+
+    @property
+    def recall(self) -> Rows:
+        """Rows of ``recall.parquet``."""
+        return [row for rows in self.recalls for row in rows]
+
+    @property
+    def has_verdicts(self) -> bool:
+        """True if any run has a cell that the paper printed."""
+        return any(one.verdict != MISSING for one in self.verdicts)
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """Speedups, recalls, both beside the paper's, and the commands for missing cells."""
+        beside = beside_tables(self.comparisons, self.speedups, self.recalls, self.verdicts)
+        return [
+            *speedup_tables(self.comparisons, self.speedups),
+            *recall_tables(self.comparisons, self.recalls),
+            *(beside if self.has_verdicts else []),
+            *missing_tables([*self.speedup, *self.recall]),
+        ]
+
+    def sensitivity(self) -> Rows:
+        """Return speedups at every target."""
+        return [
+            row
+            for each in self.comparisons
+            for row in targets.sensitivity_rows(each, allow_mixed=self.allow_mixed)
+        ]
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if the folder cannot be written, such as one of another user."""
+        return not os.access(self.runs_dir, os.W_OK)
+
+    def write(self, folder: Path | None = None) -> list[Path]:
+        """Write the speedup and the recall table and the data sets' manifests; return their paths.
+
+        A table that has these rows already is left alone: looking at results does not change them.
+
+        Args:
+            folder: the runs' folder by default. In another one, commands are left out, since they
+                name folders of this machine.
+
+        Raises:
+            DataError: the folder cannot be written.
+        """
+        if not self.comparisons:
+            return []
+        own = {} if folder is None else {"command": None}
+        folder = folder or self.runs_dir
+        written = {
+            "speedup": (self.speedup, schemas.SPEEDUP),
+            "recall": (self.recall, schemas.RECALL),
+        }
+        for name, (rows, schema) in written.items():
+            if not _holds(folder / f"{name}.parquet", rows, schema):
+                tables.write_rows(folder / f"{name}.parquet", [row | own for row in rows], schema)
+        paths = [folder / f"{name}.parquet" for name in written]
+        kept = write_manifests(folder, self.manifests)
+        return paths if kept is None else [*paths, kept]
+
+    def export(self, folder: Path) -> tuple[int, int]:
+        """Copy the tables, the compared runs without checkpoints, and the sweeps' files.
+
+        Where settings were tuned, the readable trials that chose them are copied too.
+
+        Returns:
+            Number of runs copied, and of trials.
+
+        Raises:
+            DataError: the folder cannot be written.
+        """
+        compared = [
+            run
+            for each in self.comparisons
+            for seeds in each.arms.values()
+            for run in seeds.values()
+        ]
+        for run in compared:
+            runs.copy_records(run, folder / run.name)
+        tuned = {each.data_fingerprint for each in self.comparisons if each.config.tuned}
+        trials = [
+            run for run in runs.read_all(self.runs_dir / FOLDER)[0] if run.data_fingerprint in tuned
+        ]
+        for run in trials:
+            runs.copy_records(run, folder / FOLDER / run.name)
+        with tables.storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in self.sweeps:
+                (folder / SWEEPS).mkdir(exist_ok=True)
+                shutil.copyfile(
+                    self.runs_dir / SWEEPS / f"{name}.toml", folder / SWEEPS / f"{name}.toml"
+                )
+        for name, rows in self.beside.items():
+            schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
+            tables.write_rows(folder / f"{name}.parquet", rows, schema)
+        self.write(folder)
+        return len(compared), len(trials)
+
+
+def collect(
+    runs_dir: Path, data_dir: Path, *, allow_mixed: bool, locations: Mapping[str, str]
+) -> Results:
+    """Read a folder of runs, and compare the runs that belong together.
+
+    Args:
+        data_dir: prepared data sets, whose manifests say whether their text is the paper's.
+        allow_mixed: divide times of different environments too.
+        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+    """
+    records, problems = runs.read_all(runs_dir)
+    unfinished = [
+        f"{record.name} is {record.summary['status']} at iteration"
+        f" {record.summary['iterations']:,}; left out."
+        for record in records
+        if record.summary["status"] not in ("finished", "diverged")
+    ]
+    comparisons = group(records)
+    manifests, unknown = find_manifests(comparisons, runs_dir, data_dir)
+    comparisons = label_comparisons(comparisons, manifests)
+    problems += unknown
+    beside: dict[str, Rows] = {}
+    for wanted in (schemas.AUDIT_TABLES, schemas.PROFILE_TABLES):
+        found, unreadable = tables.read_present(runs_dir, wanted)
+        beside |= found
+        problems += unreadable
+    sweeps, unreadable = _sweeps(runs_dir)
+    problems += unreadable
+    speedups = [
+        speedup_rows(each, allow_mixed=allow_mixed, locations=locations) for each in comparisons
+    ]
+    recalls = [recall_rows(each, locations=locations) for each in comparisons]
+    return Results(
+        runs_dir=runs_dir,
+        comparisons=comparisons,
+        speedups=speedups,
+        recalls=recalls,
+        verdicts=judge_all(comparisons, speedups, recalls, manifests),
+        manifests=manifests,
+        beside=beside,
+        sweeps=sweeps,
+        problems=problems,
+        unfinished=unfinished,
+        allow_mixed=allow_mixed,
+    )
+
+
+def _sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the texts of the folder's sweep files by name, and messages about unreadable ones."""
+    found, problems = {}, []
+    for path in sorted((runs_dir / SWEEPS).glob("*.toml")):
+        try:
+            text = path.read_text(encoding="utf-8")
+            tomllib.loads(text)
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            problems.append(f"Skipped {path.name}: {error}")
+            continue
+        found[path.stem] = text
+    return found, problems
+
+
+def _holds(path: Path, rows: Rows, schema: pa.Schema) -> bool:
+    """Return whether a table is there with these rows, whatever folders its commands name."""
+    try:
+        found = tables.read_rows(path, schema)
+    except DataError:
+        return False
+    names = [name for name in schema.names if name != "command"]
+    return [[row[name] for name in names] for row in found] == [
+        [row.get(name) for name in names] for row in rows
+    ]

@@ -1,0 +1,318 @@
+"""Recomputed rows of ``speedup.parquet`` and ``recall.parquet``, from raw samples and curves.
+
+This is plain Python, written from the tables' description. It calls none of the functions that made
+them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ncfbench.reporting.verify import expected
+from ncfbench.reporting.verify.expected import Cell
+from ncfbench.reporting.verify.intervals import (
+    COUNTED_SEEDS,
+    bootstrap_interval,
+    geometric_mean,
+    mean_of,
+    t_interval,
+)
+from ncfbench.runs.folder import RunRecord
+from ncfbench.storage import schemas
+
+Row = Mapping[str, Any]
+Value = float | str | bool | None
+TOLERANCE = 1e-9
+"""Relative tolerance; both computations are in double precision."""
+DRAWN_TOLERANCE = 0.05
+"""Share of an interval's logarithmic width, where both computations draw their resamples."""
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """Figures of a run, from its raw records."""
+
+    name: str
+    full: float | None
+    step: float | None
+    spread: float
+    """Interquartile range of the full blocks' times over their median."""
+    item_slots: float | None
+    points: Sequence[tuple[float, float]]
+    """Iteration and loss of each probe."""
+    reported: Mapping[str, float | None]
+
+    @property
+    def losses(self) -> list[float]:
+        """Losses of all probes."""
+        return [loss for _, loss in self.points]
+
+
+def figures_of(record: RunRecord) -> RunFigures:
+    """Return a run's figures from its timing and curve, without its summary."""
+    here = [row for row in record.timing if row["environment_key"] == record.environment["key"]]
+    blocks = [
+        row for row in record.timing if row["kind"] == "full" and row["item_slots"] is not None
+    ]
+    iterations = sum(row["iterations"] for row in blocks)
+    slots = sum(row["item_slots"] * row["iterations"] for row in blocks)
+    return RunFigures(
+        name=record.name,
+        full=_block_median(here, "full"),
+        step=_block_median(here, "step"),
+        spread=_spread(_block_times(here, "full")),
+        item_slots=slots / iterations if iterations else None,
+        points=[(row["iteration"], row["probe_loss"]) for row in record.curve],
+        reported=_reported(record),
+    )
+
+
+def _block_times(samples: Sequence[Row], kind: str) -> list[float]:
+    own = [row for row in samples if row["kind"] == kind]
+    if any(not row["resumed"] for row in own):
+        own = [row for row in own if not row["resumed"]]
+    half = max((row["iterations"] for row in own), default=0) / 2
+    return [row["seconds"] / row["iterations"] for row in own if row["iterations"] >= half]
+
+
+def _block_median(samples: Sequence[Row], kind: str) -> float | None:
+    times = _block_times(samples, kind)
+    return statistics.median(times) if times else None
+
+
+def _spread(times: Sequence[float]) -> float:
+    if len(times) < 2:
+        return 0.0
+    low, middle, high = statistics.quantiles(times, n=4, method="inclusive")
+    return (high - low) / middle
+
+
+def _reported(record: RunRecord) -> Mapping[str, float | None]:
+    """Return epoch and recalls of the row that is reported.
+
+    It is the one with the best validation recall@50 before patience ended, or the last evaluated.
+    """
+    chosen: Row = {}
+    waited = 0
+    validated = any(row["validation_recall_at_50"] is not None for row in record.curve)
+    for row in record.curve:
+        value = row["validation_recall_at_50"]
+        if not validated:
+            chosen = row if row["test_recall_at_50"] is not None else chosen
+        elif value is not None and waited < record.config.patience:
+            if not chosen or value > chosen["validation_recall_at_50"]:
+                chosen, waited = row, 0
+            else:
+                waited += 1
+    return {"reported_epoch": chosen.get("epoch")} | {
+        f"test_recall_at_{m}": chosen.get(f"test_recall_at_{m}") for m in schemas.CUTOFFS
+    }
+
+
+Number = tuple[str, tuple[float | None, float]]
+"""Column, recomputed value and tolerance."""
+
+
+@dataclass(frozen=True)
+class ExpectedRow:
+    """A recomputed row."""
+
+    runs: Sequence[str]
+    baseline_runs: Sequence[str]
+    values: Mapping[str, tuple[Value, float]]
+    """Values with tolerances by column: every number of the schema, null where there is none."""
+
+
+def summary_numbers(record: RunRecord, own: RunFigures) -> Iterator[Number]:
+    """Yield the values that a run's summary must have."""
+    recomputed = {
+        "full_iteration_seconds": own.full,
+        "step_iteration_seconds": own.step,
+        "item_slots": own.item_slots,
+        "smallest_probe_loss": min(own.losses, default=None),
+        **own.reported,
+    }
+    for column, value in recomputed.items():
+        yield column, (value, TOLERANCE)
+
+
+def _nulls(schema: Any) -> dict[str, tuple[Value, float]]:
+    """Return null for every number of a table."""
+    return {field.name: (None, 0.0) for field in schema if str(field.type) in ("double", "int64")}
+
+
+def recall_row(cell: Cell, again: Mapping[str, RunFigures]) -> ExpectedRow:
+    """Return a row of the recall table."""
+    values = _nulls(schemas.RECALL)
+    own = list(cell.runs.values())
+    if not own:
+        status = "missing"
+    elif any(map(expected.diverged, own)):
+        status = "diverged"
+    else:
+        status = "no recall" if any(run.summary["recall_reason"] for run in own) else "measured"
+        values |= dict(_recall_numbers([again[run.name] for run in own]))
+    if own:
+        values["seeds"] = (len(own), 0)
+    return ExpectedRow([run.name for run in own], [], values | {"status": (status, 0)})
+
+
+def _recall_numbers(own: Sequence[RunFigures]) -> Iterator[Number]:
+    for column in ("reported_epoch", *(f"test_recall_at_{m}" for m in schemas.CUTOFFS)):
+        values = [one.reported[column] for one in own]
+        known = [value for value in values if value is not None]
+        complete = len(known) == len(values)
+        yield column, (sum(known) / len(known) if complete else None, TOLERANCE)
+        if column != "reported_epoch":
+            lower, upper = t_interval(known) if complete and len(known) > 1 else (None, None)
+            yield f"{column}_lower", (lower, 1e-7)
+            yield f"{column}_upper", (upper, 1e-7)
+
+
+def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool) -> ExpectedRow:
+    """Return a row of the speedup table.
+
+    Args:
+        divides_mixed: times of different environments are divided too.
+    """
+    own = [again[run.name] for run in cell.runs.values()]
+    pairs = [(again[run.name], again[base.name]) for run, base in cell.pairs]
+    has_diverged = any(expected.diverged(run) for pair in cell.pairs for run in pair)
+    same_environment: bool | None = None
+    numbers: list[Number] = []
+    if any(one.full is None for one in own):
+        pairs = []
+        status = "diverged" if any(map(expected.diverged, cell.runs.values())) else "no times"
+    elif not pairs:
+        status = (
+            "missing"
+            if not own
+            else "no baseline"
+            if cell.baselines is None
+            else "no baseline of this seed"
+        )
+    elif any(base.full is None for _, base in pairs):
+        status = "diverged" if has_diverged else "no times"
+    else:
+        numbers.append(
+            (
+                "full_iteration_spread",
+                (max(one.spread for pair in pairs for one in pair), TOLERANCE),
+            )
+        )
+        same_environment = cell.is_of_one_environment
+        timed = same_environment or divides_mixed
+        numbers += _time_numbers(pairs) if timed else ()
+        if has_diverged:
+            # Its iterations have their times; the seeds that did not diverge would flatter it.
+            status = "diverged"
+        else:
+            complete = all(
+                _crossing(one.points, min(base.losses)) is not None for one, base in pairs
+            )
+            reached = "reached" if complete else "not reached"
+            status = (
+                "baseline" if cell.is_baseline else reached if timed else "different environment"
+            )
+            numbers += _reference_numbers(pairs, timed)
+    counted = [one for one, _ in pairs] or own
+    values = _nulls(schemas.SPEEDUP) | dict(numbers)
+    if counted:
+        values["seeds"] = (len(counted), 0)
+        for column, name in (
+            ("full_iteration_seconds", "full"),
+            ("step_iteration_seconds", "step"),
+            ("item_slots", "item_slots"),
+        ):
+            values[column] = (mean_of([getattr(one, name) for one in counted]), TOLERANCE)
+    values |= {
+        "baseline": (cell.baseline, 0),
+        "status": (status, 0),
+        "interleaved": (cell.is_interleaved, 0),
+        "simulated": (cell.is_simulated, 0),
+        "same_environment": (same_environment, 0),
+    }
+    return ExpectedRow([one.name for one in counted], [base.name for _, base in pairs], values)
+
+
+def _time_numbers(pairs: Sequence[tuple[RunFigures, RunFigures]]) -> Iterator[Number]:
+    """Yield the speedups per iteration."""
+    yield from _ratio_numbers(
+        "per_iteration_speedup", [_quotient(base.full, one.full) for one, base in pairs]
+    )
+    yield from _ratio_numbers(
+        "step_per_iteration_speedup", [_quotient(base.step, one.step) for one, base in pairs]
+    )
+
+
+def _reference_numbers(
+    pairs: Sequence[tuple[RunFigures, RunFigures]], timed: bool
+) -> Iterator[Number]:
+    """Yield the speedups in reaching the reference loss, in iterations and in total."""
+    references = [min(base.losses) for _, base in pairs]
+    own_reached = [
+        _crossing(one.points, reference)
+        for (one, _), reference in zip(pairs, references, strict=True)
+    ]
+    base_reached = [
+        _crossing(base.points, reference)
+        for (_, base), reference in zip(pairs, references, strict=True)
+    ]
+    reached = [value for value in own_reached if value is not None]
+    complete = len(reached) == len(pairs)
+    yield "reference_loss", (sum(references) / len(references), TOLERANCE)
+    yield "seeds_reached", (len(reached), 0)
+    yield "iterations_to_reference", (mean_of(own_reached), TOLERANCE)
+    seconds = [
+        None if value is None or one.full is None else value * one.full
+        for value, (one, _) in zip(own_reached, pairs, strict=True)
+    ]
+    yield "seconds_to_reference", (mean_of(seconds), TOLERANCE)
+    # Where an arm did not arrive, its last iteration stands in: the ratio is smaller than that.
+    needed = [
+        one.points[-1][0] if value is None else value
+        for value, (one, _) in zip(own_reached, pairs, strict=True)
+    ]
+    ratios = [
+        base / arm if base and arm else None for base, arm in zip(base_reached, needed, strict=True)
+    ]
+    per = [_quotient(base.full, one.full) for one, base in pairs]
+    totals = [None if a is None or b is None else a * b for a, b in zip(ratios, per, strict=True)]
+    for name, values, shown in (("iterations", ratios, True), ("total", totals, timed)):
+        if shown and complete:
+            yield from _ratio_numbers(f"{name}_speedup", values)
+        elif shown:
+            yield f"{name}_speedup_at_most", (geometric_mean(values), TOLERANCE)
+
+
+def _ratio_numbers(column: str, values: Sequence[float | None]) -> Iterator[Number]:
+    centre = geometric_mean(values)
+    yield column, (centre, TOLERANCE)
+    if centre is not None and len(values) > 1:
+        lower, upper = bootstrap_interval(
+            tuple(math.log(value) for value in values if value is not None)
+        )
+        tolerance = 1e-7
+        if len(values) > COUNTED_SEEDS:
+            tolerance = math.expm1(DRAWN_TOLERANCE * max(math.log(upper / lower), 1e-6))
+        yield f"{column}_lower", (lower, tolerance)
+        yield f"{column}_upper", (upper, tolerance)
+
+
+def _crossing(points: Sequence[tuple[float, float]], level: float) -> float | None:
+    """Return the iteration at which the line through the points first falls to a level."""
+    if points[0][1] <= level:
+        return points[0][0]
+    for (x, y), (x_next, y_next) in itertools.pairwise(points):
+        if y > level >= y_next:
+            return x + (x_next - x) * (y - level) / (y - y_next)
+    return None
+
+
+def _quotient(above: float | None, below: float | None) -> float | None:
+    return above / below if above and below else None

@@ -1,0 +1,136 @@
+"""Tables of everything a user can choose, and which samplers go with which losses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ncfbench.data.sources import SOURCES
+from ncfbench.data.store import read_manifest
+from ncfbench.errors import DataError, NcfbenchError, UsageError
+from ncfbench.registry import (
+    ENCODERS,
+    LOSSES,
+    SAMPLERS,
+    find_encoder,
+    find_loss,
+    find_sampler,
+    losses_for,
+    registered,
+)
+from ncfbench.reporting.table import Column, Table, text_column
+
+NOISES = {
+    "unigram": "P_n proportional to an item's training links (exponent 1)",
+    "uniform": "every item in use alike (exponent 0)",
+    "EXPONENT": "P_n proportional to the training links to this power, such as 0.75",
+}
+
+
+def entries(data_dir: Path) -> dict[str, Any]:
+    """Return names and summaries by kind.
+
+    Samplers and losses of plug-ins are loaded; a broken one says so in its summary. Encoders are
+    not, since loading one starts JAX.
+    """
+    return {
+        "samplers": {name: _sampler(name) for name in (*SAMPLERS, *registered("sampler"))},
+        "losses": {name: _loss(name) for name in (*LOSSES, *registered("loss"))},
+        "encoders": {
+            **{name: {"summary": find_encoder(name).summary} for name in ENCODERS},
+            **{
+                name: {"summary": f"plug-in {path}"} for name, path in registered("encoder").items()
+            },
+        },
+        "noise": dict(NOISES),
+        "datasets": {
+            **{
+                name: {"summary": f"{source.summary} ncfbench prepare {name}", "prepared": False}
+                for name, source in SOURCES.items()
+            },
+            **_prepared(data_dir),
+        },
+    }
+
+
+def catalogue_tables(found: dict[str, Any]) -> list[Table]:
+    """Return a table for each kind."""
+    samplers = [
+        [name, entry["summary"], *(_goes_with(entry, loss) for loss in LOSSES)]
+        for name, entry in found["samplers"].items()
+    ]
+    losses = [[name, entry["summary"], entry["family"]] for name, entry in found["losses"].items()]
+    encoders, datasets = (
+        [[name, entry["summary"]] for name, entry in found[kind].items()]
+        for kind in ("encoders", "datasets")
+    )
+    does, is_ = text_column("what it does"), text_column("what it is")
+    return [
+        Table(
+            "Samplers (--sampler)",
+            ["name", does, *(Column(loss, "left") for loss in LOSSES)],
+            samplers,
+            ["by user: with --strata user. A plug-in's losses go by family."],
+        ),
+        Table("Losses (--loss)", ["name", is_, Column("family", "left")], losses),
+        Table("Encoders (--encoder), for every sampler and loss", ["name", is_], encoders),
+        Table("Data sets (--dataset)", ["name", is_], datasets),
+        Table(
+            "Noise distributions (--noise), for every sampler and loss",
+            ["name", is_],
+            found["noise"].items(),
+            ["A plug-in of your own goes by package.module:object."],
+        ),
+    ]
+
+
+def _goes_with(entry: dict[str, Any], loss: str) -> str:
+    if loss in entry["losses"]:
+        return "yes"
+    return "by user" if loss in entry["losses_with_strata_by_user"] else "-"
+
+
+def _sampler(name: str) -> dict[str, Any]:
+    try:
+        sampler = find_sampler(name)
+    except NcfbenchError as error:
+        return {**_broken(error), "losses": [], "losses_with_strata_by_user": []}
+    return {
+        "summary": sampler.summary,
+        "losses": losses_for(sampler),
+        "losses_with_strata_by_user": losses_for(sampler, "user") if sampler.uses_strata else [],
+    }
+
+
+def _loss(name: str) -> dict[str, Any]:
+    try:
+        loss = find_loss(name)
+    except NcfbenchError as error:
+        return {**_broken(error), "family": ""}
+    return {"summary": loss.summary, "family": loss.family}
+
+
+def _broken(error: NcfbenchError) -> dict[str, Any]:
+    return {"summary": f"broken plug-in: {error}"}
+
+
+def _prepared(data_dir: Path) -> dict[str, Any]:
+    """Return the data sets that are prepared in a folder."""
+    found: dict[str, Any] = {}
+    for folder in sorted(path for path in data_dir.glob("*") if path.is_dir()):
+        try:
+            manifest = read_manifest(data_dir, folder.name)
+        except DataError as error:
+            found[folder.name] = {"summary": str(error), "prepared": False}
+            continue
+        except UsageError:  # a folder whose name no data set can have
+            continue
+        if manifest:
+            counts = manifest["statistics"]
+            label = manifest.get("label") or manifest["source"]
+            summary = (
+                f"{counts['users']:,} users, {counts['items']:,} items, {counts['links']:,} links"
+                f" ({label})"
+            )
+            found[folder.name] = {"summary": summary, "prepared": True}
+    return found

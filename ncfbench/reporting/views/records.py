@@ -1,0 +1,75 @@
+"""Tables of plain records, for programs: units in the headings, unknown values left empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ncfbench.paper.printed import MEASURES
+from ncfbench.reporting.table import Table
+from ncfbench.reporting.verdicts import KEY, Verdict, key_of
+from ncfbench.storage import schemas
+
+ARM = ("dataset", "encoder", "loss", "sampler", "variant", "settings", "data_fingerprint")
+"""Columns that name a row of the speedup and the recall table."""
+VERDICT = {
+    "printed": "printed",
+    "verdict": "verdict",
+    "figures_alone": "figures_alone",
+    "verdict_reason": "reason",
+}
+"""Columns of a verdict, and its attributes."""
+
+
+def records_table(title: str, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Table:
+    """Return a table of raw values."""
+    return Table(title, names, [[_text(row.get(name)) for name in names] for row in rows])
+
+
+def results_table(
+    speedup: Sequence[Mapping[str, Any]],
+    recall: Sequence[Mapping[str, Any]],
+    verdicts: Sequence[Verdict],
+) -> Table:
+    """Return one row for each arm: speedups, recalls, and the verdicts on its printed cells."""
+    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for kind, rows in (("speedup", speedup), ("recall", recall)):
+        for row in rows:
+            own = {_own_name(kind, name): value for name, value in row.items()}
+            merged.setdefault(tuple(row[name] for name in ARM), {}).update(own)
+    by_key = {key_of(verdict): verdict for verdict in verdicts}
+    for row in merged.values():
+        for measure in MEASURES:
+            verdict = by_key.get((*(row[name] for name in KEY), measure))
+            if verdict is not None and not row["variant"]:
+                row |= {
+                    f"{measure}_{name}": getattr(verdict, kept) for name, kept in VERDICT.items()
+                }
+    return records_table("Results", result_columns(), merged.values())
+
+
+def result_columns() -> list[str]:
+    """Return the headings of :func:`results_table`; a ratio above 1 is faster."""
+    names = [
+        _own_name(kind, name)
+        for kind, schema in (("speedup", schemas.SPEEDUP), ("recall", schemas.RECALL))
+        for name in schema.names
+        if name != "command"
+    ]
+    beside = [f"{measure}_{name}" for measure in MEASURES for name in VERDICT]
+    return list(dict.fromkeys([*ARM, *names, *beside]))
+
+
+def _own_name(kind: str, name: str) -> str:
+    """Return the heading of a column that the speedup and the recall table both have."""
+    return (
+        f"{kind}_{name}"
+        if name in ("status", "seeds") or (kind, name) == ("recall", "runs")
+        else name
+    )
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,180 @@
+"""Tables of the compared runs: speedups, what they are made of, recall, and missing cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ncfbench.config import RunConfig
+from ncfbench.registry import find_encoder, find_loss, find_sampler
+from ncfbench.reporting import table
+from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.marks import Mark, marks, no_mark
+from ncfbench.reporting.table import Cell, Table, sentence
+from ncfbench.reporting.verdicts import RECALL
+from ncfbench.reporting.views.layout import (
+    NOTHING,
+    STATUS_WORDS,
+    Column,
+    Member,
+    Render,
+    Row,
+    arrange,
+    by_settings,
+    by_table,
+    data_names,
+    data_of,
+    losses,
+    without_value,
+)
+from ncfbench.runs.arms import Variant
+from ncfbench.runs.trials import Budget
+
+INTERVAL_NOTE = (
+    "[..]: 95 % interval over seeds, arm and baseline paired by seed; n: seeds. With one seed there"
+    " is no interval."
+)
+CENSORED_NOTE = (
+    "not reached: some seed never came down to the reference loss; < the most that the ratio can"
+    " be; (seeds that did)."
+)
+RECALL_NOTE = (
+    "±: half of the 95 % interval over the seeds in brackets. With one seed there is no interval."
+)
+SPEEDUPS = (
+    ("per it.", "per_iteration_speedup", True),
+    ("# of it.", "iterations_speedup", False),
+    ("total", "total_speedup", True),
+)
+"""The paper's three columns: heading, measure, and whether times decide it."""
+
+
+def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> list[Table]:
+    """Return a speedup table for each loss and choice of settings, with its parts after it."""
+    tables = []
+    for (loss, settings), members in by_table(comparisons, rows).items():
+        baseline = find_sampler(members[0][0].baseline_sampler).title
+        flat = [row for _, member in members for row in member]
+        times, mark = marks(flat)
+        columns = [
+            Column(heading, loss, partial(_speedup, measure, mark if timed else no_mark), measure)
+            for heading, measure, timed in SPEEDUPS
+        ]
+        notes = [_reference_note(members), INTERVAL_NOTE]
+        notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in flat)
+        notes += [*times, *_tuned_notes(members)]
+        if any(row.get("same_environment") is False for row in flat):
+            notes.append("Some times are of different machines.")
+        title = f"Speedup over {baseline}, {find_loss(loss).title} loss{settings}"
+        tables.append(arrange(title, members, [*columns, Column("n", loss, _seeds)], notes))
+        parts = [
+            Column("items", loss, _number("item_slots", 0)),
+            Column("full ms", loss, _number("full_iteration_seconds", 2, 1e3)),
+            Column("step ms", loss, _number("step_iteration_seconds", 2, 1e3)),
+            Column("step x", loss, _number("step_per_iteration_speedup", 2)),
+            Column("it. to ref.", loss, _number("iterations_to_reference", 0)),
+            Column("s to ref.", loss, _number("seconds_to_reference", 1)),
+        ]
+        for data in data_names(members):
+            own = [member for member in members if data_of(member[0]) == data]
+            title = "What the ratios are made of (full account; step beside it)"
+            tables.append(arrange(title, own, parts, ()))
+    return tables
+
+
+def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> list[Table]:
+    """Return a recall table of all losses for each choice of other settings."""
+    tables = []
+    for settings, members in by_settings(comparisons, rows).items():
+        columns = [Column(find_loss(name).title, name, _recall, RECALL) for name in losses(members)]
+        reasons = sorted(
+            {str(row["reason"]) for _, member in members for row in member if row.get("reason")}
+        )
+        notes = [RECALL_NOTE, *(sentence(f"No recall: {reason}") for reason in reasons)]
+        notes += _tuned_notes(members)
+        tables.append(arrange(f"Recall@50 on cold test items{settings}", members, columns, notes))
+    return tables
+
+
+def missing_tables(rows: Sequence[Row]) -> list[Table]:
+    """Return the table of commands that fill missing cells; none where no cell is missing."""
+    commands = sorted({str(row["command"]) for row in rows if row.get("command")})
+    column = table.Column("command", "left", verbatim=True)
+    found = [[command] for command in commands]
+    return [Table("To fill the missing cells:", [column], found)] if commands else []
+
+
+def _reference_note(members: Sequence[Member]) -> str:
+    """Return the reference losses by data set, encoder, and k where baselines differ in it."""
+    names = data_names(members)
+    parts = []
+    for comparison, member in members:
+        own = [row for row in member if row["status"] == "baseline"]
+        usual = find_encoder(comparison.config.encoder).negatives
+        for row in own:
+            which = f" {row['variant'] or f'k={usual}'}" if len(own) > 1 else ""
+            name = f"{names[data_of(comparison)]} {row['encoder']}{which}"
+            parts.append(f"{name}: {row['reference_loss']:.4f}")
+    known = "; ".join(parts) or "none: no baseline has run"
+    return f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
+
+
+def _tuned_notes(members: Sequence[Member]) -> list[str]:
+    """Return what a sweep tuned for each arm, and the budget that each had."""
+    notes = []
+    for comparison, _ in members:
+        config = comparison.config
+        if config.tuned:
+            budget = Budget.of(config.tuned)
+            values = "; ".join(
+                " ".join((_titled(variant, config), chosen))
+                for variant in comparison.arms
+                if (chosen := comparison.tuned(variant))
+            )
+            notes.append(
+                f"{find_encoder(config.encoder).title}: {' and '.join(budget.settings)} tuned on"
+                f" validation recall, {budget.trials} trials of {budget.epochs} epochs: {values}."
+            )
+    return notes
+
+
+def _titled(variant: Variant, config: RunConfig) -> str:
+    """Return an arm's title, with what distinguishes it in brackets."""
+    note = variant.note(config.encoder)
+    return find_sampler(variant.sampler).title + (f" ({note})" if note else "")
+
+
+def _speedup(measure: str, mark: Mark, row: Row, best: bool) -> Cell:
+    value, at_most = row.get(measure), row.get(f"{measure}_at_most")
+    if value is None:
+        if at_most is None:
+            return without_value(row)
+        reached = f"({row['seeds_reached']}/{row['seeds']})"
+        return Cell(f"{STATUS_WORDS['not reached']} < {at_most:.2f} {reached}{mark(row)}", "muted")
+    text, lower, upper = f"{value:.2f}", row.get(f"{measure}_lower"), row.get(f"{measure}_upper")
+    if lower is not None and upper is not None and row["status"] != "baseline":
+        text += f" [{lower:.2f}, {upper:.2f}]"
+    text += "" if row.get("same_environment", True) else " mixed"
+    return Cell(text + mark(row), "best" if best else "plain")
+
+
+def _seeds(row: Row, best: bool) -> Cell:
+    return Cell(str(row["seeds"])) if row.get("seeds") else NOTHING
+
+
+def _recall(row: Row, best: bool) -> Cell:
+    value, upper = row.get(RECALL), row.get(f"{RECALL}_upper")
+    if value is None:
+        return without_value(row)
+    text = f"{value:.4f}" + ("" if upper is None else f" ± {upper - value:.4f} ({row['seeds']})")
+    return Cell(text, "best" if best else "plain")
+
+
+def _number(column: str, digits: int, scale: float = 1) -> Render:
+    """Return a function that shows a column of a row as a number."""
+
+    def render(row: Row, best: bool) -> Cell:
+        value = row.get(column)
+        return NOTHING if value is None else Cell(f"{value * scale:,.{digits}f}")
+
+    return render

@@ -1,0 +1,117 @@
+"""Tables of one run, of an environment, and of a data set's counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ncfbench.reporting.table import Table, facts_table
+
+Row = Mapping[str, Any]
+
+
+def statistics_table(
+    name: str, found: Mapping[str, float], beside: Mapping[str, float], heading: str = "paper"
+) -> Table:
+    """Return a data set's counts, beside the paper's or others where there are any."""
+    rows = []
+    for key, value in found.items():
+        label = key.replace("_", " ").replace("words ", "words per item, ")
+        other = [f"{beside[key]:,}" if key in beside else ""] if beside else []
+        rows.append([label, f"{value:,}", *other])
+    return Table(f"Data set {name}", ["", "prepared", *([heading] if beside else [])], rows)
+
+
+def environment_table(environment: Row) -> Table:
+    """Return a line for each thing that times depend on."""
+    memory = [environment[name] for name in ("memory_bytes", "memory_available_bytes")]
+    total, free = ("unknown" if value is None else f"{value / 2**30:.1f} GiB" for value in memory)
+    quota = "" if environment["core_quota"] is None else f", time of {environment['core_quota']:g}"
+    commit = environment["commit"]
+    state = (
+        "not a checkout"
+        if commit is None
+        else commit["id"][:12] + (", changed since" if commit["dirty"] else "")
+    )
+    devices = Counter(
+        f"{device['kind']} ({device['platform']})" for device in environment["devices"]
+    )
+    variables = ", ".join(f"{name}={value}" for name, value in environment["variables"].items())
+    load = environment["load_average"]
+    facts = {
+        "processor": environment["cpu"],
+        "cores": f"{environment['cores']} of {environment['machine_cores']}{quota}",
+        "memory": f"{total}, {free} free",
+        "accelerators": ", ".join(environment["accelerators"]) or "none",
+        "JAX devices": ", ".join(f"{count} x {name}" for name, count in devices.items()),
+        "precision": environment["precision"],
+        "system": environment["system"],
+        "python": environment["python"],
+        **environment["packages"],
+        "variables": variables or "none that matter",
+        "ncfbench": f"{environment['ncfbench']}, commit: {state}",
+        "load average": "unknown" if load is None else ", ".join(f"{value:.2f}" for value in load),
+        "key": environment["key"],
+    }
+    return facts_table("Environment", [(name, str(value)) for name, value in facts.items()])
+
+
+def run_table(summary: Row) -> Table:
+    """Return the short table at the end of a run."""
+    facts = [
+        ("iterations", f"{summary['iterations']:,} ({summary['epochs']:g} epochs)"),
+        ("smallest probe loss", _number(summary["smallest_probe_loss"], 4)),
+        ("full iteration", _milliseconds(summary["full_iteration_seconds"])),
+        ("step iteration", _milliseconds(summary["step_iteration_seconds"])),
+        ("distinct items in a batch", _number(summary["item_slots"], 1)),
+        ("training time", f"{summary['train_seconds']:.1f} s"),
+    ]
+    if summary["recall_reason"]:
+        facts.append(("test recall@50", f"none: {summary['recall_reason']}"))
+    elif summary["test_recall_at_50"] is not None:
+        recall = _number(summary["test_recall_at_50"], 4)
+        facts.append(("test recall@50", f"{recall} (epoch {summary['reported_epoch']:g})"))
+    return facts_table(f"Run {summary['run']}", facts)
+
+
+def ledger_table(rows: Sequence[Row]) -> Table:
+    """Return where a run's time went, line by line.
+
+    Seconds of the main thread exclude each other and sum to all; those of the sampling thread
+    passed beside them.
+    """
+    seconds: dict[tuple[str, str], float] = {}
+    for row in rows:
+        key = row["thread"], row["line"]
+        seconds[key] = seconds.get(key, 0.0) + row["seconds"]
+    main = {line: value for (thread, line), value in seconds.items() if thread == "main"}
+    wall = sum(main.values())
+    lines = [
+        ("main", line, value)
+        for line, value in sorted(main.items(), key=lambda item: -item[1])
+        if value > 0
+    ]
+    lines += [
+        ("all", "with compilation (cold)", wall),
+        ("all", "without compilation (warm)", wall - main.get("compile", 0.0)),
+        *(
+            ("sampler", line, value)
+            for (thread, line), value in seconds.items()
+            if thread == "sampler"
+        ),
+    ]
+    shown = [
+        [thread, line, f"{value:.2f}", f"{100 * value / wall:.1f}" if wall else "-"]
+        for thread, line, value in lines
+    ]
+    header = ["thread", "line", "seconds", "share %"]
+    return Table("Where the time went", header, shown, labels=2, grouped=1)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:,.2f} ms"

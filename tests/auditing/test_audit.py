@@ -1,0 +1,415 @@
+"""The audit against exact objectives derived another way, and against wrong estimators."""
+
+from __future__ import annotations
+
+import functools
+import json
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from typer.testing import CliRunner
+
+from ncfbench.auditing import audit
+from ncfbench.auditing.bias import Bias, consistency
+from ncfbench.auditing.exact import ExactObjective
+from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
+from ncfbench.cli import app
+from ncfbench.config import RunConfig, complete
+from ncfbench.data import prepare
+from ncfbench.data.sources import synthetic
+from ncfbench.data.store import Dataset, load
+from ncfbench.errors import UsageError
+from ncfbench.models.towers import Content
+from ncfbench.registry import SAMPLERS
+from ncfbench.rng import Streams
+from ncfbench.sampling import batches
+from ncfbench.sampling.batch_stats import xray
+from ncfbench.storage import schemas, tables
+from ncfbench.training.inference import Embedder
+from ncfbench.training.step import Parameters, Trainer
+
+SMALL = {"dimension": 6, "word_dimension": 6, "filters": 6, "batch_size": 64, "user_l2": 0.01}
+
+
+def dense_objective(
+    dataset: Dataset, config: RunConfig, trainer: Trainer, parameters: Parameters
+) -> jax.Array:
+    """L by its definition, from the table of all scores."""
+    graph, content = dataset.graph, Content.of(dataset)
+    towers = nnx.merge(trainer.towers, parameters)
+    (f, raw), g = towers.users(), towers.items(jnp.arange(graph.n_items), content)
+    scores = f @ g.T
+    degree = graph.item_degrees
+    noise = np.where(degree > 0, np.maximum(degree, 1.0) ** config.noise_exponent, 0)
+    noise = noise / noise.sum()
+    allowed = np.ones(scores.shape)
+    if config.mask:
+        allowed[graph.link_user, graph.link_item] = 0
+    own = scores[graph.link_user, graph.link_item]
+    rows, free = scores[graph.link_user], allowed[graph.link_user]
+    if config.loss == "sg":
+        value = jnp.logaddexp(0, -own) + config.lambda_ * jnp.sum(
+            noise[None, :] * free * jnp.logaddexp(0, rows), axis=1
+        )
+    elif config.loss == "mse":
+        value = (1 - own) ** 2 + config.lambda_ * jnp.sum(noise[None, :] * free * rows**2, axis=1)
+    elif config.loss == "log":
+        value = jnp.sum(
+            noise[None, :] * free * jnp.logaddexp(0, 10 * (rows - own[:, None])), axis=1
+        )
+    elif config.loss == "hinge":
+        value = jnp.sum(noise[None, :] * free * jnp.maximum(rows - own[:, None] + 0.1, 0), axis=1)
+    else:
+        present = free * (degree > 0)[None, :]
+        value = jnp.log1p(jnp.sum(present * jnp.exp(10 * (rows - own[:, None])), axis=1))
+    return jnp.mean(value + config.user_l2 * jnp.sum(raw[graph.link_user] ** 2, axis=1))
+
+
+class Warm:
+    """A loss's trainer and parameters that are no longer near zero, with what is compiled once."""
+
+    def __init__(self, dataset: Dataset, loss: str) -> None:
+        config = complete(SMALL | {"loss": loss, "sampler": "ns"})
+        self.trainer, state = Trainer.create(config, dataset)
+        self.content = Content.of(dataset)
+        keys = iter(jax.random.split(jax.random.key(1), 100))
+        self.parameters = jax.tree.map(
+            lambda leaf: leaf + 0.2 * jax.random.normal(next(keys), leaf.shape), state.parameters
+        )
+        self.embedder = Embedder(self.trainer.towers, self.content)
+        self.pullback = Pullback(self.trainer.towers, self.embedder, dataset.graph.items_in_use)
+
+
+@pytest.fixture(scope="module")
+def warm(tiny: Dataset) -> Any:
+    return functools.cache(lambda loss: Warm(tiny, loss))
+
+
+@pytest.mark.long_cases(r"(mse|log|hinge)-0.5|softmax-unigram")
+@pytest.mark.parametrize(("noise", "mask"), [("unigram", True), ("0.5", False)])
+@pytest.mark.parametrize("loss", ["sg", "mse", "log", "hinge", "softmax"])
+def test_exact_objective_and_gradient(
+    tiny: Dataset, warm: Any, monkeypatch: pytest.MonkeyPatch, loss: str, noise: str, mask: bool
+) -> None:
+    """Several blocks, the last one not full."""
+    config = complete(SMALL | {"loss": loss, "sampler": "ns", "noise": noise, "mask": mask})
+    monkeypatch.setattr("ncfbench.auditing.exact.BLOCK_TERMS", 20_000)
+    made = warm(loss)
+    found = ExactObjective(tiny.graph, config, made.embedder)(made.parameters)
+    dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(tiny, config, made.trainer, p)))
+    value, gradient = dense(made.parameters)
+    assert found.value == pytest.approx(float(value), rel=1e-5)
+    pulled, expected = (
+        made.pullback(made.parameters, found.positive + found.negative),
+        flat(gradient),
+    )
+    assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
+
+
+def test_too_many_pairs_are_refused(
+    tiny: Dataset, warm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ncfbench.auditing.exact.MAX_TERMS", 1000)
+    with pytest.raises(UsageError, match="too many"):
+        ExactObjective(tiny.graph, warm("sg").trainer.config, warm("sg").embedder)
+
+
+@pytest.mark.long_cases(r"(?!ns-sg|strat-ns-softmax)")
+@pytest.mark.parametrize(
+    ("sampler", "loss"),
+    [
+        pair
+        for pair in product(SAMPLERS, ("sg", "hinge", "softmax"))
+        if pair[0] != "iid" or pair[1] == "sg"
+    ],
+)
+def test_mean_gradient_both_ways(tiny: Dataset, warm: Any, sampler: str, loss: str) -> None:
+    """By slots, by the table of scores, and by the code that trains: one gradient."""
+    strata = "user" if sampler == "strat" and loss != "sg" else "item"
+    made, config = (
+        warm(loss),
+        complete(SMALL | {"loss": loss, "sampler": sampler, "strata": strata}),
+    )
+    parameters, nodes = made.parameters, tiny.graph.items_in_use
+    some = list(islice(batches(tiny.graph, config, Streams(1)), 2))
+    users, items = made.embedder.users(parameters), made.embedder.items(parameters, nodes)
+    means, block = BatchGradients(config, users, items), Block(tiny.graph, some)
+    for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
+    assert means.is_small
+    audited = made.pullback(parameters, means(block))
+    gradient = jax.jit(
+        lambda batch: made.trainer.gradient(parameters, batch, made.content, None)[1]
+    )
+    trained = np.mean([flat(gradient(batch)) for batch in some], axis=0)
+    assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)
+
+
+@pytest.fixture(scope="module")
+def few_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("few")
+    options = synthetic.Options(
+        users=60, items=90, links=800, topics=4, vocabulary_size=120, min_words=3, max_length=8
+    )
+    prepare("synthetic", options, folder, "few", say=lambda text: None)
+    return folder
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suite and times of fewer batches, for faults that need no more."""
+    monkeypatch.setattr("ncfbench.auditing.conformance.SUMMED_LINKS", 12_800)
+    monkeypatch.setattr("ncfbench.auditing.gradient_audit.TIMING_ROUNDS", 1)
+
+
+WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")
+
+
+@pytest.mark.long
+def test_only_wrong_estimators_are_biased(few_nodes: Path) -> None:
+    """Distinct items counted once; division by the unmasked pairs. Every verdict, with the power
+    that it states.
+    """
+    dataset = load(few_nodes, "few")
+    options = audit.Options(
+        ("strat-ns", "mixed-ns", *WRONG), ("log", "hinge"), ("uniform",), batches=6144
+    )
+    record = audit.run(dataset, SMALL | {"dataset": "few"}, options)
+    for row in record.audit:
+        if row["sampler"] in WRONG:
+            assert row["bias"] > 0.03
+            assert (row["verdict"], row["shown_by"]) == ("biased", "gradient"), row
+        else:
+            assert row["verdict"] == "unbiased", row
+        # A bias that is there makes the estimate of its own error larger.
+        assert 0 < row["detectable_bias"] < (0.25 if row["sampler"] in WRONG else 0.1)
+        assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
+        assert row["variance_seconds"] > 0
+    failed = {
+        (row["sampler"], row["property"]) for row in record.conformance if row["result"] == "fail"
+    }
+    assert failed == {(sampler, "expectation") for sampler in WRONG}
+    assert all(any(name in text for text in record.failures) for name in WRONG)
+
+
+@pytest.mark.long_cases(r"UnmaskedPairs")
+@pytest.mark.parametrize(
+    ("plugin", "mask", "losses", "batch_size"),
+    [
+        pytest.param("DiagonalKept", False, ("log", "hinge"), 32, marks=pytest.mark.long),
+        pytest.param("DiagonalKept", False, ("sg",), 16, marks=pytest.mark.long),
+        ("UnmaskedPairs", True, ("sg",), 16),
+    ],
+)
+def test_wrong_estimators_by_loss(
+    few_nodes: Path, plugin: str, mask: bool, losses: tuple[str, ...], batch_size: int
+) -> None:
+    """The diagonal kept without the mask; and with SG, whose large negative term hides it unless
+    batches are small.
+    """
+    dataset = load(few_nodes, "few")
+    wrong = f"planted:{plugin}"
+    options = audit.Options(("strat-ns", wrong), losses, ("uniform",), batches=6144)
+    record = audit.run(
+        dataset, SMALL | {"dataset": "few", "mask": mask, "batch_size": batch_size}, options
+    )
+    verdicts = {(row["sampler"], row["verdict"], row["shown_by"]) for row in record.audit}
+    assert verdicts == {("strat-ns", "unbiased", None), (wrong, "biased", "gradient")}
+    assert all(0 < row["detectable_bias"] < 0.25 for row in record.audit)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("plugin", ["DistinctOnce", "UnmaskedPairs"])
+def test_subtly_wrong_weights_are_biased(few_nodes: Path, plugin: str) -> None:
+    """Where their bias is too small for the gradients of a few batches."""
+    wrong_weights_are_biased(few_nodes, f"planted:{plugin}")
+
+
+def test_wrong_weights_are_biased(few_nodes: Path, quick: None) -> None:
+    """For every loss, softmax too."""
+    wrong_weights_are_biased(few_nodes, "planted:ExpectationFault")
+
+
+def wrong_weights_are_biased(few_nodes: Path, wrong: str) -> None:
+    dataset, losses = load(few_nodes, "few"), ("mse", "softmax")
+    options = audit.Options(("neg", wrong), losses, ("uniform",), batches=48, warmup=2)
+    record = audit.run(dataset, SMALL | {"dataset": "few", "encoder": "mf"}, options)
+    assert {
+        (row["loss"], row["noise"], row["verdict"])
+        for row in record.audit
+        if row["sampler"] == wrong
+    } == {(loss, "uniform", "biased") for loss in losses}
+    assert not [
+        row for row in record.audit if row["sampler"] == "neg" and row["verdict"] == "biased"
+    ]
+    assert len(record.xray) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["--samplers", ""], 2, "No samplers are named"),
+        (["--loss", ","], 2, "No losses are named"),
+        (["--noise", ""], 2, "No noises are named"),
+        (["--batches", "3"], 2, "at least 48"),
+        (["--samplers", "iid", "--loss", "hinge"], 2, "iid"),
+        (["--samplers", "nothing"], 2, "nothing"),
+    ],
+)
+def test_requests_that_are_refused(
+    few_nodes: Path, tmp_path: Path, words: list[str], code: int, text: str
+) -> None:
+    places = ["--data-dir", str(few_nodes), "--runs-dir", str(tmp_path)]
+    result = CliRunner().invoke(app, ["audit", "--dataset", "few", *places, *words])
+    assert (result.exit_code, list(tmp_path.iterdir())) == (code, [])
+    assert text in result.output
+
+
+def test_suite_and_xray_alone(few_nodes: Path, tmp_path: Path, quick: None) -> None:
+    """Names that are given twice count once."""
+    places = ["--data-dir", str(few_nodes), "--runs-dir", str(tmp_path)]
+    words = [
+        "audit",
+        "--dataset",
+        "few",
+        "--batches",
+        "0",
+        "--noise",
+        "1,unigram,0.5",
+        "--loss",
+        "sg,sg,softmax",
+        *places,
+    ]
+    result = CliRunner().invoke(
+        app, [*words, "--samplers", "ns,ns,planted:EmptyShuffled", "--json"]
+    )
+    assert result.exit_code == 6
+    assert "the mean of negative weight is 0 instead of" in result.stderr
+    found = json.loads(result.stdout)
+    assert found["audit"] == []
+    assert [(row["sampler"], row["noise"]) for row in found["xray"]] == [
+        (sampler, noise)
+        for noise in ("unigram", "0.5")
+        for sampler in ("ns", "planted:EmptyShuffled")
+    ]
+    assert found["xray"][1]["popularity_ratio"] is None
+
+
+def test_an_audit_that_is_interrupted_leaves_no_table(
+    few_nodes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
+) -> None:
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ncfbench.auditing.gradient_audit.iteration_seconds", interrupted)
+    places = ["--data-dir", str(few_nodes), "--runs-dir", str(tmp_path)]
+    words = [
+        "audit",
+        "--dataset",
+        "few",
+        "--loss",
+        "sg",
+        "--samplers",
+        "ns",
+        "--noise",
+        "1",
+        "--encoder",
+        "mf",
+        *places,
+    ]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 130
+    assert "Interrupted" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def bias(squared: float, error: float, upper: float) -> Bias:
+    return Bias(max(squared, 0) ** 0.5, 0.0, upper, 0.1, 1.0, 1.0, squared, error, 0.0, 4.0, 100)
+
+
+def test_consistency_is_a_bias_that_falls() -> None:
+    few = bias(0.04, 0.001, 0.25)
+    assert consistency(bias(0.005, 0.001, 0.08), None, 0.1, 12, 10) == "consistent"
+    assert consistency(few, bias(0.003, 0.001, 0.08), 0.1, 12, 10) == "consistent"
+    assert consistency(few, bias(0.012, 0.001, 0.15), 0.1, 12, 10) == "consistent"
+    assert consistency(few, bias(0.04, 0.001, 0.25), 0.1, 12, 10) == "biased"
+    assert consistency(few, bias(0.02, 0.01, 0.25), 0.1, 12, 10) == "too few batches"
+    assert consistency(few, None, 0.1, 12, 10) == "too few batches"
+
+
+@pytest.mark.long
+def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
+    places = ["--data-dir", str(few_nodes), "--runs-dir", str(tmp_path)]
+    small = [
+        word
+        for key, value in SMALL.items()
+        if key != "batch_size"
+        for word in ("--set", f"{key}={value}")
+    ]
+    words = [
+        "audit",
+        "--dataset",
+        "few",
+        "--loss",
+        "sg,softmax",
+        "--noise",
+        "1,unigram",
+        "--batches",
+        "96",
+        *small,
+        *places,
+    ]
+    result = CliRunner().invoke(app, [*words, "--samplers", "iid,ns"])
+    assert result.exit_code == 0, result.output
+    for text in (
+        "Conformance",
+        "X-ray",
+        "Gradients against the exact one",
+        "Exact objective",
+        "N.S.",
+        "Softmax",
+        "Written:",
+    ):
+        assert text in result.stdout
+    rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)
+    assert {(row["sampler"], row["loss"]) for row in rows} == {
+        ("iid", "sg"),
+        ("ns", "sg"),
+        ("ns", "softmax"),
+    }
+    assert {row["noise"] for row in rows} == {"unigram"}
+    assert len(tables.read_rows(tmp_path / "xray.parquet", schemas.XRAY)) == 2
+    shown = CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)])
+    assert shown.exit_code == 0
+    assert "Gradients against the exact one" in shown.stdout
+    assert set(
+        json.loads(
+            CliRunner().invoke(app, ["report", "--json", "--runs-dir", str(tmp_path)]).stdout
+        )
+    ) >= {
+        "audit",
+        "xray",
+    }
+
+    faulty = CliRunner().invoke(app, [*words, "--samplers", "planted:ShapesFault"])
+    assert faulty.exit_code == 6
+    assert "The audit found faults" in faulty.output
+
+
+def test_xray_counts(tiny: Dataset) -> None:
+    """One small batch counted by hand, and the popularity of right weights."""
+    row = xray(tiny, complete(SMALL | {"sampler": "neg", "negatives": 3, "noise": "uniform"}), 300)
+    assert (row["nominal_users"], row["nominal_items"], row["nominal_negatives"]) == (64, 256, 192)
+    assert row["unmasked_negatives"] == pytest.approx(192 * (1 - row["masked_share"]), rel=0.01)
+    assert row["effective_negatives"] == pytest.approx(row["unmasked_negatives"], rel=1e-6)
+    assert row["popularity_ratio"] == pytest.approx(1, abs=0.03)
+    for sampler in ("ns", "strat-ns", "mixed-ns"):
+        row = xray(tiny, complete(SMALL | {"sampler": sampler, "noise": "0.5"}), 300)
+        assert row["popularity_ratio"] == pytest.approx(1, abs=0.05)
+        assert row["effective_negatives_of_a_positive"] < row["unmasked_negatives_of_a_positive"]

@@ -1,0 +1,85 @@
+"""The bias estimate on vectors whose bias is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ncfbench.auditing.bias import POWER, Bias, estimate
+
+EXACT = np.full(200, 0.5)
+SCALE = np.linalg.norm(EXACT)
+SPECTRA = {
+    "even": np.ones(200),
+    "one direction": np.r_[200.0, np.zeros(199)],
+    "falling": 100 / np.arange(1, 201) ** 1.5,
+}
+
+
+def measure(
+    rng: np.random.Generator,
+    spectrum: np.ndarray,
+    bias: float,
+    noise: float = 0.2,
+    verdicts: int = 5,
+) -> Bias:
+    """32 blocks with noise of a spectrum, whose mean is off by a share of the exact vector along
+    the noisiest direction.
+    """
+    shift = np.zeros(200)
+    shift[0] = bias * SCALE
+    blocks = EXACT + shift + rng.normal(size=(32, 200)) * np.sqrt(spectrum) * noise
+    return estimate(blocks, EXACT, 3200, verdicts)
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+def test_noise_does_not_inflate_the_estimate(spectrum: str) -> None:
+    rng = np.random.default_rng(0)
+    for bias in (0.0, 0.3):
+        squared = [measure(rng, SPECTRA[spectrum], bias).squared for _ in range(400)]
+        assert np.mean(squared) == pytest.approx(bias**2, abs=4 * np.std(squared) / 20)
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize("bias", [0.0, 0.05, 0.1, 0.3])
+def test_intervals_hold_the_truth(spectrum: str, bias: float) -> None:
+    """Each bound may fail in 0.5 % of all cases; the worst directions come to about four times
+    that.
+    """
+    rng = np.random.default_rng(1)
+    found = [measure(rng, SPECTRA[spectrum], bias) for _ in range(500)]
+    assert np.mean([one.lower > bias for one in found]) <= 0.02
+    assert np.mean([one.upper < bias for one in found]) <= 0.03
+    assert all(one.lower <= one.estimate <= one.upper for one in found)
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+def test_power_is_what_is_stated(spectrum: str) -> None:
+    """A bias of the stated size is found about as often as stated, or more often, along the
+    noisiest direction too.
+    """
+    rng = np.random.default_rng(2)
+    stated = float(np.median([measure(rng, SPECTRA[spectrum], 0.0).detectable for _ in range(100)]))
+    found = [measure(rng, SPECTRA[spectrum], stated).lower > 0 for _ in range(300)]
+    assert np.mean(found) >= POWER - 0.08
+
+
+def test_variance_and_cosine() -> None:
+    rng = np.random.default_rng(3)
+    found = [measure(rng, SPECTRA["even"], 0.4) for _ in range(200)]
+    # 3,200 batches in 32 blocks: one batch has 100 times the variance of a block.
+    assert np.mean([one.variance for one in found]) == pytest.approx(
+        100 * 200 * 0.04 / SCALE**2, rel=0.02
+    )
+    shift = np.r_[0.4 * SCALE, np.zeros(199)]
+    cosine = (EXACT + shift) @ EXACT / np.linalg.norm(EXACT + shift) / SCALE
+    assert np.mean([one.cosine for one in found]) == pytest.approx(cosine, abs=0.005)
+
+
+def test_verdicts() -> None:
+    rng = np.random.default_rng(4)
+    assert measure(rng, SPECTRA["even"], 0.0, noise=0.01).verdict(0.05) == "unbiased"
+    assert measure(rng, SPECTRA["even"], 0.2, noise=0.01).verdict(0.05) == "biased"
+    unclear = measure(rng, SPECTRA["even"], 0.0, noise=1.0)
+    assert unclear.verdict(0.05) == "too few batches"
+    assert unclear.batches_needed(0.05) > 2 * unclear.batches

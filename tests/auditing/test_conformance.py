@@ -1,0 +1,224 @@
+"""The conformance suite passes what is right, and finds each planted fault under its own name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ncfbench.auditing.conformance import PROPERTIES, conformance
+from ncfbench.auditing.estimator_tests import TestFunctions, chi_squared
+from ncfbench.config import complete
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.data.store import Dataset
+from ncfbench.registry import LOSSES, SAMPLERS, find_loss, find_sampler
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
+from ncfbench.sampling.batch import negative_ids
+from ncfbench.sampling.batch_stats import expected_weights
+
+LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
+CASES = [
+    (sampler, strata, family, noise)
+    for sampler in SAMPLERS
+    for strata in (("item", "user") if find_sampler(sampler).uses_strata else ("item",))
+    for family in find_sampler(sampler).families_with(strata)
+    for noise in ("unigram", "uniform", "0.75")
+]
+
+
+@pytest.mark.parametrize(("sampler", "strata", "family", "noise"), CASES)
+def test_built_in_samplers_pass(
+    tiny: Dataset, sampler: str, strata: str, family: str, noise: str
+) -> None:
+    settings = {
+        "sampler": sampler,
+        "strata": strata,
+        "loss": LOSS_OF_FAMILY[family],
+        "noise": noise,
+        "batch_size": 64,
+    }
+    outcomes = conformance(tiny.graph, complete(settings), batches=150, sums=500)
+    assert [outcome.name for outcome in outcomes] == list(PROPERTIES)
+    assert [outcome for outcome in outcomes if outcome.result != "pass"] == []
+
+
+FAULTS = {
+    "ShapesFault": "shapes",
+    "IdsFault": "ids",
+    "HeldOutFault": "held-out",
+    "PermutationsFault": "permutations",
+    "StreamsFault": "streams",
+    "WeightsFault": "weights",
+    "DrawsFault": "draws",
+    "ExpectationFault": "expectation",
+}
+
+
+def test_there_is_a_fault_for_every_property() -> None:
+    assert set(FAULTS.values()) == set(PROPERTIES)
+
+
+@pytest.mark.parametrize(("plugin", "wrong"), FAULTS.items())
+def test_a_planted_fault_fails_exactly_its_property(tiny: Dataset, plugin: str, wrong: str) -> None:
+    config = complete({"sampler": f"planted:{plugin}", "noise": "uniform", "batch_size": 64})
+    outcomes = {outcome.name: outcome for outcome in conformance(tiny.graph, config)}
+    assert [name for name, outcome in outcomes.items() if outcome.result == "fail"] == [wrong]
+    assert outcomes[wrong].detail
+    skipped = {name for name, outcome in outcomes.items() if outcome.result == "not tested"}
+    assert skipped <= {"expectation", "held-out"}
+
+
+@pytest.mark.parametrize("plugin", ["RaisesInDraw", "RaisesWithReplacement", "NoBatch"])
+def test_an_exception_is_a_fault(tiny: Dataset, plugin: str) -> None:
+    outcomes = conformance(
+        tiny.graph,
+        complete({"sampler": f"planted:{plugin}", "batch_size": 64}),
+        batches=60,
+        sums=60,
+    )
+    assert outcomes[0].result == "fail"
+    assert "no batch can be made: raises" in outcomes[0].detail
+    assert {outcome.result for outcome in outcomes[1:]} == {"not tested"}
+
+
+def test_the_stream_used_in_training_is_looked_at(tiny: Dataset) -> None:
+    outcomes = conformance(
+        tiny.graph, complete({"sampler": "planted:EmptyShuffled", "batch_size": 64})
+    )
+    assert [outcome.name for outcome in outcomes if outcome.result == "fail"] == ["expectation"]
+    assert "in the stream used in training, the mean of" in outcomes[-1].detail
+
+
+def test_batches_that_share_an_array_are_found(tiny: Dataset) -> None:
+    """A batch waits in a queue: its arrays must be its own."""
+    outcomes = conformance(
+        tiny.graph, complete({"sampler": "planted:OneArray", "batch_size": 64}), batches=60, sums=60
+    )
+    assert "streams" in [outcome.name for outcome in outcomes if outcome.result == "fail"]
+
+
+@pytest.mark.parametrize("noise", ["unigram", "uniform", "0.75"])
+@pytest.mark.parametrize("loss", ["sg", "log"])
+@pytest.mark.parametrize(
+    ("plugin", "mask"), [("DistinctOnce", True), ("UnmaskedPairs", True), ("DiagonalKept", False)]
+)
+def test_wrong_estimators_have_wrong_weights(
+    tiny: Dataset, plugin: str, mask: bool, loss: str, noise: str
+) -> None:
+    """Whatever the loss and P_n, and however small the bias of the gradient that follows."""
+    settings = {"loss": loss, "noise": noise, "mask": mask, "batch_size": 64}
+    wrong = conformance(
+        tiny.graph, complete(settings | {"sampler": f"planted:{plugin}"}), batches=100
+    )
+    assert [outcome.name for outcome in wrong if outcome.result == "fail"] == ["expectation"]
+    right = conformance(tiny.graph, complete(settings | {"sampler": "strat-ns"}), batches=100)[-1]
+    assert right.result == "pass"
+    assert right.detectable_error is not None
+    assert 0 < right.detectable_error < 0.2
+
+
+@pytest.mark.parametrize("loss", ["sg", "log", "softmax"])
+@pytest.mark.parametrize("mask", [True, False])
+def test_test_functions_by_enumeration(five_nodes: BipartiteGraph, loss: str, mask: bool) -> None:
+    """Their exact expectations, link by link, from the definition of L; and what they make of one
+    batch, pair by pair.
+    """
+    config = complete(
+        {"loss": loss, "noise": "0.5", "mask": mask, "batch_size": 4, "sampler": "ns"}
+    )
+    functions = TestFunctions(five_nodes, config)
+    degree = five_nodes.item_degrees
+    noise = degree**0.5 / np.sum(degree**0.5) if loss != "softmax" else np.ones(3)
+    links = list(zip(five_nodes.link_user.tolist(), five_nodes.link_item.tolist(), strict=True))
+    # After the random ones: weight, degree of the item (2 is the mean), rare items, degree of the
+    # user.
+    named = [
+        lambda u, v: 1,
+        lambda u, v: degree[v] * 3 / 4,
+        lambda u, v: degree[v] < 2,
+        lambda u, v: 1,
+    ]
+
+    def values(u: int, v: int) -> np.ndarray:
+        random = [float(functions.x[u, t] @ functions.y[v, t]) for t in range(8)]
+        return np.array(random + [function(u, v) for function in named])
+
+    def expected(
+        rows: list[tuple[int, int]], weight: np.ndarray, negatives: list[list[tuple[int, int]]]
+    ) -> np.ndarray:
+        positive, negative, linked = np.zeros(8), np.zeros(12), 0.0
+        for row, (u, v) in enumerate(rows):
+            own = values(u, v)
+            positive += own[:8] / len(rows)
+            factor = np.append(own[:8], np.ones(4)) if loss != "sg" else np.ones(12)
+            for place, pair in enumerate(negatives[row]):
+                negative += weight[row, place] * factor * values(*pair)
+                linked += weight[row, place] * (pair in links)
+        return np.concatenate([positive, negative, [linked]])
+
+    weight = np.array(
+        [[noise[v] * (not mask or (u, v) not in links) / 4 for v in range(3)] for u, _ in links]
+    )
+    everything = expected(links, weight, [[(u, v) for v in range(3)] for u, _ in links])
+    np.testing.assert_allclose(functions.exact(), everything, rtol=1e-12, atol=1e-15)
+    for sampler in ("ns", "neg"):
+        made = make_sampler(
+            five_nodes,
+            complete(config.to_dict() | {"sampler": sampler}),
+            Streams(0),
+            replacement=True,
+        )
+        batch = made.assemble(made.draw(0, 1)[0])
+        users, items = negative_ids(batch)
+        pairs = [
+            list(zip(u.tolist(), v.tolist(), strict=True))
+            for u, v in zip(users, items, strict=True)
+        ]
+        rows = list(
+            zip(
+                batch.users[batch.pos_user].tolist(),
+                batch.items[batch.pos_item].tolist(),
+                strict=True,
+            )
+        )
+        found = expected(rows, batch.negatives.weight, pairs)
+        np.testing.assert_allclose(functions.measured(batch), found, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("noise", ["unigram", "uniform", "0.75"])
+@pytest.mark.parametrize(
+    ("sampler", "strata"),
+    [("ns", "item"), ("strat-ns", "item"), ("strat-ns", "user"), ("mixed-ns", "item")],
+)
+def test_weighted_frequencies_of_shared_samplers(
+    tiny: Dataset, sampler: str, strata: str, noise: str
+) -> None:
+    """Each item's weight, summed over a batch with replacement, is P_n times its chance to be no
+    link, on average.
+    """
+    config = complete({"sampler": sampler, "strata": strata, "noise": noise, "batch_size": 64})
+    made = make_sampler(tiny.graph, config, Streams(3), replacement=True)
+    sums = []
+    for draw in made.draw(0, 600):
+        batch = made.assemble(draw)
+        sums.append(np.bincount(batch.items, batch.negatives.weight.sum(axis=0), tiny.n_items))
+    expected = expected_weights(tiny.graph, config)
+    spread = np.std(sums, axis=0, ddof=1) / np.sqrt(len(sums))
+    common = tiny.graph.item_degrees >= 8
+    assert common.sum() > 20
+    z = (np.mean(sums, axis=0) - expected)[common] / spread[common]
+    assert np.abs(z).max() < 4.8
+    assert np.mean(z**2) == pytest.approx(1, abs=0.75)
+
+
+def test_chi_squared_knows_right_from_wrong() -> None:
+    rng = np.random.default_rng(0)
+    probability = np.array([0.5, 0.3, 0.15, 0.05, 0.0])
+    p = [chi_squared(rng.choice(5, 500, p=probability), probability) for _ in range(300)]
+    assert np.mean(p) == pytest.approx(0.5, abs=0.08)
+    assert chi_squared(rng.choice(5, 500, p=[0.4, 0.4, 0.15, 0.05, 0]), probability) < 1e-4
+    assert chi_squared(np.array([0, 1, 4]), probability) == 0
+
+
+def test_every_loss_family_is_covered() -> None:
+    assert {find_loss(loss).family for loss in LOSSES} == set(LOSS_OF_FAMILY)

@@ -1,0 +1,140 @@
+"""The HTML report in headless Chromium, at three widths, light and dark (``make test-browser``).
+
+``NCFBENCH_SCREENSHOTS`` names a folder for screenshots, ``NCFBENCH_PAGE`` another page to test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import write_full_folder
+
+from ncfbench.reporting.render.html import page
+from ncfbench.reporting.results import collect
+
+pytestmark = pytest.mark.browser
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# Chromium asks for updates and the like by itself, which is no request of the page.
+FLAGS = [
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="make test-browser installs it")
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    with playwright.sync_playwright() as started:
+        if found is None and not Path(started.chromium.executable_path).exists():
+            pytest.fail(
+                "There is no Chromium here. Install the package chromium, or run: playwright"
+                " install chromium"
+            )
+        opened = started.chromium.launch(executable_path=found, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if given := os.environ.get("NCFBENCH_PAGE"):
+        return Path(given).resolve()
+    folder = write_full_folder(tmp_path_factory.mktemp("runs"))
+    results = collect(folder, folder / "no-data", allow_mixed=False, locations={})
+    path = folder / "report.html"
+    path.write_text(page(results, results.tables, {}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 820, 1400])
+def test_the_page_fits_and_asks_for_nothing(
+    browser: Any, report: Path, width: int, scheme: str
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    try:
+        shown = context.new_page()
+        errors: list[str] = []
+        requests: list[str] = []
+        shown.on(
+            "console",
+            lambda message: (
+                errors.append(message.text) if message.type in ("error", "warning") else None
+            ),
+        )
+        shown.on("pageerror", lambda error: errors.append(str(error)))
+        shown.on("request", lambda request: requests.append(request.url))
+        shown.goto(report.as_uri())
+        if folder := os.environ.get("NCFBENCH_SCREENSHOTS"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            shown.screenshot(path=Path(folder) / f"report-{width}-{scheme}.png", full_page=True)
+        shown.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert errors == []
+        assert [url for url in requests if not url.startswith("data:")] == [report.as_uri()]
+        # Tables may scroll in their own boxes; the page may not.
+        assert shown.evaluate("document.documentElement.scrollWidth") <= width
+        wide = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, pre, svg')
+            && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
+        assert shown.evaluate(wide) == []
+        drawn = shown.evaluate("""[...document.querySelectorAll('.drawing svg')].map(svg => {
+                const box = svg.getBoundingClientRect();
+                const most = parseFloat(getComputedStyle(svg.parentElement).maxWidth);
+                const lines = [...svg.querySelectorAll('path')].filter(path => path.getTotalLength() > 0).length;
+                return [box.width, box.height, lines, most];
+            })""")
+        captions = shown.locator("figcaption").all_inner_texts()
+        kinds = (
+            "convergence",
+            "targets",
+            "stratum size",
+            "negatives",
+            "epoch time",
+            "product ratio",
+        )
+        missing = [
+            kind for kind in kinds if not any(caption.startswith(kind) for caption in captions)
+        ]
+        assert "NCFBENCH_PAGE" in os.environ or missing == []
+        assert len(drawn) == shown.locator(".drawing").count() >= len(kinds) - len(missing)
+        assert all(
+            w > 0.8 * min(width, 1100, most) - 60 and h > 100 and lines > 10
+            for w, h, lines, most in drawn
+        )
+        # Letters of 10 points stay readable on a phone: the drawing scrolls in its own box.
+        assert all(w >= 0.79 * most / 1.75 for w, _, _, most in drawn)
+        assert (
+            shown.evaluate(
+                "(ids => ids.length - new"
+                " Set(ids).size)([...document.querySelectorAll('[id]')].map(e => e.id))"
+            )
+            == 0
+        )
+        ink, paper = shown.evaluate(
+            "[getComputedStyle(document.body).color,"
+            " getComputedStyle(document.body).backgroundColor]"
+        )
+        assert _contrast(ink, paper) > 7
+        assert (_luminance(paper) > 0.5) == (scheme == "light")
+        assert shown.locator("main section").first.locator("h2").inner_text() == "Verdicts"
+    finally:
+        context.close()
+
+
+def _luminance(color: str) -> float:
+    """Relative luminance of an ``rgb(...)`` colour (WCAG 2)."""
+    channels = [float(part) / 255 for part in color[color.index("(") + 1 : -1].split(",")[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _contrast(one: str, other: str) -> float:
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)

@@ -1,0 +1,85 @@
+"""Figures: which runs and points they draw, and bounds where there are no points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from folders import write_folder, write_run
+from typer.testing import CliRunner, Result
+
+from ncfbench.cli import app
+from ncfbench.reporting.comparison import group
+from ncfbench.reporting.figures import arms, curves
+from ncfbench.reporting.figures import drawing as drawing_module
+from ncfbench.runs.folder import read_all
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, ["report", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("runs"))
+
+
+def test_s_and_k_have_their_figures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for s in (2, 4, 8):
+        write_run(
+            tmp_path / "r", "strat-ns", [9, 4, 2 + 0.1 * s], 20, [0.1, 0.2, 0.3], stratum_size=s
+        )
+    for k in (5, 10):
+        write_run(tmp_path / "r", "neg", [9, 4, 2 + 0.1 * k], 20, [0.1, 0.2, 0.3], negatives=k)
+    assert invoke(tmp_path / "r", "--figures", tmp_path / "f", "--json").exit_code == 0
+    kinds = {path.stem.partition("-citeulike")[0] for path in (tmp_path / "f").iterdir()}
+    assert kinds == {"convergence", "stratum-size", "negatives"}
+
+
+def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
+    write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
+    (comparison,) = group(read_all(tmp_path)[0])
+    drawing = curves.draw_targets(comparison)
+    assert drawing is not None
+    total, iterations = drawing.figure.axes[1], drawing.figure.axes[3]
+    for axis, values in ((total, [20, 30, 40, 40, 20]), (iterations, [2, 3, 4, 4, 2])):
+        arrows = [
+            line
+            for line in axis.lines
+            if line.get_marker() == curves.BOUNDS["at_least"][0] and len(line.get_xdata())
+        ]
+        assert [(list(line.get_xdata()), list(line.get_ydata())) for line in arrows] == [
+            (pytest.approx([0.1, 0.15, 0.2, 0.35, 0.4]), pytest.approx(values))
+        ]
+    texts = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
+    assert texts == ["N.S.", "at least"]
+
+
+def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
+    """Everything but s or k is the paper's; samplers without k are levels."""
+    pytest.importorskip("matplotlib")
+    for seed in (0, 1):
+        write_run(tmp_path, "strat", [9, 4], 20, seed=seed)
+    write_run(tmp_path, "strat", [9, 3], 20, stratum_size=8)
+    write_run(tmp_path, "strat", [9, 2], 20, negatives=1)
+    write_run(tmp_path, "ns", [9, 1], 20)
+    (comparison,) = group(read_all(tmp_path)[0])
+    points = {"stratum_size": ([4, 8], [4, 3]), "negatives": ([1, 10], [2, 4])}
+    for setting, (xs, ys) in points.items():
+        drawing = arms.draw_arms(comparison, setting)
+        assert drawing is not None
+        axis = drawing.figure.axes[0]
+        drawn = [
+            (line.get_label(), list(line.get_xdata()), list(line.get_ydata()))
+            for line in (*(each.lines[0] for each in axis.containers), *axis.lines)
+        ]
+        assert (drawn[0][1], drawn[0][2]) == (xs, pytest.approx(ys)), "of the common seed alone"
+        levels = [each[2] for each in drawn if each[0] == "N.S. (the batch's)"]
+        assert levels == ([[1, 1]] if setting == "negatives" else [])
+    labels = [
+        drawing_module.variant_label(one, "cnn") for one in drawing_module.main_variants(comparison)
+    ]
+    assert labels == ["Stratified", "N.S."]

@@ -1,0 +1,358 @@
+"""The report in each format, of runs that are written as literals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from folders import write_folder, write_run
+from typer.testing import CliRunner, Result
+
+from ncfbench.cli import app
+from ncfbench.reporting.render import html, latex, markdown
+from ncfbench.reporting.results import SWEEPS
+from ncfbench.reporting.table import Cell, Column, Table
+from ncfbench.reporting.views.records import result_columns
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, ["report", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("runs"))
+
+
+NASTY = Table(
+    "Speed_up {100 %} & more",
+    [
+        "encoder",
+        "sampler",
+        Column("# of it.", group="data<1>"),
+        Column("# of it.", group="b|c"),
+        Column("command", "left", verbatim=True),
+    ],
+    [
+        ["CNN", "a_b", Cell("1 ± 2", "best"), "<script>", "a | b"],
+        ["CNN", "x", Cell("-", "muted"), "9", ""],
+    ],
+    ["50 % ~ ^"],
+    labels=2,
+    grouped=1,
+)
+
+
+def test_latex_reads_every_character_as_itself() -> None:
+    assert (
+        latex.escape(r"\_&%$#{}~^")
+        == r"\textbackslash{}\_\&\%\$\#\{\}\textasciitilde{}\textasciicircum{}"
+    )
+    text = latex.render([NASTY])
+    assert r"\caption{Speed\_up \{100 \%\} \& more}" in text
+    assert (
+        r"CNN & a\_b & \textbf{1 $\pm$ 2} & \textless{}script\textgreater{} & \texttt{a \textbar{} b} \\"
+        in text
+    )
+    assert (
+        r" &  & \multicolumn{1}{c}{data\textless{}1\textgreater{}} &"
+        r" \multicolumn{1}{c}{b\textbar{}c} &  \\" in text
+    )
+    assert r"\cmidrule(lr){3-3} \cmidrule(lr){4-4}" in text
+
+
+def test_latex_is_balanced(folder: Path) -> None:
+    result = invoke(folder, "--format", "latex")
+    assert result.exit_code == 0, result.output
+    opened = re.findall(r"\\begin\{(\w+)\}", result.stdout)
+    assert sorted(opened) == sorted(re.findall(r"\\end\{(\w+)\}", result.stdout))
+    for body in re.findall(r"\\begin\{tabular\}(.*?)\\end\{tabular\}", result.stdout, re.DOTALL):
+        width = len(re.match(r"\{(\w+)\}", body)[1])
+        for line in body.splitlines():
+            if line.endswith(r"\\"):
+                spans = [int(span) - 1 for span in re.findall(r"\\multicolumn\{(\d+)\}", line)]
+                assert len(re.split(r"(?<!\\)&", line)) + sum(spans) == width, line
+    for rule in ("toprule", "midrule", "bottomrule"):
+        assert f"\\{rule}" in result.stdout
+
+
+def test_markdown_escapes_and_keeps_the_width(folder: Path) -> None:
+    assert markdown.escape("a|b_*<") == r"a\|b\_\*\<"
+    lines = [line for line in markdown.render([NASTY]).splitlines() if line.startswith("|")]
+    assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {7}
+    assert r"**1 ± 2**" in lines[2]
+    assert lines[3].startswith("| CNN | x |"), "repeated: Markdown has no rule between groups"
+    assert r"`a \| b`" in lines[2]
+    text = invoke(folder, "--format", "markdown").stdout
+    assert "### Speedup over IID, SG loss" in text
+
+
+def test_csv_has_a_row_for_each_arm(folder: Path) -> None:
+    result = invoke(folder, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert list(rows[0]) == result_columns()
+    assert len(set(result_columns())) == len(result_columns())
+    by_sampler = {row["sampler"]: row for row in rows}
+    assert set(by_sampler) == {"iid", "neg", "strat", "ns", "strat-ns"}
+    ns = by_sampler["ns"]
+    assert float(ns["full_iteration_seconds"]) == pytest.approx(0.021)
+    assert (
+        float(ns["total_speedup_lower"])
+        < float(ns["total_speedup"])
+        < float(ns["total_speedup_upper"])
+    )
+    assert float(ns["test_recall_at_50"]) == pytest.approx(0.43)
+    assert (ns["speedup_status"], ns["recall_status"], ns["speedup_seeds"]) == (
+        "reached",
+        "measured",
+        "3",
+    )
+    assert (ns["total_speedup_printed"], ns["total_speedup_verdict"]) == ("19.5", "not comparable")
+    assert "other hardware; printed value" in ns["total_speedup_verdict_reason"]
+    assert by_sampler["neg"]["total_speedup_verdict_reason"] == "no run"
+    assert len(ns["runs"].split()) == len(ns["baseline_runs"].split()) == 3
+    strat = by_sampler["strat"]
+    assert (strat["speedup_status"], strat["seeds_reached"], strat["total_speedup"]) == (
+        "not reached",
+        "2",
+        "",
+    )
+    assert float(strat["total_speedup_at_most"]) > 0
+    assert by_sampler["neg"]["speedup_status"] == "missing"
+
+
+def test_json_is_json_under_both_names(folder: Path, tmp_path: Path) -> None:
+    first, second = invoke(folder, "--json"), invoke(folder, "--format", "json")
+    assert first.stdout == second.stdout
+    file = tmp_path / "report.json"
+    assert invoke(folder, "--format", "json", "--output", file).exit_code == 0
+    assert file.read_text() == first.stdout
+    document = json.loads(first.stdout)
+    assert {row["measure"] for row in document["sensitivity"]} == {
+        "probe_loss",
+        "test_recall_at_50",
+    }
+    levels = [
+        row
+        for row in document["sensitivity"]
+        if (row["sampler"], row["measure"]) == ("ns", "probe_loss")
+    ]
+    assert [row["level"] for row in levels] == sorted(
+        (row["level"] for row in levels), reverse=True
+    )
+    assert levels[0]["total_speedup"] > 1
+    assert levels[-1]["total_speedup"] is None
+    assert (levels[-1]["seeds_reached"], levels[-1]["baseline_seeds_reached"]) == (3, 0)
+    assert levels[-1]["total_speedup_at_least"] > 1
+    rising = [
+        row
+        for row in document["sensitivity"]
+        if (row["sampler"], row["measure"]) == ("ns", "test_recall_at_50")
+    ]
+    assert [row["level"] for row in rising] == sorted(row["level"] for row in rising)
+    assert len(document["verdicts"]) == 112
+
+
+def test_an_early_recall_is_a_bound(tmp_path: Path) -> None:
+    write_run(tmp_path, "iid", [9, 8, 7, 6, 5], 200, [0, 0.05, 0.1, 0.15, 0.2])
+    write_run(tmp_path, "ns", [9, 4, 2], 20, [0, 0.35, 0.4])
+    rows = [
+        row
+        for row in json.loads(invoke(tmp_path, "--json").stdout)["sensitivity"]
+        if row["measure"] != "probe_loss"
+    ]
+    assert [row["level"] for row in rows] == pytest.approx([0.05, 0.1, 0.15, 0.2, 0.35, 0.4])
+    bounds = [(row["iterations_speedup_at_least"], row["total_speedup_at_least"]) for row in rows]
+    assert bounds[0] == (None, None), "both had 0.05 at their first evaluation"
+    # The first of N.S. is at iteration 100; IID comes to the levels at 200, 300, 400, and is at 400
+    # when it ends.
+    expected = [(2, 20), (3, 30), (4, 40), (4, 40), (2, 20)]
+    assert [value for pair in bounds[1:] for value in pair] == pytest.approx(
+        [value for pair in expected for value in pair]
+    )
+    assert not any(row["iterations_speedup"] or row["iterations_speedup_at_most"] for row in rows)
+
+
+def test_the_terminal_shows_intervals_and_verdicts(folder: Path) -> None:
+    text = invoke(folder).stdout
+    for part in (
+        "[",
+        "± ",
+        "not reached <",
+        "(2/3)",
+        "Speedup beside the paper's",
+        "(19.50, n/c",
+        "(0.4866, ",
+        "printed cells",
+    ):
+        assert part in text
+
+
+def test_one_seed_has_no_interval(tmp_path: Path) -> None:
+    write_run(tmp_path, "iid", [9, 5, 3], 200, [0.1, 0.2, 0.3])
+    write_run(tmp_path, "ns", [9, 4, 2], 20, [0.1, 0.2, 0.4])
+    text = invoke(tmp_path).stdout
+    assert "13.33" in text
+    assert "13.33 [" not in text
+    assert "With one seed there is no interval" in text
+    assert "one seed" in json.dumps(json.loads(invoke(tmp_path, "--json").stdout)["verdicts"])
+
+
+def test_formats_that_do_not_go_together(folder: Path, tmp_path: Path) -> None:
+    for words, message in (
+        (["--format", "htlm"], "did you mean 'html'"),
+        (["--json", "--format", "csv"], "does not go with"),
+        (["--verify", "--against", str(tmp_path)], "one at a time"),
+        (["--verify", "--format", "html"], "leave --format"),
+        (["--regression", "5%"], "--against DIR"),
+        (["--verify", "--regression", "5%"], "--against DIR"),
+        (["--runs-dir", str(folder)], "once"),
+        (["--output", str(tmp_path / "x")], "> FILE"),
+        (["--against", str(folder), "--regression", "much"], "10%"),
+    ):
+        result = invoke(folder, *words)
+        assert result.exit_code == 2, result.output
+        assert message in " ".join(result.output.split())
+
+
+class Reader(HTMLParser):
+    """Open tags, references and ids of a page."""
+
+    VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name in ("href", "src", "xlink:href", "action", "data", "srcset", "poster"):
+                self.references.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+            assert not name.startswith("on"), f"{name}: no script is needed"
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    result = invoke(folder, "--format", "html", "--output", target)
+    assert result.exit_code == 0, result.output
+    text = target.read_text(encoding="utf-8")
+    reader = read(text)
+    assert "script" not in reader.tags
+    assert all(
+        reference.startswith("#") or reference == "data:," for reference in reader.references
+    )
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    assert len(reader.ids) == len(set(reader.ids)), "every id once, in all figures together"
+    assert {reference[1:] for reference in reader.references if reference.startswith("#")} <= set(
+        reader.ids
+    )
+    assert reader.tags.count("svg") == 2, "convergence, and speedup at every target"
+    order = [
+        text.index(f'id="{name}"')
+        for name in ("verdicts", "tables", "figures", "environment", "repeat")
+    ]
+    assert order == sorted(order)
+    for part in ("viewport", "prefers-color-scheme: dark", "overflow-x: auto"):
+        assert part in text
+    for part in (
+        "a <fast> & small one",
+        f"ncfbench report --format html --runs-dir {folder}",
+        "ncfbench run --dataset citeulike --sampler neg",
+        "f" * 64,
+        "printed cells",
+    ):
+        assert part in reader.text
+
+
+def test_a_page_on_own_data_leaves_the_paper_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes into the runs' folder by itself, shows sweep files, and has no verdicts."""
+    monkeypatch.setattr(html, "find_spec", lambda name: None)
+    write_run(tmp_path, "iid", [9, 5, 3], 200, dataset="mine")
+    (tmp_path / SWEEPS).mkdir()
+    (tmp_path / SWEEPS / "grid.toml").write_text('title = "A & B"\nsampler = ["iid"]\n')
+    (tmp_path / SWEEPS / "broken.toml").write_text("title =")
+    result = invoke(tmp_path, "--format", "html")
+    assert result.exit_code == 0
+    assert "Skipped broken.toml" in result.stderr
+    reader = read((tmp_path / "report.html").read_text())
+    assert reader.tags.count("table") > 2
+    assert "printed" not in reader.text
+    assert "verdicts" not in reader.ids
+    assert 'A & B\ntitle = "A & B"\nsampler = ["iid"]' in reader.text
+    assert f"ncfbench sweep {tmp_path}/sweeps/grid.toml --runs-dir {tmp_path}" in reader.text
+    assert "printed cells" not in invoke(tmp_path).stdout
+
+
+def test_output_makes_its_folder(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder" / "tables.csv"
+    assert invoke(folder, "--format", "csv", "--output", target).exit_code == 0
+    assert target.read_text().startswith("dataset,")
+    refused = invoke(folder, "--format", "csv", "--output", target / "below-a-file.csv")
+    assert refused.exit_code == 3
+    assert "Cannot write" in refused.output
+
+
+def test_a_page_without_matplotlib(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html, "find_spec", lambda name: None)
+    assert invoke(folder, "--format", "html", "--output", tmp_path / "p.html").exit_code == 0
+    reader = read((tmp_path / "p.html").read_text())
+    assert "svg" not in reader.tags
+    assert "pip install 'ncfbench[plots]'" in reader.text
+
+
+def test_figures_inlined_twice_share_no_id() -> None:
+    svg = (
+        '<?xml version="1.0"?><!DOCTYPE svg PUBLIC "x" "http://www.w3.org/x.dtd"><svg width="9pt"'
+        ' height="5pt" viewBox="0 0 9 5"><metadata><a href="http://purl.org"/></metadata><path'
+        ' id="p1"/><use xlink:href="#p1" clip-path="url(#p1)"/></svg>'
+    )
+    inlined = html.inline_svg(svg, "f3")
+    assert (
+        inlined == '<svg viewBox="0 0 9 5"><path id="f3-p1"/><use xlink:href="#f3-p1"'
+        ' clip-path="url(#f3-p1)"/></svg>'
+    )
+
+
+def test_html_is_escaped() -> None:
+    reader = read(html.table_html(NASTY))
+    assert "script" not in reader.tags
+    assert "<script>" in reader.text

@@ -1,0 +1,104 @@
+"""Results kept in the repository: every number comes out again, and the documents show them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ncfbench.registry import find_sampler
+from ncfbench.reporting.results import collect
+from ncfbench.reporting.verdicts import Verdict
+from ncfbench.reporting.verify import verification
+from ncfbench.storage import schemas, tables
+
+REPOSITORY = Path(__file__).parents[2]
+FOLDERS = sorted(path.parent for path in REPOSITORY.glob("results/*/speedup.parquet"))
+
+
+def test_there_are_results() -> None:
+    assert [folder.name for folder in FOLDERS] == ["citeulike-title-tags"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_every_number_comes_out_again(folder: Path, tmp_path: Path) -> None:
+    found = verification.verify(folder)
+    assert found.numbers > 1000
+    assert (found.mismatches, found.problems) == ([], [])
+    # And a report of today writes the same tables.
+    copied = Path(shutil.copytree(folder, tmp_path / "results"))
+    collect(copied, tmp_path, allow_mixed=False, locations={}).write()
+    assert verification.verify(copied).mismatches == []
+    for name, schema in (("speedup.parquet", schemas.SPEEDUP), ("recall.parquet", schemas.RECALL)):
+        written, kept = (tables.read_rows(place / name, schema) for place in (copied, folder))
+        assert len(written) == len(kept) > 0
+        for own, row in zip(written, kept, strict=True):
+            # A command repeats the folders that `report` was called with.
+            named = {column: value for column, value in row.items() if column != "command"}
+            close = {
+                column: pytest.approx(value, rel=1e-9)
+                for column, value in named.items()
+                if isinstance(value, float)
+            }
+            assert {column: own[column] for column in named} == named | close
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_they_are_compact_and_name_no_machine(folder: Path) -> None:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 5e6
+    assert not [path for path in files if "checkpoints" in path.parts]
+    for path in folder.glob("*/environment.json"):
+        environment = json.loads(path.read_text())
+        assert environment["commit"]["id"]
+        assert not environment["commit"]["dirty"], "measured with code that no commit holds"
+        assert not [
+            text for text in ("/tmp", "/home", "/work", "/root") if text in path.read_text()
+        ]
+
+
+def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
+    """The table of the README, and the speedups and recalls of docs/results.md."""
+    results = collect(FOLDERS[0], tmp_path, allow_mixed=False, locations={})
+    speedups, recalls = (
+        {row["sampler"]: row for row in rows if is_main(row)}
+        for rows in (results.speedup, results.recall)
+    )
+    readme = (REPOSITORY / "README.md").read_text()
+    shown = [line for line in readme.splitlines() if re.search(r"\.\d{3} \|$", line)]
+    for line, sampler in zip(shown, ("iid", "neg", "strat", "ns", "strat-ns"), strict=True):
+        row, cells = speedups[sampler], [cell.strip("* ") for cell in line.split("|")[2:-1]]
+        ratios = [ratio(row, name) for name in ("per_iteration", "iterations", "total")]
+        if row["total_speedup"] is not None and sampler != "iid":
+            ratios[2] += f" ({row['total_speedup_lower']:.2f} to {row['total_speedup_upper']:.2f})"
+        recall = f"{recalls[sampler]['test_recall_at_50']:.3f}"
+        assert cells == [f"{row['item_slots']:,.0f}", *ratios, recall]
+    page = (REPOSITORY / "docs/results.md").read_text()
+    for sampler, row in speedups.items():
+        beside = {one.measure: one.printed for one in results.verdicts if is_of(one, row)}
+        texts = [
+            ratio(row, name) + (f" ({beside[f'{name}_speedup']:.2f})" if beside else "")
+            for name in ("per_iteration", "iterations", "total")
+        ]
+        assert f"| {find_sampler(sampler).title} | {' | '.join(texts)} |" in page
+
+
+def is_main(row: dict[str, Any]) -> bool:
+    return (row["encoder"], row["loss"], row["variant"]) == ("cnn", "sg", "") and not row[
+        "settings"
+    ]
+
+
+def is_of(verdict: Verdict, row: dict[str, Any]) -> bool:
+    names = ("dataset", "encoder", "loss", "sampler", "settings")
+    is_speedup = verdict.measure.endswith("speedup")
+    return is_speedup and all(getattr(verdict, name) == row[name] for name in names)
+
+
+def ratio(row: dict[str, Any], name: str) -> str:
+    value = row[f"{name}_speedup"]
+    return f"< {row[f'{name}_speedup_at_most']:.2f}" if value is None else f"{value:.2f}"

@@ -1,0 +1,140 @@
+"""Tables: their labels and groups, what a terminal shows, and every room's tables in every
+format.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from invoked import invoke
+from rich.console import Console
+
+from ncfbench.auditing.conformance import PROPERTIES
+from ncfbench.reporting.render import csv, latex, markdown
+from ncfbench.reporting.render.html import table_html
+from ncfbench.reporting.render.json import render
+from ncfbench.reporting.render.terminal import show
+from ncfbench.reporting.table import Cell, Column, Table, columns_of, sentence, text_column
+from ncfbench.storage import schemas, tables
+
+NUMBERS = st.floats(-1e9, 1e9).map(lambda value: f"{value:,.2f} [{value:,.2f}, {value:,.2f}]")
+
+
+def shown(table: Table, width: int, encoding: str = "utf-8") -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+    show(Console(file=file, width=width, color_system=None, legacy_windows=False), table)
+    return raw.getvalue().decode(encoding)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=6), st.integers(70, 200), st.booleans())
+def test_no_width_cuts_a_number(values: list[str], width: int, grouped: bool) -> None:
+    """Every line fits, every number is whole, and each block repeats the labels."""
+    header = [
+        "sampler",
+        *(Column(f"heading {index}", group="all" * grouped) for index in range(len(values))),
+        text_column("words"),
+    ]
+    text = shown(Table("Numbers", header, [["strat-ns", *values, "some words " * 9]]), width)
+    assert all(value in text for value in values)
+    assert max(map(len, text.splitlines())) <= width
+    rows = [line for line in text.splitlines() if line.startswith("strat-ns")]
+    assert sum(line.startswith("sampler") for line in text.splitlines()) == len(rows)
+
+
+def test_repeated_labels_are_shown_once() -> None:
+    header: list[Column | str] = ["encoder", "sampler", *columns_of("data", "a", "b")]
+    rows = [["CNN", "IID", "1", "2"], ["CNN", "N.S.", "3", "4"], ["LSTM", "IID", "5", "6"]]
+    table = Table("T", header, rows, labels=2, grouped=1)
+    assert [row[0].text for row in table.shown_rows()] == ["CNN", "", "LSTM"]
+    assert [table.starts_group(index) for index in range(3)] == [False, False, True]
+    assert table.headings == ("encoder", "sampler", "data: a", "b")
+    assert [[cell.text for cell in row] for row in table.rows] == rows, "programs get all labels"
+    assert shown(table, 60).count("CNN") == latex.render([table]).count("CNN") == 1
+    assert markdown.render([table]).count("CNN") == csv.render([table]).count("CNN") == 2
+    with pytest.raises(ValueError, match="cells under 4 columns"):
+        Table("T", header, [["CNN"]])
+
+
+def test_commands_are_not_folded() -> None:
+    command = "ncfbench run " + "--set word_dimension=8 " * 9
+    table = Table("Commands", [Column("command", "left", verbatim=True)], [[command]])
+    assert f"  {command}\n" in shown(table, 40)
+
+
+def test_control_characters_and_ascii() -> None:
+    table = Table("1 ± 2 †", ["a"], [["\x1b[31m ██▍"]], ["‡: busy"])
+    assert "?[31m ██▍" in shown(table, 60)
+    assert shown(table, 60, "ascii").split("\n")[0] == "1 +- 2 +"
+    assert "?[31m ###" in shown(table, 60, "ascii")
+
+
+def test_json_and_html_hold_every_cell() -> None:
+    table = Table("T", ["a", "b"], [["x", Cell("1.5", "best")], ["y", Cell("-", "muted")]], ["N."])
+    assert render([table]) == [
+        {"title": "T", "header": ["a", "b"], "rows": [["x", "1.5"], ["y", "-"]], "notes": ["N."]}
+    ]
+    page = table_html(table)
+    assert "<strong>1.5</strong>" in page
+    assert 'class="right muted">-</td>' in page
+
+
+@pytest.mark.parametrize("text", ["a label", "a label."])
+def test_sentences_end_in_one_stop(text: str) -> None:
+    assert sentence(text) == "a label."
+
+
+def filled(schema: pa.Schema, **own: Any) -> dict[str, Any]:
+    """A row with a value in every column."""
+    values = {"double": 0.5, "int64": 3, "bool": True, "string": "word"}
+    return {field.name: values.get(str(field.type)) for field in schema} | own
+
+
+def test_every_table_is_in_every_format(tmp_path: Path) -> None:
+    """What ``profile`` and ``audit`` left is published as the runs' tables are."""
+    arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
+    profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
+    parts = ("users", "items", "vectors", "matrix", "optimiser", "dispatch")
+    products = {"sizes": [64, 128], "seconds": [1.0, 2.0]}
+    rows = {
+        "unitcost": [
+            filled(schemas.UNITCOST, **arm, **profile, part=part, **products)
+            for part in (*parts, "matrix product", "element-wise product")
+        ],
+        "costmodel": [filled(schemas.COSTMODEL, **arm, **profile, baseline="iid")],
+        "conformance": [
+            filled(schemas.CONFORMANCE, **arm, property=name, result="fail") for name in PROPERTIES
+        ],
+        "xray": [filled(schemas.XRAY, **arm)],
+        "audit": [filled(schemas.AUDIT, **arm, verdict="biased", share="local")],
+    }
+    for name, own in rows.items():
+        schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
+        kept = [{key: row[key] for key in schema.names if key in row} for row in own]
+        tables.write_rows(tmp_path / f"{name}.parquet", kept, schema)
+    titles = (
+        "Unit costs",
+        "What an iteration does",
+        "Milliseconds of an iteration",
+        "Accounts",
+        "What each of 3 devices sends",
+        "Conformance of the samplers",
+        "What is wrong",
+        "Batch X-ray",
+        "Gradients against the exact one",
+        "Exact objective",
+    )
+    for kind in ("table", "markdown", "latex", "html", "json"):
+        result = invoke("report", tmp_path, "--format", kind)
+        assert result.exit_code == 0, result.output
+        page = tmp_path / "report.html"
+        text = page.read_text() if kind == "html" else result.stdout
+        assert [title for title in titles if title not in text] == []
+    lines = invoke("report", tmp_path, "--format", "csv").stdout.splitlines()
+    assert {line[2:] for line in lines if line.startswith("# ")} == set(rows)

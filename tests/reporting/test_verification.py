@@ -1,0 +1,393 @@
+"""Verification of the tables: every fault is found, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import write_folder, write_run
+from typer.testing import CliRunner, Result
+
+from ncfbench.cli import app
+from ncfbench.reporting.verify import verification
+from ncfbench.storage import schemas, tables
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, ["report", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_folder(tmp_path_factory.mktemp("runs"))
+    write_run(folder, "mixed-ns", [9, 4, 3.5], 30, time="2026-01-02", key="two")
+    assert invoke(folder).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def folder(reported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(reported, tmp_path / "runs"))
+
+
+def test_written_tables_verify(folder: Path) -> None:
+    found = verification.verify(folder)
+    assert found.mismatches == []
+    assert found.numbers > 13 * 9 + 5 * 20
+    result = invoke(folder, "--verify")
+    assert result.exit_code == 0, result.output
+    assert "0 do not match" in result.stdout
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 6, 7])
+def test_any_number_of_seeds_verifies(tmp_path: Path, seeds: int) -> None:
+    for seed in range(seeds):
+        write_run(
+            tmp_path,
+            "iid",
+            [9, 5, 3],
+            200 + 7 * (seed * 5 % 4),
+            [0.1, 0.2, 0.3 + 0.01 * seed],
+            seed=seed,
+        )
+        write_run(
+            tmp_path,
+            "ns",
+            [9, 4, 2],
+            20 + (seed * 3 % 5),
+            [0.1, 0.2, 0.4 - 0.01 * (seed % 3)],
+            seed=seed,
+        )
+    assert invoke(tmp_path).exit_code == 0
+    assert verification.verify(tmp_path).mismatches == []
+
+
+def test_validation_recall_chooses_the_epoch(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "iid", [9, 5, 4, 3], 200, [0.1, 0.2, 0.3, 0.4], patience=1)
+    curve = tables.read_rows(run / "curve.parquet", schemas.CURVE)
+    for row, value in zip(curve, (0.1, 0.5, 0.4, 0.9), strict=True):
+        row["validation_recall_at_50"] = value
+    tables.write_rows(run / "curve.parquet", curve, schemas.CURVE)
+    (summary,) = tables.read_rows(run / "summary.parquet", schemas.SUMMARY)
+    summary |= {"reported_epoch": 1.0} | {
+        f"test_recall_at_{m}": curve[1][f"test_recall_at_{m}"] for m in schemas.CUTOFFS
+    }
+    tables.write_rows(run / "summary.parquet", [summary], schemas.SUMMARY)
+    assert invoke(tmp_path).exit_code == 0
+    assert verification.verify(tmp_path).mismatches == []
+
+
+def change(path: Path, schema: Any, edit: Callable[[list[dict[str, Any]]], None]) -> None:
+    rows = tables.read_rows(path, schema)
+    edit(rows)
+    tables.write_rows(path, rows, schema)
+
+
+BOUNDS = ["iterations_speedup_at_most", "total_speedup_at_most"]
+NUMBERS = [
+    field.name
+    for field in schemas.SPEEDUP
+    if str(field.type) in ("double", "int64") and field.name not in BOUNDS
+]
+
+
+def test_every_number_is_checked(folder: Path) -> None:
+    """Each number of a row and of a bound is changed; each is found, and nothing else."""
+    columns = {
+        "speedup": NUMBERS,
+        "recall": [
+            field.name for field in schemas.RECALL if str(field.type) in ("double", "int64")
+        ],
+    }
+
+    def edit(rows: Rows) -> None:
+        by_sampler = {row["sampler"]: row for row in rows}
+        for column in columns[table]:
+            value = by_sampler["ns"][column]
+            by_sampler["ns"][column] = value * 1.001 if isinstance(value, float) else value + 1
+        for column in BOUNDS if table == "speedup" else ():
+            by_sampler["strat"][column] *= 1.01
+
+    for table in columns:
+        change(folder / f"{table}.parquet", getattr(schemas, table.upper()), edit)
+    found = [
+        (one.table, one.cell.split("/")[3], one.column)
+        for one in verification.verify(folder).mismatches
+    ]
+    expected = [(table, "ns", column) for table, own in columns.items() for column in own]
+    assert sorted(found) == sorted([*expected, *(("speedup", "strat", name) for name in BOUNDS)])
+    result = invoke(folder, "--verify")
+    assert result.exit_code == 6
+    assert all(column in result.stdout for _, _, column in expected)
+
+
+def test_invented_and_deleted_values_are_found(folder: Path) -> None:
+    def edit(rows: list[dict[str, Any]]) -> None:
+        by_sampler = {row["sampler"]: row for row in rows}
+        by_sampler["strat"]["total_speedup"] = 9.0
+        by_sampler["ns"]["total_speedup"] = None
+
+    change(folder / "speedup.parquet", schemas.SPEEDUP, edit)
+    found = {(one.cell.split("/")[3], one.column) for one in verification.verify(folder).mismatches}
+    assert found == {("strat", "total_speedup"), ("ns", "total_speedup")}
+
+
+def test_changed_raw_samples_are_found(folder: Path) -> None:
+    def slower(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            row["seconds"] *= 1.1
+
+    run = next(
+        path
+        for path in folder.iterdir()
+        if "-ns-seed0" in path.name and "strat" not in path.name and "mixed" not in path.name
+    )
+    change(run / "timing.parquet", schemas.TIMING, slower)
+    found = {(one.table, one.column) for one in verification.verify(folder).mismatches}
+    assert {
+        ("summary", "full_iteration_seconds"),
+        ("speedup", "total_speedup"),
+        ("speedup", "per_iteration_speedup"),
+    } <= found
+    assert not any(table == "recall" for table, _ in found)
+
+
+def test_deleted_and_new_runs_are_named(folder: Path) -> None:
+    gone = next(path for path in folder.iterdir() if "-strat-ns-seed1" in path.name)
+    shutil.rmtree(gone)
+    write_run(folder, "neg", [9, 5, 3], 200)
+    notes = [one.note for one in verification.verify(folder).mismatches]
+    assert f"run {gone.name} is not there" in notes
+    assert any(
+        "neg-seed0" in note and "is not in runs: run `ncfbench report` again" in note
+        for note in notes
+    )
+
+
+def swap_labels(rows: Rows) -> None:
+    names = {"ns": "strat-ns", "strat-ns": "ns"}
+    for row in rows:
+        row["sampler"] = names.get(row["sampler"], row["sampler"])
+
+
+def delete_a_row(rows: Rows) -> None:
+    rows.remove(next(row for row in rows if row["sampler"] == "ns"))
+
+
+def delete_a_row_without_runs(rows: Rows) -> None:
+    rows.remove(next(row for row in rows if row["status"] == "missing"))
+
+
+def delete_all(rows: Rows) -> None:
+    rows.clear()
+
+
+def duplicate(rows: Rows) -> None:
+    rows.append(next(row for row in rows if row["sampler"] == "ns"))
+
+
+def rename_the_data_set(rows: Rows) -> None:
+    for row in rows:
+        row["dataset"] = "news"
+
+
+def invent_a_row(rows: Rows) -> None:
+    rows.append(next(row for row in rows if row["sampler"] == "ns") | {"variant": "s=8"})
+
+
+def give_a_row_without_runs_a_number(rows: Rows) -> None:
+    row = next(row for row in rows if row["status"] == "missing")
+    row["total_speedup" if "total_speedup" in row else "test_recall_at_50"] = 0.5
+
+
+def leave_a_seed_out(rows: Rows) -> None:
+    row = next(row for row in rows if row["sampler"] == "ns")
+    row["runs"] = row["runs"][:-1]
+
+
+def list_a_run_twice(rows: Rows) -> None:
+    row = next(row for row in rows if row["sampler"] == "ns")
+    row["runs"] = [*row["runs"], row["runs"][0]]
+
+
+Rows = list[dict[str, Any]]
+EDITS = (
+    swap_labels,
+    delete_a_row,
+    delete_a_row_without_runs,
+    delete_all,
+    duplicate,
+    rename_the_data_set,
+    invent_a_row,
+    give_a_row_without_runs_a_number,
+    leave_a_seed_out,
+    list_a_run_twice,
+)
+
+
+@pytest.mark.parametrize("table", ["speedup", "recall"])
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
+def test_wrong_rows_and_runs_are_found(
+    folder: Path, table: str, edit: Callable[[Rows], None]
+) -> None:
+    """They are found in each table, though the other is right and the numbers fit the runs."""
+    change(folder / f"{table}.parquet", getattr(schemas, table.upper()), edit)
+    found = verification.verify(folder).mismatches
+    assert found
+    assert {one.table for one in found} == {table}
+
+
+@pytest.mark.parametrize(
+    ("table", "sampler", "column", "value"),
+    [
+        ("speedup", "ns", "interleaved", True),
+        ("speedup", "mixed-ns", "same_environment", True),
+        ("speedup", "strat", "status", "reached"),
+        ("speedup", "mixed-ns", "status", "reached"),
+        ("speedup", "neg", "status", "diverged"),
+        ("speedup", "ns", "baseline", "neg"),
+        ("recall", "ns", "status", "no recall"),
+    ],
+)
+def test_words_of_a_row_are_checked(
+    folder: Path, table: str, sampler: str, column: str, value: object
+) -> None:
+    def edit(rows: Rows) -> None:
+        row = next(row for row in rows if row["sampler"] == sampler)
+        assert row[column] != value
+        row[column] = value
+
+    change(folder / f"{table}.parquet", getattr(schemas, table.upper()), edit)
+    (wrong,) = verification.verify(folder).mismatches
+    assert (wrong.table, wrong.column, wrong.written) == (table, column, value)
+
+
+def test_picked_seeds_are_found(tmp_path: Path) -> None:
+    """A slow seed is moved away before the report, and comes back after it."""
+    write_folder(tmp_path / "runs")
+    slow = next(path for path in (tmp_path / "runs").iterdir() if "-sg-ns-seed2" in path.name)
+    slow.rename(tmp_path / "aside")
+    assert invoke(tmp_path / "runs").exit_code == 0
+    (tmp_path / "aside").rename(slow)
+    found = verification.verify(tmp_path / "runs").mismatches
+    assert {(one.table, one.column) for one in found} == {
+        ("speedup", "runs"),
+        ("speedup", "baseline_runs"),
+        ("recall", "runs"),
+    }
+    assert slow.name in found[0].note
+
+
+def test_an_older_run_of_a_seed_is_wrong(folder: Path) -> None:
+    write_run(folder, "ns", [9, 4, 2], 99, time="2026-03-01")
+    assert any("-ns-seed0" in one.note for one in verification.verify(folder).mismatches)
+    assert invoke(folder).exit_code == 0
+    assert verification.verify(folder).mismatches == []
+
+
+def test_mixed_environments_verify(folder: Path) -> None:
+    assert invoke(folder, "--allow-mixed").exit_code == 0
+    assert verification.verify(folder).mismatches == []
+
+
+def test_every_kind_of_row_verifies(tmp_path: Path) -> None:
+    """Rows of one comparison, of several comparisons, and rows without a baseline."""
+
+    def two(*words: Any, **more: Any) -> None:
+        for seed in range(2):
+            write_run(tmp_path, *words, seed=seed, **more)
+
+    two("iid", [9, 5, 3], 200)
+    two("iid", [9, 5, 2], 300, negatives=20)
+    two("neg", [9, 5, 2], 100, negatives=20)
+    two("neg", [9, 5, 2], 100, negatives=5)
+    two("strat-ns", [9, 4, 2], 10, stratum_size=8)
+    two("strat-ns", [9, 4, 2], 10, strata="user")
+    two("mixed-ns", [9, 4, 2], 10, uniform_items=64)
+    write_run(tmp_path, "ns", [9, 4, 2], 30, seed=7)
+    write_run(tmp_path, "neg", [9, 4, 2], 30, loss="log", encoder="lstm", negatives=3)
+    write_run(tmp_path, "ns", [9, 4, 2], 30, loss="log", encoder="lstm")
+    write_run(tmp_path, "neg", [9, 4, 2], 30, loss="log", negatives=3)
+    write_run(tmp_path, "neg", [9, 4, 2], 30, loss="log", negatives=4)
+    write_run(tmp_path, "ns", [9, 4, 2], 30, loss="log")
+    write_run(tmp_path, "ns", [9, 4, 2], 30, epochs=7, noise="0.75", mask=False)
+    write_run(tmp_path, "ns", [9, 4, 2], 30, fingerprint="e" * 64)
+    for sampler, rate in (("iid", 0.02), ("ns", 0.03)):
+        write_run(tmp_path, sampler, [9, 4, 2], 30, tuned="learning_rate:4x2", learning_rate=rate)
+    for place, status in enumerate(("finished", "diverged")):
+        write_run(tmp_path, "iid", [9, 4, 2], 30, epochs=8 + place, status=status)
+        untimed = write_run(tmp_path, "ns", [9, 4, 2], 30, epochs=8 + place, status=status)
+        change(untimed / "timing.parquet", schemas.TIMING, delete_all)
+        nothing = dict.fromkeys(("full_iteration_seconds", "step_iteration_seconds", "item_slots"))
+        change(
+            untimed / "summary.parquet",
+            schemas.SUMMARY,
+            lambda rows, gone=nothing: rows[0].update(gone),
+        )
+    assert invoke(tmp_path).exit_code == 0
+    assert verification.verify(tmp_path).mismatches == []
+    rows = tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
+    assert {row["status"] for row in rows} >= {
+        "no times",
+        "diverged",
+        "baseline",
+        "reached",
+        "missing",
+        "no baseline",
+        "no baseline of this seed",
+    }
+    assert (
+        sum(
+            row["settings"] == "tuned=learning_rate:4x2" and row["status"] != "missing"
+            for row in rows
+        )
+        == 2
+    )
+
+
+def test_a_row_with_a_diverged_run(folder: Path) -> None:
+    """It keeps its runs and times, but no figure that only the other seeds could give."""
+    run = next(path for path in folder.iterdir() if "-sg-ns-seed1" in path.name)
+
+    def diverge(rows: Rows) -> None:
+        rows[0]["status"] = "diverged"
+
+    def row_of(rows: Rows) -> dict[str, Any]:
+        return next(row for row in rows if row["sampler"] == "ns")
+
+    change(run / "summary.parquet", schemas.SUMMARY, diverge)
+    found = verification.verify(folder).mismatches
+    assert {(one.table, one.recomputed) for one in found if one.column == "status"} == {
+        ("speedup", "diverged"),
+        ("recall", "diverged"),
+    }
+    gone = [one.column for one in found if one.column != "status"]
+    assert all(one.recomputed is None for one in found if one.column != "status")
+    assert {
+        "total_speedup",
+        "iterations_speedup_lower",
+        "reference_loss",
+        "seeds_reached",
+        "test_recall_at_50",
+    } <= set(gone)
+    assert not any(
+        "per_iteration_speedup" in column or column.endswith("iteration_seconds") for column in gone
+    )
+
+    def mark(rows: Rows) -> None:
+        row_of(rows).update({"status": "diverged"} | dict.fromkeys(gone_here))
+
+    for table in ("speedup", "recall"):
+        gone_here = [one.column for one in found if one.column != "status" and one.table == table]
+        change(folder / f"{table}.parquet", getattr(schemas, table.upper()), mark)
+    assert verification.verify(folder).mismatches == []
+
+
+def test_nothing_to_verify(tmp_path: Path) -> None:
+    write_run(tmp_path, "iid", [9, 5, 3], 200)
+    result = invoke(tmp_path, "--verify")
+    assert result.exit_code == 7
+    assert "ncfbench report" in result.output

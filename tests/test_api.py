@@ -1,0 +1,81 @@
+"""The functions of ``import ncfbench``."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ncfbench
+from ncfbench.errors import DataError, UsageError
+
+SMALL = {"batch_size": 64, "epochs": 2, "dimension": 8, "filters": 8, "word_dimension": 8}
+SIZES = {"users": 60, "items": 80, "links": 600, "topics": 3, "vocabulary_size": 90}
+
+
+def quiet(text: str) -> None:
+    """Show nothing."""
+
+
+def test_import_is_light_and_functions_stay() -> None:
+    """Rooms whose modules are imported later must not take the names of functions."""
+    script = (
+        "import sys, ncfbench; heavy = {'jax', 'numpy', 'pyarrow'} & set(sys.modules);"
+        " import ncfbench.cli, pkgutil;"
+        " [__import__(m.name) for m in pkgutil.iter_modules(ncfbench.__path__, 'ncfbench.')"
+        "  if not m.name.endswith('__main__')];"
+        " print(heavy, all(callable(getattr(ncfbench, name)) for name in ncfbench.__all__))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("set() True\n", "")
+
+
+@pytest.mark.parametrize("name", ncfbench.__all__)
+def test_functions_are_typed_and_documented(name: str) -> None:
+    function = getattr(ncfbench, name)
+    signature = inspect.signature(function)
+    assert "Raises:" in function.__doc__
+    for parameter in (*signature.parameters.values(), signature):
+        kind = getattr(parameter, "annotation", None) or signature.return_annotation
+        assert kind is not inspect.Signature.empty
+
+
+def test_from_data_to_report(tmp_path: Path) -> None:
+    places = {"data_dir": tmp_path / "data", "runs_dir": tmp_path / "runs"}
+    data = {"data_dir": tmp_path / "data", "say": quiet}
+    dataset = ncfbench.prepare("synthetic", name="mine", min_words=3, max_length=9, **SIZES, **data)
+    assert ncfbench.open_dataset("mine", **data).fingerprint == dataset.fingerprint
+    record = ncfbench.run(dataset="mine", sampler="iid", **SMALL, **places)
+    assert record.summary["epochs"] == 2
+    again = ncfbench.run(dataset="mine", sampler="iid", resume=True, **SMALL, **places)
+    assert again.folder == record.folder
+    grid = {"dataset": "mine", "sampler": ["iid", "ns"], "loss": "sg", "seed": [0], **SMALL}
+    swept = ncfbench.sweep("smoke", say=quiet, **grid, **places)
+    assert (swept.stage.exit_code, len(swept.stage.cells)) == (0, 2)
+    results = ncfbench.report(**places)
+    assert {row["sampler"] for row in results.speedup} >= {"iid", "ns"}
+    assert results.tables
+
+
+def test_audit_and_profile(tmp_path: Path) -> None:
+    data = {"data_dir": tmp_path, "say": quiet}
+    ncfbench.prepare("synthetic", min_words=3, max_length=9, **SIZES, **data)
+    few = {"samplers": ["ns"], "losses": ["sg"], "noises": ["unigram"], "batches": 0}
+    audited = ncfbench.audit(dataset="synthetic", encoder="mf", batch_size=32, **few, **data)
+    assert (audited.failures, len(audited.xray)) == ([], 1)
+    profiled = ncfbench.profile(
+        dataset="synthetic", encoder="mf", batch_size=32, samplers=["ns"], rounds=3, **data
+    )
+    assert [row["sampler"] for row in profiled.costmodel] == ["ns"]
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="sise"):
+        ncfbench.prepare("synthetic", sise=3, data_dir=tmp_path)
+    with pytest.raises(UsageError, match="batch_sise"):
+        ncfbench.run(batch_sise=3)
+    with pytest.raises(DataError, match="ncfbench prepare citeulike"):
+        ncfbench.open_dataset("citeulike", data_dir=tmp_path)
