@@ -64,7 +64,7 @@ class ShardedSampler(BatchSource):
         """
         if isinstance(self.sampler, LocalSampler):
             parts, n_items = self.sampler.parts(draw, capacity, self.own)
-            return stacked(parts, n_items)
+            return stack(parts, n_items)
         capacity, rows = rounded_up(capacity, self.n_shards), len(draw.links) // self.n_shards
         own = slice(self.own.start * rows, self.own.stop * rows)
         batch = self.sampler.assemble_rows(draw, capacity, own)
@@ -104,7 +104,7 @@ def cut(batch: Batch, n_shards: int) -> Batch:
     )
 
 
-def stacked(batches: Sequence[Batch], n_items: int) -> Batch:
+def stack(batches: Sequence[Batch], n_items: int) -> Batch:
     """Put batches of equal shapes one behind the other; each keeps its own slots.
 
     Args:

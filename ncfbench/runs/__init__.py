@@ -1,1 +1,1 @@
-"""Runs on disk: folders, records, schedules, and the progress that users see."""
+"""Runs on disk: folders, arms and identity, recorders, schedules; progress shown to users."""

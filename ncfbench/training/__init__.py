@@ -1,1 +1,1 @@
-"""One run: the jit-compiled step, the loop with its clock, probe, recall, checkpoints."""
+"""One run: its plan, compiled step, timed loop, probe, recall, checkpoints, and session."""
