@@ -27,7 +27,7 @@ COMPARED = (
     "torch",
     "torch_threads",
 )
-"""What must agree before cells stand in one result; and the environment's key."""
+"""Facts that must agree, with the environment's key, before cells stand in one result."""
 ARMS = ("eager", "compiled", "reduce-overhead", "max-autotune")
 FASTER = {
     "cpu": {("cnn", 300): 2.0, ("cnn", 40): 1.5, ("lstm", 300): 1.0, ("lstm", 40): 1.0},

@@ -97,7 +97,7 @@ def filled(schema: pa.Schema, **own: Any) -> dict[str, Any]:
 
 
 def test_every_table_is_in_every_format(tmp_path: Path) -> None:
-    """What ``profile`` and ``audit`` left is published as the runs' tables are."""
+    """The tables of ``profile`` and ``audit`` are published like those of runs."""
     arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
     profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
     parts = ("users", "items", "vectors", "matrix", "optimiser", "dispatch")
