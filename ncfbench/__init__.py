@@ -100,11 +100,13 @@ def run(
     """
     from ncfbench.config import complete
     from ncfbench.distributed.simulation import simulate
+    from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.training import run as training
 
     given, locations = _merge(settings, data_dir, runs_dir)
     config = complete(given)
     simulate(config.devices)
+    keep_compiled(progress.say if progress else _discard)
     return training.run(config, locations, resume=resume, recommend=recommend, progress=progress)
 
 
@@ -224,6 +226,10 @@ def _merge(
     from ncfbench.config import merge
 
     return merge(settings | {"data_dir": data_dir, "runs_dir": runs_dir})
+
+
+def _discard(text: str) -> None:
+    """Show no message."""
 
 
 def _locations(data_dir: Folder = None, runs_dir: Folder = None) -> Locations:
