@@ -9,16 +9,17 @@ from ncfbench.data.sources import SOURCES
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError, NcfbenchError, UsageError
 from ncfbench.registry import (
-    ENCODERS,
+    BUILT_IN,
     LOSSES,
     SAMPLERS,
-    find_encoder,
+    find,
     find_loss,
     find_sampler,
     losses_for,
     registered,
 )
 from ncfbench.reporting.table import Column, Table, text_column
+from ncfbench.settings import Kind
 
 NOISES = {
     "unigram": "P_n proportional to an item's training links (exponent 1)",
@@ -30,18 +31,15 @@ NOISES = {
 def entries(data_dir: Path) -> dict[str, Any]:
     """Return names and summaries by kind.
 
-    Samplers and losses of plug-ins are loaded; a broken one says so in its summary. Encoders are
-    not, since loading one starts JAX.
+    Samplers and losses of plug-ins are loaded; a broken one says so in its summary. Parts of models
+    are not, since loading one starts JAX.
     """
     return {
         "samplers": {name: _sampler(name) for name in (*SAMPLERS, *registered("sampler"))},
         "losses": {name: _loss(name) for name in (*LOSSES, *registered("loss"))},
-        "encoders": {
-            **{name: {"summary": find_encoder(name).summary} for name in ENCODERS},
-            **{
-                name: {"summary": f"plug-in {path}"} for name, path in registered("encoder").items()
-            },
-        },
+        "encoders": _unloaded("encoder"),
+        "user_towers": _unloaded("user_tower"),
+        "interactions": _unloaded("interaction"),
         "noise": dict(NOISES),
         "datasets": {
             **{
@@ -60,9 +58,9 @@ def catalogue_tables(found: dict[str, Any]) -> list[Table]:
         for name, entry in found["samplers"].items()
     ]
     losses = [[name, entry["summary"], entry["family"]] for name, entry in found["losses"].items()]
-    encoders, datasets = (
+    encoders, user_towers, interactions, datasets = (
         [[name, entry["summary"]] for name, entry in found[kind].items()]
-        for kind in ("encoders", "datasets")
+        for kind in ("encoders", "user_towers", "interactions", "datasets")
     )
     does, is_ = text_column("what it does"), text_column("what it is")
     return [
@@ -74,6 +72,8 @@ def catalogue_tables(found: dict[str, Any]) -> list[Table]:
         ),
         Table("Losses (--loss)", ["name", is_, Column("family", "left")], losses),
         Table("Encoders (--encoder), for every sampler and loss", ["name", is_], encoders),
+        Table("User towers (--set user_tower)", ["name", is_], user_towers),
+        Table("Interactions (--set interaction)", ["name", is_], interactions),
         Table("Data sets (--dataset)", ["name", is_], datasets),
         Table(
             "Noise distributions (--noise), for every sampler and loss",
@@ -82,6 +82,13 @@ def catalogue_tables(found: dict[str, Any]) -> list[Table]:
             ["A plug-in of your own goes by package.module:object."],
         ),
     ]
+
+
+def _unloaded(kind: Kind) -> dict[str, Any]:
+    """Return the choices of a kind by what built-in ones declare and where plug-ins are."""
+    built_in = {name: {"summary": find(kind, name).summary} for name in BUILT_IN[kind]}
+    plugins = {name: {"summary": f"plug-in {path}"} for name, path in registered(kind).items()}
+    return built_in | plugins
 
 
 def _goes_with(entry: dict[str, Any], loss: str) -> str:
