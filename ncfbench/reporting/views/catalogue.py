@@ -72,8 +72,8 @@ def catalogue_tables(found: dict[str, Any]) -> list[Table]:
         ),
         Table("Losses (--loss)", ["name", is_, Column("family", "left")], losses),
         Table("Encoders (--encoder), for every sampler and loss", ["name", is_], encoders),
-        Table("User towers (--set user_tower)", ["name", is_], user_towers),
-        Table("Interactions (--set interaction)", ["name", is_], interactions),
+        Table("User towers (--user-tower)", ["name", is_], user_towers),
+        Table("Interactions (--interaction)", ["name", is_], interactions),
         Table("Data sets (--dataset)", ["name", is_], datasets),
         Table(
             "Noise distributions (--noise), for every sampler and loss",
