@@ -19,6 +19,6 @@ class Streams:
     seed: int
 
     def generator(self, role: str, epoch: int = 0) -> np.random.Generator:
-        """A fresh generator at the beginning of the stream (seed, role, epoch)."""
+        """Return a fresh generator at the beginning of the stream (seed, role, epoch)."""
         sequence = np.random.SeedSequence(self.seed, spawn_key=(zlib.crc32(role.encode()), epoch))
         return np.random.Generator(np.random.PCG64(sequence))

@@ -63,7 +63,7 @@ class ShardedSampler(BatchSource):
             capacity: fewest item slots of all shards together.
         """
         if isinstance(self.sampler, LocalSampler):
-            parts, n_items = self.sampler.parts(draw, capacity, self.own)
+            parts, n_items = self.sampler.shards(draw, capacity, self.own)
             return stack(parts, n_items)
         capacity, rows = rounded_up(capacity, self.n_shards), len(draw.links) // self.n_shards
         own = slice(self.own.start * rows, self.own.stop * rows)

@@ -1,6 +1,4 @@
-"""Mini-batch sampling strategies in pure NumPy: which nodes a batch embeds, and which links join
-them.
-"""
+"""Mini-batch samplers in pure NumPy: which nodes a batch embeds, and which links join them."""
 
 from __future__ import annotations
 
@@ -22,18 +20,18 @@ from ncfbench.sampling.local import LocalSampler
 __all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity"]
 
 PILOT_BATCHES = 400
-"""Batches of the pilot that plans the item slots: an epoch of CiteULike, and enough for a spread on
-anything larger.
+"""Batches of the pilot that plans the item slots: an epoch of CiteULike, and enough to estimate the
+spread on larger data.
 """
 SLOT_MULTIPLE = 8
 PILOT_SEED = MAX_SEED + 1
-"""A seed no run can have."""
+"""A seed that no run can have."""
 
 
 def make_sampler(
     graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
 ) -> Sampler:
-    """The sampler that ``config`` names, bound to a graph and a seed.
+    """Build the sampler that ``config`` names, bound to a graph and a seed.
 
     Raises:
         UsageError: the batch does not fit the graph.
@@ -51,15 +49,16 @@ def make_sampler(
 def batches(
     graph: BipartiteGraph, config: RunConfig, streams: Streams, start: int = 0
 ) -> Iterator[Batch]:
-    """Batches ``start``, ``start + 1``, ... of the configured sampler, without end."""
+    """Yield batches ``start``, ``start + 1``, ... of the configured sampler without end."""
     return make_sampler(graph, config, streams).batches(start, plan_capacity(graph, config))
 
 
 def plan_capacity(graph: BipartiteGraph, config: RunConfig) -> int:
-    """Item slots that a run's batches will need: the largest of a pilot epoch, or its mean and four
-    deviations.
+    """Return the item slots that a run's batches need: the largest count of a pilot epoch, or its
+    mean plus four standard deviations.
 
-    Depends on the graph and the settings only, not on the seed, so that all seeds do the same work.
+    It depends on the graph and the settings only, not on the seed, so that all seeds do the same
+    work.
     """
     pilot = make_sampler(graph, config, Streams(PILOT_SEED))
     count = min(PILOT_BATCHES, math.ceil(graph.n_links / config.batch_size))

@@ -1,5 +1,5 @@
-"""What every sampler is: draw (random), assemble (deterministic), and the endless stream of batches
-made of the two.
+"""The base class of samplers: draw (random), assemble (deterministic), and an endless stream of
+batches made of the two.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Draw(NamedTuple):
 
 
 class Nominal(NamedTuple):
-    """What a batch holds by the paper's count (KDD 2017, table 2), equal nodes counted as often as
+    """Contents of a batch by the paper's count (KDD 2017, table 2): equal nodes count as often as
     they are named.
     """
 
@@ -95,17 +95,19 @@ class BatchSource(ABC):
 
 
 class Sampler(BatchSource):
-    """A sampling strategy bound to a graph, the settings and a seed. Subclasses say what they draw
-    and assemble, and declare what :class:`ncfbench.declarations.SamplerTraits` lists.
+    """A sampling strategy bound to a graph, the settings and a seed.
+
+    Subclasses define what they draw and assemble, and declare what
+    :class:`ncfbench.declarations.SamplerTraits` lists.
 
     Args:
         graph: the training links.
         config: the settings that the class's ``uses`` name, the noise distribution and the loss's
             family are read.
-        streams: where randomness comes from.
-        replacement: draw positives instead of shuffling them; for audits, where it makes each batch
-            exactly unbiased.
-        weight_dtype: float32 as the layout says; float64 for proofs.
+        streams: the source of randomness.
+        replacement: draw positives instead of shuffling them: each batch is then exactly unbiased,
+            which audits need.
+        weight_dtype: float32 as the layout says; float64 for exact tests.
     """
 
     families: ClassVar[tuple[LossFamily, ...]]
@@ -166,14 +168,14 @@ class Sampler(BatchSource):
         return [Draw(*parts) for parts in zip(links, users, items, strict=True)]
 
     def nominal(self) -> Nominal | None:
-        """The paper's counts for these settings; None where the sampler does not say."""
+        """Return the paper's counts for these settings, or None where they are not known."""
         return None
 
     def shuffled_bias(self) -> float | None:
-        """Bias of the negative term, as a share of it, that shuffling instead of replacement brings
-        over an epoch.
+        """Return the relative bias of the negative term when positives are shuffled over an epoch
+        instead of drawn with replacement.
 
-        Or an order of magnitude of it; None where it is not known.
+        An order of magnitude is enough. None where it is not known.
         """
         return None
 
@@ -182,22 +184,25 @@ class Sampler(BatchSource):
         """float64[I]: the distribution of the items that :meth:`draw` draws, by default P_n."""
         return self.noise.probability
 
+    @property
+    def merges_items(self) -> bool:
+        """Whether equal items of a batch have one slot: if wanted, or if strata repeat them."""
+        return self.config.unique_items or (self.stratified and self.config.strata == "item")
+
     @cached_property
     def measure(self) -> Float64:
-        """float64[I]: what the weights of a batch sum a function of the negative item to.
+        """float64[I]: the target measure over negative items, which a batch's weights estimate.
 
-        P_n, so that the sum is an expectation; for a listwise loss 1 for every item in use, so that
-        it is a sum over all items. With weights P_n / q for an item drawn from q, that change is
-        the logQ correction.
+        It is P_n, so that the sum is an expectation; for a listwise loss 1 for every item in use,
+        so that it is a sum over all items. With weights P_n / q for an item drawn from q, that
+        change is the logQ correction.
         """
         if self.config.family == "listwise":
             return (self.graph.item_degrees > 0).astype(np.float64)
         return self.noise.probability
 
     def importance(self, proposal: Float64) -> Float64:
-        """float64[I]: the measure over a distribution that items come from; zero where no item
-        comes.
-        """
+        """Return float64[I]: the measure over a proposal distribution, zero where that is zero."""
         return np.divide(self.measure, proposal, out=np.zeros(len(proposal)), where=proposal > 0)
 
     def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
@@ -214,16 +219,16 @@ class Sampler(BatchSource):
         return None
 
     def required_capacity(self, draw: Draw) -> int:
-        """The ``capacity`` that the batch of a draw needs."""
+        """Return the ``capacity`` that the batch of a draw needs."""
         return int(self.assemble(draw).n_items)
 
     def _draw_negatives(self, role: str, start: int, count: int) -> Int32:
-        """k draws for each position, from the stream (seed, role, epoch of the position)."""
+        """Return k draws for each position, from the stream (seed, role, epoch of the position)."""
         b, k = self.config.batch_size, self.config.negatives
         parts = []
         for epoch, low, high in self.positives.spans(start * b, count * b):
-            at_epoch, at_place, rng = self._negatives.get(role, (-1, 0, None))
-            if rng is None or (at_epoch, at_place) != (epoch, low):
+            at_epoch, at_position, rng = self._negatives.get(role, (-1, 0, None))
+            if rng is None or (at_epoch, at_position) != (epoch, low):
                 rng = self.streams.generator(role, epoch)
                 for skipped in range(0, low * k, CHUNK_DRAWS):
                     self._draw_nodes(role, rng, min(CHUNK_DRAWS, low * k - skipped))
@@ -237,5 +242,5 @@ class Sampler(BatchSource):
         return self.graph.link_user.take(rng.integers(self.graph.n_links, size=size), mode="clip")
 
     def _distinct(self, items: Int32) -> tuple[Int32, Int32]:
-        """Ascending distinct ids, and for each of ``items`` its slot among them."""
+        """Return the distinct ids in ascending order, and the slot of each of ``items``."""
         return self.scratch.items.distinct(items)

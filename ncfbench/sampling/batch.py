@@ -73,20 +73,20 @@ class Batch(NamedTuple):
 
 
 def capacity(batch: Batch) -> int:
-    """V, the item slots of a batch, padding included."""
+    """Return V, the item slots of a batch, padding included."""
     return int(batch.items.shape[0])
 
 
 def padded(ids: NDArray[np.integer], size: int) -> NDArray[np.int32]:
-    """``ids`` as int32[size], followed by zeros."""
+    """Return ``ids`` as int32[size], followed by zeros."""
     slots = np.zeros(size, dtype=np.int32)
     slots[: len(ids)] = ids
     return slots
 
 
 def negative_ids(batch: Batch) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """User and item id of each negative term of a batch on the host, int32[b, n]; row i belongs to
-    positive link i.
+    """Return the user ids and item ids of a batch's negative terms, int32[b, n]; row i belongs to
+    positive link i. The batch is on the host.
     """
     negatives = batch.negatives
     if isinstance(negatives, Listed):
@@ -97,5 +97,5 @@ def negative_ids(batch: Batch) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
 
 
 def rounded_up(slots: int, parts: int) -> int:
-    """The next multiple of ``parts``."""
+    """Return the next multiple of ``parts``."""
     return -(-slots // parts) * parts

@@ -1,7 +1,7 @@
-"""The batch X-ray: what is in a sampler's batches, and how much of it works. Pure NumPy.
+"""The batch X-ray: what a sampler's batches hold, and how much of it has an effect. Pure NumPy.
 
 Each batch is assembled twice from the same draw, with linked pairs left out of the negatives and
-with them, so that what the mask takes can be told apart from what was never there.
+with them. The difference is what the mask removes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ncfbench.sampling.noise import Noise
 
 
 def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, Any]:
-    """One row of :data:`ncfbench.storage.schemas.XRAY`: means over the first batches of the
+    """Return one row of :data:`ncfbench.storage.schemas.XRAY`: means over the first batches of the
     shuffled stream that a run trains on.
 
     A negative is *nominal* by the paper's count; *unmasked* where its weight is not zero, an item
@@ -65,15 +65,15 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
 
 
 def expected_popularity(graph: BipartiteGraph, config: RunConfig) -> float:
-    """Mean training degree of a negative item: user ~ P_d, item ~ P_n (uniform for a listwise
-    loss), no linked pair.
+    """Return the mean training degree of a negative item: user ~ P_d, item ~ P_n (uniform for a
+    listwise loss), no linked pair.
     """
     return _popularity(graph, expected_weights(graph, config))
 
 
 def expected_weights(graph: BipartiteGraph, config: RunConfig) -> NDArray[np.float64]:
-    """float64[I]: the expected sum of a batch's negative weights on each item: measure times the
-    chance to be no link.
+    """Return float64[I]: the expected sum of a batch's negative weights on each item, which is the
+    measure times the chance that the pair is no link.
     """
     noise = Noise(graph, config.noise_exponent)
     measure = (

@@ -1,5 +1,5 @@
-"""What a prepared data set is: counts, what is missing, how links and words are spread, what
-batches hold. Pure NumPy.
+"""Description of a prepared data set: counts, missing parts, distributions of links and words, and
+the contents of batches. Pure NumPy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHOWN_SETTINGS = (
 
 
 def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageError]:
-    """The settings completed for each built-in sampler, or why it refuses them.
+    """Return complete settings for each built-in sampler, or its reason to refuse them.
 
     Raises:
         UsageError: all of them refuse.
@@ -58,7 +58,7 @@ def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageEr
 def describe(
     dataset: Dataset, configs: Mapping[str, RunConfig | UsageError], batches: int = BATCHES
 ) -> dict[str, Any]:
-    """Everything that ``ncfbench describe`` prints, as one tree of dicts, lists, numbers and names.
+    """Return everything that ``ncfbench describe`` prints: dicts, lists, numbers and names.
 
     Degrees are training links, of the users and of the items that have one; words are of all items.
     Memory: some 40 bytes a link, while the graph of training links is built.
@@ -105,8 +105,7 @@ def describe(
 def batch_rows(
     dataset: Dataset, configs: Mapping[str, RunConfig | UsageError], batches: int = BATCHES
 ) -> list[dict[str, Any]]:
-    """Return a row for each sampler: mean distinct nodes of its batches, or ``reason``, why there
-    are none.
+    """Return a row for each sampler: mean distinct nodes of its batches, or why there are none.
 
     ``encoded_items`` are the item slots in use, which are the distinct items where these are
     embedded once; ``fewer_items`` is IID's over the sampler's own: above 1 is less work for the
@@ -133,8 +132,9 @@ def batch_rows(
 
 
 def distinct_nodes(batch: Batch) -> tuple[int, int]:
-    """Distinct users and items that a batch's links name, masked ones included: they are embedded
-    all the same.
+    """Return the numbers of distinct users and items that a batch's links name.
+
+    Masked links count: their nodes are embedded all the same.
     """
     users = batch.users[batch.pos_user]
     if isinstance(batch.negatives, Listed):
@@ -153,7 +153,7 @@ def _nodes(dataset: Dataset, config: RunConfig, batches: int) -> dict[str, Any]:
 
 
 def _part(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A part of a manifest that older ones lack."""
+    """Return a part of a manifest that older manifests lack, empty there."""
     value = manifest.get(name)
     return dict(value) if isinstance(value, dict) else {}
 
@@ -170,14 +170,15 @@ def _summary(counts: NDArray[np.integer]) -> dict[str, Any] | None:
 
 
 def _most(degrees: NDArray[np.int64], ids: pa.StringArray | None) -> list[dict[str, Any]]:
-    """The most linked nodes, the smaller number first among equals: number, the source's id where
-    it has one, links.
+    """Return the most linked nodes, the smaller number first among equals.
+
+    Each has its number, the source's id where there is one, and its links.
     """
     count = min(MOST, int((degrees > 0).sum()))
     if count == 0:
         return []
     least = np.partition(degrees, len(degrees) - count)[len(degrees) - count]
-    # Of the nodes that tie for the last place, no more than are wanted are looked at.
+    # Many nodes may tie for the last rank; only as many as are wanted are sorted.
     above, level = np.flatnonzero(degrees > least), np.flatnonzero(degrees == least)
     chosen = np.concatenate([above[np.argsort(-degrees[above], kind="stable")], level])[:count]
     return [

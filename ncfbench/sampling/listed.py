@@ -18,14 +18,12 @@ from ncfbench.sampling.batch import Batch, Listed, padded
 
 
 class ListedSampler(Sampler):
-    """What the samplers of this module share: batches whose negative items were drawn from P_n."""
+    """Base of the samplers whose negative links are drawn one by one."""
 
     def with_drawn_items(
         self, draw: Draw, users: Int32, pos_user: Int32, negative_user: Int32, capacity: int
     ) -> Batch:
-        """The batch whose negative links join ``users[negative_user]``, int32[b, k], with the drawn
-        items.
-        """
+        """Return the batch that joins ``users[negative_user]``, int32[b, k], with the drawn items."""
         b, k = draw.items.shape
         ids = np.concatenate([self.graph.link_item[draw.links], draw.items.reshape(-1)])
         if self.config.unique_items:

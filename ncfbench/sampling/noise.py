@@ -1,5 +1,5 @@
-"""The noise distribution P_n(v) ~ deg(v)^alpha over the items of training degree 1 or more, and
-O(1) draws from it.
+"""The noise distribution P_n(v) ~ deg(v)^alpha over the items with training links, and O(1) draws
+from it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AliasTable:
 
     @classmethod
     def build(cls, probability: Float64) -> AliasTable:
-        """The table of a distribution that sums to 1, in a few vectorised passes.
+        """Build the table of a distribution that sums to 1, in a few vectorised passes.
 
         Scaled to mean 1, each light cell (below 1) lacks what the heavy cells have too much.
         Walking over both, a light cell takes what it lacks from the current heavy one; a heavy cell
@@ -58,16 +58,16 @@ class AliasTable:
         return cls(keep, alias)
 
     def probability(self) -> Float64:
-        """float64[n]: the distribution that the table draws from."""
+        """Return float64[n]: the distribution that the table draws from."""
         result = self.keep / len(self.keep)
         np.add.at(result, self.alias, (1 - self.keep) / len(self.keep))
         return result
 
     def draw(self, rng: np.random.Generator, size: int) -> Int32:
-        """int32[size]: independent draws, one uniform number each."""
-        place = rng.random(size) * len(self.keep)
-        cell = np.minimum(place.astype(np.int32), len(self.keep) - 1)
-        return np.where(place - cell < self.keep[cell], cell, self.alias[cell]).astype(np.int32)
+        """Return int32[size]: independent draws, one uniform number each."""
+        position = rng.random(size) * len(self.keep)
+        cell = np.minimum(position.astype(np.int32), len(self.keep) - 1)
+        return np.where(position - cell < self.keep[cell], cell, self.alias[cell]).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Noise:
         return AliasTable.build(self.probability)
 
     def draw(self, rng: np.random.Generator, size: int) -> Int32:
-        """int32[size]: independent items from P_n. Unigram draws are the items of random links."""
+        """Return int32[size]: independent items from P_n; with alpha = 1 those of random links."""
         if self.alpha == 1:
             return self.graph.link_item.take(
                 rng.integers(self.graph.n_links, size=size), mode="clip"

@@ -52,7 +52,7 @@ class PositiveStream:
         self._order = np.zeros(0, np.int32)
 
     def take(self, start: int, count: int) -> Int32:
-        """int32[count]: the links at positions ``start`` .. ``start + count - 1``."""
+        """Return int32[count]: the links at positions ``start`` .. ``start + count - 1``."""
         spans = self.spans(start, count)
         if len(spans) == 1:
             ((epoch, low, high),) = spans
@@ -64,7 +64,7 @@ class PositiveStream:
         )
 
     def spans(self, start: int, count: int) -> list[tuple[int, int, int]]:
-        """The positions by epoch: (epoch, first place in it, one past the last)."""
+        """Return the positions by epoch: (epoch, first position in it, one past the last)."""
         result, stop = [], start + count
         while start < stop:
             epoch, low = divmod(start, self.epoch_length)
@@ -95,8 +95,8 @@ class PositiveStream:
         return rng.integers(self.graph.n_links, size=self.epoch_length, dtype=np.int32)
 
     def _shuffled_strata(self, rng: np.random.Generator, epoch: int) -> Int32:
-        """Items (or users) in random order, each one's links shuffled, cut into segments of exactly
-        s, those shuffled.
+        """Return an epoch's links in strata: the links of items (or users) in random order, cut
+        into segments of exactly s, and the segments shuffled.
 
         Strata lie at multiples of s of the whole stream. Where N is not such a multiple, an epoch's
         first links complete the stratum that the epoch before left open, and its last ones open one
@@ -127,20 +127,20 @@ class PositiveStream:
         return result
 
     def _drawn_strata(self, rng: np.random.Generator, epoch: int) -> Int32:
-        """The node of a random link, then s of its links."""
+        """Return strata with replacement: the node of a random link, then s of its links."""
         graph, s = self.graph, self.stratum_size
         by_user = self.strata == "user"
         node = graph.link_user if by_user else graph.link_item
         offsets = graph.user_offsets if by_user else graph.item_offsets
         chosen = node[rng.integers(graph.n_links, size=self.epoch_length // s)]
         degree = (offsets[chosen + 1] - offsets[chosen])[:, None]
-        place = (
+        position = (
             np.minimum((rng.random((len(chosen), s)) * degree).astype(np.int64), degree - 1)
             + offsets[chosen][:, None]
         )
         links: Int32 = (
-            place.reshape(-1).astype(np.int32)
+            position.reshape(-1).astype(np.int32)
             if by_user
-            else graph.links_by_item[place.reshape(-1)]
+            else graph.links_by_item[position.reshape(-1)]
         )
         return links

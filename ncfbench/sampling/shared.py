@@ -29,7 +29,7 @@ class SharingSampler(Sampler):
     @property
     @abstractmethod
     def pair_importance(self) -> Float64:
-        """float64[I]: the weight of one meeting of a link and an item, the normaliser included."""
+        """float64[I]: the weight of one pair of a link and an item, the normaliser included."""
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
@@ -57,8 +57,7 @@ class SharingSampler(Sampler):
         pos_user, pos_item = graph.link_user[links], graph.link_item[links]
         ids = np.concatenate([pos_item, extra]) if len(extra) else pos_item
         distinct, slots = self._distinct(ids)
-        # Without repeats by design there is nothing to leave unmerged.
-        merge = self.config.unique_items or (self.stratified and self.config.strata == "item")
+        merge = self.merges_items
         items, slot = (distinct, slots) if merge else (ids, np.arange(len(ids), dtype=np.int32))
         pos_slot, n_items = slot[: len(links)], len(items)
         size = max(capacity, n_items)

@@ -188,7 +188,7 @@ def test_local_shards_are_batches_of_their_own(tiny: Dataset, sampler: str, stra
     assert (
         one.n_items
         == spread.n_items
-        == sum(len(np.unique(part.items[: part.n_items])) for part in made.parts(draw)[0])
+        == sum(len(np.unique(part.items[: part.n_items])) for part in made.shards(draw)[0])
     )
     assert made.required_capacity(draw) >= one.n_items
     assert negative_ids(one)[1].shape == one.negatives.weight.shape
