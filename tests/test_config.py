@@ -110,9 +110,7 @@ def test_precedence(tmp_path: Path) -> None:
         ({"dataset": "../secret"}, ["not a data set's name"]),
     ],
 )
-def test_impossible_settings_are_refused_with_what_to_use(
-    flags: dict[str, Any], words: list[str]
-) -> None:
+def test_impossible_settings_are_refused(flags: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         settings(**flags)
     for word in words:

@@ -169,7 +169,7 @@ def test_a_shared_plugin_trains_on_several_devices(
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_settings_of_a_plugin_are_part_of_its_identity(module: str, tmp_path: Path) -> None:
+def test_settings_of_a_plugin_are_its_identity(module: str, tmp_path: Path) -> None:
     """Declared or not; only what a class declares not to use is left out."""
 
     def config(name: str, **more: Any) -> Any:
@@ -234,7 +234,7 @@ def test_settings_of_a_sampler_distinguish_arms(module: str, tmp_path: Path) -> 
     assert words[words.index("--emphasis") + 1] == "3.0"
 
 
-def test_an_entry_in_the_registry_is_all_that_a_name_needs(
+def test_a_registry_entry_is_all_that_a_name_needs(
     module: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Options, checks, list and the settings reference follow from the class."""

@@ -35,19 +35,26 @@ def audit(
         typer.Option(
             "--samplers",
             "--sampler",
-            help="Which, separated by commas; plug-ins too. all: the built-in ones.",
+            help="Samplers, separated by commas; plug-ins too. all: the built-in ones.",
+            rich_help_panel="Sampler",
         ),
     ] = "all",
     loss: Annotated[
         str,
         typer.Option(
             help=(
-                "Which, separated by commas; each sampler gets those it can serve. all: the"
+                "Loss functions, separated by commas; each sampler gets those it serves. all: the"
                 " built-in ones."
-            )
+            ),
+            rich_help_panel="Training",
         ),
     ] = "all",
-    noise: Annotated[str, typer.Option(help="P_n, separated by commas.")] = "unigram,uniform,0.75",
+    noise: Annotated[
+        str,
+        typer.Option(
+            help="Noise distributions P_n, separated by commas.", rich_help_panel="Sampler"
+        ),
+    ] = "unigram,uniform,0.75",
     batches: Annotated[
         int,
         typer.Option(

@@ -41,7 +41,8 @@ def profile(
         typer.Option(
             "--samplers",
             "--sampler",
-            help="Which, separated by commas; plug-ins too. all: the paper's five.",
+            help="Samplers, separated by commas; plug-ins too. all: the paper's five.",
+            rich_help_panel="Sampler",
         ),
     ] = "all",
     rounds: Annotated[

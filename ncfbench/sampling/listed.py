@@ -23,7 +23,7 @@ class ListedSampler(Sampler):
     def with_drawn_items(
         self, draw: Draw, users: Int32, pos_user: Int32, negative_user: Int32, capacity: int
     ) -> Batch:
-        """Return the batch that joins ``users[negative_user]``, int32[b, k], with the drawn items."""
+        """Return the batch that joins ``users[negative_user]``, [b, k], with the drawn items."""
         b, k = draw.items.shape
         ids = np.concatenate([self.graph.link_item[draw.links], draw.items.reshape(-1)])
         if self.config.unique_items:

@@ -248,7 +248,7 @@ def test_the_page_fits_its_window_and_says_everything(tmp_path: Path, width: int
         assert words in flat, words
 
 
-def test_bars_are_proportional_and_what_is_there_shows() -> None:
+def test_bars_are_proportional_and_visible() -> None:
     assert [bar(share, 4) for share in (0, 1e-9, 0.25, 0.5 + 1 / 32, 1)] == [
         "",
         "▏",

@@ -259,7 +259,7 @@ def test_batches_do_not_depend_on_the_chunk(tiny: Dataset, sampler: str) -> None
 
 @pytest.mark.parametrize("sampler", NAMES)
 @pytest.mark.parametrize("stratum_size", [1, 4, 8])
-def test_positive_stream_is_a_sequence_of_permutations(
+def test_positives_are_a_sequence_of_permutations(
     tiny: Dataset, sampler: str, stratum_size: int
 ) -> None:
     users, items = tiny.links("train")
@@ -276,7 +276,7 @@ def test_positive_stream_is_a_sequence_of_permutations(
     assert not np.array_equal(stream[:n], stream[n : 2 * n])
 
 
-def test_strata_are_segments_of_the_item_ordered_links(tiny: Dataset) -> None:
+def test_strata_are_segments_of_ordered_links(tiny: Dataset) -> None:
     """Nearly all strata hold one or two items, and an item's links lie in as few strata as they
     fit.
     """
@@ -327,7 +327,7 @@ def test_a_late_start_draws_what_it_skips_in_pieces(
         np.testing.assert_array_equal(left, right)
 
 
-def test_different_seeds_differ_and_named_streams_are_independent() -> None:
+def test_seeds_differ_and_streams_are_independent() -> None:
     draws = {
         (seed, role, epoch): tuple(Streams(seed).generator(role, epoch).integers(2**62, size=4))
         for seed in (0, 1)
