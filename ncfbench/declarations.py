@@ -7,9 +7,9 @@ of :class:`Traits` and of its subclass for their kind. A plug-in is imported and
 class is read from its source, so that help, checks and reports import neither NumPy nor JAX for it:
 its declarations are therefore literals.
 
-``uses`` decides identity. A setting that a class declares not to use (it has a ``uses`` of its own,
-and the setting is not in it) is no part of a run's identity. Without a ``uses`` in the class itself
-every setting counts: a base class cannot know what its subclass reads.
+``uses`` decides identity. A setting is no part of it where the class itself has a ``uses``, and
+neither that nor the ``uses`` of a base class names the setting. Without a ``uses`` in the class
+itself every setting counts: a base class cannot know what its subclass reads.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ def _own(default: Any) -> Any:
     return field(default=default, metadata={"own": True})
 
 
+def _added(default: Any) -> Any:
+    """A declaration that adds to that of the base classes: they read their settings as before."""
+    return field(default=default, metadata={"added": True})
+
+
 @dataclass(frozen=True)
 class Traits:
     """What every class declares."""
@@ -54,13 +59,13 @@ class Traits:
     """One line for ``ncfbench list``; by default the first line of the docstring."""
     in_paper: bool = _own(False)
     """Whether KDD 2017 has it."""
-    uses: tuple[str, ...] = ()
+    uses: tuple[str, ...] = _added(())
     """The shared settings that it reads, of those with a matching ``used_by``; others' own settings
     too.
     """
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[Setting, ...] = _added(())
     """Settings of its own, which only runs with it have."""
-    declares_uses: bool = field(default=False, metadata={"derived": True})
+    declares_uses: bool = False
     """Whether the class itself has ``uses``."""
 
     def counts(self, name: str) -> bool:
@@ -80,7 +85,7 @@ class SamplerTraits(Traits):
     """The families of losses that it serves."""
     families_by_user: tuple[LossFamily, ...] = ()
     """Those with strata by user, where they are others."""
-    uses_by_user: tuple[str, ...] = ()
+    uses_by_user: tuple[str, ...] = _added(())
     """Settings that it reads with strata by user only."""
     shares_items: bool = False
     """Whether a batch's items are negatives of all its links, or of all on one device (``--share
@@ -194,6 +199,7 @@ TRAITS: Mapping[Kind, type[Traits]] = {
     "user_tower": UserTowerTraits,
     "interaction": InteractionTraits,
 }
+DECLARED = {each.name for traits in TRAITS.values() for each in dataclasses.fields(traits)}
 METHODS: Mapping[Kind, tuple[str, ...]] = {
     "sampler": ("draw", "assemble", "batches"),
     "loss": ("rows",),
@@ -253,50 +259,49 @@ def load(path: str) -> Any:
 
 
 def _read(kind: Kind, path: str) -> Traits:
-    traits = TRAITS[kind]
-    fields = dataclasses.fields(traits)
-    names = tuple(each.name for each in fields if "derived" not in each.metadata)
-    declared = _in_source(path, names) or _of_class(kind, path, names)
-    not_inherited = {each.name for each in fields if "own" in each.metadata}
-    values = {
-        name: value
-        for name, value in declared.inherited.items()
-        if name not in not_inherited or name in declared.own
+    fields = {each.name: each.metadata for each in dataclasses.fields(TRAITS[kind])}
+    declared = _in_source(path) or _of_class(kind, path)
+    values: dict[str, Any] = {
+        "title": path.partition(":")[2],
+        "summary": declared.docstring.partition("\n")[0],
     }
-    values.setdefault("title", path.partition(":")[2])
-    values.setdefault("summary", declared.docstring.partition("\n")[0])
-    if not all(isinstance(each, Setting) for each in values.get("settings", ())):
+    for level, attributes in enumerate(declared.levels, 1):
+        is_own = level == len(declared.levels)
+        for name in attributes.keys() & fields.keys():
+            if "added" in fields[name]:
+                if not isinstance(attributes[name], tuple):
+                    raise UsageError(f"Plug-in {path!r} declares {name}, which must be a tuple.")
+                values[name] = values.get(name, ()) + attributes[name]
+            elif is_own or "own" not in fields[name]:
+                values[name] = attributes[name]
+    settings = values.get("settings", ())
+    if not all(isinstance(each, Setting) for each in settings):
         raise UsageError(
             f"Plug-in {path!r}: settings must be a tuple of ncfbench.settings.Setting."
         )
-    return traits(**values, path=path, declares_uses="uses" in declared.own)
+    values["settings"] = tuple({each.name: each for each in settings}.values())
+    values |= {"path": path, "declares_uses": "uses" in declared.levels[-1]}
+    return TRAITS[kind](**values)
 
 
 @dataclass(frozen=True)
 class _Declared:
-    """Attributes of a class: its own names, all values with those of its bases, its docstring."""
+    """Attributes of a class's bases and then of the class itself, and its docstring."""
 
-    own: frozenset[str]
-    inherited: Mapping[str, Any]
+    levels: list[Mapping[str, Any]]
     docstring: str
 
 
-def _of_class(kind: Kind, path: str, names: tuple[str, ...]) -> _Declared:
+def _of_class(kind: Kind, path: str) -> _Declared:
     """Import a class and take its attributes."""
     found = load(path)
     if not inspect.isclass(found):
         raise UsageError(f"Plug-in {path!r} is not a class; {_a(kind)} is {BASES[kind]}.")
-    attributes: dict[str, Any] = {}
-    for base in reversed(found.__mro__):
-        attributes |= vars(base)
-    missing = [name for name in METHODS[kind] if name not in attributes]
-    if missing:
-        raise UsageError(f"Plug-in {path!r} has no {missing[0]!r}; {_a(kind)} is {BASES[kind]}.")
-    return _Declared(
-        frozenset(name for name in names if name in vars(found)),
-        {name: attributes[name] for name in names if name in attributes},
-        inspect.getdoc(found) or "",
-    )
+    levels = [vars(base) for base in reversed(found.__mro__)]
+    for name in METHODS[kind]:
+        if not any(name in level for level in levels):
+            raise UsageError(f"Plug-in {path!r} has no {name!r}; {_a(kind)} is {BASES[kind]}.")
+    return _Declared(list(levels), inspect.getdoc(found) or "")
 
 
 def _a(kind: Kind) -> str:
@@ -313,7 +318,7 @@ def _parsed(module: str) -> ast.Module:
 
 
 @functools.cache
-def _in_source(path: str, names: tuple[str, ...]) -> _Declared | None:
+def _in_source(path: str) -> _Declared | None:
     """Read a class of this package from its source, with its bases in this package."""
     module, _, name = path.partition(":")
     classes = {node.name: node for node in _parsed(module).body if isinstance(node, ast.ClassDef)}
@@ -325,19 +330,18 @@ def _in_source(path: str, names: tuple[str, ...]) -> _Declared | None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     } | {each: f"{module}:{each}" for each in classes}
-    inherited: dict[str, Any] = {}
+    levels: list[Mapping[str, Any]] = []
     for base in reversed(classes[name].bases):
-        found = _in_source(origins[base.id], names) if isinstance(base, ast.Name) else None
-        inherited |= found.inherited if found else {}
+        found = _in_source(origins.get(base.id, "")) if isinstance(base, ast.Name) else None
+        levels += found.levels if found else []
     own = {
         target.id: _literal(node.value)
         for node in classes[name].body
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if isinstance(target, ast.Name) and target.id in names
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id in DECLARED
     }
-    docstring = inspect.cleandoc(ast.get_docstring(classes[name]) or "")
-    return _Declared(frozenset(own), inherited | own, docstring)
+    return _Declared([*levels, own], inspect.cleandoc(ast.get_docstring(classes[name]) or ""))
 
 
 def _literal(node: ast.expr) -> Any:

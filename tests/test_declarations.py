@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,17 @@ from ncfbench.settings import Setting
 )
 def test_source_and_class_declare_the_same(kind: Any, name: str) -> None:
     path = BUILT_IN[kind][name]
-    names = tuple(each.name for each in dataclasses.fields(declarations.TRAITS[kind]))
-    read = declarations._in_source(path, names)
-    assert read == declarations._of_class(kind, path, names)
+    read, imported = declarations._in_source(path), declarations._of_class(kind, path)
+    assert read is not None
+    assert read.docstring == imported.docstring
+    levels = [
+        {each: value for each, value in level.items() if each in declarations.DECLARED}
+        for level in imported.levels
+    ]
+    assert [level for level in read.levels if level] == [level for level in levels if level]
     traits = find(kind, name)
     assert traits.declares_uses
-    assert {"title", "summary"} <= read.own
+    assert {"title", "summary"} <= read.levels[-1].keys()
     assert set(traits.uses) <= {
         setting.name for setting in SETTINGS.values() if setting.used_by == kind
     }

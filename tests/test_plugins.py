@@ -38,7 +38,7 @@ class Own(NegativeSampler):
     """Negatives of my own."""
 
     families = ("pairwise",)
-    uses = ("negatives", "mask", "unique_items")
+    uses = ("negatives",)
     settings = (Setting("emphasis", 1.0, "Weight of a negative link", panel="Sampler", above=0),)
 
     def assemble(self, draw, capacity=0):
@@ -103,6 +103,10 @@ class Taken(Bag):
 
 class Unset(Bag):
     settings = ("bag_width",)
+
+
+class Listed(Bag):
+    uses = ["word_dropout"]
 
 
 number = 3
@@ -191,6 +195,9 @@ def test_settings_of_a_plugin_are_its_identity(module: str, tmp_path: Path) -> N
         complete({"sampler": f"{module}:Sharing", "negatives": k, "batch_size": 64}) for k in (3, 4)
     ]
     assert not are_one(*of_sampler)
+    own = {"sampler": f"{module}:Own", "loss": "log"}
+    assert not are_one(complete(own), complete(own | {"mask": False})), "used by its base class"
+    assert are_one(complete(own), complete(own | {"stratum_size": 8}))
     made = runs.create(tmp_path, config("Silent", lstm_units=25), "data")
     assert runs.find(tmp_path, config("Silent", lstm_units=25), "data") == made
     assert runs.find(tmp_path, config("Silent", lstm_units=200), "data") is None
@@ -288,6 +295,7 @@ def test_registered_plugins_have_names(module: str, monkeypatch: pytest.MonkeyPa
         ({"encoder": "{}:number"}, ["is not a class", "with a __call__ method"]),
         ({"encoder": "{}:Taken"}, ["declares a setting 'epochs'", "Rename it"]),
         ({"encoder": "{}:Unset"}, ["settings must be a tuple of ncfbench.settings.Setting"]),
+        ({"encoder": "{}:Listed"}, ["declares uses, which must be a tuple"]),
         ({"encoder": "{}:Bag", "bag_width": 0}, ["bag_width = 0: it must be at least 1"]),
         ({"encoder": "mf", "bag_width": 5}, ["Unknown setting 'bag_width'"]),
     ],

@@ -4,9 +4,7 @@ uniform items mixed in.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -26,10 +24,14 @@ class SharingSampler(Sampler):
     families = FAMILIES
     shares_items = True
 
-    @property
-    @abstractmethod
+    @cached_property
     def pair_importance(self) -> Float64:
-        """float64[I]: the weight of one pair of a link and an item, the normaliser included."""
+        """float64[I]: the weight of one pair of a link and an item, the normaliser included.
+
+        Here the items are those of the positive links of other strata, or of other links.
+        """
+        b = self.config.batch_size
+        return self.importance(self.noise.data) / (b * b - b * self.stratum_size)
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
@@ -111,8 +113,8 @@ class StratifiedSharingSampler(SharingSampler):
     title = "Strat. w. N.S."
     summary = "s positive links an item, and the batch's other items are every user's negatives"
     in_paper = True
-    uses: ClassVar[tuple[str, ...]] = ("stratum_size", "strata", "mask")
-    uses_by_user: ClassVar[tuple[str, ...]] = ("unique_items",)
+    uses = ("stratum_size", "strata", "mask")
+    uses_by_user = ("unique_items",)
     least_strata = 2
     # The paper prints b(b-1)/s negative links; these are without those of a link's own stratum.
     symbols = ("b(b-s)/s", "b", "b/s", "b^2/s", "matrix")
@@ -129,14 +131,8 @@ class StratifiedSharingSampler(SharingSampler):
             return Nominal(users=b // s, items=b, negatives=b * (b - s))
         return Nominal(users=b, items=b // s, negatives=b * (b // s - 1))
 
-    @cached_property
-    def pair_importance(self) -> Float64:
-        """See :attr:`SharingSampler.pair_importance`."""
-        b = self.config.batch_size
-        return self.importance(self.noise.data) / (b * b - b * self.stratum_size)
 
-
-class NegativeSharingSampler(StratifiedSharingSampler):
+class NegativeSharingSampler(SharingSampler):
     """Negative Sharing (KDD 2017, algorithm 4): b positive links, each one's negatives the items of
     the others.
 
@@ -149,10 +145,9 @@ class NegativeSharingSampler(StratifiedSharingSampler):
     summary = "the batch's other items are every user's negatives"
     in_paper = True
     uses = ("mask", "unique_items")
-    uses_by_user = ()
+    least_strata = 2
     symbols = ("b(b-1)", "b", "b", "b^2", "matrix")
     drawn_off_paper_clock = True
-    stratified = False
 
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`."""
