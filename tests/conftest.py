@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,10 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import Dataset, load
 from ncfbench.storage.tables import atomic_path
+
+# A shell ignores SIGINT in what it starts in the background, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
