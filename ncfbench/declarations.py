@@ -49,7 +49,7 @@ def _added(default: Any) -> Any:
 
 @dataclass(frozen=True)
 class Traits:
-    """What every class declares."""
+    """Declarations of every kind of class."""
 
     path: str
     """``package.module:Class``."""
@@ -58,7 +58,7 @@ class Traits:
     summary: str = _own("")
     """One line for ``ncfbench list``; by default the first line of the docstring."""
     in_paper: bool = _own(False)
-    """Whether KDD 2017 has it."""
+    """True if KDD 2017 has it."""
     uses: tuple[str, ...] = _added(())
     """The shared settings that it reads, of those with a matching ``used_by``; others' own settings
     too.
@@ -66,7 +66,7 @@ class Traits:
     settings: tuple[Setting, ...] = _added(())
     """Settings of its own, which only runs with it have."""
     declares_uses: bool = False
-    """Whether the class itself has ``uses``."""
+    """True if the class itself has ``uses``."""
 
     def counts(self, name: str) -> bool:
         """Return whether a shared setting is part of the identity of this class's runs."""
@@ -79,16 +79,16 @@ class Traits:
 
 @dataclass(frozen=True)
 class SamplerTraits(Traits):
-    """What a sampler declares, a subclass of :class:`ncfbench.sampling.Sampler`."""
+    """Declarations of a sampler, a subclass of :class:`ncfbench.sampling.Sampler`."""
 
     families: tuple[LossFamily, ...] = ()
     """The families of losses that it serves."""
     families_by_user: tuple[LossFamily, ...] = ()
-    """Those with strata by user, where they are others."""
+    """The same with strata by user, where these are others."""
     uses_by_user: tuple[str, ...] = _added(())
     """Settings that it reads with strata by user only."""
     shares_items: bool = False
-    """Whether a batch's items are negatives of all its links, or of all on one device (``--share
+    """True if a batch's items are negatives of all its links, or of all on one device (``--share
     local``).
     """
     least_strata: int = 1
@@ -101,21 +101,21 @@ class SamplerTraits(Traits):
     baseline_for: tuple[LossFamily, ...] = _own(())
     """The families of losses for which speedups are measured against it."""
     drawn_off_paper_clock: bool = _own(False)
-    """Whether the authors' program made its draws before the timer started."""
+    """True if the authors' program made its draws before the timer started."""
 
     @property
     def uses_negatives(self) -> bool:
-        """Whether k negative links are drawn for each positive one."""
+        """True if k negative links are drawn for each positive one."""
         return "negatives" in self.uses
 
     @property
     def uses_strata(self) -> bool:
-        """Whether positive links come in strata."""
+        """True if positive links come in strata."""
         return "stratum_size" in self.uses
 
     @property
     def uses_uniform_items(self) -> bool:
-        """Whether items are drawn uniformly into each batch."""
+        """True if items are drawn uniformly into each batch."""
         return "uniform_items" in self.uses
 
     def counts_with(self, name: str, strata: str) -> bool:
@@ -137,7 +137,7 @@ class SamplerTraits(Traits):
 
 @dataclass(frozen=True)
 class LossTraits(Traits):
-    """What a loss declares, a subclass of one of the families of :mod:`ncfbench.models.losses`."""
+    """Declarations of a loss, a subclass of a family of :mod:`ncfbench.models.losses`."""
 
     family: LossFamily = "pointwise"
     """Declared by the base class of the family."""
@@ -161,14 +161,14 @@ class LossTraits(Traits):
 
 @dataclass(frozen=True)
 class EncoderTraits(Traits):
-    """What an encoder declares, a :class:`flax.nnx.Module` like those of
+    """Declarations of an encoder, a :class:`flax.nnx.Module` like those of
     :mod:`ncfbench.models.encoders`.
     """
 
     negatives: int = 10
     """Default of the setting k (KDD 2017, section 5.2)."""
     scores_cold_items: bool = True
-    """Whether it embeds items without training links."""
+    """True if it embeds items without training links."""
     item_tables: tuple[str, ...] = ()
     """Its :class:`flax.nnx.Embed` tables by item id. Where tables are spread over devices, only the
     rows of a batch's items are fetched from these.
@@ -177,7 +177,7 @@ class EncoderTraits(Traits):
 
 @dataclass(frozen=True)
 class UserTowerTraits(Traits):
-    """What a user tower declares, a :class:`flax.nnx.Module` like that of
+    """Declarations of a user tower, a :class:`flax.nnx.Module` like that of
     :mod:`ncfbench.models.user_table`.
     """
 
@@ -187,7 +187,7 @@ class UserTowerTraits(Traits):
 
 @dataclass(frozen=True)
 class InteractionTraits(Traits):
-    """What an interaction declares, a subclass of
+    """Declarations of an interaction, a subclass of
     :class:`ncfbench.models.interaction.Interaction`.
     """
 

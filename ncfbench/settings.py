@@ -17,7 +17,7 @@ Panel = Literal["Data", "Sampler", "Model", "Training", "Devices", "Output"]
 PANELS: tuple[Panel, ...] = get_args(Panel)
 """Groups of options in ``--help``, in their order."""
 Kind = Literal["sampler", "loss", "encoder", "user_tower", "interaction"]
-"""What a user can choose by name, built in or a plug-in."""
+"""Kinds of classes that a user chooses by name, built in or plug-ins."""
 
 _TYPE_WORDS = {
     "int": "a whole number",

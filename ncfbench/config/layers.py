@@ -1,4 +1,4 @@
-"""Where settings come from: flags, ``--set``, the environment, a file, and the defaults."""
+"""Layers of settings: flags, ``--set``, the environment, a file, and the defaults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCATION_VARIABLES = {"data_dir": "NCFBENCH_DATA_DIR", "runs_dir": "NCFBENCH_RUN
 
 @dataclass(frozen=True)
 class Locations:
-    """Where prepared data and runs live."""
+    """Folders of prepared data and of runs."""
 
     data_dir: Path = Path("data")
     runs_dir: Path = Path("runs")

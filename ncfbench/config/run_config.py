@@ -264,14 +264,14 @@ class RunConfig:
 
     @property
     def normalize(self) -> bool:
-        """Whether embeddings are scaled to unit length, as the authors' program does for all but
+        """True if embeddings are scaled to unit length, as the authors' program does for all but
         pointwise losses.
         """
         return self.family != "pointwise"
 
     @property
     def shares_locally(self) -> bool:
-        """Whether a batch is one of parts that share negatives within themselves only."""
+        """True if the shards of a batch share negatives only within themselves."""
         return self.share == "local"
 
     def on_one_device(self) -> RunConfig:

@@ -186,7 +186,7 @@ class Sampler(BatchSource):
 
     @property
     def merges_items(self) -> bool:
-        """Whether equal items of a batch have one slot: if wanted, or if strata repeat them."""
+        """True if equal items of a batch have one slot: if wanted, or if strata repeat them."""
         return self.config.unique_items or (self.stratified and self.config.strata == "item")
 
     @cached_property

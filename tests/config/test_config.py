@@ -45,7 +45,7 @@ def test_precedence(tmp_path: Path) -> None:
         'epochs = 1\nseed = 1\ngamma = 0.5\nloss = "hinge"\ndata-dir = "file"\nruns-dir ='
         ' "file"\nbatch_size = 64\n'
     )
-    config, places = resolve(
+    config, locations = resolve(
         {"epochs": 3, "seed": None, "data_dir": Path("flag")},
         ["epochs=2", "seed=2", "learning-rate=0.5"],
         file,
@@ -58,7 +58,7 @@ def test_precedence(tmp_path: Path) -> None:
         64,
         0.5,
     )
-    assert (places.data_dir, places.runs_dir) == (Path("flag"), Path("variable"))
+    assert (locations.data_dir, locations.runs_dir) == (Path("flag"), Path("variable"))
     assert resolve({}, ["data_dir=set"], file, {"NCFBENCH_DATA_DIR": "variable"})[
         1
     ].data_dir == Path("set")
@@ -187,7 +187,7 @@ def test_settings_of_a_wrong_type_are_refused(config: dict[str, Any]) -> None:
 
 
 def test_unused_settings_do_not_split_identity() -> None:
-    """What a sampler or encoder declares not to use, and what changes no number."""
+    """Settings that a sampler or encoder does not use, and settings that change no number."""
     for first, second in (
         ({"sampler": "ns", "negatives": 3}, {"sampler": "ns", "stratum_size": 8}),
         ({"encoder": "mf", "filters": 3}, {"encoder": "mf", "lstm_units": 3, "word_dimension": 3}),
@@ -218,7 +218,7 @@ def test_identities_stay_those_of_older_runs() -> None:
 
 
 def test_a_run_has_the_settings_of_its_encoder() -> None:
-    """Those of another built-in encoder are left out, so that one file serves a grid of them."""
+    """Settings of another built-in encoder are left out, so that one file serves a grid."""
     config = settings(encoder="lstm", filters=7, lstm_units=9)
     assert config.lstm_units == config.to_dict()["lstm_units"] == 9
     assert "filters" not in config.to_dict()
