@@ -60,9 +60,7 @@ class Traits:
     in_paper: bool = _own(False)
     """True if KDD 2017 has it."""
     uses: tuple[str, ...] = _added(())
-    """The shared settings that it reads, of those with a matching ``used_by``; others' own settings
-    too.
-    """
+    """The settings that it reads, of those that not every run uses; others' own settings too."""
     settings: tuple[Setting, ...] = _added(())
     """Settings of its own, which only runs with it have."""
     declares_uses: bool = False
@@ -71,6 +69,10 @@ class Traits:
     def counts(self, name: str) -> bool:
         """Return whether a shared setting is part of the identity of this class's runs."""
         return not self.declares_uses or name in self.uses
+
+    def counts_with(self, name: str, strata: str) -> bool:
+        """Return :meth:`counts`, with strata by ``item`` or by ``user``."""
+        return self.counts(name)
 
     def load(self) -> Any:
         """Import the class."""

@@ -27,7 +27,9 @@ from ncfbench.training.run import run
 MODULE = '''
 import jax.numpy as jnp
 from flax import nnx
+from ncfbench.models.interaction import DotProduct
 from ncfbench.models.losses import Pairwise
+from ncfbench.models.user_table import UserTable
 from ncfbench.sampling.batch import Shared
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.sampling.shared import StratifiedSharingSampler
@@ -83,6 +85,21 @@ class Bag(nnx.Module):
 
 class Silent(Bag):
     """It declares nothing of what it reads."""
+
+
+class SilentLoss(Pairwise):
+    """It declares nothing either."""
+
+    def pair(self, positive, negative):
+        return jnp.maximum(negative - positive + 0.5, 0)
+
+
+class SilentUserTower(UserTable):
+    """Nor does it."""
+
+
+class SilentInteraction(DotProduct):
+    """Nor does it."""
 
 
 class Sharing(StratifiedSharingSampler):
@@ -198,6 +215,11 @@ def test_settings_of_a_plugin_are_its_identity(module: str, tmp_path: Path) -> N
     own = {"sampler": f"{module}:Own", "loss": "log"}
     assert not are_one(complete(own), complete(own | {"mask": False})), "used by its base class"
     assert are_one(complete(own), complete(own | {"stratum_size": 8}))
+    for kind in ("loss", "user_tower", "interaction"):
+        for name in ("word_dimension", "stratum_size", "lstm_units"):
+            of_others = {"sampler": "ns", "encoder": "mf", "batch_size": 64}
+            of_others[kind] = f"{module}:Silent{kind.title().replace('_', '')}"
+            assert not are_one(*(complete(of_others | {name: value}) for value in (2, 4)))
     made = runs.create(tmp_path, config("Silent", lstm_units=25), "data")
     assert runs.find(tmp_path, config("Silent", lstm_units=25), "data") == made
     assert runs.find(tmp_path, config("Silent", lstm_units=200), "data") is None

@@ -12,6 +12,9 @@ from ncfbench.settings import Kind, Setting
 def own_settings(chosen: Mapping[Kind, str], taken: Collection[str]) -> dict[str, Setting]:
     """Return the settings that a run has beside those of every run.
 
+    These are the settings that its choices declare, and those of other choices that they use. A
+    plug-in without ``uses`` may read any of them.
+
     Args:
         chosen: the names of its sampler, its loss, its encoder and so on.
         taken: names that these settings cannot have.
@@ -19,15 +22,20 @@ def own_settings(chosen: Mapping[Kind, str], taken: Collection[str]) -> dict[str
     Raises:
         UsageError: a name is taken.
     """
-    found: dict[str, Setting] = {}
+    declared: dict[str, Setting] = {}
+    borrowed: dict[str, Setting] = {}
     for kind, name in chosen.items():
-        for setting in find(kind, name).settings:
-            if setting.name in taken or setting.name in found:
+        traits = find(kind, name)
+        for setting in traits.settings:
+            if setting.name in taken or setting.name in declared:
                 raise UsageError(
                     f"{name} declares a setting {setting.name!r}, a name that is taken. Rename it."
                 )
-        found |= settings_of(kind, name)
-    return found
+            declared[setting.name] = setting
+        borrowed |= {
+            other: setting for other, setting in built_in_settings().items() if traits.counts(other)
+        }
+    return borrowed | declared
 
 
 def settings_of(kind: Kind, name: str) -> dict[str, Setting]:

@@ -24,7 +24,7 @@ from typing import Any
 from ncfbench.config.checks import check, noise_exponent
 from ncfbench.config.own import own_settings, settings_of
 from ncfbench.declarations import LossFamily
-from ncfbench.registry import BUILT_IN, find_encoder, find_loss, find_sampler
+from ncfbench.registry import BUILT_IN, find, find_loss
 from ncfbench.settings import Kind, Setting
 
 MAX_SEED = 2**32 - 1
@@ -296,12 +296,12 @@ class RunConfig:
         """Return :meth:`to_dict` with null for settings that change no number of this run, without
         those at their default that older versions of the identity lack.
         """
-        sampler, encoder = find_sampler(self.sampler), find_encoder(self.encoder)
+        chosen = [find(kind, getattr(self, kind)) for kind in BUILT_IN]
         unused = {
             name
             for name, setting in SETTINGS.items()
-            if (setting.used_by == "sampler" and not sampler.counts_with(name, self.strata))
-            or (setting.used_by == "encoder" and not encoder.counts(name))
+            if setting.used_by in ("sampler", "encoder")
+            and not any(traits.counts_with(name, self.strata) for traits in chosen)
         }
         # Where all items are shared, the number of devices changes no result.
         unused |= {"shard_tables"} if self.shares_locally else {"shard_tables", "devices", "share"}

@@ -26,7 +26,7 @@ def default_text(setting: Setting) -> str:
         return setting.shown or _text(setting, setting.default)
     if setting.default_from in SETTINGS and setting.default_from not in BUILT_IN:
         return f"as {setting.default_from}"
-    kind: Kind = "loss" if setting.default_from == "loss" else "encoder"
+    kind = next(kind for kind in BUILT_IN if kind == setting.default_from)
     values = {name: declared_default(find(kind, name), setting) for name in BUILT_IN[kind]}
     # A default for all, and the exceptions; or one for each of those that have one.
     usual = None if None in values.values() else values[SETTINGS[kind].default]
