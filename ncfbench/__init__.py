@@ -50,15 +50,21 @@ def prepare(
         UsageError: an unknown source or option, or options that cannot work.
         VerificationError: a downloaded file is not the published one.
     """
+    import dataclasses
+
     from ncfbench import data
     from ncfbench.data.sources import find_source
-    from ncfbench.errors import UsageError
+    from ncfbench.errors import UsageError, nearest
 
     kind = find_source(source).load().Options
-    try:
-        chosen = kind(**options)
-    except TypeError as error:
-        raise UsageError(f"prepare({source!r}): {error}") from error
+    valid = [field.name for field in dataclasses.fields(kind)]
+    for option in options:
+        if option not in valid:
+            raise UsageError(
+                f"{source} has no option {option!r}{nearest(option, valid)} Valid:"
+                f" {', '.join(valid)}."
+            )
+    chosen = kind(**options)
     folder = _locations(data_dir).data_dir
     data.prepare(source, chosen, folder, name, say=say)
     return data.open_dataset(folder, name or source, say)
@@ -161,8 +167,8 @@ def report(
 
 def audit(
     *,
-    samplers: Sequence[str] = ("iid", "neg", "strat", "ns", "strat-ns", "mixed-ns"),
-    losses: Sequence[str] = ("sg", "mse", "log", "hinge", "softmax"),
+    samplers: Sequence[str] | None = None,
+    losses: Sequence[str] | None = None,
     noises: Sequence[str] = ("unigram", "uniform", "0.75"),
     batches: int = 1536,
     data_dir: Folder = None,
@@ -175,6 +181,7 @@ def audit(
     Nothing is written: ``record.tables`` holds the rows.
 
     Args:
+        samplers: names; all built-in ones by default, and so for ``losses``.
         batches: how many batches of each sampler; 0 for the conformance suite and the X-ray only.
 
     Raises:
@@ -183,9 +190,15 @@ def audit(
     """
     from ncfbench.auditing import audit as auditing
     from ncfbench.config import complete
+    from ncfbench.registry import LOSSES, SAMPLERS
 
     given, locations = _merge(settings, data_dir)
-    options = auditing.Options(tuple(samplers), tuple(losses), tuple(noises), batches=batches)
+    options = auditing.Options(
+        tuple(SAMPLERS if samplers is None else samplers),
+        tuple(LOSSES if losses is None else losses),
+        tuple(noises),
+        batches=batches,
+    )
     name = complete({"dataset": given["dataset"]} if "dataset" in given else {}).dataset
     dataset = open_dataset(name, data_dir=locations.data_dir, say=say)
     return auditing.run(dataset, given, options, progress)
@@ -193,7 +206,7 @@ def audit(
 
 def profile(
     *,
-    samplers: Sequence[str] = ("iid", "neg", "strat", "ns", "strat-ns"),
+    samplers: Sequence[str] | None = None,
     rounds: int = 11,
     data_dir: Folder = None,
     say: Callable[[str], None] = print,
@@ -204,13 +217,19 @@ def profile(
 
     Nothing is written: ``record.tables`` holds the rows.
 
+    Args:
+        samplers: names; the paper's by default.
+
     Raises:
         DataError: the data set is not prepared.
         UsageError: too few rounds, or settings that cannot work.
     """
     from ncfbench.distributed.simulation import simulate
     from ncfbench.profiling import profile as profiling
+    from ncfbench.registry import SAMPLERS, find_sampler
 
+    if samplers is None:
+        samplers = [name for name in SAMPLERS if find_sampler(name).in_paper]
     given, locations = _merge(settings, data_dir)
     configs = profiling.configurations(given, tuple(samplers))
     first = next(iter(configs.values()))

@@ -73,7 +73,7 @@ def test_audit_and_profile(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="sise"):
+    with pytest.raises(UsageError, match="no option 'sise'"):
         ncfbench.prepare("synthetic", sise=3, data_dir=tmp_path)
     with pytest.raises(UsageError, match="batch_sise"):
         ncfbench.run(batch_sise=3)

@@ -21,7 +21,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.models.interaction import Interaction, make_interaction
-from ncfbench.models.losses import make_loss
+from ncfbench.models.losses import Pointwise, make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
 from ncfbench.sampling.noise import Noise
@@ -172,9 +172,9 @@ def _negative(
         .at[linked_row, linked_item]
         .set(0, mode="drop")
     )
-    if lambda_ is not None:
+    if isinstance(loss, Pointwise):
         silent = jnp.where(mass_RxV == 0, 0.0, scores_RxV)
-        rows = lambda_ * jnp.sum(mass_RxV * loss.negative(silent), axis=-1)
+        rows = loss.negative_rows(silent, mass_RxV, lambda_)
     else:
         positive = interaction.pairs(f_RxD, items[item])
         rows = row_losses(positive, scores_RxV, mass_RxV, loss, None)

@@ -64,7 +64,7 @@ def audit(
     margin: Annotated[
         float,
         typer.Option(
-            help="Unbiased: no bias is shown, and it is below this share of the exact gradient."
+            help="Largest bias, as a share of the exact gradient, that may be called unbiased."
         ),
     ] = 0.1,
     warmup: Annotated[

@@ -154,8 +154,8 @@ Coordinator = Annotated[
     typer.Option(
         metavar="HOST:PORT|auto",
         help=(
-            "Where the first of several processes listens; auto: ask the cluster, Slurm for"
-            " example."
+            "Address of process 0, where several processes join; auto: as the cluster, such as"
+            " Slurm, says."
         ),
         show_default=False,
         rich_help_panel="Devices",
@@ -181,8 +181,8 @@ PeerTimeout = Annotated[
     float,
     typer.Option(
         help=(
-            "Seconds after which a process that does not come, or falls silent, ends the run"
-            " everywhere."
+            "Seconds to wait for a process to join or to send a heartbeat; then the run ends"
+            " everywhere, with exit code 8."
         ),
         rich_help_panel="Devices",
     ),

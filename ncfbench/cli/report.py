@@ -219,7 +219,7 @@ def _deliver(
     if output is None:
         typer.echo(text, nl=False)
         return []
-    with tables.storage_errors(output.parent):
+    with tables.storage_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
     with tables.atomic_path(output) as temporary:
         temporary.write_text(text, encoding="utf-8")

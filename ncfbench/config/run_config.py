@@ -177,7 +177,7 @@ class RunConfig:
     )
     patience: int = _setting(
         10,
-        "Epochs without a better validation recall before the reported epoch is settled",
+        "Epochs without a better validation recall before the reported epoch is chosen",
         panel="Training",
         at_least=1,
     )

@@ -1,4 +1,4 @@
-"""Bytes that devices send each other in a step: by formula, and counted in a compiled program.
+"""Bytes that devices send each other in a step, by formula.
 
 Bytes are those of one device with ring algorithms. To gather arrays of S bytes in all, or to
 reduce-scatter them, each of N devices sends S (N - 1)/N bytes; an all-reduce sends twice as many.
@@ -6,16 +6,11 @@ reduce-scatter them, each of N devices sends S (N - 1)/N bytes; an all-reduce se
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 NUMBER_BYTES = 4
 """Bytes per element sent: all are float32 or int32."""
-OPERATIONS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
-_OPERATION = re.compile(rf"= (\(?[^=]*?\)?) ({'|'.join(OPERATIONS)})(-start)?\(")
-_ARRAY = re.compile(r"\b[a-z]+\d+\[([\d,]*)\]")
 
 
 @dataclass(frozen=True)
@@ -50,27 +45,3 @@ class Sizes:
             "rows": part * rows,
             "tables": 2 * part * self.tables,
         }
-
-
-def count_bytes(program: str, devices: int) -> Mapping[str, float]:
-    """Return the bytes that each device sends in a compiled program, by operation.
-
-    Args:
-        program: XLA's text of the program.
-    """
-    found = dict.fromkeys(OPERATIONS, 0.0)
-    for result, operation, start in _OPERATION.findall(re.sub(r"/\*.*?\*/", "", program)):
-        sizes = [
-            NUMBER_BYTES * math.prod(int(n) for n in shape.split(",") if n)
-            for shape in _ARRAY.findall(result)
-        ]
-        # The asynchronous form names its operand too.
-        size = max(sizes) if start and operation == "all-gather" else sum(sizes)
-        factor = {
-            "all-gather": (devices - 1) / devices,
-            "reduce-scatter": devices - 1,
-            "all-reduce": 2 * (devices - 1) / devices,
-            "all-to-all": (devices - 1) / devices,
-        }
-        found[operation] += size * factor.get(operation, 1.0)
-    return found

@@ -49,14 +49,14 @@ LOG_SECONDS = 5.0
 COORDINATION = re.compile(rb"[EF]\d{4} .*(coordination|distributed service)", re.IGNORECASE)
 """The first of the lines that JAX's runtime logs when it ends a process because of the others."""
 RESUME = (
-    "The run ends in every process, and what was recorded is kept. To go on from the last"
-    " checkpoint, repeat the commands with --resume; with --share global also with another number"
-    " of devices."
+    "The run ends in every process, and what was recorded is kept. To resume from the last"
+    " checkpoint, repeat the commands with --resume; with --share global the number of devices may"
+    " change."
 )
 
 
 def loss_message(cause: str) -> str:
-    """Return what a process says that loses another one."""
+    """Return the message for a lost process."""
     return f"Lost another process of this run: {cause}. Its own output may say why. {RESUME}"
 
 

@@ -80,10 +80,15 @@ class Pointwise(Loss):
         lambda_: float | None,
     ) -> jax.Array:
         """See :meth:`Loss.rows`: ``l+(positive) + lambda sum weight l-(negative)``."""
+        return self.positive(positive_b) + self.negative_rows(negative_bxn, weight_bxn, lambda_)
+
+    def negative_rows(
+        self, negative_bxn: jax.Array, weight_bxn: jax.Array, lambda_: float | None
+    ) -> jax.Array:
+        """Return the negative term of each row [b]: ``lambda sum weight l-(negative)``."""
         if lambda_ is None:
             raise TypeError("a pointwise loss needs lambda")
-        of_negatives_b = jnp.sum(weight_bxn * self.negative(negative_bxn), axis=-1)
-        return self.positive(positive_b) + lambda_ * of_negatives_b
+        return lambda_ * jnp.sum(weight_bxn * self.negative(negative_bxn), axis=-1)
 
 
 class Pairwise(Loss):

@@ -43,7 +43,7 @@ def storage_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in NO_SPACE:
             advice = "Free some space, or choose another folder."
-        elif error.errno == errno.ENOENT:
+        elif error.errno == errno.ENOENT and not path.parent.exists():
             advice = f"Make the folder first: mkdir -p {shlex.quote(str(path.parent))}"
         else:
             advice = "Choose another folder."

@@ -169,8 +169,9 @@ def read_queue(runs_dir: Path, cells: Sequence[RunConfig]) -> Queue:
             failures[config] = f"job {job.job_id}: {job.state.lower()}; see {job.paths.stderr}"
     if unknown:
         folders = ", ".join(dict.fromkeys(str(job.paths.folder / CELLS) for job in unknown))
+        ids = ", ".join(job.job_id for job in unknown)
         problems.append(
-            f"Slurm (sacct) does not tell the state of {', '.join(job.job_id for job in unknown)}:"
+            f"Slurm (sacct) does not report the state of {ids}:"
             f" taken to be in the queue. If they are gone, remove {folders}."
         )
     failures = {config: text for config, text in failures.items() if config not in jobs}

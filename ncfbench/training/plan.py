@@ -113,5 +113,5 @@ def _require_memory(config: RunConfig, dataset: Dataset, layout: Layout) -> None
         raise UsageError(
             f"The users' vectors with Adam's moments and a gradient, and the texts, take"
             f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
-            " Use a smaller --set dimension, or --shard-tables on several --devices."
+            " Use a smaller --dimension, or --shard-tables on several --devices."
         )

@@ -126,7 +126,8 @@ def test_a_configuration_file(locations: list[str], tmp_path: Path) -> None:
     """Keys may have hyphens; flags go before the file."""
     file = tmp_path / "c.toml"
     file.write_text(
-        'dataset = "tiny"\nbatch-size = 64\nsampler = "ns"\nencoder = "mf"\nlambda = 4\nlearning_rate = 1\n'
+        'dataset = "tiny"\nbatch-size = 64\nsampler = "ns"\nencoder = "mf"\n'
+        "lambda = 4\nlearning_rate = 1\n"
     )
     words = ["--config", file, *locations, "--learning-rate", "1e30", "--loss", "mse"]
     result = invoke("run", *words)

@@ -46,11 +46,18 @@ def plan(options, *, say, progress=nullcontext):
                 corpus.add([colour, *(["bright"] if options.bright else [])])
         texts, vocabulary = corpus.finish(1, None, 10)
         per = options.items
-        links = [(2 * c + u, per * c + i) for c in range(len(options.colours)) for u in (0, 1) for i in range(per)]
+        colours = range(len(options.colours))
+        links = [(2 * c + u, per * c + i) for c in colours for u in (0, 1) for i in range(per)]
         users, items = np.array(links, np.int32).T.copy()
         return Content(
-            n_users=2 * len(options.colours), users=users, items=items, texts=texts, vocabulary=vocabulary,
-            split=split_items(len(corpus), options.test_fraction, options.validation_fraction, options.split_seed),
+            n_users=2 * len(options.colours),
+            users=users,
+            items=items,
+            texts=texts,
+            vocabulary=vocabulary,
+            split=split_items(
+                len(corpus), options.test_fraction, options.validation_fraction, options.split_seed
+            ),
         )
     say("Painting.")
     return Preparation({"files": {}}, options.stored(), read)

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compiled_bytes import count_bytes
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed import collectives
-from ncfbench.distributed.bytes_sent import Sizes, count_bytes
+from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
 from ncfbench.profiling import cost_rows, rounds

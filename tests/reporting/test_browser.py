@@ -81,13 +81,16 @@ def test_the_page_fits_and_asks_for_nothing(
         assert [url for url in requests if not url.startswith("data:")] == [report.as_uri()]
         # Tables may scroll in their own boxes; the page may not.
         assert shown.evaluate("document.documentElement.scrollWidth") <= width
-        wide = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, pre, svg')
-            && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
+        wide = """[...document.querySelectorAll('body *')]
+            .filter(e => !e.closest('.scroll, pre, svg')
+                && e.getBoundingClientRect().right > innerWidth + 1)
+            .map(e => e.outerHTML.slice(0, 80))"""
         assert shown.evaluate(wide) == []
         drawn = shown.evaluate("""[...document.querySelectorAll('.drawing svg')].map(svg => {
                 const box = svg.getBoundingClientRect();
                 const most = parseFloat(getComputedStyle(svg.parentElement).maxWidth);
-                const lines = [...svg.querySelectorAll('path')].filter(path => path.getTotalLength() > 0).length;
+                const lines = [...svg.querySelectorAll('path')]
+                    .filter(path => path.getTotalLength() > 0).length;
                 return [box.width, box.height, lines, most];
             })""")
         captions = shown.locator("figcaption").all_inner_texts()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from html_tables import table_html
 from hypothesis import given
 from hypothesis import strategies as st
 from invoked import invoke
@@ -17,7 +18,6 @@ from rich.console import Console
 
 from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.reporting.render import csv, latex, markdown
-from ncfbench.reporting.render.html import table_html
 from ncfbench.reporting.render.json import render
 from ncfbench.reporting.render.terminal import show
 from ncfbench.reporting.table import Cell, Column, Table, columns_of, sentence, text_column

@@ -101,8 +101,8 @@ def batch_objective(batch: Batch, family: str) -> float:
 def strata(
     graph: BipartiteGraph, size: int, by_user: bool
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """Yield every stratum drawn with replacement: an item ~ P_d, then ``size`` of its users (or the other
-    way round).
+    """Yield every stratum drawn with replacement: an item ~ P_d, then ``size`` of its users (or the
+    other way round).
     """
     links = links_of(graph)
     side = 0 if by_user else 1

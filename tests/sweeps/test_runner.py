@@ -384,7 +384,8 @@ class Announced(SweepProgress):
         print("begun", flush=True)
 data_dir, runs_dir = map(Path, sys.argv[1:3])
 cells = [complete({settings!r} | {{"sampler": sampler}}) for sampler in {arms!r}]
-sys.exit(runner.run(cells, {{"tiny": load(data_dir, "tiny")}}, Locations(data_dir, runs_dir), Announced()).exit_code)
+datasets, locations = {{"tiny": load(data_dir, "tiny")}}, Locations(data_dir, runs_dir)
+sys.exit(runner.run(cells, datasets, locations, Announced()).exit_code)
 """
 
 

@@ -19,10 +19,12 @@ import sys
 import jax, jax.numpy as jnp
 from ncfbench.timing.compile_cache import keep_compiled
 counts = {}
-jax.monitoring.register_event_listener(lambda event, **_: counts.update({event: counts.get(event, 0) + 1}))
+def count(event, **_):
+    counts[event] = counts.get(event, 0) + 1
+jax.monitoring.register_event_listener(count)
 print(keep_compiled(lambda text: print(text, file=sys.stderr)))
 jax.jit(lambda x: jnp.sin(x) @ x.T)(jnp.ones((3, 3))).block_until_ready()
-print(counts.get("/jax/compilation_cache/cache_hits", 0), counts.get("/jax/compilation_cache/cache_misses", 0))
+print(*(counts.get(f"/jax/compilation_cache/cache_{kind}", 0) for kind in ("hits", "misses")))
 """
 
 

@@ -182,7 +182,8 @@ from ncfbench.training.recall import ranks_by_blocks
 n, links = 10**6, 300
 def peak(): return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 dot = DotProduct()
-ranks_by_blocks(dot, jnp.ones((2, 4)), jnp.ones((9000, 4)), np.zeros(links, np.int32), np.zeros(links, np.int32))
+zeros = np.zeros(links, np.int32)
+ranks_by_blocks(dot, jnp.ones((2, 4)), jnp.ones((9000, 4)), zeros, zeros)
 # The item's score is its id modulo 1000 for user 0, and the same negated for user 1.
 id = jnp.arange(n) % 1000
 g = jnp.stack([id, id, 0 * id, 0 * id], axis=1).astype(jnp.float32)

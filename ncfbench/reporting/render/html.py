@@ -56,7 +56,7 @@ def page(results: Results, tables: Sequence[Table], locations: Mapping[str, str]
         {(each.config.dataset, each.data_label) for each in results.comparisons if each.data_label}
     )
     return (
-        _templates()
+        templates()
         .get_template("page.html")
         .render(
             version=__version__,
@@ -75,12 +75,6 @@ def page(results: Results, tables: Sequence[Table], locations: Mapping[str, str]
     )
 
 
-def table_html(table: Table) -> str:
-    """Return one table as HTML."""
-    module: Any = _templates().get_template("table.html").module
-    return str(module.show(table))
-
-
 def inline_svg(text: str, name: str) -> Markup:
     """Return the ``<svg>`` element of a file that Matplotlib wrote, fit to stand in a page.
 
@@ -97,7 +91,8 @@ def inline_svg(text: str, name: str) -> Markup:
 
 
 @cache
-def _templates() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
+    """Return the environment of the page's templates, which escapes all that they are given."""
     return jinja2.Environment(
         autoescape=True,
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),

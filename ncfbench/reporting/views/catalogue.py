@@ -79,7 +79,7 @@ def catalogue_tables(found: dict[str, Any]) -> list[Table]:
             "Noise distributions (--noise), for every sampler and loss",
             ["name", is_],
             found["noise"].items(),
-            ["A plug-in of your own goes by package.module:object."],
+            ["Name a plug-in as package.module:Class."],
         ),
     ]
 
