@@ -5,9 +5,9 @@ and backward.
 
 Texts like CiteULike's: 11,563 words by Zipf's law, lengths around two thirds of the longest, half
 of the words removed by dropout. All ways of one size are measured in turn, round after round. The
-last column sets the operations of a plain forward convolution (2 J E F for each place of the padded
-texts), over the seconds that the fast way needs for the same result, beside this machine's rate of
-large matrix products.
+last column sets the operations of a plain forward convolution (2 J E F for each position of the
+padded texts), over the seconds that the fast way needs for the same result, beside this machine's
+rate of large matrix products.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ncfbench.reporting.table import Header, Table, columns_of
 from ncfbench.timing import allocator, environment
 
 WORDS, SIZE = 11_563, 50
-"""Of the vocabulary; of words, filters, units."""
+"""Words of the vocabulary; length of word vectors, filters and units."""
 WIDTH = 3
 BLOCK_SECONDS = 0.3
 WAYS: dict[str, tuple[Callable[..., jax.Array], Callable[..., jax.Array]]] = {

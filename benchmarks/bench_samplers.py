@@ -54,7 +54,7 @@ ROUNDS = 5
 CHUNK_BATCHES = 46
 """Batches that a training run draws at a time with these settings."""
 FEWEST_LINKS = 10**6
-"""Of a smaller graph the resident bytes are those of the allocator; its arrays count."""
+"""Resident bytes of a smaller graph are those of the allocator, so its arrays count."""
 PEER_SECONDS = 300
 """A peer that needs longer at one size, with setting up, is stopped."""
 
@@ -199,8 +199,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_peer(script: Path, peer: str, size: int, seconds: float) -> dict[str, Any]:
-    """What the peer's process says, or why there is nothing: not installed, too slow, out of
-    memory.
+    """Return what the peer's process prints, or why it prints nothing (not installed, too slow, out
+    of memory).
     """
     command = [
         sys.executable,

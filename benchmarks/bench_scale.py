@@ -180,7 +180,7 @@ def run(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
 
 
 def process(step: str, words: list[str]) -> dict[str, Any]:
-    """What a process prints as JSON, the seconds it takes and the most memory that it has."""
+    """Return what a process prints as JSON, its seconds, and its peak memory."""
     begin = time.perf_counter()
     child = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -368,13 +368,13 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     items = timed(seconds, lambda: jax.block_until_ready(embedder.items(parameters, everything)))
     size = min(arguments.evaluated, len(dataset.users))
     chosen = np.sort(np.random.default_rng(0).choice(len(dataset.users), size, replace=False))
-    user, place = dataset.users[chosen], dataset.items[chosen]
+    user, item = dataset.users[chosen], dataset.items[chosen]
     say(f"rank {size:,} links among {dataset.n_items:,} items ...")
     score = make_interaction(config)
-    ranks_by_blocks(score, users, items, user[:BLOCK_LINKS], place[:BLOCK_LINKS])
-    ranks = timed(seconds, lambda: ranks_by_blocks(score, users, items, user, place))
+    ranks_by_blocks(score, users, items, user[:BLOCK_LINKS], item[:BLOCK_LINKS])
+    ranks = timed(seconds, lambda: ranks_by_blocks(score, users, items, user, item))
     peak = peak_bytes()
-    check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), place, ranks)
+    check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), item, ranks)
     return {
         "links": size,
         "dimension": int(items.shape[1]),
@@ -390,13 +390,13 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_ranks(
-    users: NDArray[Any], items: NDArray[Any], places: NDArray[Any], ranks: NDArray[Any]
+    users: NDArray[Any], items: NDArray[Any], item_ids: NDArray[Any], ranks: NDArray[Any]
 ) -> None:
     """Some ranks in float64: between the items that are surely before and those that may be."""
-    for user, place, rank in zip(users.astype(np.float64), places, ranks, strict=False):
+    for user, item, rank in zip(users.astype(np.float64), item_ids, ranks, strict=False):
         scores = items.astype(np.float64) @ user
         room = 1e-5 * float(np.abs(scores).max())
-        before = (scores > scores[place] + room).sum(), (scores >= scores[place] - room).sum()
+        before = (scores > scores[item] + room).sum(), (scores >= scores[item] - room).sum()
         check(
             bool(before[0] <= rank <= before[1]),
             f"rank {rank} is between {before[0]} and {before[1]}",

@@ -1,5 +1,4 @@
-"""From the command to the first iteration, and the most memory on the way: `ncfbench run` in a
-process of its own.
+"""Seconds from the command to the first iteration, and peak memory, of `ncfbench run`.
 
     python benchmarks/bench_start.py --dataset citeulike --samplers strat-ns,iid --encoder cnn
     --iterations 40
@@ -125,9 +124,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     names = arguments.samplers.split(",")
     for name in names:
-        _, places = resolve(flags | {"sampler": name}, arguments.set)
+        _, locations = resolve(flags | {"sampler": name}, arguments.set)
     dataset = open_dataset(
-        places.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr)
+        locations.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr)
     )
     words = [
         "run",
@@ -136,7 +135,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "--encoder",
         arguments.encoder,
         "--data-dir",
-        str(places.data_dir),
+        str(locations.data_dir),
     ]
     words += ["--quiet", *(part for text in arguments.set for part in ("--set", text))]
     starts: dict[str, dict[str, list[dict[str, float]]]] = {

@@ -66,8 +66,8 @@ def make_graph(links: int, seed: int = 0) -> BipartiteGraph:
 def _ranks(rng: np.random.Generator, size: int, n_items: int) -> NDArray[np.int64]:
     """int64[size]: ranks in proportion to (rank + 10)^-0.9, by the inverse of the integral."""
     low, high = 10.0**0.1, (10.0 + n_items) ** 0.1
-    place = (low + (high - low) * rng.random(size)) ** 10 - 10
-    ranks: NDArray[np.int64] = np.minimum(place.astype(np.int64), n_items - 1)
+    position = (low + (high - low) * rng.random(size)) ** 10 - 10
+    ranks: NDArray[np.int64] = np.minimum(position.astype(np.int64), n_items - 1)
     return ranks
 
 

@@ -70,7 +70,7 @@ class PeerLoop:
 
 
 _loops: dict[tuple[str, str], PeerLoop] = {}
-"""By sampler and arm."""
+"""Loops by sampler and arm."""
 
 
 def prepare(

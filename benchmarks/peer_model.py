@@ -39,7 +39,7 @@ class Tensors(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch, dataset: Dataset, device: str = "cpu") -> Tensors:
-        """From a batch on the host or on JAX's device."""
+        """Copy a batch from the host or from JAX's device."""
 
         def tensor(array: Any) -> torch.Tensor:
             array = np.array(array)
@@ -56,10 +56,9 @@ class Tensors(NamedTuple):
 
 
 def set_precision(precision: str) -> None:
-    """Whether PyTorch's float32 products may be TF32 on a GPU.
+    """Let PyTorch's float32 products be TF32 on a GPU, or not.
 
-    By the older settings: Inductor still reads them, and refuses where they and the newer ones were
-        both used.
+    The older settings are used: Inductor still reads them, and refuses a mix with the newer ones.
     """
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"

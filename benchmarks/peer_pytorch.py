@@ -1,4 +1,4 @@
-"""What a user would write instead: the same model, layouts, objective and optimiser in PyTorch,
+"""The same model, layouts, objective and optimiser as a user would write them in PyTorch,
 timed beside ours.
 
     make bench-peer DATASET=citeulike make bench-gpu DATASET=citeulike BENCH_FLAGS="--precision
@@ -69,15 +69,15 @@ MODES = {
         "max-autotune": "max-autotune-no-cudagraphs",
     },
 }
-"""For each device PyTorch's arms, and torch.compile's mode for each."""
+"""PyTorch's arms on each device, and torch.compile's mode of each arm."""
 Found = dict[str, dict[str, Any]]
-"""By sampler: seconds per iteration of each arm, round by round, and ``sampling``, ``item_slots``,
-``failed``.
+"""Results by sampler: seconds per iteration of each arm, round by round, and ``sampling``,
+``item_slots``, ``failed``.
 """
 
 
 def in_this_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What asks PyTorch where nothing is timed."""
+    """Call PyTorch in this process, where nothing is timed."""
     return function(*arguments)
 
 
@@ -352,10 +352,12 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             flags = {
                 key: getattr(arguments, key) for key in ("dataset", "loss", "precision", "data_dir")
             }
-            config, places = resolve(flags | {"encoder": encoder, "sampler": name}, arguments.set)
+            config, locations = resolve(
+                flags | {"encoder": encoder, "sampler": name}, arguments.set
+            )
             configs.setdefault(encoder, {})[name] = config
     dataset = open_dataset(
-        places.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr)
+        locations.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr)
     )
     described = environment.describe()
     result: dict[str, Any] = {

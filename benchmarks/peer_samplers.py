@@ -91,7 +91,7 @@ def ours(graph: BipartiteGraph, noise: str) -> Timed:
 
 
 Arm = tuple[str, str, str, Callable[[], Timed]]
-"""What it draws, the noise of ours beside it, what differs, and what makes it ready."""
+"""Its draws, the noise of ours beside it, the differences, and the function that sets it up."""
 
 
 def torch_geometric_arm(graph: BipartiteGraph, *, pairs: bool) -> Arm:

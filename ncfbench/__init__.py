@@ -1,4 +1,4 @@
-"""Which way of building mini-batches trains a two-tower recommender soonest, and why?
+"""Benchmark of mini-batch samplers for two-tower and content-based recommenders.
 
 The functions here are the program's commands as Python functions. Settings are keyword arguments
 named as in ``docs/settings.md``; ``data_dir`` and ``runs_dir`` default to ``NCFBENCH_DATA_DIR`` and

@@ -1,4 +1,4 @@
-"""Named random streams: the one place where a seed becomes randomness.
+"""Named random streams: the only module in which a seed becomes randomness.
 
 A stream is named by (seed, role, epoch). What is drawn for epoch 3 depends on nothing that was
 drawn before it, so a resumed run, another chunk size or another process sees the same batches.

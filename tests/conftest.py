@@ -82,7 +82,7 @@ def _put(self: LRUCache, key: str, value: bytes) -> None:
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NCFBENCH_DATA_DIR", "NCFBENCH_RUNS_DIR"):
+    for name in ("NCFBENCH_DATA_DIR", "NCFBENCH_RUNS_DIR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
 
 

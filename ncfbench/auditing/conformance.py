@@ -49,8 +49,8 @@ class Outcome:
     detail: str
     """The fault, or the reason why it was not tested."""
     detectable_error: float | None = None
-    """For the expected loss: the relative error of a weighted sum of negative links that would be
-    found nine times in ten.
+    """Relative error of the weighted sum of negative links that would be found nine times in ten,
+    for the property of the expected loss.
     """
 
 

@@ -32,7 +32,7 @@ from ncfbench.training.interleave import interleave, timed_loops
 BLOCKS = 24
 """Independent means that a verdict rests on."""
 MODES = {"replacement": (1, BLOCKS), "shuffled": (2, BLOCKS // 2), "more": (2, BLOCKS // 2)}
-"""For each way of sampling, how many times fewer batches it gets, and in how many blocks.
+"""Ways of sampling: how many times fewer batches each gets, and in how many blocks.
 
 ``replacement`` draws links with replacement, ``shuffled`` as training does, ``more`` with
 :data:`MORE_NEGATIVES` times the negatives.

@@ -79,7 +79,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions(SourceOptions):
-    """Which items are held out."""
+    """Options of the split into training, validation and test items."""
 
     test_fraction: float = option(
         0.2, "Share of the items held out for the test, with all their links.", at_least=0, below=1

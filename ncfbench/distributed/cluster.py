@@ -1,4 +1,4 @@
-"""Where the processes of a run meet."""
+"""Address and ranks at which the processes of a run meet."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from ncfbench.errors import (
 )
 
 EVERYWHERE = (DivergedError, AgreedInterrupt, UnlikeProcessesError)
-"""What every process of the group raises at the same point."""
+"""Exceptions that every process of the group raises at the same point."""
 LOST_CONNECTION = re.compile("Gloo|NCCL|UNAVAILABLE|ABORTED|DEADLINE_EXCEEDED")
 """Found in the errors of JAX that only the loss of a process explains."""
 

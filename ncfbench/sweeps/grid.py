@@ -178,7 +178,7 @@ STATUSES: tuple[Status, ...] = ("done", "diverged", "interrupted", "left")
 
 @dataclass(frozen=True)
 class CellState:
-    """How far a cell is. A cell that is ``left`` has no records, though it may have a folder."""
+    """Progress of a cell. A cell that is ``left`` has no records, though it may have a folder."""
 
     status: Status = "left"
     folder: Path | None = None

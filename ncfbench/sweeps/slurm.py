@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     pass
 
 CELLS = "cells.json"
-"""In the folder of a submission: a job id and settings for each cell."""
+"""File in the folder of a submission, with a job id and settings for each cell."""
 MOST_TIMEOUTS = 100
 """A task is requeued after this many time limits at most."""
 ALIKE = ("devices", "shard_tables")

@@ -50,9 +50,9 @@ class ProbeLinks:
     nodes: NDArray[np.int32]
     """Ids of the items to embed."""
     all_items: bool
-    """Whether each row of ``negative`` is all nodes in order."""
+    """True if each row of ``negative`` is all nodes in order."""
     exact: bool
-    """Whether the rows are all links besides."""
+    """True if the rows are also all links."""
 
     @classmethod
     def choose(cls, graph: BipartiteGraph, config: RunConfig) -> ProbeLinks:
