@@ -166,7 +166,7 @@ def _conformance(
         if case not in seen:
             seen.add(case)
             outcomes = conformance.conformance(graph, config)
-            rows += conformance.rows(graph, config, outcomes)
+            rows += conformance.rows(config, outcomes)
             if any(
                 outcome.name == "expectation" and outcome.result == "fail" for outcome in outcomes
             ):

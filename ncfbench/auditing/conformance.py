@@ -312,9 +312,7 @@ class _Suite:
         return ""
 
 
-def rows(
-    graph: BipartiteGraph, config: RunConfig, outcomes: Sequence[Outcome]
-) -> list[dict[str, Any]]:
+def rows(config: RunConfig, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return the outcomes as rows of :data:`ncfbench.storage.schemas.CONFORMANCE`."""
     effective = config.effective()
     return [

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ncfbench import __version__
 from ncfbench.cli import (
@@ -25,7 +26,17 @@ EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad 
 4 verification failed; 5 diverged; 6 a check or comparison failed; 7 nothing to report;
 8 another process of the run is lost; 130 interrupted."""
 
+
+class _Commands(TyperGroup):
+    """The commands, with ``prepare`` first, where a user begins."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands in the order of help."""
+        return sorted(super().list_commands(ctx), key=lambda name: name != "prepare")
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="ncfbench",
     help=(
         "Which way of building mini-batches trains a content-based recommender soonest, on your"

@@ -31,6 +31,7 @@ from ncfbench.distributed.collectives import AXIS, fetch_rows, gather, reduce_sc
 from ncfbench.distributed.layout import Layout, Shard, ShardLoss, SingleDevice, Tree
 from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
+from ncfbench.models.towers import ENCODER, USER_TOWER
 from ncfbench.registry import find_encoder, find_user_tower
 from ncfbench.sampling.base import BatchSource, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
@@ -334,11 +335,11 @@ class MeshLayout(Layout):
 
     def _is_of_users(self, path: Any) -> bool:
         tower, table, *_ = _names(path)
-        return tower == "user_tower" and table in self.user_tables
+        return tower == USER_TOWER and table in self.user_tables
 
     def _is_of_items(self, path: Any) -> bool:
         tower, table, *_ = _names(path)
-        return tower == "encoder" and table in self.item_tables
+        return tower == ENCODER and table in self.item_tables
 
 
 def is_table(path: Any) -> bool:

@@ -39,6 +39,10 @@ class UserVectors(NamedTuple):
     """float32[U, D]: the same before any normalisation, for the users' penalty."""
 
 
+USER_TOWER, ENCODER = "user_tower", "encoder"
+"""Attributes of :class:`Towers`, and keys of its parameters: f and g."""
+
+
 class Towers(nnx.Module):
     """Both towers: f gives users' vectors, g items' vectors; the only way to either.
 

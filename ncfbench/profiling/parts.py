@@ -24,7 +24,7 @@ from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_scores, link_loss, user_penalty
 from ncfbench.models.precision import at
-from ncfbench.models.towers import Content, Towers
+from ncfbench.models.towers import ENCODER, USER_TOWER, Content, Towers
 from ncfbench.sampling.batch import Batch, Listed, Shared
 from ncfbench.training.step import Parameters, Trainer, TrainState, copy_state
 
@@ -58,11 +58,11 @@ class Parts:
         @as_in_training
         def user(parameters: Parameters, ids: jax.Array, cotangent: jax.Array) -> Parameters:
             def f(users: Any) -> tuple[jax.Array, jax.Array]:
-                built: Towers = nnx.merge(towers, _with(parameters, "user_tower", users))
+                built: Towers = nnx.merge(towers, _with(parameters, USER_TOWER, users))
                 vectors = built.users(ids)
                 return vectors.scored, user_penalty(vectors.raw, config.user_l2)
 
-            return jax.vjp(f, parameters["user_tower"])[1]((cotangent, jnp.float32(1)))[0]
+            return jax.vjp(f, parameters[USER_TOWER])[1]((cotangent, jnp.float32(1)))[0]
 
         @jax.jit
         @as_in_training
@@ -72,10 +72,10 @@ class Parts:
             dropout = Dropout(jnp.uint32(config.seed), jnp.uint32(0))
 
             def g(encoder: Any) -> jax.Array:
-                built: Towers = nnx.merge(towers, _with(parameters, "encoder", encoder))
+                built: Towers = nnx.merge(towers, _with(parameters, ENCODER, encoder))
                 return built.items(ids, content, dropout)
 
-            return jax.vjp(g, parameters["encoder"])[1](cotangent)[0]
+            return jax.vjp(g, parameters[ENCODER])[1](cotangent)[0]
 
         @jax.jit
         @as_in_training

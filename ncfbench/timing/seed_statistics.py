@@ -212,7 +212,7 @@ def over_seeds(pairs: Sequence[tuple[Arm, Arm]]) -> SeedSpeedup:
     )
 
 
-def levels(arms: Sequence[Arm], count: int = LEVELS) -> list[float]:
+def levels(arms: Sequence[Arm]) -> list[float]:
     """Return targets from easy to hard: quantiles of the smallest values so far of all curves.
 
     The value at iteration 0, before training, is left out where a curve has others.
@@ -226,4 +226,4 @@ def levels(arms: Sequence[Arm], count: int = LEVELS) -> list[float]:
     seen = np.unique(np.concatenate(lowest)) if lowest else np.empty(0)
     if len(seen) == 0:
         return []
-    return [float(value) for value in np.quantile(seen, np.linspace(1, 0, min(count, len(seen))))]
+    return [float(value) for value in np.quantile(seen, np.linspace(1, 0, min(LEVELS, len(seen))))]

@@ -128,7 +128,7 @@ class ExpectedRow:
     """Values with tolerances by column: every number of the schema, null where there is none."""
 
 
-def summary_numbers(record: RunRecord, own: RunFigures) -> Iterator[Number]:
+def summary_numbers(own: RunFigures) -> Iterator[Number]:
     """Yield the values that a run's summary must have."""
     recomputed = {
         "full_iteration_seconds": own.full,

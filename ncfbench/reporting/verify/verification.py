@@ -81,7 +81,7 @@ def verify(runs_dir: Path) -> Verification:
     mismatches: list[Mismatch] = []
     for record in records:
         if record.summary["status"] in ("finished", "diverged"):
-            numbers = dict(summary_numbers(record, again[record.name]))
+            numbers = dict(summary_numbers(again[record.name]))
             compared += len(numbers)
             mismatches += _differences("summary", record.name, record.summary, numbers)
     divides = _divides_mixed(written["speedup"], cells)
