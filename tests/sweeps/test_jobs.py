@@ -138,7 +138,7 @@ def test_unknown_jobs_count_as_queued_with_a_warning(cluster: Cluster, invoke: I
     (cluster.bin / "states").unlink()
     result = invoke(*SLURM)
     assert "Nothing to submit: 4 of 4" in result.stdout
-    assert "Warning: Slurm (sacct) does not tell the state of 7_0, 7_1, 7_2, 7_3" in result.stderr
+    assert "Warning: Slurm (sacct) does not report the state of 7_0, 7_1, 7_2, 7_3" in result.stderr
     (path,) = invoke.runs_dir.glob("jobs/*/cells.json")
     assert str(path) in result.stderr, "what to remove"
     path.write_text('[{"job": "7_0"}]')

@@ -76,7 +76,7 @@ def test_users_that_exceed_the_memory_are_refused(
     monkeypatch.setattr(plan.psutil, "virtual_memory", lambda: memory)
     RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
     memory.total -= 1
-    with pytest.raises(UsageError, match="Use a smaller --set dimension, or --shard-tables"):
+    with pytest.raises(UsageError, match="Use a smaller --dimension, or --shard-tables"):
         RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
 
 
