@@ -98,6 +98,8 @@ def run(
         resume: continue the newest run with these settings, or return it if it is finished.
         recommend: write this many held-out items of each user at the end.
         progress: shows the run; by default nothing is shown.
+        settings: as in ``docs/settings.md``, such as ``dataset="citeulike", sampler="ns"``;
+            ``lambda`` is written ``lambda_``.
 
     Raises:
         DataError: the data set is not prepared, or a folder cannot be written.
