@@ -2,6 +2,7 @@
 
 History of the identity (:meth:`RunConfig.digest`):
 
+3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.
 2. ``user_tower`` and ``interaction`` are new; at their defaults the identity is that without them.
    Settings that only some encoders have are declared on these. A plug-in that does not declare what
    it uses is identified by every setting that it could read; in version 1 two runs of a plug-in
@@ -309,7 +310,7 @@ class RunConfig:
         return {
             name: value
             for name, value in values.items()
-            if name not in SETTINGS or SETTINGS[name].since == 1 or value != SETTINGS[name].default
+            if self.settings[name].since == 1 or value != self.settings[name].default
         }
 
     def digest(self) -> str:

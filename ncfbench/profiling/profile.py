@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncfbench.config import SETTINGS, RunConfig, cache_dir, complete
+from ncfbench.config import RunConfig, cache_dir, complete
 from ncfbench.data import Dataset
 from ncfbench.distributed import signals
 from ncfbench.distributed.mesh import make_layout
@@ -30,6 +30,7 @@ from ncfbench.profiling.rounds import (
     timed_parts,
 )
 from ncfbench.registry import baseline_sampler, find_loss, find_sampler
+from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
@@ -155,6 +156,7 @@ def run(
     common = {name: effective[name] for name in ("dataset", "encoder", "loss", "batch_size")}
     common |= {
         "settings": settings_digest(example),
+        "unusual_settings": unusual_words(example),
         "data_fingerprint": dataset.fingerprint,
         "environment_key": described["key"],
     }
@@ -173,13 +175,23 @@ def settings_digest(config: RunConfig) -> str:
     older profiles keep their digest.
     """
     values = EARLIER_SETTINGS | config.to_dict()
-    newer = {name: each.default for name, each in SETTINGS.items() if each.since > 1}
+    newer = {name: each.default for name, each in config.settings.items() if each.since > 1}
     kept = {
         name: value
         for name, value in values.items()
         if name != "sampler" and (name not in newer or value != newer[name])
     }
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def unusual_words(config: RunConfig) -> str:
+    """Return the settings of a profile that differ from the defaults: ``convolution=plain``.
+
+    Those that its tables name anyway are left out.
+    """
+    named = ("dataset", "encoder", "loss", "batch_size", "sampler")
+    unusual = unusual_settings(config)
+    return ", ".join(f"{name}={value}" for name, value in unusual.items() if name not in named)
 
 
 def configurations(settings: Mapping[str, Any], samplers: Sequence[str]) -> dict[str, RunConfig]:

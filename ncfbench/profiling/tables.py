@@ -64,10 +64,12 @@ def profile_tables(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = Fa
     for settings in dict.fromkeys(_settings(row) for row in found.get("costmodel", ())):
         rows = [row for row in found["costmodel"] if _settings(row) == settings]
         units = [row for row in found.get("unitcost", ()) if _settings(row) == settings]
+        unusual = rows[0].get("unusual_settings")
+        unusual = f", {unusual}" if unusual else ""
         what = (
             f"{rows[0]['dataset']}, {rows[0]['encoder']}, {find_loss(rows[0]['loss']).title},"
-            f" b={rows[0]['batch_size']} (data {rows[0]['data_fingerprint'][:6]}, environment"
-            f" {rows[0]['environment_key']})"
+            f" b={rows[0]['batch_size']}{unusual} (data {rows[0]['data_fingerprint'][:6]},"
+            f" environment {rows[0]['environment_key']})"
         )
         shown += [
             _unit_costs(units, what),

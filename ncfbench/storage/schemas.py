@@ -1,8 +1,11 @@
 """Schemas of the tables that runs, reports, audits and profiles write: columns, types, a version.
 
 A change of a column raises :data:`SCHEMA_VERSION` and gets an entry here. Older versions in
-:data:`READABLE` are read where they have all columns of today, else refused by the first column
-that they lack.
+:data:`READABLE` are read with null in the columns that were added since (:func:`added`), and
+refused by the first other column that they lack.
+
+3 (22 November 2026)
+    profile, costmodel, unitcost: ``unusual_settings``
 
 2 (22 November 2026)
     The columns of the last tables of version 1.
@@ -32,9 +35,17 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
-READABLE = (1, 2)
+SCHEMA_VERSION = 3
+READABLE = (1, 2, 3)
 """Versions that this program reads."""
+SINCE = b"since"
+"""Key of a field's metadata: the version that added the column."""
+
+
+def added(name: str, dtype: pa.DataType, version: int) -> pa.Field:
+    """Return a column that tables older than ``version`` lack; they are read with null in it."""
+    return pa.field(name, dtype, metadata={SINCE: str(version).encode()})
+
 
 CUTOFFS = (10, 20, 50, 100)
 """Values of M in recall@M."""
@@ -312,10 +323,13 @@ CONFORMANCE = pa.schema(
 )
 """One row for each property of a sampler. ``result``: pass, fail, or not tested."""
 
+UNUSUAL_SETTINGS = added("unusual_settings", pa.string(), 3)
+"""Settings that differ from the defaults, in words: ``convolution=plain``."""
 _PROFILED = (
     *((name, pa.string()) for name in ("dataset", "encoder", "loss", "sampler", "strata")),
     ("batch_size", pa.int64()),
     ("settings", pa.string()),
+    UNUSUAL_SETTINGS,
 )
 PROFILE = pa.schema(
     [
@@ -401,6 +415,7 @@ step's time, 1 at the limit. ``drift``: the second half of the rounds over the f
 UNITCOST = pa.schema(
     [
         *((name, pa.string()) for name in ("dataset", "encoder", "loss", "settings", "part")),
+        UNUSUAL_SETTINGS,
         ("batch_size", pa.int64()),
         *(
             (name, pa.float64())

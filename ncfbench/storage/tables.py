@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ncfbench.errors import DataError, reason
-from ncfbench.storage.schemas import READABLE, SCHEMA_VERSION
+from ncfbench.storage.schemas import READABLE, SCHEMA_VERSION, SINCE
 
 Rows: TypeAlias = NDArray[Any] | tuple[NDArray[Any], ...]
 """An array, or its rows."""
@@ -123,6 +123,8 @@ def write_parts(path: Path, parts: Iterable[pa.Table], schema: pa.Schema) -> Non
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """Read a Parquet table, which must have the columns of a schema, and verify its checksums.
 
+    Columns that are newer than the table are null.
+
     Raises:
         DataError: the file is missing or damaged, has a schema version that cannot be read, or
             lacks a column.
@@ -144,12 +146,15 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
             f" {' and '.join(map(str, READABLE))}. Use the version of ncfbench that wrote it."
         )
     for field in schema:
-        if field.name not in table.column_names:
+        since = (field.metadata or {}).get(SINCE, b"0").decode()
+        if field.name not in table.column_names and int(version) < int(since):
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+        elif field.name not in table.column_names:
             raise DataError(
                 f"{path} lacks the column {field.name!r}, so another version of ncfbench wrote it."
                 " Make it again."
             )
-        if table.schema.field(field.name).type != field.type:
+        elif table.schema.field(field.name).type != field.type:
             raise DataError(
                 f"{path}: column {field.name!r} is {table.schema.field(field.name).type}, not"
                 f" {field.type}."

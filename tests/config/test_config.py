@@ -108,6 +108,11 @@ def test_precedence(tmp_path: Path) -> None:
         ({"loss": "log", "lambda": 2.0}, ["lambda belongs to --loss sg or mse; log has none"]),
         ({"lambda": 0.0}, ["lambda = 0.0"]),
         ({"dataset": "../secret"}, ["not a data set's name"]),
+        (
+            {"convolution": "planar"},
+            ["convolution = 'planar'", "did you mean 'plain'", "Valid: auto, plain, projected."],
+        ),
+        ({"encoder": "lstm", "recurrence": "x"}, ["Valid: auto, plain, grouped."]),
     ],
 )
 def test_impossible_settings_are_refused(flags: dict[str, Any], words: list[str]) -> None:
@@ -202,6 +207,9 @@ def test_unused_settings_do_not_split_identity() -> None:
         ({"filters": 3}, {}),
         ({"encoder": "lstm", "lstm_units": 3}, {"encoder": "lstm"}),
         ({"devices": 4, "share": "local"}, {"devices": 8, "share": "local"}),
+        ({"convolution": "plain"}, {"convolution": "projected"}),
+        ({"convolution": "projected"}, {}),
+        ({"encoder": "lstm", "recurrence": "plain"}, {"encoder": "lstm"}),
     ):
         assert settings(**first).digest() != settings(**second).digest()
 
@@ -212,6 +220,7 @@ def test_identities_stay_those_of_older_runs() -> None:
         "71c4db73f7c6": {},
         "38947c369c7e": {"encoder": "mf", "sampler": "iid", "loss": "mse"},
         "729dd8f98b14": {"encoder": "lstm", "loss": "hinge", "strata": "user", "lstm_units": 7},
+        "ca276c4a0d20": {"convolution": "auto", "filters": 3},
         "45766e77fc08": {"sampler": "mixed-ns", "loss": "softmax", "share": "local", "devices": 4},
     }.items():
         assert settings(**flags).digest() == digest

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from texts import texts_of
 
 from ncfbench.models.encoders import pooling
-from ncfbench.models.encoders.pooling import fastest_pool, plain_pool, projected_pool
+from ncfbench.models.encoders.pooling import choose_pool, plain_pool, projected_pool
 from ncfbench.models.encoders.protocol import Texts
 
 
@@ -147,6 +147,9 @@ def test_no_cell_is_numbered_beyond_int32(monkeypatch: pytest.MonkeyPatch) -> No
     assert_agree(arrays, texts, rng, compiled_anew())
 
 
-def test_the_device_chooses() -> None:
-    assert fastest_pool("cpu") is projected_pool
-    assert fastest_pool("gpu") is plain_pool
+def test_the_setting_chooses() -> None:
+    """``auto`` leaves it to the device."""
+    for backend, fastest in (("cpu", projected_pool), ("gpu", plain_pool)):
+        assert choose_pool("auto", backend) is fastest
+        assert choose_pool("plain", backend) is plain_pool
+        assert choose_pool("projected", backend) is projected_pool

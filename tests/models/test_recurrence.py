@@ -16,7 +16,7 @@ from texts import texts_of
 from ncfbench.models.encoders.protocol import Texts
 from ncfbench.models.encoders.recurrence import (
     Recur,
-    fastest_recur,
+    choose_recur,
     grouped_recur,
     plain_recur,
 )
@@ -77,6 +77,9 @@ def test_words_behind_a_text_do_not_matter(recur: Recur) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
-def test_the_device_chooses() -> None:
-    assert fastest_recur("cpu") is grouped_recur
-    assert fastest_recur("gpu") is plain_recur
+def test_the_setting_chooses() -> None:
+    """``auto`` leaves it to the device."""
+    for backend, fastest in (("cpu", grouped_recur), ("gpu", plain_recur)):
+        assert choose_recur("auto", backend) is fastest
+        assert choose_recur("plain", backend) is plain_recur
+        assert choose_recur("grouped", backend) is grouped_recur

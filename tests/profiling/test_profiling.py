@@ -21,13 +21,13 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.encoders.pooling import plain_pool
 from ncfbench.models.towers import Content
 from ncfbench.profiling import cost_rows, roofline, rounds
 from ncfbench.profiling import profile as profiling
 from ncfbench.profiling.cost_model import PARTS, Counts
 from ncfbench.profiling.parts import Parts, products
 from ncfbench.profiling.tables import profile_tables
+from ncfbench.reporting.figures.costs import draw_epoch_times
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
@@ -234,13 +234,28 @@ def test_damaged_tables_stop_a_write(record: Any, tmp_path: Path) -> None:
 
 def test_other_settings_are_another_profile() -> None:
     """The first digest is that of profiles which older versions made."""
-    assert profiling.settings_digest(complete({})) == "ef89cb2d481e"
+    for default in ({}, {"convolution": "auto"}):
+        assert profiling.settings_digest(complete(default)) == "ef89cb2d481e"
     digests = {
         profiling.settings_digest(complete(SMALL | more))
-        for more in ({}, {"negatives": 3}, {"stratum_size": 8})
+        for more in ({}, {"negatives": 3}, {"stratum_size": 8}, {"convolution": "plain"})
     }
-    assert len(digests) == 3
+    assert len(digests) == 4
     assert profiling.settings_digest(complete(SMALL | {"sampler": "ns"})) in digests
+
+
+def test_profiles_name_the_settings_that_differ(record: Any) -> None:
+    """In the title, and beside the encoder in the figure."""
+    pytest.importorskip("matplotlib")
+    config = complete({"encoder": "cnn", "convolution": "plain", "batch_size": 32, "sampler": "ns"})
+    other = {"settings": "another", "unusual_settings": profiling.unusual_words(config)}
+    both = {name: rows + [row | other for row in rows] for name, rows in record.tables.items()}
+    titles = [table.title for table in profile_tables(both) if table.title.startswith("Unit costs")]
+    assert "b=32, dimension=8, word_dimension=8 (data" in titles[0]
+    assert "b=32, convolution=plain (data" in titles[1]
+    drawn = draw_epoch_times(both["costmodel"], "").figure
+    labels = [text.get_text() for text in drawn.axes[0].get_xticklabels()]
+    assert labels == ["MF\nconvolution=plain", "MF\ndimension=8\nword_dimension=8"]
 
 
 @pytest.mark.parametrize(("whole", "kept"), [(1, None), (3, 3)])
@@ -309,12 +324,11 @@ def test_no_sampler_is_a_usage_error(tiny: Dataset) -> None:
         profiling.run(tiny, {})
 
 
-def test_demand_is_what_the_arithmetic_says(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demand_is_what_the_arithmetic_says(tiny: Dataset) -> None:
     """The plain convolution of the CNN, forward and both ways backward, with its products and
     little else.
     """
-    monkeypatch.setattr("ncfbench.models.encoders.cnn.fastest_pool", lambda backend: plain_pool)
-    config = complete({"sampler": "ns", "encoder": "cnn", "batch_size": 64})
+    config = complete({"sampler": "ns", "encoder": "cnn", "batch_size": 64, "convolution": "plain"})
     batch = next(batches(tiny.graph, config, Streams(0)))
     found = roofline.demand(config, tiny, Content.of(tiny), batch)
     assert found is not None

@@ -212,6 +212,25 @@ def test_local_sharing_is_a_row_beside_global_sharing() -> None:
     assert words[words.index("--devices") + 1] == "4"
 
 
+def test_another_computation_is_another_comparison() -> None:
+    """Each has its own baseline, its name above its table, and its setting in commands."""
+    both = [
+        record(sampler, [9, 3], ms, **more)
+        for more, slower in (({}, 1), ({"convolution": "plain"}, 10))
+        for sampler, ms in (("iid", 100.0 * slower), ("strat-ns", 5.0 * slower**2))
+    ]
+    groups = {group.title(): group for group in comparison.group(both)}
+    assert set(groups) == {"", "convolution=plain"}
+    for title, speedup in (("", 20), ("convolution=plain", 2)):
+        rows = {
+            row["sampler"]: row
+            for row in speedup_rows(groups[title], allow_mixed=False, locations={})
+        }
+        assert rows["strat-ns"]["per_iteration_speedup"] == pytest.approx(speedup)
+        assert rows["strat-ns"]["settings"] == title
+        assert ("--convolution plain" in rows["ns"]["command"]) == bool(title)
+
+
 def test_the_newest_finished_run_counts() -> None:
     runs = [
         record("iid", [9, 3], 100),

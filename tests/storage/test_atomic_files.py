@@ -83,8 +83,24 @@ def test_older_tables_are_read_if_complete(tmp_path: Path, monkeypatch: pytest.M
         tables.read_rows(path, schemas.CURVE)
     monkeypatch.setattr(tables, "SCHEMA_VERSION", 99)
     tables.write_rows(path, rows, schemas.CURVE)
-    with pytest.raises(DataError, match="version 99; this program reads 1 and 2"):
+    with pytest.raises(DataError, match="version 99; this program reads 1 and 2 and 3"):
         tables.read_rows(path, schemas.CURVE)
+
+
+def test_a_column_is_null_in_older_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only in tables of versions before the one that added it."""
+    path, old = tmp_path / "t.parquet", pa.table({"iteration": [1, 2]})
+    now = pa.schema([("iteration", pa.int64()), schemas.added("note", pa.string(), 3)])
+    monkeypatch.setattr(tables, "SCHEMA_VERSION", 2)
+    tables.write_table(path, old)
+    expected = [{"iteration": 1, "note": None}, {"iteration": 2, "note": None}]
+    assert tables.read_rows(path, now) == expected
+    monkeypatch.setattr(tables, "SCHEMA_VERSION", 3)
+    tables.write_table(path, old)
+    with pytest.raises(DataError, match="lacks the column 'note'"):
+        tables.read_rows(path, now)
+    tables.write_rows(path, expected, now)
+    assert tables.read_rows(path, now) == expected
 
 
 def test_no_sentence_ends_with_two_full_stops(

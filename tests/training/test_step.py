@@ -51,6 +51,33 @@ def assert_alike(left: list[Any], right: list[Any], tolerance: float) -> None:
         np.testing.assert_allclose(a, b, atol=tolerance * norm)
 
 
+WAYS = {
+    "convolution": ("cnn", ("plain", "projected"), "conv_general_dilated"),
+    "recurrence": ("lstm", ("plain", "grouped"), "scan"),
+}
+"""Encoder, values, and an operation that only the plain way has."""
+
+
+@pytest.mark.parametrize("setting", WAYS)
+def test_each_way_gives_one_gradient(tiny: Dataset, setting: str) -> None:
+    """By its own operations: the setting reaches the step. ``auto`` is one of the two."""
+    encoder, ways, operation = WAYS[setting]
+    found, programs = {}, {}
+    for way in (*ways, "auto"):
+        config = settings(sampler="ns", encoder=encoder, loss="hinge", **{setting: way})
+        trainer, state = Trainer.create(config, tiny)
+        batch = next(batches(tiny.graph, config, Streams(0)))
+        dropout = Dropout(jnp.uint32(0), jnp.uint32(3))
+        found[way] = gradient_of(trainer, state, batch, tiny, dropout)
+        program = jax.make_jaxpr(trainer.gradient)
+        programs[way] = str(program(state.parameters, batch, Content.of(tiny), dropout))
+    plain, fast = ways
+    assert found[plain][0] == pytest.approx(found[fast][0], rel=1e-5)
+    assert_alike(found[plain][1], found[fast][1], 3e-6)
+    assert [f"{operation}[" in programs[way] for way in ways] == [True, False]
+    assert programs["auto"] == programs[fast], "on a CPU"
+
+
 def test_the_step_is_adam_on_the_gradient(tiny: Dataset) -> None:
     """One step against Adam written out: with bias correction, the first update is lr g / (|g| +
     eps).

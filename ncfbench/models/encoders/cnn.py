@@ -9,7 +9,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.pooling import fastest_pool
+from ncfbench.models.encoders.pooling import choose_pool
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
 from ncfbench.settings import Setting
 
@@ -28,6 +28,14 @@ class Convolution(nnx.Module):
     settings = (
         Setting("filters", 50, "Filters of the convolution", at_least=1),
         Setting("filter_width", 3, "Words that a filter spans", at_least=1, is_odd=True),
+        Setting(
+            "convolution",
+            "auto",
+            "Computation of the convolution: plain, or from projected words; same result",
+            choices=("auto", "plain", "projected"),
+            since=3,
+            shown="auto: projected on a CPU, else plain",
+        ),
     )
     negatives = 10
 
@@ -45,11 +53,12 @@ class Convolution(nnx.Module):
             padding="SAME",
             rngs=rngs,
         )
+        self.way = config.convolution
         self.dense = nnx.Linear(config.filters, config.dimension, rngs=rngs)
 
     def __call__(self, texts: Texts) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
         kernel, bias = self.convolution.kernel[...], self.convolution.bias
         assert bias is not None
-        pool = fastest_pool(jax.default_backend())
+        pool = choose_pool(self.way, jax.default_backend())
         return self.dense(pool(self.words.embedding[...], kernel, bias[...], texts))

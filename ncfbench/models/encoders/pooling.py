@@ -65,9 +65,16 @@ def projected_pool(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: 
     return jnp.maximum(best_VxF + bias[None, :], 0)
 
 
-def fastest_pool(backend: str) -> Pool:
-    """Return the faster of the two on a kind of device: "cpu", "gpu", ..."""
-    return projected_pool if backend == "cpu" else plain_pool
+def choose_pool(convolution: str, backend: str) -> Pool:
+    """Return what a value of the setting stands for.
+
+    Args:
+        convolution: ``plain``, ``projected``, or ``auto``, the faster of the two on the device.
+        backend: the kind of device: "cpu", "gpu", ...
+    """
+    if convolution == "auto":
+        convolution = "projected" if backend == "cpu" else "plain"
+    return projected_pool if convolution == "projected" else plain_pool
 
 
 def _in_text(lengths: jax.Array, length: int) -> jax.Array:

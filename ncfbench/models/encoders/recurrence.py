@@ -84,9 +84,16 @@ def grouped_recur(
     return jnp.zeros_like(sorted_VxH).at[order].set(sorted_VxH, unique_indices=True)
 
 
-def fastest_recur(backend: str) -> Recur:
-    """Return the fastest on a kind of device: "cpu", "gpu", ..."""
-    return grouped_recur if backend == "cpu" else plain_recur
+def choose_recur(recurrence: str, backend: str) -> Recur:
+    """Return what a value of the setting stands for.
+
+    Args:
+        recurrence: ``plain``, ``grouped``, or ``auto``, the faster of the two on the device.
+        backend: the kind of device: "cpu", "gpu", ...
+    """
+    if recurrence == "auto":
+        recurrence = "grouped" if backend == "cpu" else "plain"
+    return grouped_recur if recurrence == "grouped" else plain_recur
 
 
 def _inputs(

@@ -33,16 +33,16 @@ def draw_epoch_times(rows: Sequence[Row], data_label: str) -> Drawing:
     figure = new_figure(6.4, 3.8)
     axis = figure.subplots()
     order = [*ENCODERS, *(row["encoder"] for row in rows)]
-    encoders = sorted({row["encoder"] for row in rows}, key=order.index)
+    arms = sorted(set(map(_arm, rows)), key=lambda arm: (order.index(arm[0]), arm[1]))
     samplers = sorted({row["sampler"] for row in rows}, key=rank)
     width = 0.8 / len(samplers)
     for index, sampler in enumerate(samplers):
-        own = {row["encoder"]: _epoch_seconds(row) for row in rows if row["sampler"] == sampler}
-        shown = [encoder for encoder in encoders if encoder in own]
+        own = {_arm(row): _epoch_seconds(row) for row in rows if row["sampler"] == sampler}
+        shown = [arm for arm in arms if arm in own]
         left = (index - (len(samplers) - 1) / 2) * width
         axis.bar(
-            [encoders.index(encoder) + left for encoder in shown],
-            [own[encoder] for encoder in shown],
+            [arms.index(arm) + left for arm in shown],
+            [own[arm] for arm in shown],
             0.9 * width,
             color=STYLES.get(sampler, PLUGIN_STYLE)[0],
             edgecolor="black",
@@ -50,7 +50,11 @@ def draw_epoch_times(rows: Sequence[Row], data_label: str) -> Drawing:
             label=find_sampler(sampler).title,
         )
     axis.set_yscale("log")
-    axis.set_xticks(range(len(encoders)), [find_encoder(name).title for name in encoders])
+    labels = [
+        "\n".join([find_encoder(name).title, *filter(None, unusual.split(", "))])
+        for name, unusual in arms
+    ]
+    axis.set_xticks(range(len(arms)), labels)
     axis.set_ylabel("time of an epoch, s (full account, log scale)")
     finish(axis)
     lowest = min(map(_epoch_seconds, rows))
@@ -86,6 +90,11 @@ def draw_product_ratios(rows: Sequence[Row]) -> Drawing:
     axis.set_xticks(matrix["sizes"], [str(size) for size in matrix["sizes"]])
     finish(axis)
     return Drawing(f"product-ratio-{matrix['environment_key'][:6]}", figure)
+
+
+def _arm(row: Row) -> tuple[str, str]:
+    """Return the encoder and the profile's settings that differ from the defaults."""
+    return row["encoder"], row["unusual_settings"] or ""
 
 
 def _epoch_seconds(row: Row) -> float:
