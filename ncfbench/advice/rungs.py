@@ -1,0 +1,113 @@
+"""Rungs of a race, planned backwards from the end of its budget. Pure: no clock, no file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+GROWTH = 2.0
+"""Wanted growth of the training clock from rung to rung."""
+GROWTHS = (1.25, 6.0)
+"""Growth that a plan may have at all: with less, a rung shows nothing new."""
+MOST_RUNGS = 10
+FINALISTS = 3
+"""Arms of the last rung: the leader, its rival with another sampler, the best baseline."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Wall seconds that the parts of a race take."""
+
+    opening: float
+    """To open a run: compile its step and its probe, and evaluate it once."""
+    training: float
+    """For one second of training clock: that second, probes, evaluations."""
+    saving: float
+    """To save a run at the end of a rung."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rest of a race: clocks at which its rungs end, and seeds of each finalist."""
+
+    clocks: Sequence[float]
+    seeds: int
+
+    @property
+    def horizon(self) -> float:
+        """Clock of the finalists at the end."""
+        return self.clocks[-1]
+
+
+def arms_of_rungs(arms: int, finalists: int, rungs: int) -> list[int]:
+    """Return how many arms train in each rung: all, then half, and so on, to the finalists."""
+    return [max(math.ceil(arms / 2**rung), min(arms, finalists)) for rung in range(rungs)]
+
+
+def plan_rungs(
+    seconds: float, clock: float, arms: int, pace: Pace, *, seeds: int, finalists: int = FINALISTS
+) -> Plan | None:
+    """Plan the rest of a race.
+
+    Of all numbers of rungs the one is chosen whose clock grows most nearly by :data:`GROWTH` from
+    rung to rung and which uses the time up. More seeds of the finalists, which train from the start
+    to the last clock, come at the end. They are planned if the rungs before leave time for them.
+
+    Args:
+        seconds: wall time left.
+        clock: training clock of the arms now, above 0.
+        arms: arms in the race.
+        seeds: wanted seeds of each finalist.
+
+    Returns:
+        None if there is no time for one rung more.
+    """
+    for wanted in range(max(seeds, 1), 0, -1):
+        plans = []
+        for rungs in range(1, MOST_RUNGS + 1):
+            growth = _growth(seconds, clock, arms, pace, wanted, finalists, rungs)
+            if growth is not None:
+                plans.append((abs(math.log(growth / GROWTH)), rungs, growth))
+        if plans:
+            _, rungs, growth = min(plans)
+            return Plan([clock * growth**rung for rung in range(1, rungs + 1)], wanted)
+    return None
+
+
+def wall_seconds(
+    clocks: Sequence[float], clock: float, arms: int, pace: Pace, seeds: int, finalists: int
+) -> float:
+    """Return what rungs take that end at these clocks, with the seeds of the finalists."""
+    total, before = 0.0, clock
+    for count, end in zip(arms_of_rungs(arms, finalists, len(clocks)), clocks, strict=True):
+        total += count * (pace.training * (end - before) + pace.saving)
+        before = end
+    more = (seeds - 1) * min(arms, finalists)
+    return total + more * (pace.opening + pace.training * clocks[-1] + pace.saving)
+
+
+def _growth(
+    seconds: float,
+    clock: float,
+    arms: int,
+    pace: Pace,
+    seeds: int,
+    finalists: int,
+    rungs: int,
+) -> float | None:
+    """Return the growth with which some rungs use the time up; None if it is out of bounds."""
+
+    def needs(growth: float) -> float:
+        clocks = [clock * growth**rung for rung in range(1, rungs + 1)]
+        return wall_seconds(clocks, clock, arms, pace, seeds, finalists)
+
+    low, high = GROWTHS
+    if needs(low) > seconds:
+        return None
+    if needs(high) <= seconds:
+        return high
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if needs(middle) <= seconds else (low, middle)
+    return low

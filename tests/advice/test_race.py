@@ -1,0 +1,244 @@
+"""The rule of the race, on curves that formulas give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ncfbench.advice.race import Arm, Curve, can_win, decide, rank
+
+Law = Callable[[float], float]
+
+
+def power(speed: float, floor: float, exponent: float = 0.5, start: float = 8.0) -> Law:
+    """A loss that falls from ``start`` to ``floor``; twice the speed halves every time."""
+    return lambda t: floor + (start - floor) * (1 + speed * t) ** -exponent
+
+
+def after_plateau(speed: float, plateau: float, floor: float) -> Law:
+    """A loss that falls at once to 6, stays there, and then falls like :func:`power`."""
+    law = power(speed, floor, start=6.0)
+    return lambda t: 88 - 82 * min(t / 0.5, 1.0) if t < plateau else law(t - plateau)
+
+
+def curve(law: Law, clock: float, noise: float = 0.0, seed: int = 0, every: float = 0.5) -> Curve:
+    rng = np.random.default_rng(seed)
+    seconds = [every * place for place in range(int(clock / every) + 1)]
+    return Curve(seconds, [law(t) + noise * float(rng.normal()) for t in seconds])
+
+
+def arm(law: Law, clock: float, sampler: str = "ns", **more: object) -> Arm:
+    return Arm(curve(law, clock), sampler, **more)  # type: ignore[arg-type]
+
+
+def race(
+    laws: Mapping[str, tuple[str, Law]],
+    horizon: float,
+    *,
+    rungs: int = 4,
+    noise: float = 0.0,
+    learned: Mapping[str, float] | None = None,
+) -> dict[str, str]:
+    """Race to the horizon in doubling rungs; return each dropped arm with its reason."""
+    alive, gone = dict(laws), {}
+    for rung in range(rungs):
+        clock = horizon / 2 ** (rungs - rung)
+        arms = {
+            name: Arm(
+                curve(law, clock, noise, place),
+                sampler,
+                sampler == "iid",
+                None if learned and learned[name] > clock else (learned or {}).get(name, 0.0),
+            )
+            for place, (name, (sampler, law)) in enumerate(alive.items())
+        }
+        found = decide(arms, horizon, max(3, math.ceil(len(arms) / 2)))
+        gone |= found.dropped
+        alive = {name: law for name, law in alive.items() if name not in found.dropped}
+    return gone
+
+
+def test_a_curve_is_read_by_its_lowest_values() -> None:
+    found = Curve([0, 1, 2, 4], [9, 5, 6, 3])
+    assert found.level == 3
+    assert found.at(2) == 5  # 6 is above what was reached before
+    assert found.at(3) == 4  # half-way from 5 to 3
+    assert found.time_to(7) == pytest.approx(0.5)
+    assert found.time_to(3) == 4
+    assert found.time_to(2.9) is None
+    assert found.gain() == 5 - 3  # from 2 s to 4 s
+    assert found.gain(1) == 5 - 5  # from 1 s to 2 s
+    assert found.noise == pytest.approx((1 + 0) / 2)  # 6 above 5, 3 above 3
+
+
+def test_the_worst_case_halves_each_gain() -> None:
+    found = Curve([0, 1, 2, 4], [9, 7, 5, 3])  # gains of 2 in either doubling
+    assert found.worst(4) == 3
+    assert found.worst(8) == 3 - 1
+    assert found.worst(16) == 3 - 1 - 0.5
+    assert found.best(16) == 3 - 2 - 2
+
+
+def test_arms_are_ranked_at_their_common_clock() -> None:
+    slow = Arm(Curve([0, 1, 2], [9, 6, 4]), "ns")
+    long = Arm(Curve([0, 1, 2, 3], [9, 8, 5, 1]), "iid")  # ahead only because it is further
+    assert rank({"long": long, "slow": slow}) == ["slow", "long"]
+    late = Arm(Curve([0.0], [2.0]), "ns")  # not yet evaluated: its only value counts
+    assert rank({"long": long, "late": late, "slow": slow}) == ["late", "slow", "long"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    speeds=st.lists(st.floats(0.2, 20), min_size=4, max_size=10, unique=True),
+    floor=st.floats(0, 3),
+    exponent=st.floats(0.3, 1.0),
+)
+def test_the_fastest_of_one_shape_is_never_dropped(
+    speeds: list[float], floor: float, exponent: float
+) -> None:
+    laws = {
+        f"arm {place}": (("iid", "ns", "strat-ns")[place % 3], power(speed, floor, exponent))
+        for place, speed in enumerate(speeds)
+    }
+    gone = race(laws, 64.0)
+    assert f"arm {int(np.argmax(speeds))}" not in gone
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    crossing=st.floats(0.15, 0.4),
+    gap=st.floats(0.2, 1.5),
+    others=st.lists(st.floats(0.1, 0.9), max_size=6),
+    noise=st.sampled_from([0.0, 0.02]),
+)
+def test_an_early_leader_does_not_hide_the_winner(
+    crossing: float, gap: float, others: list[float], noise: float
+) -> None:
+    """One arm leads for about a third of the way, and then never comes down (Stratified Sampling
+    beside Negative Sharing on CiteULike).
+    """
+    horizon = 64.0
+    winner = power(1.0, 1.0, 0.6)
+    level = winner(crossing * horizon)
+    # It falls faster at first, and comes to rest where the two curves meet.
+    leads: Law = lambda t: level + (8 - level) * math.exp(-3 * t / (crossing * horizon))  # noqa: E731
+    laws = {"leads": ("strat", leads), "winner": ("ns", winner), "baseline": ("iid", power(0.1, 1))}
+    for place, speed in enumerate(others):
+        laws[f"slow {place}"] = ("strat" if place % 2 else "ns", power(speed, 1.0 + gap, 0.6))
+    assert "winner" not in race(laws, horizon, noise=noise)
+
+
+def test_two_winners_of_one_sampler_outlive_an_early_leader() -> None:
+    """The rule protects by what an arm can still reach, not by the names of samplers alone."""
+    clock, horizon = 16.0, 64.0
+    resting = curve(lambda t: 3 + 5 * math.exp(-t / 3), clock)
+    falling = curve(lambda t: 8 - 1.1 * math.log2(1 + t), clock)  # 3.5, and 2.2 at the horizon
+    assert falling.level > resting.level
+    assert can_win(Arm(falling, "ns"), Arm(resting, "strat"), horizon)
+
+
+def test_what_lags_far_behind_late_is_dropped() -> None:
+    laws = {
+        "fast": ("strat-ns", power(10, 1)),
+        "rival": ("ns", power(8, 1)),
+        "baseline": ("iid", power(1, 1)),
+        "slow": ("ns", power(1, 1)),
+        "slower": ("strat-ns", power(0.5, 1)),
+    }
+    gone = race(laws, 64.0)
+    assert set(gone) == {"slow", "slower"}
+    arms = {
+        name: arm(law, 32.0, sampler, is_baseline=sampler == "iid")
+        for name, (sampler, law) in laws.items()
+    }
+    found = decide(arms, 64.0, keep=5)  # with time for all
+    assert found.dropped["slow"] == "cannot catch up with fast within 64 s"
+
+
+def test_nothing_is_dropped_before_anything_was_learned() -> None:
+    laws = {
+        f"arm {place}": ("ns", after_plateau(speed, 20.0, 2.0))
+        for place, speed in enumerate((1, 2, 4, 8, 16))
+    }
+    assert race(laws, 32.0, rungs=2, learned=dict.fromkeys(laws, 20.0)) == {}
+
+
+def test_an_arm_at_rest_may_begin_where_the_leader_began() -> None:
+    """The leader passed the loss of popularity at once and rested there; so may the other."""
+    leader = Arm(curve(after_plateau(1, 8, 2), 16.0), "ns", learned_at=9.0)
+    resting = Arm(curve(after_plateau(1, 20, 2), 16.0), "ns", learned_at=None)
+    assert can_win(resting, leader, 48.0)  # 9 + 1.25 x 32 = 49, and more with a seed's noise
+    assert not can_win(resting, leader, 24.0)  # 9 x 1.32 + 1.25 x 8 = 22
+    awake = Arm(resting.curve, "ns", learned_at=0.0)
+    assert not can_win(awake, leader, 40.0)
+
+
+def test_the_best_baseline_and_a_rival_always_stay() -> None:
+    laws = {f"best {place}": ("strat-ns", power(10 + place, 1)) for place in range(6)}
+    laws |= {"rival": ("ns", power(2, 1)), "weak rival": ("mixed-ns", power(1, 1))}
+    laws |= {"baseline": ("iid", power(0.2, 1)), "weak baseline": ("iid", power(0.1, 1))}
+    gone = race(laws, 64.0)
+    assert {"rival", "baseline", "best 5"}.isdisjoint(gone)
+    assert {"weak rival", "weak baseline"} <= set(gone)
+
+
+def test_until_late_the_best_of_every_sampler_stays() -> None:
+    arms = {f"best {place}": arm(power(10 + place, 1), 8.0) for place in range(4)}
+    arms |= {"a": arm(power(5, 1), 8.0, "strat"), "b": arm(power(4, 1), 8.0, "mixed-ns")}
+    assert {"a", "b", "best 3"}.isdisjoint(decide(arms, 32.0, keep=2).dropped)
+    late = decide(arms, 16.0, keep=2).dropped
+    assert "b" in late
+    assert "a" not in late
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    speeds=st.lists(st.floats(0.1, 30), min_size=2, max_size=8),
+    scale=st.floats(0.1, 10),
+    shift=st.floats(-5, 5),
+    pace=st.sampled_from([0.25, 4.0]),
+)
+def test_units_of_loss_and_time_change_no_decision(
+    speeds: list[float], scale: float, shift: float, pace: float
+) -> None:
+    samplers = ("iid", "ns", "strat-ns")
+    arms = {
+        str(place): arm(power(speed, 1), 16.0, samplers[place % 3], is_baseline=place % 3 == 0)
+        for place, speed in enumerate(speeds)
+    }
+    other = {
+        name: Arm(
+            Curve(
+                [pace * t for t in one.curve.seconds],
+                [scale * value + shift for value in one.curve.values],
+            ),
+            one.sampler,
+            one.is_baseline,
+        )
+        for name, one in arms.items()
+    }
+    found, again = decide(arms, 40.0, 2), decide(other, pace * 40.0, 2)
+    assert set(found.dropped) == set(again.dropped)
+    assert found.leader == again.leader
+
+
+@settings(max_examples=50, deadline=None)
+@given(speeds=st.lists(st.floats(0.1, 30), min_size=1, max_size=12), keep=st.integers(1, 12))
+def test_a_rung_leaves_the_leader_and_what_there_is_time_for(
+    speeds: list[float], keep: int
+) -> None:
+    samplers = ("iid", "ns", "strat-ns")
+    arms = {
+        str(place): arm(power(speed, 1), 16.0, samplers[place % 3], is_baseline=place % 3 == 0)
+        for place, speed in enumerate(speeds)
+    }
+    found = decide(arms, 20.0, keep)
+    left = set(arms) - set(found.dropped)
+    assert found.leader in left
+    assert len(left) <= max(keep, 3)
+    assert any(arms[name].is_baseline for name in left)

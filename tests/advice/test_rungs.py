@@ -1,0 +1,65 @@
+"""Plans of rungs: what they cost, and that they use a budget up."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncfbench.advice.rungs import GROWTHS, Pace, arms_of_rungs, plan_rungs, wall_seconds
+
+PACE = Pace(opening=3.0, training=1.5, saving=0.2)
+
+
+def test_each_rung_has_half_the_arms() -> None:
+    assert arms_of_rungs(16, 3, 5) == [16, 8, 4, 3, 3]
+    assert arms_of_rungs(2, 3, 3) == [2, 2, 2]
+
+
+def test_the_cost_of_a_plan_by_hand() -> None:
+    """Four arms from 2 s to 4 s, then three to 8 s, then a second seed of three from the start."""
+    first = 4 * (1.5 * 2 + 0.2)
+    second = 3 * (1.5 * 4 + 0.2)
+    seeds = 3 * (3.0 + 1.5 * 8 + 0.2)
+    found = wall_seconds([4.0, 8.0], 2.0, 4, PACE, seeds=2, finalists=3)
+    assert found == pytest.approx(first + second + seeds)
+
+
+@given(
+    seconds=st.floats(1, 5000),
+    clock=st.floats(0.5, 50),
+    arms=st.integers(1, 30),
+    seeds=st.integers(1, 4),
+)
+def test_a_plan_uses_the_budget_up(seconds: float, clock: float, arms: int, seeds: int) -> None:
+    plan = plan_rungs(seconds, clock, arms, PACE, seeds=seeds)
+    least = wall_seconds([clock * GROWTHS[0]], clock, arms, PACE, seeds=1, finalists=3)
+    if plan is None:
+        assert least > seconds
+        return
+    used = wall_seconds(plan.clocks, clock, arms, PACE, seeds=plan.seeds, finalists=3)
+    assert used <= seconds * (1 + 1e-9)
+    assert used == pytest.approx(seconds, rel=1e-6)
+    assert 1 <= plan.seeds <= seeds
+    clocks = [clock, *plan.clocks]
+    assert all(GROWTHS[0] - 1e-6 <= b / a <= GROWTHS[1] for a, b in itertools.pairwise(clocks))
+
+
+def test_rungs_about_double() -> None:
+    plan = plan_rungs(400.0, 4.0, 12, PACE, seeds=1)
+    assert plan is not None
+    clocks = [4.0, *plan.clocks]
+    assert all(1.6 < b / a < 2.5 for a, b in itertools.pairwise(clocks))
+
+
+def test_too_little_time_gives_up_seeds_first() -> None:
+    arms, clock = 3, 10.0
+    both = plan_rungs(200.0, clock, arms, PACE, seeds=2)
+    assert both is not None
+    assert both.seeds == 2
+    one = plan_rungs(40.0, clock, arms, PACE, seeds=2)
+    assert one is not None
+    assert one.seeds == 1
+    assert plan_rungs(5.0, clock, arms, PACE, seeds=2) is None
