@@ -65,9 +65,9 @@ class Task:
         from ncfbench.distributed.simulation import simulate
         from ncfbench.reporting.render.terminal import make_console
         from ncfbench.runs.progress import PlainProgress
-        from ncfbench.sweeps.runner import FAILURES, first_line
         from ncfbench.timing.compile_cache import keep_compiled
         from ncfbench.training import run as training
+        from ncfbench.training.turns import FAILURES, first_line
 
         progress = PlainProgress(make_console())
         simulate(config.devices)

@@ -12,10 +12,9 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import jax
@@ -26,22 +25,16 @@ from ncfbench.distributed import signals
 from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DivergedError, NcfbenchError
 from ncfbench.models.towers import Content
-from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
 from ncfbench.sweeps import jobs
 from ncfbench.sweeps.grid import CellState, group_cells, read_status
 from ncfbench.sweeps.progress import SweepProgress
-from ncfbench.timing.ledger import Ledger
-from ncfbench.training.plan import RunPlan
-from ncfbench.training.run import open_recorder
-from ncfbench.training.session import Session
+from ncfbench.training.turns import FAILURES, OpenRun, first_line
 
 STOPPING = (
     "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last"
     " checkpoints."
 )
-FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
-"""Failures of one cell that leave the others whole: out of memory, a full disk, a held folder."""
 POLL_SECONDS = 0.2
 """Between two looks at a process that trains a cell."""
 
@@ -168,58 +161,6 @@ def _begin(
             progress.end()
 
 
-@dataclass
-class _Cell:
-    """An open cell. Its own ledger charges what happens in its turns only."""
-
-    config: RunConfig
-    ledger: Ledger
-    stack: ExitStack
-    session: Session
-
-    @classmethod
-    def open(
-        cls,
-        config: RunConfig,
-        locations: Locations,
-        dataset: Dataset,
-        *,
-        folder: Path | None,
-        progress: Progress,
-        interrupted: Callable[[], bool],
-        content: Content,
-        turns: str,
-    ) -> _Cell:
-        """Open a cell's run, in the folder that it has or in a new one."""
-        ledger = Ledger()
-        with ledger.turn(), ExitStack() as stack:
-            plan = RunPlan.of(config, locations, dataset=dataset)
-            recorder = stack.enter_context(open_recorder(plan, ledger, progress, folder=folder))
-            with ledger.line("initialising"):
-                session = Session(plan, recorder, interrupted, content=content, turns=turns)
-            stack.enter_context(session)
-            return cls(config, ledger, stack.pop_all(), session)
-
-    def advance(self) -> bool:
-        """Train one epoch, and finish the run after the last."""
-        with self.ledger.turn():
-            self.session.advance_epoch()
-            if self.session.is_done:
-                self.session.finish()
-                self.stack.close()
-        return True
-
-    def save(self) -> None:
-        """Save a checkpoint."""
-        with self.ledger.turn():
-            self.session.save()
-
-    def close(self) -> None:
-        """Release the run's folder and memory."""
-        with self.ledger.turn():
-            self.stack.close()
-
-
 class _Turns:
     """Trains the cells of one group in turn."""
 
@@ -234,7 +175,7 @@ class _Turns:
         self.dataset, self.locations, self.progress = dataset, locations, progress
         self.interrupted, self.outcome = interrupted, outcome
         self.turns = uuid.uuid4().hex[:12]
-        self.cells: list[_Cell] = []
+        self.cells: list[OpenRun] = []
         self.is_at_work = False
         """True while something is done that a second Ctrl-C may cut."""
 
@@ -254,7 +195,7 @@ class _Turns:
                 epoch = min(cell.session.epoch for cell in self.cells)
                 for cell in [cell for cell in self.cells if cell.session.epoch == epoch]:
                     self._stop_if_interrupted()
-                    if self._attempt(cell.config, cell.advance) is None:
+                    if self._attempt(cell.config, cell.advance_epoch) is None:
                         self.cells.remove(cell)
                         self._close(cell)
                     elif cell.session.is_done:
@@ -271,8 +212,8 @@ class _Turns:
             self.cells.clear()
             gc.collect()  # the next group needs the memory
 
-    def _open(self, config: RunConfig, state: CellState, content: Content) -> _Cell:
-        return _Cell.open(
+    def _open(self, config: RunConfig, state: CellState, content: Content) -> OpenRun:
+        return OpenRun.open(
             config,
             self.locations,
             self.dataset,
@@ -303,7 +244,7 @@ class _Turns:
         self.is_at_work = False
         return done
 
-    def _close(self, cell: _Cell) -> None:
+    def _close(self, cell: OpenRun) -> None:
         try:
             cell.close()
         except FAILURES as error:
@@ -317,12 +258,6 @@ class _Turns:
                 except FAILURES as error:
                     self.outcome.fail(cell.config, first_line(error), _exit_code(error))
                     self.progress.finish(cell.config, "failed", first_line(error))
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message; XLA's messages have pages."""
-    text = next(iter(str(error).splitlines()), "")[:300]
-    return text if isinstance(error, NcfbenchError) else f"{type(error).__name__}: {text}"
 
 
 def _exit_code(error: BaseException) -> int:

@@ -149,15 +149,19 @@ class Session:
             DivergedError: the loss stopped being finite.
             KeyboardInterrupt: interrupted; :attr:`is_saved` says whether the state was saved.
         """
-        if self._loop.iteration == 0:
-            self._record()
         while not self.is_done:
-            # After the first block the step is compiled, and the queue of batches full.
-            if self._trace is not None and self._loop.iteration > self._start:
-                self._trace_block(self._trace)
-            self._train_block()
+            self.advance()
             if self._schedule.ends_epoch(self._loop.iteration):
                 break
+
+    def advance(self) -> None:
+        """Train to the next probe, and record there, as :meth:`advance_epoch` does."""
+        if self._loop.iteration == 0:
+            self._record()
+        # After the first block the step is compiled, and the queue of batches full.
+        if self._trace is not None and self._loop.iteration > self._start:
+            self._trace_block(self._trace)
+        self._train_block()
 
     def finish(self) -> None:
         """Save the state and write the records of a run that is done."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.advice.race import Arm, Curve, can_win, decide, rank
+from ncfbench.advice.rule import Arm, Curve, can_win, decide, rank
 
 Law = Callable[[float], float]
 

@@ -1,0 +1,92 @@
+"""Runs that are open at the same time and train in turn, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+
+from ncfbench.config import Locations, RunConfig
+from ncfbench.data import Dataset
+from ncfbench.errors import NcfbenchError
+from ncfbench.models.towers import Content
+from ncfbench.runs.progress import Progress
+from ncfbench.timing.ledger import Ledger
+from ncfbench.training.plan import RunPlan
+from ncfbench.training.run import open_recorder
+from ncfbench.training.session import Session
+
+FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
+"""Failures of one run that leave the others whole: out of memory, a full disk, a held folder."""
+
+
+@dataclass
+class OpenRun:
+    """A run that trains in turn with others. Its own ledger charges its turns only."""
+
+    config: RunConfig
+    ledger: Ledger
+    stack: ExitStack
+    session: Session
+
+    @classmethod
+    def open(
+        cls,
+        config: RunConfig,
+        locations: Locations,
+        dataset: Dataset,
+        *,
+        folder: Path | None,
+        progress: Progress,
+        interrupted: Callable[[], bool],
+        content: Content,
+        turns: str,
+    ) -> OpenRun:
+        """Open a run, in the folder that it has or in a new one.
+
+        Args:
+            turns: see :class:`ncfbench.training.session.Session`, as for the other arguments.
+        """
+        ledger = Ledger()
+        with ledger.turn(), ExitStack() as stack:
+            plan = RunPlan.of(config, locations, dataset=dataset)
+            recorder = stack.enter_context(open_recorder(plan, ledger, progress, folder=folder))
+            with ledger.line("initialising"):
+                session = Session(plan, recorder, interrupted, content=content, turns=turns)
+            stack.enter_context(session)
+            return cls(config, ledger, stack.pop_all(), session)
+
+    def advance_epoch(self) -> bool:
+        """Train one epoch, and finish the run after the last."""
+        return self._advance(self.session.advance_epoch)
+
+    def advance(self) -> bool:
+        """Train to the next probe, and finish the run after the last."""
+        return self._advance(self.session.advance)
+
+    def save(self) -> None:
+        """Save a checkpoint."""
+        with self.ledger.turn():
+            self.session.save()
+
+    def close(self) -> None:
+        """Release the run's folder and memory."""
+        with self.ledger.turn():
+            self.stack.close()
+
+    def _advance(self, train: Callable[[], None]) -> bool:
+        with self.ledger.turn():
+            train()
+            if self.session.is_done:
+                self.session.finish()
+                self.stack.close()
+        return True
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message; XLA's messages have pages."""
+    text = next(iter(str(error).splitlines()), "")[:300]
+    return text if isinstance(error, NcfbenchError) else f"{type(error).__name__}: {text}"
