@@ -124,7 +124,7 @@ def _doublings(clock: float, horizon: float) -> float:
 
 def _sum_of_gains(ratio: float, doublings: float) -> float:
     """Return ratio + ratio^2 + ... up to a number of doublings, which may be a fraction."""
-    return ratio * (1 - ratio**doublings) / (1 - ratio)
+    return float(ratio * (1 - ratio**doublings) / (1 - ratio))
 
 
 @dataclass(frozen=True)
