@@ -187,5 +187,5 @@ def show(result: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    allocator.reexec_with_tunables()
+    allocator.restart()
     main()

@@ -401,5 +401,5 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    allocator.reexec_with_tunables()
+    allocator.restart()
     main()

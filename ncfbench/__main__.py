@@ -6,14 +6,22 @@ import sys
 
 from ncfbench.timing import allocator
 
-TRAINING = {"run", "sweep", "audit", "profile"}
-"""Commands that compute for long enough to be worth a second start with other memory settings."""
+TIMED = {"run", "sweep", "audit", "profile", "doctor"}
+"""Commands that measure times or describe what they depend on, so they choose an allocator."""
 
 
 def main() -> None:
-    """Start again with other memory settings where it pays, then read the command line."""
-    if TRAINING.intersection(sys.argv[1:2]):
-        allocator.reexec_with_tunables()
+    """Start again with another allocator where it pays, then read the command line."""
+    if TIMED.intersection(sys.argv[1:2]) and not {"-h", "--help"}.intersection(sys.argv):
+        from ncfbench.errors import NcfbenchError
+
+        try:
+            allocator.restart()
+        except NcfbenchError as error:
+            from ncfbench.cli.output import say
+
+            say(f"Error: {error}")
+            raise SystemExit(error.exit_code) from error
     from ncfbench import cli
 
     cli.main()

@@ -47,7 +47,7 @@ class Task:
             # Ctrl-C of the terminal reaches the sweep alone, which passes it on.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.setsid()
-        allocator.reexec_with_tunables()
+        allocator.restart()
         return self.train(complete(settings))
 
     def checkpoint(self, settings: Mapping[str, Any]) -> DelayedSubmission:

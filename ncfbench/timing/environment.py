@@ -7,6 +7,9 @@ History of ``environment.json``, by its ``format_version``:
 2. ``memory_available_bytes`` is what a process can take: the file cache counts as free, a control
    group's limit does not. ``cpu`` is the processor's name on every system. The ``key`` of a Linux
    machine with an x86 processor is the same as in version 1, so their times stay comparable.
+3. ``allocator`` is what serves ``malloc``: name, version, settings, and the library's path.
+   ``variables`` leaves that path out of ``LD_PRELOAD``. The ``key`` is as in version 2 where it is
+   the C library's own allocator; any other counts, but for its path.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ import psutil
 
 from ncfbench import __version__
 from ncfbench.storage.free_space import CONTROL_GROUP, available_memory
+from ncfbench.timing import allocator, heap
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
 VARIABLES = (
     "XLA_FLAGS",
@@ -94,7 +98,8 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "variables": _variables(),
+        "allocator": heap.describe(),
         "devices": devices,
         "precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "ncfbench": __version__,
@@ -108,8 +113,13 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def key(environment: dict[str, Any]) -> str:
     """Return twelve hexadecimal digits of everything that times depend on (:data:`COMPARED`)."""
-    compared = (*COMPARED, "mesh") if "mesh" in environment else COMPARED
-    text = json.dumps({name: environment[name] for name in compared}, sort_keys=True)
+    compared = {name: environment[name] for name in COMPARED}
+    if "mesh" in environment:
+        compared["mesh"] = environment["mesh"]
+    serving = environment.get("allocator", {})
+    if serving.get("name") not in (None, *heap.C_LIBRARY):
+        compared["allocator"] = {name: serving[name] for name in ("name", "version", "settings")}
+    text = json.dumps(compared, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -157,6 +167,20 @@ def accelerators() -> list[str]:
         "/dev/accel0": "an accelerator",
     }
     return [name for path, name in devices.items() if Path(path).exists()]
+
+
+def _variables() -> dict[str, str]:
+    """Return the variables that change times, without those that ``allocator`` tells better."""
+    found = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    restarted = allocator.restarted_with()
+    if "GLIBC_TUNABLES" in restarted:
+        found["GLIBC_TUNABLES"] = restarted["GLIBC_TUNABLES"]
+    libraries = allocator.preloaded_by(found)
+    others = [library for library in libraries if not allocator.kind_of(library)]
+    if others != libraries:
+        del found["LD_PRELOAD"]
+        found |= {"LD_PRELOAD": ":".join(others)} if others else {}
+    return found
 
 
 def _core_quota() -> float | None:

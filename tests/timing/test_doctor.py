@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
-from ncfbench.timing import doctor, environment
+from ncfbench.timing import allocator, doctor, environment
 
 HEALTHY: dict[str, Any] = {
-    "format_version": 2,
+    "format_version": 3,
     "cpu": "A processor",
     "cores": 4,
     "machine_cores": 4,
@@ -29,6 +29,12 @@ HEALTHY: dict[str, Any] = {
     "python": "3.11.7",
     "packages": {"jax": "0.10.2"},
     "variables": {},
+    "allocator": {
+        "name": "jemalloc",
+        "version": "5.3.0",
+        "settings": "dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always,narenas:2",
+        "library": "/usr/lib/libjemalloc.so.2",
+    },
     "ncfbench": "0.1.0",
     "commit": None,
     "load_average": [0.2, 0.1, 0.1],
@@ -129,6 +135,28 @@ def test_keys_of_older_records_still_hold() -> None:
         "numpy": "2.4.6", "pyarrow": "26.0.1"}, "ncfbench": "0.1.0",
         "devices": [{"kind": "cpu", "platform": "cpu"}]}"""
     )
-    assert (
-        environment.key(record) == environment.key(record | {"format_version": 2}) == "0165f721cf6f"
-    )
+    glibc = {"name": "glibc", "version": "2.36", "settings": "", "library": "/lib/libc.so.6"}
+    for newer in ({}, {"format_version": 2}, {"format_version": 3, "allocator": glibc}):
+        assert environment.key(record | newer) == "0165f721cf6f"
+
+
+def test_another_allocator_is_another_environment() -> None:
+    """Its settings and version count, the folder that it lies in does not."""
+    ours = HEALTHY["allocator"]
+    key = environment.key(HEALTHY)
+    moved = ours | {"library": "/opt/conda/lib/libjemalloc.so.2"}
+    assert environment.key(HEALTHY | {"allocator": moved}) == key
+    for name, value in (("name", "glibc"), ("version", "5.2.1"), ("settings", "narenas:2")):
+        assert environment.key(HEALTHY | {"allocator": ours | {name: value}}) != key
+
+
+def test_variables_name_no_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library is told by what is loaded; tunables that a restart took back still count."""
+    monkeypatch.setenv("LD_PRELOAD", "libm.so.6 /opt/libjemalloc.so.2")
+    monkeypatch.setattr(allocator, "_ours", {"GLIBC_TUNABLES": "x=1", "LD_PRELOAD": "y.so"})
+    found = environment.describe()["variables"]
+    assert (found["LD_PRELOAD"], found["GLIBC_TUNABLES"]) == ("libm.so.6", "x=1")
+    monkeypatch.setenv("LD_PRELOAD", "/opt/libjemalloc.so.2")
+    assert "LD_PRELOAD" not in environment.describe()["variables"]
+    monkeypatch.setenv("LD_PRELOAD", "liba.so libb.so")
+    assert environment.describe()["variables"]["LD_PRELOAD"] == "liba.so libb.so"
