@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo test test-real test-long test-browser check bench bench-peer bench-gpu clean
+.PHONY: demo test test-real test-long test-browser check bench bench-peer bench-gpu bench-costmodel clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -60,6 +60,10 @@ bench-gpu:
 	  $(MAKE) bench-peer ENCODER=cnn,lstm,mf BENCH_FLAGS="--device cuda --words 40,300 --resume \
 	    --json benchmarks/results/peer-$(DATASET)-gpu.json $(BENCH_FLAGS)"; \
 	else echo "No NVIDIA GPU here: nothing was measured."; fi
+
+# Whether the cost model predicts what is measured, over the grid of benchmarks/bench_costmodel.py. Goes on where it was stopped.
+bench-costmodel: $(VENV)/.installed
+	$(BIN)/python benchmarks/bench_costmodel.py --resume $(BENCH_FLAGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
