@@ -351,8 +351,9 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
 
     from ncfbench.models.interaction import make_interaction
     from ncfbench.models.towers import Content, make_towers
+    from ncfbench.runs.quality import Ranking
     from ncfbench.training.inference import Embedder
-    from ncfbench.training.recall import BLOCK_LINKS, ranks_by_blocks, recall
+    from ncfbench.training.recall import BLOCK_LINKS, ranks_by_blocks
 
     dataset = store.load(arguments.scratch, NAME)
     say("embed users and items ...")
@@ -385,7 +386,7 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
         "embed_items_seconds": seconds[1],
         "rank_seconds": seconds[2],
         "scores_per_second": size * dataset.n_items / seconds[2],
-        "recall": recall(user, ranks, (10, 50, 1000)),
+        "quality": Ranking(user, item, dataset.n_items)(ranks).figures,
     }
 
 

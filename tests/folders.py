@@ -80,7 +80,8 @@ def write_run(
                     "environment_key": environment["key"],
                 }
             )
-    reported = analysis.reported_row(curve, config.patience) or {}
+    evaluated = [row for row in curve if row["test_recall_at_50"] is not None]
+    reported = evaluated[-1] if evaluated else {}
     summary = {
         "run": folder.name,
         "status": status,

@@ -6,6 +6,7 @@
         config.json         settings, the data's fingerprint
         environment.json    hardware, versions, commit; ids of interleaved sessions
         curve.parquet       a row for each probe
+        evaluation.parquet  recall@50 of each user and item at each evaluation
         timing.parquet      raw samples
         ledger.parquet      seconds of each activity
         summary.parquet     one row
@@ -24,6 +25,7 @@ from typing import Any
 
 from ncfbench.config import RunConfig, complete
 from ncfbench.errors import DataError, UsageError
+from ncfbench.runs.evaluations import FILE as EVALUATION
 from ncfbench.storage import locks, schemas, tables
 
 RECORDS = (
@@ -34,6 +36,7 @@ RECORDS = (
     "ledger.parquet",
     "summary.parquet",
 )
+"""Files of every run."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,8 @@ def read(folder: Path) -> RunRecord:
         raise DataError(f"{folder / 'curve.parquet'} is damaged: a value is missing.")
     if summary[0]["status"] == "finished" and not curve:
         raise DataError(f"{folder / 'curve.parquet'} has no row, though the run is finished.")
+    if (folder / EVALUATION).exists():
+        tables.read_metadata(folder / EVALUATION, schemas.EVALUATION)
     environment = tables.read_json(folder / "environment.json")
     if not isinstance(environment, dict) or "key" not in environment:
         raise DataError(f"{folder / 'environment.json'} is damaged: it has no key.")
@@ -219,7 +224,7 @@ def copy_records(record: RunRecord, folder: Path) -> None:
     """
     with tables.storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for name in RECORDS:
+        for name in (*RECORDS, *([EVALUATION] if (record.folder / EVALUATION).exists() else [])):
             shutil.copyfile(record.folder / name, folder / name)
 
 

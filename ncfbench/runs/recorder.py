@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.config import RunConfig
+from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord, read
 from ncfbench.runs.progress import Progress
+from ncfbench.runs.quality import Evaluation
+from ncfbench.runs.reported import reported
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import statistics
@@ -75,8 +78,14 @@ class Recorder:
             resumed: an interruption cut the epoch of these blocks.
         """
 
-    def record(self, row: Mapping[str, Any]) -> None:
-        """Take a row of the curve, all but ``train_seconds``, and show it."""
+    def record(
+        self, row: Mapping[str, Any], evaluated: Mapping[str, Evaluation] | None = None
+    ) -> None:
+        """Take a row of the curve, all but ``train_seconds`` and quality, and show it.
+
+        Args:
+            evaluated: the splits that were evaluated there.
+        """
 
     def write(self, status: str, iteration: int, message: str = "") -> None:
         """Write the tables.
@@ -110,6 +119,7 @@ class RunRecorder(Recorder):
         self._environment_key = ""
         self._recall_reason: str | None = None
         self._curve: list[dict[str, Any]] = []
+        self._evaluations: dict[tuple[int, str], Evaluation] = {}
         self._timing: list[dict[str, Any]] = []
         self._earlier_ledger: list[dict[str, Any]] = []
         self._sampler_seconds = {"sampling": 0.0, "transfer": 0.0}
@@ -154,9 +164,14 @@ class RunRecorder(Recorder):
                 }
             )
 
-    def record(self, row: Mapping[str, Any]) -> None:
+    def record(
+        self, row: Mapping[str, Any], evaluated: Mapping[str, Evaluation] | None = None
+    ) -> None:
         """See :meth:`Recorder.record`."""
         whole = {**row, "train_seconds": self._train_seconds()}
+        for split, found in (evaluated or {}).items():
+            whole |= {f"{split}_{name}": value for name, value in found.figures.items()}
+            self._evaluations[row["iteration"], split] = found
         self._curve.append(whole)
         self.progress.record(whole)
         if time.perf_counter() >= self._due:
@@ -169,6 +184,8 @@ class RunRecorder(Recorder):
             tables.write_rows(self.folder / "curve.parquet", self._curve, schemas.CURVE)
             tables.write_rows(self.folder / "timing.parquet", self._timing, schemas.TIMING)
             tables.write_rows(self.folder / "ledger.parquet", ledger, schemas.LEDGER)
+            if self._evaluations:
+                evaluations.write(self.folder, self._evaluations)
             summary = self._summary(status, iteration, ledger) | {"message": message}
             tables.write_rows(self.folder / "summary.parquet", [summary], schemas.SUMMARY)
             self._due = time.perf_counter() + TABLES_SECONDS
@@ -192,6 +209,11 @@ class RunRecorder(Recorder):
             if row["first_iteration"] + (row["kind"] in TRAINING) * row["iterations"] <= iteration
         ]
         self._earlier_ledger = record.ledger
+        self._evaluations = {
+            key: found
+            for key, found in evaluations.read(self.folder).items()
+            if 0 < iteration >= key[0]
+        }
         if any(row["environment_key"] != self._environment_key for row in self._timing):
             self.progress.say(
                 "The environment has changed since this run began: its times will be those from"
@@ -215,11 +237,14 @@ class RunRecorder(Recorder):
         ]
 
     def _summary(self, status: str, iteration: int, ledger: list[dict[str, Any]]) -> dict[str, Any]:
-        reported = statistics.reported_row(self._curve, self.config.patience) or {}
-        timing = [row for row in self._timing if row["environment_key"] == self._environment_key]
-        recalls = {
-            name: reported.get(name) for name in schemas.SUMMARY.names if "_recall_at_" in name
+        validation = {
+            iteration: found
+            for (iteration, split), found in self._evaluations.items()
+            if split == "validation"
         }
+        chosen = reported(self._curve, self.config.patience, validation)
+        shown = chosen.row or {}
+        timing = [row for row in self._timing if row["environment_key"] == self._environment_key]
         full = [row for row in timing if row["kind"] == "full"]
         sampled = math.fsum(row["sampling_seconds"] for row in full)
         return {
@@ -244,7 +269,8 @@ class RunRecorder(Recorder):
             "train_seconds": self._train_seconds(),
             "wall_seconds": math.fsum(row["seconds"] for row in ledger if row["thread"] == "main"),
             "item_slots": statistics.weighted_mean(self._timing, "item_slots"),
-            "reported_epoch": reported.get("epoch"),
-            **recalls,
+            "reported_epoch": shown.get("epoch"),
+            "reported_by": chosen.by if chosen.row else None,
+            **{name: shown.get(name) for name in schemas.QUALITY_COLUMNS},
             "recall_reason": self._recall_reason,
         }

@@ -4,6 +4,10 @@ A change of a column raises :data:`SCHEMA_VERSION` and gets an entry here. Older
 :data:`READABLE` are read with null in the columns that were added since (:func:`added`), and
 refused by the first other column that they lack.
 
+4 (22 November 2026)
+    - curve, summary: NDCG, MRR, standard errors and chance levels; summary: ``reported_by``
+    - evaluation: new
+
 3 (22 November 2026)
     profile, costmodel, unitcost: ``unusual_settings``
 
@@ -33,10 +37,12 @@ refused by the first other column that they lack.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
-READABLE = (1, 2, 3)
+SCHEMA_VERSION = 4
+READABLE = (1, 2, 3, 4)
 """Versions that this program reads."""
 SINCE = b"since"
 """Key of a field's metadata: the version that added the column."""
@@ -48,7 +54,27 @@ def added(name: str, dtype: pa.DataType, version: int) -> pa.Field:
 
 
 CUTOFFS = (10, 20, 50, 100)
-"""Values of M in recall@M."""
+"""Values of M in recall@M and NDCG@M."""
+EVALUATED: tuple[Literal["validation", "test"], ...] = ("validation", "test")
+"""Splits whose items are ranked."""
+_RECALLS = tuple(f"recall_at_{m}" for m in CUTOFFS)
+MEASURES = (*_RECALLS, *(f"ndcg_at_{m}" for m in CUTOFFS), "mrr")
+"""Measures of ranking quality (:mod:`ncfbench.runs.quality`)."""
+QUALITY = (
+    *MEASURES,
+    *(f"{measure}_{what}" for measure in MEASURES for what in ("error", "chance")),
+    "recall_at_50_item_error",
+)
+"""What an evaluation of a split gives: each measure with its standard error over users and its
+chance level, and the standard error of recall@50 over items.
+"""
+QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
+_LATER_QUALITY = [
+    added(f"{split}_{name}", pa.float64(), 4)
+    for split in EVALUATED
+    for name in QUALITY
+    if name not in _RECALLS
+]
 
 CURVE = pa.schema(
     [
@@ -57,15 +83,25 @@ CURVE = pa.schema(
         ("train_seconds", pa.float64()),
         ("probe_loss", pa.float64()),
         ("batch_loss", pa.float64()),
-        *(
-            (f"{split}_recall_at_{m}", pa.float64())
-            for split in ("validation", "test")
-            for m in CUTOFFS
-        ),
+        *((f"{split}_{measure}", pa.float64()) for split in EVALUATED for measure in _RECALLS),
+        *_LATER_QUALITY,
     ],
     metadata={"table": "curve"},
 )
-"""One row for each probe. Recall is null between epochs, and where there is nothing to rank."""
+"""One row for each probe. Quality is null between epochs, and where there is nothing to rank."""
+
+EVALUATION = pa.schema(
+    [
+        ("iteration", pa.int64()),
+        ("split", pa.string()),
+        ("user_recalls", pa.list_(pa.float32())),
+        ("item_shares", pa.list_(pa.float32())),
+    ],
+    metadata={"table": "evaluation"},
+)
+"""One row for each evaluation of a split: what recall@50 is made of, so that two evaluations can be
+compared user by user and item by item (:class:`ncfbench.runs.quality.Evaluation`).
+"""
 
 TIMING = pa.schema(
     [
@@ -124,18 +160,17 @@ SUMMARY = pa.schema(
         ("wall_seconds", pa.float64()),
         ("item_slots", pa.float64()),
         ("reported_epoch", pa.float64()),
-        *(
-            (f"{split}_recall_at_{m}", pa.float64())
-            for split in ("validation", "test")
-            for m in CUTOFFS
-        ),
+        *((f"{split}_{measure}", pa.float64()) for split in EVALUATED for measure in _RECALLS),
         ("recall_reason", pa.string()),
         ("message", pa.string()),
+        added("reported_by", pa.string(), 4),
+        *_LATER_QUALITY,
     ],
     metadata={"table": "summary"},
 )
-"""One row: the outcome of a run. Times are medians over its blocks; ``recall_reason`` says why
-recall is null.
+"""One row: the outcome of a run. Times are medians over its blocks. Quality is that of the reported
+epoch, and ``reported_by`` the rule that chose it (:mod:`ncfbench.runs.reported`); ``recall_reason``
+says why recall is null.
 """
 
 

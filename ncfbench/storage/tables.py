@@ -143,7 +143,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     if version not in map(str, READABLE):
         raise DataError(
             f"{path} has schema version {version}; this program reads"
-            f" {' and '.join(map(str, READABLE))}. Use the version of ncfbench that wrote it."
+            f" {', '.join(map(str, READABLE))}. Use the version of ncfbench that wrote it."
         )
     for field in schema:
         since = (field.metadata or {}).get(SINCE, b"0").decode()

@@ -119,31 +119,6 @@ def weighted_mean(samples: Sequence[Mapping[str, Any]], column: str) -> float | 
     return sum(row[column] * row["iterations"] for row in rows) / total if total else None
 
 
-def reported_row(curve: Sequence[Mapping[str, Any]], patience: int) -> Mapping[str, Any] | None:
-    """Return the row of the epoch whose recall is reported (early stopping).
-
-    With validation items it is the epoch of the best validation recall@50 before ``patience``
-    epochs have passed without a better one; without them it is the last epoch that was evaluated.
-    """
-    evaluated = [
-        row
-        for row in curve
-        if row["test_recall_at_50"] is not None or row["validation_recall_at_50"] is not None
-    ]
-    with_validation = [row for row in evaluated if row["validation_recall_at_50"] is not None]
-    if not with_validation:
-        return evaluated[-1] if evaluated else None
-    best, waited = with_validation[0], 0
-    for row in with_validation[1:]:
-        if row["validation_recall_at_50"] > best["validation_recall_at_50"]:
-            best, waited = row, 0
-        else:
-            waited += 1
-            if waited >= patience:
-                break
-    return best
-
-
 @dataclass(frozen=True)
 class Arm:
     """A run's curve and times, as the speedup table needs them."""

@@ -1,13 +1,12 @@
-"""Cold-start recall@M: the share of a user's held-out items among the M best held-out items.
+"""Cold-start evaluation: the ranks of each user's held-out items among all held-out items.
 
 Exact, over every user who has a held-out item and every held-out item of the split. Ties are broken
-by item id, the smaller first, so that results repeat. The mean is over users (KDD 2017, section
-5.2).
+by item id, the smaller first, so that results repeat. :mod:`ncfbench.runs.quality` makes recall@M
+(KDD 2017, section 5.2), NDCG@M and MRR of the ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import jax
@@ -21,7 +20,8 @@ from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.precision import full
 from ncfbench.registry import find_encoder
-from ncfbench.storage.schemas import CUTOFFS
+from ncfbench.runs.quality import Evaluation, Ranking
+from ncfbench.storage.schemas import EVALUATED
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Parameters
 
@@ -37,7 +37,7 @@ BLOCK_LINKS = 512
 
 
 class RecallEvaluator:
-    """recall@M on one split of a data set; ``empty`` where no user has an item there."""
+    """Evaluates one split of a data set, in which some user has an item."""
 
     def __init__(
         self, dataset: Dataset, split: Split, embedder: Embedder, interaction: Interaction
@@ -48,13 +48,13 @@ class RecallEvaluator:
         order = np.lexsort((items, users))
         self.users = users[order]
         self.index = np.searchsorted(self.items, items[order]).astype(np.int32)
-        self.empty = len(self.users) == 0
+        self._ranking = Ranking(self.users, self.index, len(self.items))
         self.block = int(np.clip(BLOCK_SCORES // max(len(self.items), 1), 1, 4096))
         self._ranks = jax.jit(full(partial(link_ranks, interaction)))
 
-    def __call__(self, parameters: Parameters) -> Mapping[int, float]:
-        """Return the mean recall@M for each M of :data:`CUTOFFS`."""
-        return recall(self.users, self.ranks(parameters), CUTOFFS)
+    def __call__(self, parameters: Parameters) -> Evaluation:
+        """Return the quality of the ranking by these parameters."""
+        return self._ranking(self.ranks(parameters))
 
     def ranks(self, parameters: Parameters) -> NDArray[np.int64]:
         """Return the rank of each held-out link's item for its user, int64[links]; best is 0."""
@@ -78,12 +78,11 @@ def make_evaluators(
     if not find_encoder(config.encoder).scores_cold_items:
         return {}, f"{config.encoder} learns a vector for each item, and held-out items have none"
     interaction = make_interaction(config)
-    made = {
-        split: RecallEvaluator(dataset, split, embedder, interaction)
-        for split in ("validation", "test")
-    }
-    reason = "no user has a held-out test item" if made["test"].empty else None
-    return {split: evaluator for split, evaluator in made.items() if not evaluator.empty}, reason
+    linked = [split for split in EVALUATED if len(dataset.links(split)[0])]
+    reason = None if "test" in linked else "no user has a held-out test item"
+    return {
+        split: RecallEvaluator(dataset, split, embedder, interaction) for split in linked
+    }, reason
 
 
 def link_ranks(
@@ -174,19 +173,3 @@ def _ranks_in_block(
     position = jnp.arange(size, dtype=jnp.int32)[None, :]
     before = ~(scores <= own[:, None]) | ((scores == own[:, None]) & (position < column[:, None]))
     return own, jnp.sum(before & (position < n_items - start), axis=1, dtype=jnp.int32)
-
-
-def recall(
-    users: NDArray[np.integer], ranks: NDArray[np.integer], cutoffs: tuple[int, ...]
-) -> dict[int, float]:
-    """Return the mean over users of the share of their links with a rank below M.
-
-    Args:
-        users: the user of each held-out link, ascending.
-        ranks: the rank of each, from 0.
-    """
-    _, first, count = np.unique(users, return_index=True, return_counts=True)
-    return {
-        m: float(np.mean(np.add.reduceat(ranks < m, first, dtype=np.int64) / count))
-        for m in cutoffs
-    }

@@ -21,7 +21,6 @@ from ncfbench.runs.recorder import Recorder
 from ncfbench.sampling import plan_capacity
 from ncfbench.sampling.batch import rounded_up
 from ncfbench.storage import schemas, tables
-from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.training.checkpoint import Checkpoints
@@ -253,7 +252,7 @@ class Session:
         self._trace = None
 
     def _record(self) -> None:
-        """Probe, and at an epoch's end recall; record both."""
+        """Probe, and at an epoch's end evaluate; record both."""
         iteration = self._loop.iteration
         parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
         with self._timed("probe"):
@@ -267,13 +266,14 @@ class Session:
             "probe_loss": probe_loss,
             "batch_loss": float(np.mean(self._losses)) if self._losses else None,
         }
+        evaluated = {}
         if self._schedule.ends_epoch(iteration):
             with self._timed("evaluation"):
-                for split, evaluator in self._evaluators.items():
-                    values = evaluator(parameters)
-                    row |= {f"{split}_recall_at_{m}": values[m] for m in CUTOFFS}
+                evaluated = {
+                    split: evaluator(parameters) for split, evaluator in self._evaluators.items()
+                }
         self._losses = []
-        self.recorder.record(row)
+        self.recorder.record(row, evaluated)
 
     def _diverge(self, iteration: int, what: str) -> None:
         message = (

@@ -113,9 +113,10 @@ def test_sharded_tables_give_one_probe_and_recall(
     config = complete(SMALL | {"sampler": "ns", "devices": 8, "shard_tables": True})
     trainer, state = Trainer.create(config, tiny)
     embedder = Embedder(trainer.towers, Content.of(tiny))
+    evaluator = RecallEvaluator(tiny, "test", embedder, make_interaction(config))
     looks = (
         Probe(tiny.graph, config, embedder),
-        RecallEvaluator(tiny, "test", embedder, make_interaction(config)),
+        lambda parameters: evaluator(parameters).figures,
     )
     gathered = [look(trainer.layout.to_one_device(state.parameters)) for look in looks]
     monkeypatch.setattr(MeshLayout, "is_simulated", False)

@@ -73,17 +73,20 @@ def test_reasons_fit_into_a_sentence(error: Exception, text: str) -> None:
 
 
 def test_older_tables_are_read_if_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another version is read with the columns of today, refused without them, or if unknown."""
+    """Another version is read with the columns of its time, refused without them, or if unknown."""
     path, rows = tmp_path / "t.parquet", [{"iteration": 1, "epoch": 0.5}]
     monkeypatch.setattr(tables, "SCHEMA_VERSION", 1)
     tables.write_rows(path, rows, schemas.CURVE)
     assert tables.read_rows(path, schemas.CURVE)[0]["iteration"] == 1
+    old = [each for each in schemas.CURVE if schemas.SINCE not in (each.metadata or {})]
+    tables.write_rows(path, rows, pa.schema(old))
+    assert tables.read_rows(path, schemas.CURVE)[0]["test_mrr"] is None
     tables.write_table(path, pa.table({"iteration": [1]}))
     with pytest.raises(DataError, match="lacks the column 'epoch', so another version"):
         tables.read_rows(path, schemas.CURVE)
     monkeypatch.setattr(tables, "SCHEMA_VERSION", 99)
     tables.write_rows(path, rows, schemas.CURVE)
-    with pytest.raises(DataError, match="version 99; this program reads 1 and 2 and 3"):
+    with pytest.raises(DataError, match="version 99; this program reads 1, 2, 3, 4"):
         tables.read_rows(path, schemas.CURVE)
 
 

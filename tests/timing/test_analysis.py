@@ -12,7 +12,6 @@ from ncfbench.timing.statistics import (
     compare,
     geometric_mean,
     iterations_to,
-    reported_row,
     seconds_per_iteration,
     spread,
     weighted_mean,
@@ -89,30 +88,6 @@ def test_weighted_mean_weighs_by_iterations() -> None:
         sample("step", 1, 99),
     ]
     assert weighted_mean(samples, "item_slots") == pytest.approx(175)
-
-
-def row(epoch: int, validation: float | None, test: float | None) -> dict[str, Any]:
-    return {"epoch": epoch, "validation_recall_at_50": validation, "test_recall_at_50": test}
-
-
-def test_early_stopping_takes_the_best_within_patience() -> None:
-    curve = [
-        row(0, 0.1, 0.5),
-        row(1, 0.3, 0.2),
-        row(1.5, None, None),
-        row(2, 0.2, 0.3),
-        row(3, 0.25, 0.4),
-        row(4, 0.9, 0.9),
-    ]
-    assert reported_row(curve, patience=2)["epoch"] == 1
-    assert reported_row(curve, patience=3)["epoch"] == 4
-
-
-def test_the_last_epoch_counts_without_validation() -> None:
-    assert (
-        reported_row([row(0, None, 0.1), row(1, None, 0.3), row(1.5, None, None)], 1)["epoch"] == 1
-    )
-    assert reported_row([row(0, None, None)], 1) is None
 
 
 def test_geometric_mean() -> None:

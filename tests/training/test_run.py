@@ -94,6 +94,7 @@ def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:
         "config.json",
         "environment.json",
         "curve.parquet",
+        "evaluation.parquet",
         "timing.parquet",
         "ledger.parquet",
         "summary.parquet",

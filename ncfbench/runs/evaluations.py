@@ -1,0 +1,53 @@
+"""Evaluations on disk: ``evaluation.parquet``, what each recall@50 of a run is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ncfbench.runs.quality import Evaluation
+from ncfbench.storage import tables
+from ncfbench.storage.schemas import EVALUATION
+
+FILE = "evaluation.parquet"
+Evaluations: TypeAlias = Mapping[tuple[int, str], Evaluation]
+"""Evaluations by iteration and split."""
+
+
+def write(folder: Path, found: Evaluations) -> None:
+    """Write the evaluations of a run into its folder.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    arrays = (
+        [iteration for iteration, _ in found],
+        [split for _, split in found],
+        [one.user_recalls for one in found.values()],
+        [one.item_shares for one in found.values()],
+    )
+    columns = [pa.array(array, kind) for array, kind in zip(arrays, EVALUATION.types, strict=True)]
+    tables.write_table(folder / FILE, pa.table(columns, schema=EVALUATION))
+
+
+def read(folder: Path) -> dict[tuple[int, str], Evaluation]:
+    """Return the evaluations of a run, without their figures, which its curve has.
+
+    None where a run of an older version kept none.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    if not (folder / FILE).exists():
+        return {}
+    table = tables.read_table(folder / FILE, EVALUATION)
+    keys = zip(table["iteration"].to_pylist(), table["split"].to_pylist(), strict=True)
+    lists = zip(table["user_recalls"], table["item_shares"], strict=True)
+    return {
+        key: Evaluation({}, *(np.asarray(values.values) for values in both))
+        for key, both in zip(keys, lists, strict=True)
+    }

@@ -1,0 +1,68 @@
+"""The epoch whose quality a run reports, and the rule that chose it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ncfbench.runs.quality import Evaluation, difference
+
+NO_VALIDATION = "last epoch, without validation"
+BY_VALIDATION = "validation"
+UNSUPPORTED = "last epoch, validation cannot tell"
+"""Values of ``reported_by``; runs of schema versions 1 and 2 have none, and their epoch is that of
+the largest validation recall, whether the difference meant anything or not.
+"""
+ERRORS = 3.0
+"""Standard errors by which the best epoch must be above the last one in validation recall.
+
+The best is chosen among all epochs: of 30 that are equally good, independent normal noise puts one
+three errors above the last in 3 runs of 100, and two errors in 23.
+"""
+MEASURE = "validation_recall_at_50"
+
+
+@dataclass(frozen=True)
+class Reported:
+    """The row of the curve that is reported, None where nothing was evaluated, and by what rule."""
+
+    row: Mapping[str, Any] | None
+    by: str
+
+
+def reported(
+    curve: Sequence[Mapping[str, Any]], patience: int, validation: Mapping[int, Evaluation]
+) -> Reported:
+    """Choose the epoch to report.
+
+    The candidate is the epoch of the largest validation recall@50 before ``patience`` epochs have
+    passed without a larger one; of equal ones the later. It is reported if its recall is above that
+    of the last epoch by more than :data:`ERRORS` standard errors of the paired difference. If it is
+    not, the validation users and items are too few to see a difference, and the last epoch is
+    reported, whose parameters are also those that the run keeps.
+
+    Args:
+        validation: evaluations of the validation items by iteration.
+    """
+    evaluated = [
+        row
+        for row in curve
+        if row["test_recall_at_50"] is not None or row["validation_recall_at_50"] is not None
+    ]
+    validated = [row for row in evaluated if row[MEASURE] is not None]
+    if not validated:
+        return Reported(evaluated[-1] if evaluated else None, NO_VALIDATION)
+    best, last, waited = validated[0], validated[-1], 0
+    for row in validated[1:]:
+        waited = 0 if row[MEASURE] > best[MEASURE] else waited + 1
+        best = row if row[MEASURE] >= best[MEASURE] else best
+        if waited >= patience:
+            break
+    if best is last:
+        return Reported(best, BY_VALIDATION)
+    if all(row["iteration"] in validation for row in (best, last)):
+        value, error = difference(*(validation[row["iteration"]] for row in (best, last)))
+        if error is not None and value > ERRORS * error:
+            return Reported(best, BY_VALIDATION)
+    return Reported(last, UNSUPPORTED)

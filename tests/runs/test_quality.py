@@ -1,0 +1,204 @@
+"""Ranking quality by hand, by brute force over all orders, and by resampling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ncfbench.runs import evaluations
+from ncfbench.runs.quality import (
+    Evaluation,
+    Ranking,
+    difference,
+    reciprocal_rank_by_chance,
+    standard_error,
+)
+from ncfbench.storage.schemas import CUTOFFS, QUALITY
+
+Links = list[tuple[int, int]]
+
+
+def by_hand(order: dict[int, list[int]], links: Links, m: int) -> dict[str, list[float]]:
+    """Each user's measures from his ranking of item ids, the best first."""
+    found: dict[str, list[float]] = {"recall": [], "ndcg": [], "mrr": []}
+    for user, ranking in order.items():
+        own = {item for u, item in links if u == user}
+        ranks = sorted(ranking.index(item) + 1 for item in own)
+        found["recall"].append(sum(rank <= m for rank in ranks) / len(own))
+        gains = sum(1 / math.log2(rank + 1) for rank in ranks if rank <= m)
+        best = sum(1 / math.log2(rank + 1) for rank in range(1, min(m, len(own)) + 1))
+        found["ndcg"].append(gains / best)
+        found["mrr"].append(1 / ranks[0])
+    return found
+
+
+def ranks_of(order: dict[int, list[int]], links: Links) -> np.ndarray:
+    return np.array([order[user].index(item) for user, item in links])
+
+
+def ranking_of(links: Links, n_items: int) -> Ranking:
+    users, items = (np.array(column, np.int32) for column in zip(*links, strict=True))
+    return Ranking(users, items, n_items)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([3, 12, 130]))
+@settings(max_examples=30, deadline=None)
+def test_measures_are_those_of_the_textbook(seed: int, n_items: int) -> None:
+    rng = np.random.default_rng(seed)
+    links = [
+        (user, int(item))
+        for user in (1, 4, 5, 9)
+        for item in np.sort(rng.choice(n_items, rng.integers(1, n_items + 1), replace=False))
+    ]
+    order = {user: rng.permutation(n_items).tolist() for user in (1, 4, 5, 9)}
+    found = ranking_of(links, n_items)(ranks_of(order, links))
+    assert set(found.figures) == set(QUALITY)
+    for m in CUTOFFS:
+        expected = by_hand(order, links, m)
+        for name in ("recall", "ndcg"):
+            values = expected[name]
+            assert found.figures[f"{name}_at_{m}"] == pytest.approx(statistics.fmean(values))
+            error = statistics.stdev(values) / math.sqrt(len(values))
+            assert found.figures[f"{name}_at_{m}_error"] == pytest.approx(error)
+    assert found.figures["mrr"] == pytest.approx(statistics.fmean(expected["mrr"]))
+    assert found.user_recalls.tolist() == pytest.approx(by_hand(order, links, 50)["recall"])
+    for item, share in enumerate(found.item_shares):
+        counts = {u: sum(user == u for user, _ in links) for u in order}
+        own = [u for u, v in links if v == item and order[u].index(v) < 50]
+        assert share == pytest.approx(sum(1 / (4 * counts[u]) for u in own))
+
+
+def test_recall_has_the_same_bits_as_before() -> None:
+    """The arithmetic of recall in records of earlier versions."""
+    rng = np.random.default_rng(0)
+    users = np.sort(rng.integers(0, 300, 2000))
+    ranks = rng.integers(0, 400, 2000)
+    found = Ranking(users, rng.integers(0, 400, 2000), 400)(ranks).figures
+    _, first, count = np.unique(users, return_index=True, return_counts=True)
+    for m in CUTOFFS:
+        shares = np.add.reduceat(ranks < m, first, dtype=np.int64) / count
+        assert found[f"recall_at_{m}"] == float(np.mean(shares))
+
+
+@pytest.mark.parametrize("sizes", [(1,), (2, 3), (1, 5, 2)])
+def test_chance_is_the_mean_over_all_orders(
+    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five items, every order of them, M from 1 to 10."""
+    monkeypatch.setattr("ncfbench.runs.quality.CUTOFFS", (1, 2, 3, 10))
+    monkeypatch.setattr("ncfbench.runs.quality.COMPARED", 3)
+    links = [(user, item) for user, size in enumerate(sizes) for item in range(size)]
+    ranking = ranking_of(links, 5)
+    totals: dict[str, list[float]] = {}
+    for order in itertools.permutations(range(5)):
+        orders = {user: list(order) for user in range(len(sizes))}
+        for m in (1, 2, 3, 10):
+            own = by_hand(orders, links, m)
+            for name in ("recall", "ndcg"):
+                totals.setdefault(f"{name}_at_{m}", []).append(statistics.fmean(own[name]))
+        totals.setdefault("mrr", []).append(statistics.fmean(own["mrr"]))
+    found = ranking(np.zeros(len(links), int)).figures
+    for name, values in totals.items():
+        assert found[f"{name}_chance"] == pytest.approx(statistics.fmean(values)), name
+    assert found["recall_at_10_chance"] == 1
+
+
+def test_chance_of_the_best_rank_among_many_items() -> None:
+    """One relevant item: the harmonic mean of all ranks. Many: by the product of probabilities."""
+    assert reciprocal_rank_by_chance(1, 10_000) == pytest.approx(
+        math.fsum(1 / rank for rank in range(1, 10_001)) / 10_000
+    )
+    beyond, expected = 1.0, 0.0
+    for rank in range(1, 1901):
+        hit = 100 / (2000 - rank + 1)
+        expected += beyond * hit / rank
+        beyond *= 1 - hit
+    assert reciprocal_rank_by_chance(100, 2000) == pytest.approx(expected, rel=1e-12)
+    assert reciprocal_rank_by_chance(7, 7) == 1
+
+
+def test_the_error_is_that_of_a_bootstrap_over_users() -> None:
+    """The bootstrap's variance is (U - 1) / U times the closed form's."""
+    rng = np.random.default_rng(1)
+    values = rng.beta(0.5, 2, 60)
+    error = standard_error(values)
+    assert error is not None
+    means = values[rng.integers(0, 60, (100_000, 60))].mean(axis=1)
+    assert float(np.std(means)) == pytest.approx(error * math.sqrt(59 / 60), rel=0.01)
+    assert standard_error(values[:1]) is None
+
+
+def test_one_user_or_item_gives_no_error() -> None:
+    found = ranking_of([(3, 0)], 60)(np.array([4])).figures
+    assert (found["recall_at_50"], found["recall_at_50_error"]) == (1, None)
+    assert found["recall_at_50_item_error"] is None
+    one = Evaluation({}, np.ones(1, np.float32), np.ones(9, np.float32))
+    assert difference(one, one) == (0, None)
+
+
+def made(rng: np.random.Generator, users: int, items: int, apart: float) -> list[Evaluation]:
+    """Two models of which each hits a link by its user, its item and chance; the first is better
+    by ``apart``. Users and items are drawn anew in each call.
+    """
+    linked = rng.random((users, items)) < 0.3
+    linked[np.arange(users), rng.integers(0, items, users)] = True
+    rows, columns = np.nonzero(linked)
+    ranking = Ranking(rows, columns, items)
+    result = []
+    for shift in (apart, 0.0):
+        chance = 0.4 + shift + rng.normal(0, 0.1, (users, 1)) + rng.normal(0, 0.1, (1, items))
+        hits = rng.random((users, items)) < chance
+        result.append(ranking(np.where(hits, 0, 100)[rows, columns]))
+    return result
+
+
+@pytest.mark.parametrize(("users", "items"), [(400, 25), (60, 200), (40, 40)])
+def test_a_difference_that_is_none_is_seldom_seen(users: int, items: int) -> None:
+    """With few items an error over users alone would be far too small."""
+    rng = np.random.default_rng(users)
+    beyond = over_users = 0
+    rounds = 400
+    for _ in range(rounds):
+        one, other = made(rng, users, items, 0.0)
+        value, error = difference(one, other)
+        own = standard_error(one.user_recalls - other.user_recalls.astype(np.float64))
+        assert error is not None
+        assert own is not None
+        beyond += abs(value) > 1.96 * error
+        over_users += abs(value) > 1.96 * own
+    assert beyond / rounds < 0.06
+    if items == 25:
+        assert over_users / rounds > 0.3
+
+
+def test_a_real_difference_is_seen() -> None:
+    value, error = difference(*made(np.random.default_rng(5), 400, 200, 0.1))
+    assert value == pytest.approx(0.1, abs=0.05)
+    assert error is not None
+    assert value > 3 * error
+
+
+def test_evaluations_come_back_from_their_file(tmp_path: Path) -> None:
+    assert evaluations.read(tmp_path) == {}
+    rng = np.random.default_rng(2)
+    wanted = {
+        (iteration, split): Evaluation(
+            {}, rng.random(users).astype(np.float32), rng.random(items).astype(np.float32)
+        )
+        for iteration in (0, 70)
+        for split, users, items in (("validation", 3, 5), ("test", 4, 2))
+    }
+    evaluations.write(tmp_path, wanted)
+    found = evaluations.read(tmp_path)
+    assert list(found) == list(wanted)
+    for key, one in wanted.items():
+        assert found[key].user_recalls.tolist() == one.user_recalls.tolist()
+        assert found[key].item_shares.tolist() == one.item_shares.tolist()
+        assert found[key].user_recalls.dtype == np.float32

@@ -1,0 +1,111 @@
+"""The reported epoch, from curves and evaluations that are written out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ncfbench.runs.quality import Evaluation
+from ncfbench.runs.reported import BY_VALIDATION, NO_VALIDATION, UNSUPPORTED, reported
+
+
+def row(epoch: float, validation: float | None, test: float | None = 0.1) -> dict[str, Any]:
+    return {
+        "iteration": int(100 * epoch),
+        "epoch": epoch,
+        "validation_recall_at_50": validation,
+        "test_recall_at_50": test,
+    }
+
+
+def curve_of(*validation: float) -> list[dict[str, Any]]:
+    return [row(epoch, value) for epoch, value in enumerate(validation, 1)]
+
+
+def evaluations_of(
+    curve: list[dict[str, Any]], users: int, noise: float = 0.2
+) -> dict[int, Evaluation]:
+    """Users, and as many items, that scatter about each epoch's recall."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for one in curve:
+        if one["validation_recall_at_50"] is not None:
+            apart = rng.normal(0, noise, users)
+            values = one["validation_recall_at_50"] + apart - apart.mean()
+            shares = values / users
+            found[one["iteration"]] = Evaluation(
+                {}, values.astype(np.float32), shares.astype(np.float32)
+            )
+    return found
+
+
+def choose(curve: list[dict[str, Any]], patience: int, users: int) -> tuple[Any, str]:
+    found = reported(curve, patience, evaluations_of(curve, users))
+    return found.row and found.row["epoch"], found.by
+
+
+def test_many_users_support_the_best_epoch() -> None:
+    curve = curve_of(0.1, 0.3, 0.2, 0.25, 0.2)
+    assert choose(curve, 10, 4000) == (2, BY_VALIDATION)
+
+
+def test_few_users_do_not() -> None:
+    """The difference of 0.1 has a standard error of about 0.28 x sqrt(2 / 30) = 0.07."""
+    curve = curve_of(0.1, 0.3, 0.2, 0.25, 0.2)
+    assert choose(curve, 10, 30) == (5, UNSUPPORTED)
+
+
+def test_few_items_do_not_either() -> None:
+    """However many the users are, if all of the difference comes of two of the items."""
+    curve = curve_of(0.3, 0.2)
+    found = evaluations_of(curve, 4000, noise=0.01)
+    for place, one in enumerate(found.values()):
+        one.item_shares[:] = 0
+        one.item_shares[:2] = (0.15, 0.15) if place == 0 else (0.1, 0.1)
+    assert reported(curve, 10, found).by == UNSUPPORTED
+
+
+def test_patience_limits_the_candidates() -> None:
+    curve = curve_of(0.1, 0.3, 0.2, 0.25, 0.9, 0.1)
+    assert choose(curve, 2, 4000) == (2, BY_VALIDATION)
+    assert choose(curve, 3, 4000) == (5, BY_VALIDATION)
+
+
+def test_of_equal_epochs_the_later_counts() -> None:
+    assert choose(curve_of(0.3, 0.1, 0.3, 0.1), 10, 4000) == (3, BY_VALIDATION)
+    assert choose(curve_of(1.0, 1.0, 1.0), 10, 4000) == (3, BY_VALIDATION)
+
+
+def test_the_last_epoch_counts_if_it_is_the_best() -> None:
+    assert choose(curve_of(0.1, 0.2, 0.3), 10, 4) == (3, BY_VALIDATION)
+
+
+def test_without_validation_the_last_epoch_counts() -> None:
+    curve = [row(0, None, None), row(1, None, 0.3), row(1.5, None, None)]
+    assert choose(curve, 10, 1) == (1, NO_VALIDATION)
+    assert reported([row(0, None, None)], 10, {}).row is None
+
+
+def test_an_epoch_without_its_users_is_not_supported() -> None:
+    """A run that an older version began kept no evaluations."""
+    curve = curve_of(0.9, 0.1)
+    assert reported(curve, 10, {}).by == UNSUPPORTED
+
+
+@pytest.mark.parametrize("epochs", [5, 30])
+def test_noise_alone_seldom_chooses_an_epoch(epochs: int) -> None:
+    """All epochs are equally good: what validation saw is noise of its users."""
+    rng = np.random.default_rng(epochs)
+    chosen = 0
+    for _ in range(200):
+        values = 0.3 + rng.normal(0, 0.2, (epochs, 50))
+        curve = curve_of(*values.mean(axis=1))
+        found = {
+            one["iteration"]: Evaluation({}, own.astype(np.float32), (own / 50).astype(np.float32))
+            for one, own in zip(curve, values, strict=True)
+        }
+        result = reported(curve, 30, found)
+        chosen += result.by == BY_VALIDATION and result.row is not curve[-1]
+    assert chosen / 200 < 0.03
