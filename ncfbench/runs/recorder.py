@@ -19,7 +19,7 @@ from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import reported
+from ncfbench.runs.reported import choose_epoch
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import statistics
@@ -242,7 +242,7 @@ class RunRecorder(Recorder):
             for (iteration, split), found in self._evaluations.items()
             if split == "validation"
         }
-        chosen = reported(self._curve, self.config.patience, validation)
+        chosen = choose_epoch(self._curve, self.config.patience, validation)
         shown = chosen.row or {}
         timing = [row for row in self._timing if row["environment_key"] == self._environment_key]
         full = [row for row in timing if row["kind"] == "full"]

@@ -31,7 +31,7 @@ class Reported:
     by: str
 
 
-def reported(
+def choose_epoch(
     curve: Sequence[Mapping[str, Any]], patience: int, validation: Mapping[int, Evaluation]
 ) -> Reported:
     """Choose the epoch to report.

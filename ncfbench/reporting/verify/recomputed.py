@@ -22,6 +22,7 @@ from ncfbench.reporting.verify.intervals import (
     mean_of,
     t_interval,
 )
+from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas
 
@@ -93,25 +94,57 @@ def _spread(times: Sequence[float]) -> float:
 
 
 def _reported(record: RunRecord) -> Mapping[str, float | None]:
-    """Return epoch and recalls of the row that is reported.
-
-    It is the one with the best validation recall@50 before patience ended, or the last evaluated.
-    """
-    chosen: Row = {}
-    waited = 0
-    validated = any(row["validation_recall_at_50"] is not None for row in record.curve)
-    for row in record.curve:
-        value = row["validation_recall_at_50"]
-        if not validated:
-            chosen = row if row["test_recall_at_50"] is not None else chosen
-        elif value is not None and waited < record.config.patience:
-            if not chosen or value > chosen["validation_recall_at_50"]:
-                chosen, waited = row, 0
-            else:
-                waited += 1
+    """Return epoch and quality of the row that is reported."""
+    known = [row for row in record.curve if row["validation_recall_at_50"] is not None]
+    if known:
+        chosen = _candidate(known, record.config.patience, record.summary["reported_by"] is None)
+        if record.summary["reported_by"] is not None and not _is_above(record, chosen, known[-1]):
+            chosen = known[-1]
+    else:
+        tested = [row for row in record.curve if row["test_recall_at_50"] is not None]
+        chosen = tested[-1] if tested else {}
     return {"reported_epoch": chosen.get("epoch")} | {
-        f"test_recall_at_{m}": chosen.get(f"test_recall_at_{m}") for m in schemas.CUTOFFS
+        f"test_{name}": chosen.get(f"test_{name}") for name in schemas.QUALITY
     }
+
+
+def _candidate(known: Sequence[Row], patience: int, is_old: bool) -> Row:
+    """Return the row of the best validation recall@50 before patience ended.
+
+    Of equal ones it is the later, in runs of schema versions 1 to 3 the earlier.
+    """
+    best, record_at = 0, 0
+    for place, row in enumerate(known):
+        value, highest = (each["validation_recall_at_50"] for each in (row, known[best]))
+        if value > highest:
+            best = record_at = place
+        elif value == highest and not is_old:
+            best = place
+        if place - record_at >= patience:
+            break
+    return known[best]
+
+
+def _is_above(record: RunRecord, row: Row, last: Row) -> bool:
+    """Return whether validation recall is above that of the last row by three standard errors.
+
+    The squared error is the sum of those over users and over items.
+    """
+    if row is last:
+        return True
+    found = evaluations.read(record.folder)
+    pair = [found.get((each["iteration"], "validation")) for each in (row, last)]
+    if pair[0] is None or pair[1] is None:
+        return False
+    users, items = (
+        [a - b for a, b in zip(*(getattr(one, name).tolist() for one in pair), strict=True)]
+        for name in ("user_recalls", "item_shares")
+    )
+    if min(len(users), len(items)) < 2:
+        return False
+    of_users = statistics.variance(users) / len(users)
+    of_items = len(items) / (len(items) - 1) * math.fsum(share**2 for share in items)
+    return statistics.fmean(users) > 3 * math.sqrt(of_users + of_items)
 
 
 Number = tuple[str, tuple[float | None, float]]
