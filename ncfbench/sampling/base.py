@@ -52,7 +52,7 @@ class Nominal(NamedTuple):
 
 
 class BatchSource(ABC):
-    """Batches by number: the interface that the training loop and its prefetcher use.
+    """Batches by number: the interface that the training loop uses.
 
     Implemented by samplers, and by adapters that change the form of a sampler's batches.
     """

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 
 LINES = {
     "loading": "reading the data set",
-    "transfer": "moving the texts to the device; batches are moved by the sampling thread",
+    "transfer": "moving the texts to the device; batches are moved by the feed",
     "initialising": "parameters, sampler, probe, evaluators",
-    "waiting": "waiting for batches",
+    "waiting": "building batches, or waiting for the thread that does",
     "step": "dispatching training steps, and waiting for them",
     "step account": "repeating steps on batches that are already on the device, to time them",
     "compile": "compiling; for the step also tracing and one execution on a copy of the state",

@@ -1,8 +1,8 @@
 """The training loop on a clock, in blocks of iterations and two accounts.
 
-*full*: wall time of a block of iterations as a user runs them, with the sampler working beside them
-in its thread, until the updated state is there. *step*: the same iterations on batches that are
-already on the device. Compilation is on neither clock.
+*full*: wall time of a block of iterations as a user runs them, with the sampler at work between
+them or beside them, until the updated state is there. *step*: the same iterations on batches that
+are already on the device. Compilation is on neither clock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ncfbench.sampling.batch import Batch, capacity
 from ncfbench.timing import statistics
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training.prefetch import DEPTH, Prefetcher
+from ncfbench.training.feed import DEPTH, DirectFeed, Feed, PrefetchingFeed
 from ncfbench.training.step import Trainer, TrainState, copy_state
 
 IN_FLIGHT = 4
@@ -86,13 +86,18 @@ class TimedLoop:
         self._per_dispatch = n = self.trainer.per_dispatch
         self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
         self._held: deque[Batch] = deque()
-        """Batches taken from the prefetcher and not used yet."""
+        """Batches taken from the feed and not used yet."""
         self.content = self.trainer.layout.replicate(self.content)
         batches = self.trainer.layout.shard(self.sampler).batches(self.start, self.item_slots)
-        self._prefetcher = Prefetcher(batches, self.trainer.layout.put, depth=max(DEPTH, 2 * n))
+        put = self.trainer.layout.put
+        self._feed: Feed = (
+            DirectFeed(batches, put)
+            if jax.default_backend() == "cpu"
+            else PrefetchingFeed(batches, put, depth=max(DEPTH, 2 * n))
+        )
 
     def __enter__(self) -> Self:
-        self._prefetcher.__enter__()
+        self._feed.__enter__()
         return self
 
     def __exit__(
@@ -101,7 +106,7 @@ class TimedLoop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._prefetcher.__exit__(kind, error, trace)
+        self._feed.__exit__(kind, error, trace)
 
     def take_samples(self) -> list[Sample]:
         """Return the samples since the last call, and forget them."""
@@ -137,7 +142,7 @@ class TimedLoop:
         counts: list[Any] = []
         watch, waiting, in_flight = Stopwatch(), Stopwatch(), self._in_flight()
         first, stopped = self.iteration, False
-        sampled, transferred = self._prefetcher.sampling_seconds, self._prefetcher.transfer_seconds
+        sampled, transferred = self._feed.sampling_seconds, self._feed.transfer_seconds
         self._begin(watch)
         try:
             while len(counts) < iterations and not stopped:
@@ -172,8 +177,8 @@ class TimedLoop:
                 first_iteration=first,
                 iterations=len(counts),
                 seconds=watch.seconds,
-                sampling_seconds=self._prefetcher.sampling_seconds - sampled,
-                transfer_seconds=self._prefetcher.transfer_seconds - transferred,
+                sampling_seconds=self._feed.sampling_seconds - sampled,
+                transfer_seconds=self._feed.transfer_seconds - transferred,
                 waiting_seconds=waiting.seconds,
                 item_slots=float(np.mean([int(count) for count in counts])),
             )
@@ -232,7 +237,7 @@ class TimedLoop:
             if count == len(self._held):
                 waiting.start()
                 with self.ledger.line("waiting"):
-                    self._held.append(self._prefetcher.get())
+                    self._held.append(self._feed.get())
                 waiting.stop()
             if capacity(self._held[count]) != capacity(self._held[0]):
                 break
@@ -255,15 +260,15 @@ class TimedLoop:
 
     def _begin(self, watch: Stopwatch) -> None:
         watch.start()
-        self._prefetcher.resume()
+        self._feed.resume()
 
     def _end(self, watch: Stopwatch) -> None:
-        self._prefetcher.request_pause()
+        self._feed.request_pause()
         # An interruption inside a step may leave a state whose memory was given away.
         if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state)):
             jax.block_until_ready(self.state)
         with self.ledger.line("waiting"):
-            self._prefetcher.wait_until_paused()
+            self._feed.wait_until_paused()
         watch.stop()
 
     def _compile(self, batch: Batch) -> None:

@@ -85,8 +85,8 @@ def run_table(summary: Row) -> Table:
 def ledger_table(rows: Sequence[Row]) -> Table:
     """Return where a run's time went, line by line.
 
-    Seconds of the main thread exclude each other and sum to all; those of the sampling thread
-    passed beside them.
+    Seconds of the main thread exclude each other and sum to all; those of the sampler
+    are a part of the waiting, or passed beside it in a thread.
     """
     seconds: dict[tuple[str, str], float] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""A thread that builds a few batches ahead of the training loop, and can be paused."""
+"""Where the training loop gets its batches: built when it asks, or ahead of it in a thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from ncfbench.sampling.batch import Batch
 
@@ -15,8 +15,80 @@ DEPTH = 8
 """Most batches built ahead."""
 
 
-class Prefetcher:
-    """Runs an iterator of batches in a thread. Use as a context manager.
+class Feed(Protocol):
+    """Batches for a timed loop. Use as a context manager; it builds nothing off the clock."""
+
+    sampling_seconds: float
+    """Seconds spent on building batches."""
+    transfer_seconds: float
+    """Seconds spent on moving them to the device."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def resume(self) -> None:
+        """Allow batches to be built: the clock runs."""
+
+    def request_pause(self) -> None:
+        """Begin no other batch: the clock will stop."""
+
+    def wait_until_paused(self) -> None:
+        """Wait until the batch that is being built is complete."""
+
+    def get(self) -> Batch:
+        """Return the next batch."""
+
+
+class DirectFeed:
+    """Builds a batch when the loop asks for it, in the loop's own thread.
+
+    The steps that were dispatched before go on meanwhile. On a CPU nothing is won by a thread: a
+    step keeps all cores busy, and a third thread beside its own delays them by more than the time
+    that it takes (benchmarks/README.md).
+
+    Args:
+        batches, transfer: as for :class:`PrefetchingFeed`.
+    """
+
+    def __init__(self, batches: Iterator[Batch], transfer: Callable[[Batch], Batch]) -> None:
+        self._batches, self._transfer = batches, transfer
+        self.sampling_seconds = self.transfer_seconds = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def resume(self) -> None:
+        """See :class:`Feed`: nothing is ever built unasked."""
+
+    request_pause = wait_until_paused = resume
+
+    def get(self) -> Batch:
+        """See :class:`Feed`."""
+        begin = time.perf_counter()
+        drawn = next(self._batches)
+        built = time.perf_counter()
+        batch = self._transfer(drawn)
+        self.sampling_seconds += built - begin
+        self.transfer_seconds += time.perf_counter() - built
+        return batch
+
+
+class PrefetchingFeed:
+    """Runs an iterator of batches in a thread, for a device that needs no core of the host's.
 
     While paused it builds nothing, so that no batch is built off the clock: the batches that are
     ready at the beginning of a timed block were built on the clock of an earlier one.
