@@ -34,6 +34,10 @@ ROWS_PER_WORD = 4
 the words' rows one by one; above, it is gathered by word and filter first, which costs three passes
 over the vocabulary and little for a winner.
 """
+KERNEL_ROWS_PER_WORD = 12
+"""Winners per word of the vocabulary up to which the kernel's gradient is summed text by text;
+above, as one product with that table.
+"""
 
 MOST_CELLS = 2**31 - 1
 """Cells (word, tap, filter) of that gathering that int32 can number."""
@@ -181,32 +185,70 @@ def _backward(kept: Any, gradient_VxF: jax.Array) -> tuple[jax.Array, jax.Array,
         [jnp.take_along_axis(seen, winner_VxF + j, axis=1) for j in range(width)], axis=1
     )
     of_bias = jnp.sum(gradient_VxF, axis=0)
-    # No word, no gradient: an index behind the last row is dropped.
-    if word_VxJxF.size <= ROWS_PER_WORD * n_rows or n_rows * width * filters > MOST_CELLS:
-        updates = (gradient_VxF[:, None, :, None] * jnp.swapaxes(kernel, 1, 2)[None]).reshape(
-            -1, word_dimension
-        )
-        rows = jnp.where(word_VxJxF > 0, word_VxJxF, n_rows).reshape(-1)
-        of_table = jnp.zeros_like(table).at[rows].add(updates, mode="drop")
-        # As a sum, which is fused with the gather; as a product it would be stored and transposed
-        # first, for twice the time.
-        weight_VxJxF = jnp.where(word_VxJxF > 0, gradient_VxF[:, None, :], 0)
-        of_kernel = jnp.sum(table[word_VxJxF] * weight_VxJxF[..., None], axis=0)
-        return of_table, jnp.swapaxes(of_kernel, 1, 2), of_bias, None
+    winners, most_cells = word_VxJxF.size, n_rows * width * filters
+    if winners <= ROWS_PER_WORD * n_rows or most_cells > MOST_CELLS:
+        of_table = _by_rows(table, kernel, word_VxJxF, gradient_VxF)
+        return of_table, _of_kernel(table, word_VxJxF, gradient_VxF), of_bias, None
     tap = jnp.arange(width, dtype=jnp.int32)[None, :, None]
     cell = (word_VxJxF * width + tap) * filters + jnp.arange(filters, dtype=jnp.int32)[
         None, None, :
     ]
-    cell = jnp.where(word_VxJxF > 0, cell, n_rows * width * filters)
+    # No word, no gradient: an index behind the last cell is dropped.
+    cell = jnp.where(word_VxJxF > 0, cell, most_cells)
     updates = jnp.broadcast_to(gradient_VxF[:, None], word_VxJxF.shape)
     flat = (
-        jnp.zeros(n_rows * width * filters, table.dtype)
+        jnp.zeros(most_cells, table.dtype)
         .at[cell.reshape(-1)]
         .add(updates.reshape(-1), mode="drop")
     )
     of_projected = flat.reshape(n_rows, width * filters)
-    of_kernel = jnp.swapaxes((table.T @ of_projected).reshape(word_dimension, width, filters), 0, 1)
+    if winners <= KERNEL_ROWS_PER_WORD * n_rows:
+        of_kernel = _of_kernel(table, word_VxJxF, gradient_VxF)
+    else:
+        of_kernel = (table.T @ of_projected).reshape(word_dimension, width, filters)
+        of_kernel = jnp.swapaxes(of_kernel, 0, 1)
     return of_projected @ _by_word(kernel).T, of_kernel, of_bias, None
+
+
+def _by_rows(
+    table: jax.Array, kernel: jax.Array, word_VxJxF: jax.Array, gradient_VxF: jax.Array
+) -> jax.Array:
+    """Return the table's gradient, float32[W, E]: each winner's is added to its word's row.
+
+    In two halves of the columns, because XLA adds rows in one thread, and halves side by side.
+    """
+    n_rows, word_dimension = table.shape
+    updates = (gradient_VxF[:, None, :, None] * jnp.swapaxes(kernel, 1, 2)[None]).reshape(
+        -1, word_dimension
+    )
+    # No word, no gradient: an index behind the last row is dropped.
+    rows = jnp.where(word_VxJxF > 0, word_VxJxF, n_rows).reshape(-1)
+    halves = jnp.split(updates, [word_dimension // 2], axis=1)
+    return jnp.concatenate(
+        [
+            jnp.zeros((n_rows, half.shape[1]), table.dtype).at[rows].add(half, mode="drop")
+            for half in halves
+        ],
+        axis=1,
+    )
+
+
+def _of_kernel(table: jax.Array, word_VxJxF: jax.Array, gradient_VxF: jax.Array) -> jax.Array:
+    """Return the kernel's gradient, float32[J, E, F]: the winners' words, text by text.
+
+    A loop over the texts, whose words then stay in the cache; as one sum over all texts they would
+    be stored first, for twice the time.
+    """
+
+    def add(total: jax.Array, text: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        word_JxF, gradient_F = text
+        weight_JxF = jnp.where(word_JxF > 0, gradient_F[None, :], 0)
+        return total + table[word_JxF] * weight_JxF[..., None], None
+
+    _, width, filters = word_VxJxF.shape
+    empty = jnp.zeros((width, filters, table.shape[1]), table.dtype)
+    total_JxFxE, _ = jax.lax.scan(add, empty, (word_VxJxF, gradient_VxF), unroll=4)
+    return jnp.swapaxes(total_JxFxE, 1, 2)
 
 
 projected_pool.defvjp(_forward, _backward)
