@@ -23,6 +23,7 @@ Recall@M with M >= N has a chance of 1: it is 1 by construction, and no result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.storage.schemas import CUTOFFS
+from ncfbench.timing.ties import Difference
 
 COMPARED = 50
 """M of the recall that chooses epochs and compares runs."""
@@ -144,22 +146,26 @@ def reciprocal_rank_by_chance(relevant: int, items: int) -> float:
     return float(np.sum(probability / np.arange(1, last + 1)))
 
 
-def difference(one: Evaluation, other: Evaluation) -> tuple[float, float | None]:
-    """Return by how much recall@50 of one evaluation is above another's, and the standard error.
+def difference(one: Evaluation, other: Evaluation) -> Difference | None:
+    """Return by how much recall@50 of one evaluation is above another's.
 
     Both are of the same split of the same data: differences are taken within each user and within
     each item. The error adds the variances that come of users and of items as if each were drawn
     anew, which counts what belongs to single links twice, so it is rather too large than too small
-    (the pigeonhole bootstrap, Owen 2007). It is None where one user or one item cannot give any.
+    (the pigeonhole bootstrap, Owen 2007).
+
+    Returns:
+        None where there is only one user or one item, which shows no error.
     """
     users = one.user_recalls.astype(np.float64) - other.user_recalls
     items = one.item_shares.astype(np.float64) - other.item_shares
-    value, of_users = float(np.mean(users)), standard_error(users)
-    if of_users is None or len(items) < 2:
-        return value, None
+    of_users, n_items = standard_error(users), len(items)
+    if of_users is None or n_items < 2:
+        return None
     # Not centred: under no difference the mean is 0, and else the error is somewhat too large.
-    of_items = len(items) / (len(items) - 1) * float(np.sum(np.square(items)))
-    return value, float(np.sqrt(of_users**2 + of_items))
+    of_items = n_items / (n_items - 1) * float(np.sum(np.square(items)))
+    error = math.sqrt(of_users**2 + of_items)
+    return Difference(float(np.mean(users)), error, min(len(users), n_items) - 1)
 
 
 def _discounts(count: int) -> NDArray[np.float64]:

@@ -62,7 +62,7 @@ def choose_epoch(
     if best is last:
         return Reported(best, BY_VALIDATION)
     if all(row["iteration"] in validation for row in (best, last)):
-        value, error = difference(*(validation[row["iteration"]] for row in (best, last)))
-        if error is not None and value > ERRORS * error:
+        apart = difference(*(validation[row["iteration"]] for row in (best, last)))
+        if apart is not None and apart.is_above(ERRORS):
             return Reported(best, BY_VALIDATION)
     return Reported(last, UNSUPPORTED)

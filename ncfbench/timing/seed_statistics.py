@@ -86,11 +86,11 @@ def geometric(ratios: Sequence[float]) -> Estimate:
     )
 
 
-def t_quantile(degrees: int) -> float:
-    """Return the 97.5 % quantile of Student's t."""
+def t_quantile(degrees: int, probability: float = (1 + CONFIDENCE) / 2) -> float:
+    """Return a quantile of Student's t, the 97.5 % point by default."""
     from scipy.special import stdtrit  # the import takes 0.2 s, which most commands can save
 
-    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+    return float(stdtrit(degrees, probability))
 
 
 @functools.cache

@@ -140,7 +140,7 @@ def test_one_user_or_item_gives_no_error() -> None:
     assert (found["recall_at_50"], found["recall_at_50_error"]) == (1, None)
     assert found["recall_at_50_item_error"] is None
     one = Evaluation({}, np.ones(1, np.float32), np.ones(9, np.float32))
-    assert difference(one, one) == (0, None)
+    assert difference(one, one) is None
 
 
 def made(rng: np.random.Generator, users: int, items: int, apart: float) -> list[Evaluation]:
@@ -167,22 +167,23 @@ def test_a_difference_that_is_none_is_seldom_seen(users: int, items: int) -> Non
     rounds = 400
     for _ in range(rounds):
         one, other = made(rng, users, items, 0.0)
-        value, error = difference(one, other)
+        apart = difference(one, other)
         own = standard_error(one.user_recalls - other.user_recalls.astype(np.float64))
-        assert error is not None
+        assert apart is not None
         assert own is not None
-        beyond += abs(value) > 1.96 * error
-        over_users += abs(value) > 1.96 * own
+        beyond += abs(apart.value) > 1.96 * apart.error
+        over_users += abs(apart.value) > 1.96 * own
     assert beyond / rounds < 0.06
     if items == 25:
         assert over_users / rounds > 0.3
 
 
 def test_a_real_difference_is_seen() -> None:
-    value, error = difference(*made(np.random.default_rng(5), 400, 200, 0.1))
-    assert value == pytest.approx(0.1, abs=0.05)
-    assert error is not None
-    assert value > 3 * error
+    apart = difference(*made(np.random.default_rng(5), 400, 200, 0.1))
+    assert apart is not None
+    assert apart.value == pytest.approx(0.1, abs=0.05)
+    assert apart.is_above(3)
+    assert apart.degrees == 199
 
 
 def test_evaluations_come_back_from_their_file(tmp_path: Path) -> None:
