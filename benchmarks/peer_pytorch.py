@@ -10,7 +10,8 @@ once, fused Adam, packed sequences for the LSTM, all threads, its own dropout, i
 own. Before any timing each program gets our parameters and one of our batches, without dropout, and
 must agree with our loss and gradients to 1e-4 of the gradient's norm, both in full float32. Then
 rounds: in each, every arm repeats steps on the same batches, which are ready on the device (our
-*step* account), and our *full* account runs beside them, with its sampler at work.
+*step* account), and our *full* account runs beside them, with its sampler at work. The order of the
+arms changes from round to round.
 
 On a GPU there are two compiled arms, for which of them is better depends on the work:
 reduce-overhead, which replays CUDA graphs and so spares the host's share of small kernels, and
@@ -183,13 +184,13 @@ def compare(
                     for account in ("full", "step")
                 }
                 calls["sampling"] = lambda n, stream=streams[name]: built(stream, n)
-                for arm, call in calls.items():
+                for arm in in_turn(list(calls), number):
                     # Whole dispatches of ours, as a long block has.
                     count = (
                         -(-counts.get((name, arm), 1) // loop.trainer.per_dispatch)
                         * loop.trainer.per_dispatch
                     )
-                    seconds = {key: value / count for key, value in call(count).items()}
+                    seconds = {key: value / count for key, value in calls[arm](count).items()}
                     if number == 0:  # the first round only says how many iterations fill a block
                         counts[name, arm] = int(np.clip(BLOCK_SECONDS / seconds[arm], 2, 2000))
                     else:
@@ -200,6 +201,15 @@ def compare(
             found[name]["item_slots"] = loop.item_slots
             found[name]["iterations_per_dispatch"] = loop.trainer.per_dispatch
     return found
+
+
+def in_turn(arms: Sequence[str], number: int) -> list[str]:
+    """Return the arms in the order of a round: each round begins with another, every second one
+    goes backwards, so that no arm always follows the same one.
+    """
+    first = number % len(arms)
+    order = [*arms[first:], *arms[:first]]
+    return order[::-1] if number % 2 else order
 
 
 def on_host(parameters: Parameters) -> dict[str, Any]:

@@ -115,6 +115,16 @@ def test_a_changed_weight_is_found(
         peer.check(trainer, parameters, tiny, batch)
 
 
+def test_no_arm_always_follows_the_same_one(peer: Any) -> None:
+    arms = ["eager", "compiled", "full", "step", "sampling"]
+    orders = [peer.in_turn(arms, number) for number in range(5)]
+    assert all(sorted(order) == sorted(arms) for order in orders)
+    for arm in arms:
+        before = {order[order.index(arm) - 1] for order in orders if order[0] != arm}
+        assert len(before) > 1
+    assert len({order[0] for order in orders}) > 2
+
+
 def test_a_changed_parameter_is_found_by_the_gradient_or_the_loss(
     tiny: Dataset, peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
