@@ -63,12 +63,14 @@ def profile(
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Measure the parts of an iteration, and compare predicted with measured speedups.
+    """Measure what an iteration costs, and compare predicted with measured speedups.
 
-    t_f, t_g and t_i are the seconds of a user, an item and an interaction, forward and backward,
-    each measured alone at several sizes. Parts and samplers are interleaved round by round in one
-    process. Tables go to profile.parquet (raw samples), unitcost.parquet and costmodel.parquet in
-    --runs-dir; `ncfbench report` shows them too.
+    t_f, t_g and t_i are the seconds that a user, an item and an interaction add to a training step,
+    measured on the step itself at several counts of each. The parts timed alone stand beside them.
+    The first lines say which sampler saves most and why, where an iteration's time goes, and how
+    far predictions are off. Steps, parts and samplers are interleaved in one process. Tables go to
+    profile.parquet (raw samples), unitcost.parquet and costmodel.parquet in --runs-dir; `ncfbench
+    report` shows them too.
 
     With --devices N, steps run on several devices; the bytes that they send each other are counted,
     and sending is measured alone. A CPU simulates the devices with its own cores: then the bytes
@@ -76,6 +78,8 @@ def profile(
 
     Example: ncfbench profile --dataset synthetic --encoder cnn --clock paper
     """
+    from dataclasses import asdict
+
     from ncfbench.config import complete, merge
 
     if clock not in CLOCKS:
@@ -100,8 +104,9 @@ def profile(
     )
     record = profiling.run(data, configs, rounds=rounds, progress=progress)
     if json_:
-        print_json(record.tables)
+        print_json({"answer": asdict(record.answer), **record.tables})
     else:
+        print_views(*record.answer.sentences, "")
         print_views(*profile_tables(record.tables, paper_clock=clock == "paper"))
     # Printed first: a folder that cannot be written must not hide the result.
     write(locations.runs_dir, record.tables)

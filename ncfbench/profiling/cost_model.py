@@ -1,14 +1,16 @@
 """The cost model: seconds of an iteration, from counts of nodes and interactions and their costs.
 
 KDD 2017, section 3.6 and table 2: an iteration takes ``t_f`` for each user node, ``t_g`` for each
-item node and ``t_i`` for each interaction. Here each of the three is a function of its count,
-fitted to isolated measurements, and what an iteration needs besides, the optimiser and the
-dispatch, is a part of its own. Pure NumPy and SciPy.
+item node and ``t_i`` for each interaction. Here they are *marginal* costs: what one more of them
+adds to a whole training step. A step is not the sum of parts that are compiled and timed by
+themselves, since XLA fuses across their borders and the caches hold other data. What no count
+changes (the optimiser, the dispatch, work on whole tables) is the ``fixed`` part. Pure NumPy and
+SciPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,17 +18,22 @@ from numpy.typing import NDArray
 
 from ncfbench.sampling.batch import Batch, Listed
 
-LINEAR_TOLERANCE = 0.1
-"""A part's cost is a straight line if that is off by no more than this share at any size; else it
-is a curve.
+LINEAR_TOLERANCE = 0.05
+"""A part's cost is a straight line if the steps are off by no more than this share then; else it is
+a curve. A line through noisy medians is nearer to the truth than they are.
 """
 RESIDUAL_TOLERANCE = 0.15
-"""A prediction that is off by more than this names the part that is responsible."""
+"""A prediction that is off by more than this names what is responsible."""
 SPREAD_TOLERANCE = 0.5
 """A part whose middle half of rounds spreads by more than this marks a noisy machine."""
 DRIFT_TOLERANCE = 0.1
 """Halves of a measurement that differ by more than this mark one, too."""
-PARTS = ("users", "items", "interactions", "collectives", "optimiser", "dispatch")
+AXES = ("users", "items", "vectors", "matrix")
+"""Counts that have a cost: interactions come as vectors' products or as a matrix."""
+PARTS = ("users", "items", "interactions", "fixed")
+"""Parts of a predicted step."""
+CAUSES = ("items", "composition", "sampling")
+"""Origins of a prediction's error; see :func:`residuals`."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +48,6 @@ class Counts:
     """Scores of positive links, and of listed negative links or of all cells of the matrix."""
     kind: str
     """``vectors`` or ``matrix``."""
-    sent_bytes: float = 0.0
-    """Bytes that each of several devices sends the others."""
 
     @classmethod
     def of(cls, batch: Batch, parts: int = 1) -> Counts:
@@ -56,81 +61,126 @@ class Counts:
         kind = "vectors" if isinstance(batch.negatives, Listed) else "matrix"
         return cls(len(batch.users), len(batch.items), b * (n // parts + 1), kind)
 
+    def on(self, axis: str) -> int:
+        """Return the count on one of :data:`AXES`; 0 for the other kind of interaction."""
+        if axis in ("users", "items"):
+            return self.users if axis == "users" else self.items
+        return self.interactions if axis == self.kind else 0
+
 
 @dataclass(frozen=True)
 class UnitCost:
-    """Seconds of one part as a function of a count, through the medians of isolated measurements.
+    """Seconds that a count adds to a step: a line through 0, or a curve of straight pieces.
 
-    A curve is linear between measured sizes, and extends its last segment past the largest.
+    A curve's first piece begins at 0 and its last one has no end.
     """
 
-    sizes: NDArray[np.float64]
-    """Ascending."""
-    seconds: NDArray[np.float64]
-    slope: float
-    """Seconds per node or interaction, of the line with the smallest relative error; at least 0."""
-    overhead: float
-    """Seconds of the line at a count of 0; at least 0."""
-    is_linear: bool
+    bounds: tuple[float, ...]
+    """Ascending counts where one piece ends and the next begins; none for a line."""
+    slopes: tuple[float, ...]
+    """Seconds per node or interaction on each piece; at least 0."""
 
-    @classmethod
-    def fit(
-        cls, sizes: Sequence[float], seconds: Sequence[float] | NDArray[np.float64]
-    ) -> UnitCost:
-        """Fit to one or more measurements of each size."""
-        from scipy.optimize import nnls
-
-        x = np.unique(np.asarray(sizes, float))
-        y = np.array(
-            [
-                np.median([s for size, s in zip(sizes, seconds, strict=True) if size == each])
-                for each in x
-            ]
-        )
-        # Relative errors count: a size's own time is its unit.
-        design = np.stack([np.ones_like(x), x], axis=1) / y[:, None]
-        (overhead, slope), _ = nnls(design, np.ones_like(x))
-        error = np.abs((overhead + slope * x) / y - 1)
-        return cls(x, y, float(slope), float(overhead), bool(error.max() <= LINEAR_TOLERANCE))
+    @property
+    def is_linear(self) -> bool:
+        """True for a line."""
+        return not self.bounds
 
     def __call__(self, count: float) -> float:
         """Return the seconds at a count."""
-        if self.is_linear:
-            return self.overhead + self.slope * count
-        if count > self.sizes[-1] and len(self.sizes) > 1:
-            rise = (self.seconds[-1] - self.seconds[-2]) / (self.sizes[-1] - self.sizes[-2])
-            return float(self.seconds[-1] + max(rise, 0) * (count - self.sizes[-1]))
-        return float(np.interp(count, self.sizes, self.seconds))
+        return float(_pieces(count, self.bounds) @ np.array(self.slopes))
+
+    def unit(self, sizes: Sequence[float]) -> float:
+        """Return the seconds of one more, on average between the smallest and the largest size."""
+        return mean_rise(sizes, [self(size) for size in sizes])
+
+
+def mean_rise(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """Return seconds per count between the first and the last of ascending sizes.
+
+    With one size it is the seconds over that size.
+    """
+    if len(sizes) == 1:
+        return seconds[0] / sizes[0]
+    return (seconds[-1] - seconds[0]) / (sizes[-1] - sizes[0])
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Unit costs for a machine, a model and a loss."""
+    """Marginal costs for a machine, a model and a loss."""
 
-    users: UnitCost
-    items: UnitCost
-    vectors: UnitCost
-    matrix: UnitCost
-    optimiser: float
-    """Seconds of an update."""
-    dispatch: float
-    """Seconds of calling a compiled function that does nothing; part of every measurement."""
-    collectives: UnitCost | None = None
-    """Seconds by the bytes that a device sends; None for one device."""
+    fixed: float
+    """Seconds that no count changes."""
+    units: Mapping[str, UnitCost]
+    """By :data:`AXES`."""
+
+    @classmethod
+    def fit(
+        cls, steps: Sequence[Counts], seconds: Sequence[float], lines: Collection[str] | None = None
+    ) -> Costs:
+        """Fit to steps of several counts.
+
+        All costs are fitted together, to the smallest sum of squared relative errors with none
+        below 0. Where curves are allowed everywhere and the noise is small, they pass all steps.
+
+        Args:
+            steps, seconds: one for each step.
+            lines: axes whose cost is a line; by default those where steps are off by
+                :data:`LINEAR_TOLERANCE` at most.
+        """
+        if lines is not None:
+            return cls._fit(steps, seconds, lines)[0]
+        found, least = cls._fit(steps, seconds, ())
+        straight: list[str] = []
+        for axis in AXES:
+            fitted, error = cls._fit(steps, seconds, [*straight, axis])
+            if error <= least + LINEAR_TOLERANCE:
+                found, straight = fitted, [*straight, axis]
+        return found
+
+    @classmethod
+    def _fit(
+        cls, steps: Sequence[Counts], seconds: Sequence[float], lines: Collection[str]
+    ) -> tuple[Costs, float]:
+        """Return the costs, and the largest relative error of a step."""
+        from scipy.optimize import nnls
+
+        bounds, columns = {}, [np.ones((len(steps), 1))]
+        for axis in AXES:
+            sizes = sorted({each.on(axis) for each in steps} - {0})
+            # Steps of the other kind of interaction are a matrix of size 0. The other axes have no
+            # step at 0: their first piece reaches to the second size.
+            first = 0 if axis == "matrix" else 1
+            bounds[axis] = () if axis in lines else tuple(map(float, sizes[first:-1]))
+            columns.append(np.array([_pieces(each.on(axis), bounds[axis]) for each in steps]))
+        # Relative errors count: a step's own time is its unit.
+        design = np.concatenate(columns, axis=1) / np.array(seconds)[:, None]
+        slopes, _ = nnls(design, np.ones(len(steps)))
+        ends = np.cumsum([column.shape[1] for column in columns])[:-1]
+        fixed, *pieces = np.split(slopes, ends)
+        units = {
+            axis: UnitCost(bounds[axis], tuple(map(float, own)))
+            for axis, own in zip(AXES, pieces, strict=True)
+        }
+        return cls(float(fixed[0]), units), float(np.abs(design @ slopes - 1).max())
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Axes whose cost is a line."""
+        return tuple(axis for axis, unit in self.units.items() if unit.is_linear)
 
     def parts(self, counts: Counts) -> dict[str, float]:
-        """Predict the seconds of each of :data:`PARTS`, with the dispatch counted once."""
-        interaction = self.matrix if counts.kind == "matrix" else self.vectors
-        whole = {
-            "users": self.users(counts.users),
-            "items": self.items(counts.items),
-            "interactions": interaction(counts.interactions),
-            "collectives": self.collectives(counts.sent_bytes) if self.collectives else 0.0,
-            "optimiser": self.optimiser,
+        """Predict the seconds of each of :data:`PARTS`; their sum is the step's."""
+        return {
+            "users": self.units["users"](counts.users),
+            "items": self.units["items"](counts.items),
+            "interactions": self.units[counts.kind](counts.interactions),
+            "fixed": self.fixed,
         }
-        return {name: max(seconds - self.dispatch, 0.0) for name, seconds in whole.items()} | {
-            "dispatch": self.dispatch
-        }
+
+
+def _pieces(count: float, bounds: Sequence[float]) -> NDArray[np.float64]:
+    """Return how much of a count lies on each piece of a curve."""
+    return np.diff(np.minimum([0, *bounds, np.inf], count))
 
 
 def predict_full(step: float, sampling: float, *, accelerator: bool) -> float:
@@ -147,35 +197,40 @@ def predict_full(step: float, sampling: float, *, accelerator: bool) -> float:
 
 
 def residuals(
-    predicted: Mapping[str, float],
-    measured: Mapping[str, float],
+    predicted_step: float,
     predicted_full: float,
+    random_items_step: float,
     step: float,
     full: float,
 ) -> dict[str, float]:
-    """Return the error of a predicted iteration, part by part, as shares of the measured one.
+    """Return the error of a predicted iteration by :data:`CAUSES`, as shares of the measured one.
 
-    The shares add up to the whole error. Besides the error of each unit cost (:data:`PARTS`) there
-    are ``composition``, for a step is not the sum of its parts, and ``sampling``, what the sampler
-    adds to the step.
+    The shares add up to the whole error.
+
+    - ``items``: the sampler's own items take longer than random ones in the same slots, by their
+      texts.
+    - ``composition``: with random items too the step is off: its costs do not add up at these
+      counts, or its links lie otherwise than those of constructed batches.
+    - ``sampling``: what the sampler adds to the step.
 
     Args:
-        predicted: seconds of each part by the unit costs.
-        measured: the same, measured in isolation on the sampler's own batch.
-        predicted_full, step, full: seconds of an iteration: predicted, and measured in both
-            accounts.
+        predicted_step, predicted_full: seconds of an iteration by the unit costs.
+        random_items_step: seconds of the step on the sampler's batches with random items.
+        step, full: seconds of an iteration, measured in both accounts.
     """
-    missed = {name: measured[name] - predicted[name] for name in predicted}
-    missed["composition"] = step - sum(measured.values())
-    missed["sampling"] = (full - step) - (predicted_full - sum(predicted.values()))
+    missed = {
+        "items": step - random_items_step,
+        "composition": random_items_step - predicted_step,
+        "sampling": (full - step) - (predicted_full - predicted_step),
+    }
     return {name: value / full for name, value in missed.items()}
 
 
 def responsible(own: Mapping[str, float], baseline: Mapping[str, float]) -> str:
-    """Return the part with the largest share of an error: the iteration's or the speedup's.
+    """Return the cause with the largest share of an error: the iteration's or the speedup's.
 
     Whichever is further off counts. The error of a speedup is the difference of both samplers'
-    errors, so that what they share cancels. Only a part whose error has the sign of the whole
+    errors, so that what they share cancels. Only a cause whose share has the sign of the whole
     explains it.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,20 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.profiling import roofline
-from ncfbench.profiling.cost_model import Costs, Counts, UnitCost, predict_full, residuals
+from ncfbench.profiling.calibration import Points, labels
+from ncfbench.profiling.cost_model import AXES, Costs, Counts, mean_rise, predict_full, residuals
+from ncfbench.profiling.pace import pace
 from ncfbench.registry import find_sampler
-from ncfbench.sampling.batch import Batch
 from ncfbench.sampling.batch_stats import xray
 from ncfbench.timing import statistics as analysis
 
 PRODUCT_SIZES = (32, 64, 128, 256, 512)
 XRAY_BATCHES = 50
 BOOTSTRAPS = 400
+ALONE = ("optimiser", "dispatch")
+"""Parts that no count changes, and that are timed alone."""
+RANDOM_ITEMS = "step on random items"
+"""The step on a sampler's batches with random items in their slots."""
 
 Row = dict[str, Any]
 
@@ -28,7 +32,7 @@ Row = dict[str, Any]
 def per_call(
     samples: Sequence[Row], part: str, sampler: str | None, size: int | None = None
 ) -> list[float]:
-    """Return the seconds of one call in each round."""
+    """Return the seconds of one call in each block."""
     return [
         row["seconds"] / row["calls"]
         for row in samples
@@ -36,60 +40,71 @@ def per_call(
     ]
 
 
-def unit_costs(samples: Sequence[Row]) -> tuple[Costs, list[Row]]:
-    """Fit unit costs to raw samples; each also as a row of the table UNITCOST."""
-    fits: dict[str, UnitCost] = {}
-    rows: list[Row] = []
-    sent = any(row["part"] == "collectives" for row in samples)
-    for part in ("users", "items", "vectors", "matrix", *(["collectives"] if sent else [])):
-        own = [row for row in samples if row["part"] == part and row["sampler"] is None]
-        sizes = sorted({row["size"] for row in own})
-        by_size = np.array([per_call(samples, part, None, size) for size in sizes])
-        fits[part] = UnitCost.fit(sizes, np.median(by_size, axis=1))
-        resampled = np.random.default_rng(0).integers(
-            0, by_size.shape[1], (BOOTSTRAPS, by_size.shape[1])
-        )
-        slopes = [
-            UnitCost.fit(sizes, np.median(by_size[:, rounds], axis=1)).slope for rounds in resampled
-        ]
-        lower, upper = np.quantile(slopes, [0.025, 0.975])
-        low, high = np.quantile(by_size, [0.25, 0.75], axis=1)
-        rows.append(
-            {
-                "part": part,
-                "unit_seconds": fits[part].slope,
-                "unit_lower": float(lower),
-                "unit_upper": float(upper),
-                "overhead_seconds": fits[part].overhead,
-                "is_linear": fits[part].is_linear,
-                "spread": float(np.median(high / low - 1)),
-                "sizes": sizes,
-                "seconds": fits[part].seconds.tolist(),
-            }
-        )
-    single = {}
-    for part in ("optimiser", "dispatch"):
-        single[part], lower, upper = analysis.centre(per_call(samples, part, None))
-        row = {
-            "part": part,
-            "unit_seconds": single[part],
-            "unit_lower": lower,
-            "unit_upper": upper,
+def at_usual_pace(samples: Sequence[Row]) -> list[Row]:
+    """Return samples in the order of their measurement without the changes of the machine's pace.
+
+    Training steps tell the pace; see :mod:`ncfbench.profiling.pace`.
+    """
+    found = pace(
+        [(row["part"], row["sampler"], row["size"]) for row in samples],
+        [row["seconds"] / row["calls"] for row in samples],
+        [row["part"] == "full" or row["part"].startswith("step") for row in samples],
+    )
+    return [
+        row | {"seconds": row["seconds"] / float(factor)}
+        for row, factor in zip(samples, found, strict=True)
+    ]
+
+
+def unit_costs(samples: Sequence[Row], points: Points) -> tuple[Costs, list[Row]]:
+    """Fit the costs to the steps of a calibration; each also as a row of the table UNITCOST."""
+    by_step = np.array(
+        [per_call(samples, part, None, size) for part, size in labels(points).values()]
+    )
+    steps = list(labels(points))
+    costs = Costs.fit(steps, np.median(by_step, axis=1))
+    resampled = np.random.default_rng(0).integers(
+        0, by_step.shape[1], (BOOTSTRAPS, by_step.shape[1])
+    )
+    refitted = [
+        Costs.fit(steps, np.median(by_step[:, rounds], axis=1), costs.lines) for rounds in resampled
+    ]
+    single = {part: analysis.centre(per_call(samples, part, None)) for part in ALONE}
+    rows: list[Row] = [
+        {
+            "part": "fixed",
+            "unit_seconds": costs.fixed,
+            **_interval([each.fixed for each in refitted]),
+            "alone_unit_seconds": sum(seconds for seconds, _, _ in single.values()),
             "is_linear": True,
         }
-        rows.append(row | {"overhead_seconds": 0.0, "sizes": [1], "seconds": [single[part]]})
+    ]
+    for axis in AXES:
+        sizes = [counts.on(axis) for counts in points[axis]]
+        own = by_step[[steps.index(counts) for counts in points[axis]]]
+        alone = [_median(samples, axis, None, size) for size in sizes]
+        low, high = np.quantile(own, [0.25, 0.75], axis=1)
+        rows.append(
+            {
+                "part": axis,
+                "unit_seconds": costs.units[axis].unit(sizes),
+                **_interval([each.units[axis].unit(sizes) for each in refitted]),
+                "alone_unit_seconds": mean_rise(sizes, alone),
+                "is_linear": costs.units[axis].is_linear,
+                "spread": float(np.median(high / low - 1)),
+                "sizes": sizes,
+                "seconds": [costs.units[axis](size) for size in sizes],
+                "step_seconds": np.median(own, axis=1).tolist(),
+                "alone_seconds": alone,
+            }
+        )
+    for part, (seconds, lower, upper) in single.items():
+        row: Row = {"part": part, "unit_seconds": None, "is_linear": True}
+        interval = {"unit_lower": lower, "unit_upper": upper}
+        rows.append(row | interval | {"alone_unit_seconds": seconds})
     for part in ("matrix product", "element-wise product"):
-        medians = [float(np.median(per_call(samples, part, None, size))) for size in PRODUCT_SIZES]
+        medians = [_median(samples, part, None, size) for size in PRODUCT_SIZES]
         rows.append({"part": part, "sizes": list(PRODUCT_SIZES), "seconds": medians})
-    costs = Costs(
-        users=fits["users"],
-        items=fits["items"],
-        vectors=fits["vectors"],
-        matrix=fits["matrix"],
-        optimiser=single["optimiser"],
-        dispatch=single["dispatch"],
-        collectives=fits.get("collectives"),
-    )
     return costs, rows
 
 
@@ -97,7 +112,7 @@ def cost_row(
     dataset: Dataset,
     name: str,
     configs: Mapping[str, RunConfig],
-    batches: Mapping[str, Batch],
+    counts: Counts,
     samples: Sequence[Row],
     costs: Costs,
     described: Mapping[str, Any],
@@ -111,24 +126,17 @@ def cost_row(
         sizes: elements that devices send each other; None for one device.
     """
     config = configs[name]
-    counts = counts_of(batches[name], config, sizes)
     contents, effective = xray(dataset, config, XRAY_BATCHES), config.effective()
     seconds = {
-        part: float(np.median(per_call(samples, part, name)))
-        for part in ("full", "step", "draw", "assemble", "transfer")
+        part: _median(samples, part, name)
+        for part in ("full", "step", RANDOM_ITEMS, "draw", "assemble", "transfer")
     }
     predicted = costs.parts(counts)
-    own = {"users": "users", "items": "items", "interactions": counts.kind}
-    if sizes is not None:
-        own["collectives"] = "collectives"
-    isolated = {part: float(np.median(per_call(samples, kind, name))) for part, kind in own.items()}
-    measured = {part: max(value - costs.dispatch, 0.0) for part, value in isolated.items()}
-    # A part that was not measured on the sampler's own batch has no error.
-    measured = {part: measured.get(part, predicted[part]) for part in predicted}
     step = sum(predicted.values())
     accelerator = any(device["platform"] != "cpu" for device in described["devices"])
     sampling = seconds["draw"] + seconds["assemble"] + seconds["transfer"]
     full = predict_full(step, sampling, accelerator=accelerator)
+    random_items = seconds[RANDOM_ITEMS]
     off_clock = seconds["draw"] if find_sampler(name).drawn_off_paper_clock else 0.0
     limit = demand and demand.seconds(peaks)
     return {
@@ -144,34 +152,24 @@ def cost_row(
         "interactions": counts.interactions,
         "interaction_kind": counts.kind,
         **{f"predicted_{part}_seconds": value for part, value in predicted.items()},
-        **{f"measured_{part}_seconds": value for part, value in measured.items()},
+        "measured_collectives_seconds": sizes and _median(samples, "collectives", name),
+        "random_items_step_iteration_seconds": random_items,
         "predicted_step_iteration_seconds": step,
         "measured_step_iteration_seconds": seconds["step"],
         "predicted_full_iteration_seconds": full,
         "measured_full_iteration_seconds": seconds["full"],
         "serial_iteration_seconds": seconds["step"] + sampling,
         "paper_iteration_seconds": seconds["step"] + sampling - off_clock,
-        "residuals": residuals(predicted, measured, full, seconds["step"], seconds["full"]),
+        "residuals": residuals(step, full, random_items, seconds["step"], seconds["full"]),
         **{f"{part}_seconds": seconds[part] for part in ("draw", "assemble", "transfer")},
         "step_flops": demand and demand.flops,
         "step_bytes": demand and demand.bytes,
         "limit_seconds": limit,
         "limit_share": limit and limit / seconds["step"],
         "bound": demand and demand.bound(peaks),
-        "drift": analysis.drift(per_call(samples, "full", name)),
-        "rounds": len(per_call(samples, "full", name)),
+        "rounds": len({row["round"] for row in samples}),
         "links": dataset.graph.n_links,
     }
-
-
-def counts_of(batch: Batch, config: RunConfig, sizes: Sizes | None) -> Counts:
-    """Count the work of all devices together: simulated ones share the cores of one."""
-    counts = Counts.of(batch, config.devices if config.shares_locally else 1)
-    return (
-        counts
-        if sizes is None
-        else replace(counts, sent_bytes=sum(sizes.sent(config.share).values()))
-    )
 
 
 def sent(sizes: Sizes | None, config: RunConfig) -> Row:
@@ -215,3 +213,14 @@ def compare(row: Row, baseline: Row, samples: Sequence[Row]) -> None:
         row[f"{clock}_speedup"] = (
             baseline[f"{clock}_iteration_seconds"] / row[f"{clock}_iteration_seconds"]
         )
+
+
+def _median(
+    samples: Sequence[Row], part: str, sampler: str | None, size: int | None = None
+) -> float:
+    return float(np.median(per_call(samples, part, sampler, size)))
+
+
+def _interval(values: Sequence[float]) -> dict[str, float]:
+    lower, upper = np.quantile(values, [0.025, 0.975])
+    return {"unit_lower": float(lower), "unit_upper": float(upper)}

@@ -2,7 +2,8 @@
 
 Each is a compiled function of its own, forward and backward, on inputs that are already on the
 device. A whole step differs from their sum: XLA fuses across their borders, and each call has a
-dispatch of its own.
+dispatch of its own. So they predict nothing. They are a check of the costs in the step
+(:mod:`ncfbench.profiling.calibration`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_scores, link_loss, user_penalty
 from ncfbench.models.precision import at
 from ncfbench.models.towers import ENCODER, USER_TOWER, Content, Towers
-from ncfbench.sampling.batch import Batch, Listed, Shared
+from ncfbench.sampling.batch import Batch
 from ncfbench.training.step import Parameters, Trainer, TrainState, copy_state
 
 Call = Callable[[], Any]
@@ -137,35 +138,6 @@ class Parts:
 
     def _cotangent(self, rows: int) -> np.ndarray:
         return self.rng.normal(0, 1e-3, (rows, self.trainer.config.dimension)).astype(np.float32)
-
-
-def listed_batch(config: RunConfig, rows: int, rng: np.random.Generator) -> Batch:
-    """Return a batch of ``rows`` positive links with k listed negatives of their own."""
-    k = config.negatives
-    items = rows * (1 + k)
-    user = np.repeat(np.arange(rows, dtype=np.int32)[:, None], k, axis=1)
-    item = rng.permutation(items).astype(np.int32)
-    negatives = Listed(
-        user, item[rows:].reshape(rows, k), np.full((rows, k), 1 / (rows * k), np.float32)
-    )
-    return _batch(rows, items, item[:rows], negatives)
-
-
-def shared_batch(rows: int, items: int, rng: np.random.Generator) -> Batch:
-    """Return a batch of ``rows`` positive links over ``items`` shared items."""
-    weight = np.full((rows, items), 1 / (rows * items), np.float32)
-    return _batch(rows, items, rng.integers(0, items, rows).astype(np.int32), Shared(weight))
-
-
-def _batch(rows: int, items: int, pos_item: np.ndarray, negatives: Listed | Shared) -> Batch:
-    return Batch(
-        users=np.arange(rows, dtype=np.int32),
-        items=np.arange(items, dtype=np.int32),
-        pos_user=np.arange(rows, dtype=np.int32),
-        pos_item=pos_item,
-        negatives=negatives,
-        n_items=np.int32(items),
-    )
 
 
 def products(config: RunConfig, size: int) -> tuple[Call, Call]:

@@ -20,14 +20,26 @@ from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import Content
 from ncfbench.profiling import roofline
-from ncfbench.profiling.cost_model import responsible
-from ncfbench.profiling.cost_rows import Row, compare, cost_row, unit_costs
+from ncfbench.profiling.answer import Answer, answer
+from ncfbench.profiling.calibration import StepTimer, calibration_points
+from ncfbench.profiling.constructed import BatchMaker
+from ncfbench.profiling.cost_model import Counts, responsible
+from ncfbench.profiling.cost_rows import (
+    Row,
+    at_usual_pace,
+    compare,
+    cost_row,
+    per_call,
+    unit_costs,
+)
 from ncfbench.profiling.parts import Parts
 from ncfbench.profiling.rounds import (
-    choose_iterations,
+    Timed,
     measure_round,
     timed_collectives,
     timed_parts,
+    timed_sampler,
+    timed_steps,
 )
 from ncfbench.registry import baseline_sampler, find_loss, find_sampler
 from ncfbench.reporting.comparison import unusual_settings
@@ -35,6 +47,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment
+from ncfbench.timing.statistics import drift
 from ncfbench.training.interleave import timed_loops
 from ncfbench.training.step import Trainer
 
@@ -55,6 +68,11 @@ class Record:
     def tables(self) -> dict[str, list[Row]]:
         """Rows by their names in :data:`ncfbench.storage.schemas.PROFILE_TABLES`."""
         return {"profile": self.profile, "unitcost": self.unitcost, "costmodel": self.costmodel}
+
+    @property
+    def answer(self) -> Answer:
+        """What was found, in words and numbers."""
+        return answer(self.costmodel, self.unitcost)
 
 
 def run(
@@ -103,40 +121,38 @@ def run(
         name: roofline.demand(config, dataset, content, batches[name])
         for name, config in alone.items()
     }
+    counts = {
+        name: Counts.of(batches[name], config.devices if config.shares_locally else 1)
+        for name, config in configs.items()
+    }
+    points = calibration_points(list(counts.values()), example)
     with timed_loops(dataset, content, configs) as loops:
-        iterations = {name: choose_iterations(loop) for name, loop in loops.items()}
-        # The loops donate their states, so the parts need one that stays.
+        trainer, state = Trainer.create(example, dataset, layout)
+        timer = StepTimer(state, layout.replicate(content))
+        maker = BatchMaker.of(dataset, example)
+        timed = timed_steps(points, maker, timer, trainer)
+        for name, loop in loops.items():
+            timed += timed_sampler(name, loop, samplers[name], maker, timer)
+        # Steps take over their state's memory, so the parts need one that stays.
         parts = Parts(*Trainer.create(next(iter(alone.values())), dataset), content)
+        timed += timed_parts(parts, points, BatchMaker.of(dataset, parts.trainer.config))
         sizes = {
             name: None
             if layout.size == 1
-            else loop.trainer.sizes(samplers[name], len(batches[name].items), dataset)
+            else loop.trainer.sizes(samplers[name], counts[name].items, dataset)
             for name, loop in loops.items()
         }
-        measured = timed_parts(dataset, example, parts, batches)
-        measured += timed_collectives(loops, batches, sizes)
-        samples: list[Row] = []
-        with signals.deferred_signals(
-            progress.say, "Stopping; whole rounds are kept. Ctrl-C again stops at once."
-        ) as stop:
-            for number in range(rounds):
-                begin = time.perf_counter()
-                rows = measure_round(number, measured, loops, iterations, samplers, stop)
-                if stop():
-                    break
-                samples += rows
-                progress.say(f"Round {number + 1} of {rounds}: {time.perf_counter() - begin:.1f} s")
-        whole = len({row["round"] for row in samples})
-        if whole < min(rounds, FEWEST_ROUNDS):
-            raise KeyboardInterrupt
-    costs, unit_rows = unit_costs(samples)
+        timed += timed_collectives(loops, batches, sizes)
+        samples = _measure(timed, rounds, progress)
+    paced = at_usual_pace(samples)
+    costs, unit_rows = unit_costs(paced, points)
     rows = [
         cost_row(
             dataset,
             name,
             configs,
-            batches,
-            samples,
+            counts[name],
+            paced,
             costs,
             described,
             demands[name],
@@ -146,7 +162,8 @@ def run(
         for name in configs
     ]
     for row in rows:
-        compare(row, rows[0], samples)
+        compare(row, rows[0], paced)
+        row["drift"] = drift(per_call(samples, "full", row["sampler"]))
         row["responsible"] = responsible(row["residuals"], rows[0]["residuals"])
     for row in rows:
         row["residuals"] = [
@@ -166,6 +183,26 @@ def run(
         [{**common, **row} for row in unit_rows],
         [{**common, **row} for row in rows],
     )
+
+
+def _measure(timed: Sequence[Timed], rounds: int, progress: Progress) -> list[Row]:
+    """Return the rows of whole rounds."""
+    samples: list[Row] = []
+    done = 0
+    with signals.deferred_signals(
+        progress.say, "Stopping; whole rounds are kept. Ctrl-C again stops at once."
+    ) as stop:
+        while done < rounds:
+            begin = time.perf_counter()
+            rows = measure_round(done, timed, stop)
+            if stop():
+                break
+            samples += rows
+            done += 1
+            progress.say(f"Round {done} of {rounds}: {time.perf_counter() - begin:.1f} s")
+    if done < min(rounds, FEWEST_ROUNDS):
+        raise KeyboardInterrupt
+    return samples
 
 
 def settings_digest(config: RunConfig) -> str:

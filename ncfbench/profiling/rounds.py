@@ -1,6 +1,7 @@
-"""A round of a profile: every part at every size, and every sampler's loop, measured once in turn.
+"""A round of a profile: every step, every part and every sampler's loop, measured in turn.
 
-A disturbance of the machine meets all that is measured in a round.
+A disturbance of the machine lasts for seconds. So blocks are short, a round goes over the steps
+several times, and each time in another order: nothing always follows the same neighbour.
 """
 
 from __future__ import annotations
@@ -8,58 +9,205 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeAlias
 
 import jax
 import numpy as np
 
-from ncfbench.config import RunConfig
-from ncfbench.data import Dataset
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.distributed.mesh import MeshLayout
-from ncfbench.profiling.cost_model import Counts
-from ncfbench.profiling.cost_rows import PRODUCT_SIZES, Row
-from ncfbench.profiling.parts import Call, Parts, listed_batch, products, shared_batch
+from ncfbench.profiling.calibration import BATCHES, Points, StepTimer, labels
+from ncfbench.profiling.constructed import BatchMaker
+from ncfbench.profiling.cost_rows import PRODUCT_SIZES, RANDOM_ITEMS, Row
+from ncfbench.profiling.parts import Call, Parts, products
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.base import BatchSource
-from ncfbench.sampling.batch import Batch, rounded_up
-from ncfbench.training.loop import TimedLoop
+from ncfbench.sampling.batch import Batch, capacity, rounded_up
+from ncfbench.training.loop import STEP_BATCHES, TimedLoop
+from ncfbench.training.step import Trainer
 
-BLOCK_SECONDS = 0.06
-"""A block of calls of a part takes about this long, one call at least."""
-LOOP_SECONDS = 1.0
-"""A block of training iterations takes about this long, ``LOOP_ITERATIONS`` at least."""
-LOOP_ITERATIONS = 8
+BLOCK_SECONDS = 0.05
+"""A block takes about this long, one call at least."""
+LOOP_SECONDS = 0.25
+"""A block of training iterations takes about this long, ``LOOP_ITERATIONS`` at least; a block of
+steps on batches that are ready has half as many.
+"""
+LOOP_ITERATIONS = 2
 MOST_CALLS = 2000
+PASSES = 4
+"""Passes of a round over steps and loops; all else is in one of them."""
+
+Block: TypeAlias = Callable[[int, Callable[[], bool]], Mapping[str, tuple[int, float]]]
+"""Takes the round's number, and a function that says when to stop early. Returns calls and seconds,
+by part.
+"""
 
 
 @dataclass(frozen=True)
-class TimedPart:
-    """A part that is called over and over."""
+class Timed:
+    """Something that is measured in blocks.
 
-    name: str
+    Args:
+        sampler: the sampler whose batches it works on; None for what all share.
+        in_every_pass: else it is in one pass of each round.
+    """
+
     size: int
     sampler: str | None
-    """The sampler whose batch it works on; None for a part that all share."""
-    call: Call
-    calls: int
-    """Calls that fill a block."""
+    block: Block
+    in_every_pass: bool = False
 
-    @classmethod
-    def compile(cls, name: str, size: int, call: Call, sampler: str | None = None) -> TimedPart:
-        """Compile a part, and choose how many calls fill a block."""
-        jax.block_until_ready(call())
-        begin = time.perf_counter()
-        jax.block_until_ready(call())
-        seconds = max(time.perf_counter() - begin, 1e-6)
-        return cls(name, size, sampler, call, int(np.clip(BLOCK_SECONDS / seconds, 1, MOST_CALLS)))
 
-    def block(self) -> float:
-        """Return the seconds of a block of calls."""
+def measure_round(number: int, timed: Sequence[Timed], stop: Callable[[], bool]) -> list[Row]:
+    """Return one row for each block; nothing once ``stop()`` is true."""
+    rng = np.random.default_rng(number)
+    own_pass = rng.integers(PASSES, size=len(timed))
+    rows: list[Row] = []
+    for turn in range(PASSES):
+        for index in rng.permutation(len(timed)):
+            each = timed[index]
+            if not (each.in_every_pass or own_pass[index] == turn):
+                continue
+            for part, (calls, seconds) in each.block(number, stop).items():
+                row: Row = {"round": number, "sampler": each.sampler, "part": part}
+                rows.append(row | {"size": each.size, "calls": calls, "seconds": seconds})
+            if stop():
+                return []
+    return rows
+
+
+def timed_part(part: str, size: int, call: Call, sampler: str | None = None) -> Timed:
+    """Compile a function that is called over and over; choose how many calls fill a block."""
+
+    def block(count: int) -> float:
         begin = time.perf_counter()
-        for _ in range(self.calls):
-            result = self.call()
+        for _ in range(count):
+            result = call()
         jax.block_until_ready(result)
         return time.perf_counter() - begin
+
+    block(1)
+    calls = _calls(block(1))
+    return Timed(size, sampler, lambda number, stop: {part: (calls, block(calls))})
+
+
+def timed_step(
+    timer: StepTimer,
+    trainer: Trainer,
+    batches: Sequence[Batch],
+    part: str,
+    size: int,
+    sampler: str | None = None,
+) -> Timed:
+    """Compile a trainer's step for batches on the devices; choose how many fill a block."""
+    timer.block(trainer, batches, 1)
+    dispatches = _calls(timer.block(trainer, batches, 1))
+    iterations = dispatches * trainer.per_dispatch
+
+    def block(number: int, stop: Callable[[], bool]) -> Mapping[str, tuple[int, float]]:
+        return {part: (iterations, timer.block(trainer, batches, dispatches))}
+
+    return Timed(size, sampler, block, in_every_pass=True)
+
+
+def timed_steps(
+    points: Points, maker: BatchMaker, timer: StepTimer, trainer: Trainer
+) -> list[Timed]:
+    """Compile the step for constructed batches of each of the calibration's counts."""
+    layout = trainer.layout
+    found = []
+    for counts, (part, size) in labels(points).items():
+        batches = layout.keep([layout.put(maker.batch(counts)) for _ in range(BATCHES)])
+        found.append(timed_step(timer, trainer, batches, part, size))
+    return found
+
+
+def timed_parts(parts: Parts, points: Points, maker: BatchMaker) -> list[Timed]:
+    """Compile the parts of a step, each alone, at the calibration's counts.
+
+    Args:
+        maker: of batches for one device.
+    """
+    found = [
+        timed_part("optimiser", 1, parts.optimiser()),
+        timed_part("dispatch", 1, parts.dispatch(maker.batch(points["items"][0]))),
+    ]
+    for each in points["users"]:
+        found.append(timed_part("users", each.users, parts.user(maker.users(each.users))))
+    for each in points["items"]:
+        found.append(timed_part("items", each.items, parts.item(maker.items(each.items))))
+    for each in (*points["vectors"], *points["matrix"]):
+        # Shards that share within themselves have scores with their own items only.
+        columns = each.items if each.kind == "vectors" else each.interactions // maker.rows - 1
+        call = parts.interaction(maker.batch(replace(each, items=columns)))
+        found.append(timed_part(each.kind, each.interactions, call))
+    for size in PRODUCT_SIZES:
+        matrix, pairs = products(parts.trainer.config, size)
+        found.append(timed_part("matrix product", size, matrix))
+        found.append(timed_part("element-wise product", size, pairs))
+    return found
+
+
+def timed_collectives(
+    loops: Mapping[str, TimedLoop], batches: Mapping[str, Batch], sizes: Mapping[str, Sizes | None]
+) -> list[Timed]:
+    """Compile what the devices send each other in a step of each sampler.
+
+    Returns:
+        Nothing for one device.
+    """
+    found: list[Timed] = []
+    trainer, sent = next(iter(loops.values())).trainer, next(iter(sizes.values()))
+    layout, config = trainer.layout, trainer.config
+    if not isinstance(layout, MeshLayout) or sent is None:
+        return found
+    for sampler, batch in batches.items():
+        whole = rounded_up(len(batch.items), layout.size)
+        size = sum(replace(sent, vectors=whole * config.dimension).sent(config.share).values())
+        call = layout.collective(trainer.shapes.parameters, whole, config.dimension)
+        found.append(timed_part("collectives", round(size), call, sampler))
+    return found
+
+
+def timed_sampler(
+    name: str, loop: TimedLoop, sampler: Sampler, maker: BatchMaker, timer: StepTimer
+) -> list[Timed]:
+    """Compile a sampler's loop.
+
+    Args:
+        sampler: not the loop's own, whose thread may be at work.
+
+    Returns:
+        The loop's two accounts, the sampler alone, and the step with random items in the slots of
+        the sampler's batches.
+    """
+    layout, iterations = loop.trainer.layout, choose_iterations(loop)
+    source, count = layout.shard(sampler), min(32, iterations)
+    slots = loop.item_slots
+
+    def full(number: int, stop: Callable[[], bool]) -> Mapping[str, tuple[int, float]]:
+        loop.full_block(iterations, stop=stop)
+        return _accounts(loop)
+
+    def step(number: int, stop: Callable[[], bool]) -> Mapping[str, tuple[int, float]]:
+        loop.step_block(iterations // 2)
+        return _accounts(loop)
+
+    def alone(number: int, stop: Callable[[], bool]) -> Mapping[str, tuple[int, float]]:
+        seconds = sampling_seconds(source, slots, number * count, count, layout.put)
+        return {part: (count, value) for part, value in seconds.items()}
+
+    own = islice(source.batches(0, slots), STEP_BATCHES)
+    placed = [layout.put(maker.with_random_items(batch)) for batch in own]
+    # The loop has compiled its step for so many slots; a later batch may need more.
+    alike = layout.keep([batch for batch in placed if capacity(batch) == slots])
+    return [
+        Timed(slots, name, full, in_every_pass=True),
+        Timed(slots, name, step, in_every_pass=True),
+        Timed(slots, name, alone),
+        timed_step(timer, loop.trainer, alike[:BATCHES], RANDOM_ITEMS, slots, name),
+    ]
 
 
 def choose_iterations(loop: TimedLoop) -> int:
@@ -72,118 +220,6 @@ def choose_iterations(loop: TimedLoop) -> int:
     count = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, MOST_CALLS))
     together = loop.trainer.per_dispatch
     return -(-count // (2 * together)) * 2 * together  # whole dispatches, also in half a block
-
-
-def sizes_between(smallest: int, largest: int) -> list[int]:
-    """Return doubling sizes from half the smallest to the largest."""
-    sizes = [max(smallest // 2, 1)]
-    while 1.4 * sizes[-1] < largest:
-        sizes.append(min(2 * sizes[-1], largest))
-    return sizes
-
-
-def timed_parts(
-    dataset: Dataset, config: RunConfig, parts: Parts, batches: Mapping[str, Batch]
-) -> list[TimedPart]:
-    """Compile the parts of a step: at doubling sizes, and on each sampler's own batch."""
-    graph, rng = dataset.graph, np.random.default_rng(0)
-    n_shards = config.devices if config.shares_locally else 1
-    counts = {name: Counts.of(batch, n_shards) for name, batch in batches.items()}
-    found = []
-
-    def add(name: str, size: int, call: Call, sampler: str | None = None) -> None:
-        found.append(TimedPart.compile(name, size, call, sampler))
-
-    users, items = (
-        [getattr(count, name) for count in counts.values()] for name in ("users", "items")
-    )
-    for size in sizes_between(min(users), max(users)):
-        ids = graph.link_user[rng.integers(graph.n_links, size=size)]
-        add("users", size, parts.user(ids))
-    n_items = len(graph.items_in_use)
-    for size in sizes_between(min(items), max(items)):
-        # As many distinct items as there are, and then again.
-        ids = graph.items_in_use[rng.permutation(max(size, n_items))[:size] % n_items]
-        add("items", size, parts.item(ids))
-    b, k = config.batch_size, config.negatives
-    for rows in sizes_between(max(b // 4, 1), b):
-        add("vectors", rows * (1 + k), parts.interaction(listed_batch(config, rows, rng)))
-    shared = [count.items // n_shards for count in counts.values() if count.kind == "matrix"] or [b]
-    for columns in sizes_between(min(shared), max(shared)):
-        add("matrix", b * (1 + columns), parts.interaction(shared_batch(b, columns, rng)))
-    for name, batch in batches.items():
-        count = counts[name]
-        add("users", count.users, parts.user(batch.users), name)
-        add("items", count.items, parts.item(batch.items), name)
-        # Shards that share within themselves have scores with their own items only.
-        own = batch if n_shards == 1 else shared_batch(b, count.items // n_shards, rng)
-        add(count.kind, count.interactions, parts.interaction(own), name)
-    add("optimiser", 1, parts.optimiser())
-    add("dispatch", 1, parts.dispatch(next(iter(batches.values()))))
-    for size in PRODUCT_SIZES:
-        matrix, pairs = products(config, size)
-        add("matrix product", size, matrix)
-        add("element-wise product", size, pairs)
-    return found
-
-
-def timed_collectives(
-    loops: Mapping[str, TimedLoop], batches: Mapping[str, Batch], sizes: Mapping[str, Sizes | None]
-) -> list[TimedPart]:
-    """Compile what the devices send each other: for each sampler, and at sizes between them.
-
-    Returns:
-        Nothing for one device.
-    """
-    found: list[TimedPart] = []
-    trainer, sent = next(iter(loops.values())).trainer, next(iter(sizes.values()))
-    layout, config = trainer.layout, trainer.config
-    if not isinstance(layout, MeshLayout) or sent is None:
-        return found
-    slots = {name: len(batch.items) for name, batch in batches.items()}
-    between = sizes_between(min(slots.values()), max(slots.values()))
-    for sampler, items in (*((None, size) for size in between), *slots.items()):
-        whole = rounded_up(items, layout.size)
-        size = sum(replace(sent, vectors=whole * config.dimension).sent(config.share).values())
-        call = layout.collective(trainer.shapes.parameters, whole, config.dimension)
-        found.append(TimedPart.compile("collectives", round(size), call, sampler))
-    return found
-
-
-def measure_round(
-    number: int,
-    parts: Sequence[TimedPart],
-    loops: Mapping[str, TimedLoop],
-    iterations: Mapping[str, int],
-    samplers: Mapping[str, Sampler],
-    stop: Callable[[], bool],
-) -> list[Row]:
-    """Return one sample of everything; those there are so far once ``stop()`` is true."""
-    rows: list[Row] = []
-
-    def add(part: str, size: int, calls: int, seconds: float, sampler: str | None = None) -> None:
-        row: Row = {"round": number, "sampler": sampler, "part": part, "size": size}
-        rows.append(row | {"calls": calls, "seconds": seconds})
-
-    for each in parts:
-        if stop():
-            return rows
-        add(each.name, each.size, each.calls, each.block(), each.sampler)
-    for name, loop in loops.items():
-        loop.full_block(iterations[name], stop=stop)
-        if stop():
-            return rows
-        loop.step_block(max(iterations[name] // 2, 4))
-        for sample in loop.take_samples():
-            if sample.kind in ("full", "step"):
-                add(sample.kind, loop.item_slots, sample.iterations, sample.seconds, name)
-        count = max(2, min(32, iterations[name] // 4))
-        layout = loop.trainer.layout
-        source = layout.shard(samplers[name])
-        seconds = sampling_seconds(source, loop.item_slots, number * count, count, layout.put)
-        for part, value in seconds.items():
-            add(part, loop.item_slots, count, value, name)
-    return rows
 
 
 def sampling_seconds(
@@ -199,3 +235,13 @@ def sampling_seconds(
         put(batch)
     times.append(time.perf_counter())
     return dict(zip(("draw", "assemble", "transfer"), np.diff(times).tolist(), strict=True))
+
+
+def _accounts(loop: TimedLoop) -> dict[str, tuple[int, float]]:
+    samples = [each for each in loop.take_samples() if each.kind in ("full", "step")]
+    return {each.kind: (each.iterations, each.seconds) for each in samples}
+
+
+def _calls(seconds: float) -> int:
+    """Return how many calls of so many seconds fill a block."""
+    return int(np.clip(BLOCK_SECONDS / max(seconds, 1e-6), 1, MOST_CALLS))

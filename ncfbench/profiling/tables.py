@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ncfbench.profiling.answer import noise, predicted_parts, title
 from ncfbench.profiling.cost_model import (
-    DRIFT_TOLERANCE,
+    AXES,
+    LINEAR_TOLERANCE,
     PARTS,
     RESIDUAL_TOLERANCE,
-    SPREAD_TOLERANCE,
 )
-from ncfbench.registry import find_loss, find_sampler
+from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.table import Column, Header, Table, columns_of
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import PROFILE_TABLES
@@ -35,8 +36,9 @@ UNIT_TITLES = {
     "items": "t_g, an item",
     "vectors": "t_i, by vectors",
     "matrix": "t_i, by a matrix",
-    "optimiser": "optimiser, an update",
-    "dispatch": "dispatch, a call",
+    "fixed": "fixed, an iteration",
+    "optimiser": "- optimiser",
+    "dispatch": "- dispatch",
 }
 
 
@@ -61,24 +63,49 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
 def profile_tables(found: Mapping[str, Sequence[Row]], *, paper_clock: bool = False) -> list[Table]:
     """Return each profile's unit costs, counts, predictions, accounts, and bytes sent."""
     shown = []
-    for settings in dict.fromkeys(_settings(row) for row in found.get("costmodel", ())):
-        rows = [row for row in found["costmodel"] if _settings(row) == settings]
-        units = [row for row in found.get("unitcost", ()) if _settings(row) == settings]
-        unusual = rows[0].get("unusual_settings")
-        unusual = f", {unusual}" if unusual else ""
-        what = (
-            f"{rows[0]['dataset']}, {rows[0]['encoder']}, {find_loss(rows[0]['loss']).title},"
-            f" b={rows[0]['batch_size']}{unusual} (data {rows[0]['data_fingerprint'][:6]},"
-            f" environment {rows[0]['environment_key']})"
-        )
+    profiles = split_profiles(found.get("costmodel", ()))
+    for what, rows in zip(titles_of(profiles), profiles, strict=True):
+        own = _settings(rows[0])
+        units = [row for row in found.get("unitcost", ()) if _settings(row) == own]
         shown += [
             _unit_costs(units, what),
-            _counts(rows),
-            _predictions(rows, units),
-            _accounts(rows, paper_clock=paper_clock),
+            _counts(rows, what),
+            _predictions(rows, units, what),
+            _accounts(rows, what, paper_clock=paper_clock),
         ]
-        shown += [sent_table(rows)] if rows[0]["devices"] else []
+        shown += [sent_table(rows, what)] if rows[0]["devices"] else []
     return shown
+
+
+def split_profiles(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows of each profile."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(_settings(row), []).append(row)
+    return list(found.values())
+
+
+def titles_of(profiles: Sequence[Sequence[Row]]) -> list[str]:
+    """Return a name for each profile: data set, encoder, loss and settings.
+
+    Profiles that agree in these are told apart by data, environment and the settings' digest.
+    """
+    firsts = [rows[0] for rows in profiles]
+    plain = [_plain_title(row) for row in firsts]
+    return [
+        name
+        if plain.count(name) == 1
+        else f"{name} (data {row['data_fingerprint'][:6]}, environment {row['environment_key']},"
+        f" settings {row['settings'][:6]})"
+        for name, row in zip(plain, firsts, strict=True)
+    ]
+
+
+def _plain_title(row: Row) -> str:
+    words = [row["dataset"], find_encoder(row["encoder"]).title, find_loss(row["loss"]).title]
+    words += [f"b={row['batch_size']}", row.get("unusual_settings") or ""]
+    words += [f"{row['devices']} devices" if row["devices"] else ""]
+    return ", ".join(filter(None, words))
 
 
 def _settings(row: Row) -> tuple[Any, ...]:
@@ -86,46 +113,60 @@ def _settings(row: Row) -> tuple[Any, ...]:
 
 
 def _unit_costs(rows: Sequence[Row], what: str) -> Table:
-    title = f"Unit costs, forward and backward: {what}"
-    header = ["part", "microseconds each", "interval", "overhead", "spread %", "cost"]
+    heading = f"Unit costs, forward and backward: {what}"
+    header: Header = [
+        "part",
+        *columns_of("microseconds each", "in the step", "interval", "alone"),
+        "difference %",
+        "cost",
+    ]
     if not rows:
         return Table(
-            title,
+            heading,
             header,
             [],
             ["Unit costs are not found: unitcost.parquet has no rows of this profile."],
         )
     by_part = {row["part"]: row for row in rows}
+    is_old = "fixed" not in by_part
     cells = []
     for part, label in UNIT_TITLES.items():
+        if part not in by_part:
+            continue
         row = by_part[part]
-        own, lower, upper, overhead = (
-            f"{1e6 * row[name]:,.4g}"
-            for name in ("unit_seconds", "unit_lower", "unit_upper", "overhead_seconds")
+        # Before marginal costs were measured, unit costs were those of parts alone.
+        own = None if is_old else row["unit_seconds"]
+        alone = row["unit_seconds"] if is_old else row["alone_unit_seconds"]
+        interval = (
+            "-" if own is None else f"{_micro(row['unit_lower'])}..{_micro(row['unit_upper'])}"
         )
+        difference = f"{100 * (alone / own - 1):+.0f}" if own else "-"
         shape = "line" if row["is_linear"] else "curve"
-        spread = "" if row.get("spread") is None else f"{100 * row['spread']:.0f}"
-        interval = f"{lower}..{upper}"
-        fixed = part in ("optimiser", "dispatch")
-        cells.append([label, own, interval, overhead, spread, "" if fixed else shape])
+        has_shape = part in AXES
+        cells.append(
+            [label, _micro(own), interval, _micro(alone), difference, shape if has_shape else ""]
+        )
     vectors, matrix = by_part["element-wise product"], by_part["matrix product"]
     products = zip(matrix["sizes"], matrix["seconds"], vectors["seconds"], strict=True)
     ratios = ", ".join(f"{size} x {size}: {other / own:.1f}" for size, own, other in products)
-    note = (
-        "Curve: no straight line passes all sizes within 10 %. Spread: of the middle half of the"
-        f" rounds. Vector products over one matrix product, {ratios}."
-    )
-    return Table(title, header, cells, [note])
+    notes = [
+        "In the step: what one more adds to a training step, on average between the smallest and"
+        " the largest count; fixed is what no count changes. Alone: the same part compiled and"
+        " timed by itself, a check that predicts nothing; difference: how much longer it takes.",
+        f"Curve: with a straight line some step is off by more than {100 * LINEAR_TOLERANCE:.0f} %."
+        f" Vector products over one matrix product, {ratios}.",
+    ]
+    return Table(heading, header, cells, notes)
 
 
-def _counts(rows: Sequence[Row]) -> Table:
+def _counts(rows: Sequence[Row], what: str) -> Table:
     cells = []
     for row in rows:
         symbols = find_sampler(row["sampler"]).symbols_with(row["strata"])
         negatives, users, items, interactions, _ = symbols
         cells.append(
             [
-                _title(row),
+                title(row),
                 negatives,
                 _integer(row["nominal_negatives"]),
                 users,
@@ -148,7 +189,7 @@ def _counts(rows: Sequence[Row]) -> Table:
         for letter, name in (("k", "negatives"), ("s", "stratum_size"))
     }
     settings = ", ".join(f"{letter}={values[0]}" for letter, values in letters.items() if values)
-    title = "What an iteration does: the paper's counts, and this data's"
+    heading = f"What an iteration does, the paper's counts and this data's: {what}"
     header: Header = [
         "sampler",
         *columns_of("negatives", "paper", "count"),
@@ -158,15 +199,14 @@ def _counts(rows: Sequence[Row]) -> Table:
         Column("kind", "left"),
     ]
     note = f"{settings}. Slots are what is embedded, padding included."
-    return Table(title, header, cells, [note])
+    return Table(heading, header, cells, [note])
 
 
-def _predictions(rows: Sequence[Row], units: Sequence[Row]) -> Table:
-    parts = [part for part in PARTS if part != "collectives" or rows[0]["devices"]]
+def _predictions(rows: Sequence[Row], units: Sequence[Row], what: str) -> Table:
     enough = rows[0]["rounds"] >= ROUNDS_OF_INTERVALS
     cells = []
     for row in rows:
-        own = [f"{1e3 * row[f'predicted_{part}_seconds']:.2f}" for part in parts]
+        own = [f"{1e3 * seconds:.2f}" for seconds in predicted_parts(row).values()]
         for account in ("step", "full"):
             predicted, measured = (
                 row[f"{way}_{account}_iteration_seconds"] for way in ("predicted", "measured")
@@ -180,7 +220,7 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row]) -> Table:
         is_off = max(map(abs, off)) > RESIDUAL_TOLERANCE
         cells.append(
             [
-                _title(row),
+                title(row),
                 *own,
                 f"{row['predicted_full_speedup']:.2f}",
                 f"{row['measured_full_speedup']:.2f}",
@@ -191,46 +231,36 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row]) -> Table:
         )
     header: Header = [
         "sampler",
-        *columns_of("parts", *parts),
+        *columns_of("parts", *PARTS),
         *columns_of("step", "predicted", "measured", "off %"),
         *columns_of("full", "predicted", "measured", "off %"),
         *columns_of("speedup", "predicted", "measured", "interval", "off %"),
         Column("most due to", "left"),
     ]
     baseline = find_sampler(rows[0]["baseline"]).title
-    title = f"Milliseconds of an iteration, predicted from the parts; speedups over {baseline}"
-    return Table(title, header, cells, _prediction_notes(rows, units, enough=enough))
+    heading = (
+        f"Milliseconds of an iteration, predicted and measured; speedups over {baseline}: {what}"
+    )
+    return Table(heading, header, cells, _prediction_notes(rows, units, enough=enough))
 
 
 def _prediction_notes(rows: Sequence[Row], units: Sequence[Row], *, enough: bool) -> list[str]:
     source = "Speedups: ratios of the medians of interleaved blocks"
     notes = [
-        f"Most due to: where a prediction is off by more than {100 * RESIDUAL_TOLERANCE:.0f} %: a"
-        " part, whose unit cost misses its own measurement on the sampler's batch; composition,"
-        " for a step is not the sum of its parts; or the sampling beside it.",
+        f"Most due to, where a prediction is off by more than {100 * RESIDUAL_TOLERANCE:.0f} %:"
+        " items, the sampler's own take longer or shorter than random ones; composition, the costs"
+        " do not add up for this batch; sampling, beside the step.",
         f"{source}, with 95 % intervals."
         if enough
         else f"{source}; intervals need --rounds {ROUNDS_OF_INTERVALS} or more.",
     ]
-    noisy = [
-        f"{_title(row)} {row['drift']:.2f}"
-        for row in rows
-        if abs(row["drift"] - 1) > DRIFT_TOLERANCE
-    ]
-    noisy += [
-        f"{row['part']} spread by {row['spread']:.0%}"
-        for row in units
-        if (row.get("spread") or 0) > SPREAD_TOLERANCE
-    ]
+    noisy = noise(rows, units)
     if noisy:
-        notes.append(
-            "NOISY MACHINE (second half of the rounds over the first, or spread of the rounds):"
-            f" {', '.join(noisy)}."
-        )
+        notes.append(f"NOISY MACHINE: {', '.join(noisy)}.")
     return notes
 
 
-def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> Table:
+def _accounts(rows: Sequence[Row], what: str, *, paper_clock: bool) -> Table:
     clocks = {"full": "measured_full_{}", "step": "measured_step_{}"}
     if paper_clock:
         clocks |= {"in series": "serial_{}", "paper's clock": "paper_{}"}
@@ -253,7 +283,7 @@ def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> Table:
                 f"{100 * row['limit_share']:.0f}",
                 row["bound"],
             ]
-        cells.append([_title(row), *own])
+        cells.append([title(row), *own])
     header: Header = [
         "sampler",
         *(column for clock in clocks for column in columns_of(clock, "ms", "speedup")),
@@ -274,10 +304,11 @@ def _accounts(rows: Sequence[Row], *, paper_clock: bool) -> Table:
             " IID's draws. Accounting: how much more the paper's clock makes of a speedup than one"
             " that charges all samplers alike."
         )
-    return Table("Accounts, what the sampler costs, and the machine's limit", header, cells, notes)
+    heading = f"Accounts, what the sampler costs, and the machine's limit: {what}"
+    return Table(heading, header, cells, notes)
 
 
-def sent_table(rows: Sequence[Row]) -> Table:
+def sent_table(rows: Sequence[Row], what: str) -> Table:
     """Return what devices send each other in an iteration, with the seconds it takes."""
     first = rows[0]
     cells = []
@@ -288,7 +319,7 @@ def sent_table(rows: Sequence[Row]) -> Table:
         )
         cells.append(
             [
-                _title(row),
+                title(row),
                 f"{row['item_slots']:,}",
                 gradient,
                 shared,
@@ -315,15 +346,15 @@ def sent_table(rows: Sequence[Row]) -> Table:
             "SIMULATED devices on the cores of one CPU: the bytes are those of real ones, the"
             " seconds are not, and no speed follows from them."
         )
-    title = (
+    heading = (
         f"What each of {first['devices']} devices sends in an iteration, and how long that takes"
-        f" ({first['share']} sharing)"
+        f" ({first['share']} sharing): {what}"
     )
-    return Table(title, header, cells, notes)
+    return Table(heading, header, cells, notes)
 
 
-def _title(row: Row) -> str:
-    return find_sampler(row["sampler"]).title_with(row["strata"])
+def _micro(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e6 * seconds:,.4g}"
 
 
 def _off(predicted: float, measured: float) -> str:

@@ -4,6 +4,14 @@ A change of a column raises :data:`SCHEMA_VERSION` and gets an entry here. Older
 :data:`READABLE` are read with null in the columns that were added since (:func:`added`), and
 refused by the first other column that they lack.
 
+5 (22 November 2026)
+    Unit costs are marginal costs in the step; parts timed alone stand beside them.
+
+    - unitcost: ``alone_unit_seconds``, ``alone_seconds``, ``step_seconds``; without
+      ``overhead_seconds``
+    - costmodel: ``predicted_fixed_seconds``, ``random_items_step_iteration_seconds``; null are the
+      predicted collectives, optimiser and dispatch, and all measured parts but the collectives
+
 4 (22 November 2026)
     - curve, summary: NDCG, MRR, standard errors and chance levels; summary: ``reported_by``
     - evaluation: new
@@ -41,8 +49,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 4
-READABLE = (1, 2, 3, 4)
+SCHEMA_VERSION = 5
+READABLE = (1, 2, 3, 4, 5)
 """Versions that this program reads."""
 SINCE = b"since"
 """Key of a field's metadata: the version that added the column."""
@@ -381,9 +389,10 @@ PROFILE = pa.schema(
 )
 """Raw samples of a profile: ``calls`` of a part took ``seconds``.
 
-``part``: users, items, vectors, matrix (isolated, at ``size`` nodes or interactions; with a
-sampler, on its own batch), optimiser, dispatch, matrix product and element-wise product (``size`` x
-``size`` scores), and full, step, draw, assemble, transfer of a sampler.
+``part``: step by items, users, vectors, matrix (the step on constructed batches, at ``size`` nodes
+or interactions); users, items, vectors, matrix, optimiser, dispatch (alone; before version 5 also
+on a sampler's own batch); matrix product and element-wise product (``size`` x ``size`` scores); and
+full, step, step on random items, draw, assemble, transfer, collectives of a sampler.
 """
 
 COSTMODEL = pa.schema(
@@ -406,6 +415,8 @@ COSTMODEL = pa.schema(
             for way in ("predicted", "measured")
             for part in ("users", "items", "interactions", "collectives", "optimiser", "dispatch")
         ),
+        added("predicted_fixed_seconds", pa.float64(), 5),
+        added("random_items_step_iteration_seconds", pa.float64(), 5),
         *(
             (f"{way}_{account}_iteration_seconds", pa.float64())
             for account in ("step", "full")
@@ -440,11 +451,12 @@ baseline, limits.
 
 ``sent_bytes``: bytes that each of several ``devices`` sends in an iteration, null for one device:
 for gradients alone, and with sharing globally, locally, or by gathering the texts of all items.
-``residuals``: what the prediction of a full iteration misses, part by part, as shares of it;
-``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step, draw,
-assemble and transfer one after another; ``paper_iteration_seconds`` leaves out what the authors'
-program left out of its timer. ``limit_share``: the time that the machine's peaks allow over the
-step's time, 1 at the limit. ``drift``: the second half of the rounds over the first.
+``random_items_step_iteration_seconds``: the step on the sampler's batches with random items in
+their slots. ``residuals``: what the prediction of a full iteration misses, by cause, as shares of
+it; ``responsible``: the largest of them and the baseline's. ``serial_iteration_seconds``: step,
+draw, assemble and transfer one after another; ``paper_iteration_seconds`` leaves out what the
+authors' program left out of its timer. ``limit_share``: the time that the machine's peaks allow
+over the step's time, 1 at the limit. ``drift``: the second half of the rounds over the first.
 """
 
 UNITCOST = pa.schema(
@@ -452,20 +464,24 @@ UNITCOST = pa.schema(
         *((name, pa.string()) for name in ("dataset", "encoder", "loss", "settings", "part")),
         UNUSUAL_SETTINGS,
         ("batch_size", pa.int64()),
-        *(
-            (name, pa.float64())
-            for name in ("unit_seconds", "unit_lower", "unit_upper", "overhead_seconds", "spread")
-        ),
+        *((name, pa.float64()) for name in ("unit_seconds", "unit_lower", "unit_upper", "spread")),
+        added("alone_unit_seconds", pa.float64(), 5),
         ("is_linear", pa.bool_()),
         ("sizes", pa.list_(pa.int64())),
         ("seconds", pa.list_(pa.float64())),
+        *(added(f"{way}_seconds", pa.list_(pa.float64()), 5) for way in ("step", "alone")),
         ("data_fingerprint", pa.string()),
         ("environment_key", pa.string()),
     ],
     metadata={"table": "unitcost"},
 )
-"""One row for each part: seconds of a node or an interaction (the slope), and the medians that it
-was fitted to. ``spread``: upper over lower quartile of the rounds, less 1.
+"""One row for each part.
+
+``unit_seconds``: what one more node or interaction adds to the step, on average between the first
+and the last of ``sizes``; for the part ``fixed`` what no count changes; with its 95 % interval.
+``alone_unit_seconds``: the same of the part timed alone; before version 5 ``unit_seconds`` was.
+``seconds``: what so many add to the step. ``step_seconds`` and ``alone_seconds``: medians of the
+steps and of the part alone. ``spread``: upper over lower quartile of the rounds, less 1.
 """
 
 PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}

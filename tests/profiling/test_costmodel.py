@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,51 +15,96 @@ from hypothesis import strategies as st
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.profiling.cost_model import (
+    AXES,
+    CAUSES,
     PARTS,
     Costs,
     Counts,
-    UnitCost,
+    mean_rise,
     predict_full,
     residuals,
     responsible,
 )
+from ncfbench.profiling.pace import pace
 from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.timing import statistics as analysis
 
-SIZES = [64, 128, 256, 512, 1000]
+BASE = Counts(users=512, items=184, interactions=5632, kind="vectors")
+STEPS = [
+    BASE,
+    *(replace(BASE, users=size) for size in (1698, 5632)),
+    *(replace(BASE, items=size) for size in (92, 512, 1479, 4272)),
+    *(replace(BASE, interactions=size) for size in (1536, 10752)),
+    *(
+        replace(BASE, items=size, interactions=512 * (size + 1), kind="matrix")
+        for size in (92, 184, 512)
+    ),
+]
+IID = Counts(users=5632, items=4272, interactions=5632, kind="vectors")
+SHARED = Counts(users=512, items=300, interactions=512 * 301, kind="matrix")
 
 
-def test_a_straight_line_is_found_again() -> None:
-    cost = UnitCost.fit(SIZES, [1e-4 + 2e-6 * n for n in SIZES])
-    assert cost.is_linear
-    assert (cost.slope, cost.overhead) == (pytest.approx(2e-6), pytest.approx(1e-4))
-    assert cost(3000) == pytest.approx(1e-4 + 6e-3)
+def law(counts: Counts, of_items: Callable[[float], float]) -> float:
+    of_links = 2e-7 if counts.kind == "vectors" else 4e-9
+    return 3e-3 + 1e-7 * counts.users + of_items(counts.items) + of_links * counts.interactions
 
 
-def test_a_disturbed_measurement_changes_nothing() -> None:
-    seconds = [[1e-4 + 2e-6 * n] * 2 + [1.0] for n in SIZES]
-    cost = UnitCost.fit(
-        [n for n in SIZES for _ in range(3)], [value for row in seconds for value in row]
+def fitted(of_items: Callable[[float], float]) -> Costs:
+    return Costs.fit(STEPS, [law(counts, of_items) for counts in STEPS])
+
+
+def test_straight_lines_are_found_again() -> None:
+    costs = fitted(lambda items: 6e-6 * items)
+    assert costs.lines == AXES
+    assert costs.fixed == pytest.approx(3e-3)
+    slopes = [costs.units[axis].slopes for axis in AXES]
+    assert slopes == [(pytest.approx(each),) for each in (1e-7, 6e-6, 2e-7, 4e-9)]
+    parts = costs.parts(IID)
+    assert tuple(parts) == PARTS
+    expected = {"users": 5632e-7, "items": 6e-6 * 4272, "interactions": 2e-7 * 5632, "fixed": 3e-3}
+    assert parts == pytest.approx(expected)
+    assert costs.parts(SHARED)["interactions"] == pytest.approx(4e-9 * 512 * 301)
+
+
+def test_a_curve_passes_every_step() -> None:
+    """Steep up to 512 items, flat behind; a line would miss."""
+
+    def of_items(items: float) -> float:
+        return 2e-5 * min(items, 512) + 5e-6 * max(items - 512, 0)
+
+    costs = fitted(of_items)
+    assert costs.lines == ("users", "vectors", "matrix")
+    for counts in (*STEPS, IID, SHARED, replace(IID, items=9000)):
+        assert sum(costs.parts(counts).values()) == pytest.approx(law(counts, of_items)), counts
+    assert costs.units["items"].unit((92, 512, 4272)) == pytest.approx(
+        (of_items(4272) - of_items(92)) / 4180
     )
-    assert cost.slope == pytest.approx(2e-6)
 
 
-def test_a_curve_passes_what_was_measured() -> None:
-    law = [1e-7 * n**1.5 for n in SIZES]
-    cost = UnitCost.fit(SIZES, law)
-    assert not cost.is_linear
-    assert [cost(n) for n in SIZES] == pytest.approx(law)
-    assert cost(192) == pytest.approx((law[1] + law[2]) / 2)
-    assert cost(1488) == pytest.approx(law[-1] + (law[-1] - law[-2]))
+@given(st.lists(st.floats(1e-3, 1), min_size=len(STEPS), max_size=len(STEPS)))
+def test_no_cost_is_negative(seconds: list[float]) -> None:
+    costs = Costs.fit(STEPS, seconds)
+    assert min(costs.parts(IID).values()) >= 0
+    assert min(costs.parts(SHARED).values()) >= 0
+    slopes = [slope for unit in costs.units.values() for slope in unit.slopes]
+    assert min([costs.fixed, *slopes]) >= 0
 
 
-def test_times_that_fall_give_no_negative_cost() -> None:
-    cost = UnitCost.fit(SIZES, [5e-5, 4e-5, 3e-5, 2e-5, 1e-5])
-    assert cost.slope >= 0
-    assert cost.overhead >= 0
-    assert cost(5000) >= 0
+def test_noise_within_the_tolerance_stays_a_line() -> None:
+    rng = np.random.default_rng(0)
+    noisy = [law(each, lambda items: 6e-6 * items) * rng.uniform(0.97, 1.03) for each in STEPS]
+    costs = Costs.fit(STEPS, noisy)
+    assert costs.lines == AXES
+    assert sum(costs.parts(IID).values()) == pytest.approx(
+        law(IID, lambda items: 6e-6 * items), rel=0.05
+    )
+
+
+def test_a_rise_by_hand() -> None:
+    assert mean_rise([10, 20, 50], [1.0, 9.0, 3.0]) == pytest.approx(2 / 40)
+    assert mean_rise([10], [2.0]) == pytest.approx(0.2)
 
 
 def value(symbol: str, b: int, k: int, s: int) -> float:
@@ -86,77 +133,64 @@ def test_symbols_count_what_samplers_count(tiny: Dataset, sampler: str, strata: 
         assert counts.interactions == value(interactions, 64, 5, 4)
 
 
-COSTS = Costs(
-    users=UnitCost.fit(SIZES, [2e-5 + 1e-8 * n for n in SIZES]),
-    items=UnitCost.fit(SIZES, [2e-5 + 4e-5 * n for n in SIZES]),
-    vectors=UnitCost.fit(SIZES, [2e-5 + 1e-7 * n for n in SIZES]),
-    matrix=UnitCost.fit(SIZES, [2e-5 + 4e-9 * n for n in SIZES]),
-    optimiser=6e-4,
-    dispatch=2e-5,
-)
-
-
-def test_parts_of_an_iteration_by_hand() -> None:
-    parts = COSTS.parts(Counts(users=500, items=100, interactions=5000, kind="vectors"))
-    assert tuple(parts) == PARTS
-    expected = {
-        "users": 5e-6,
-        "items": 4e-3,
-        "interactions": 5e-4,
-        "collectives": 0,
-        "optimiser": 5.8e-4,
-        "dispatch": 2e-5,
-    }
-    assert parts == pytest.approx(expected)
-    assert COSTS.parts(Counts(500, 100, 5000, "matrix"))["interactions"] == pytest.approx(2e-5)
+def test_full_iterations_by_hand() -> None:
     assert predict_full(2.0, 0.5, accelerator=False) == 2.5
     assert predict_full(2.0, 0.5, accelerator=True) == 2.0
     assert predict_full(2.0, 3.0, accelerator=True) == 3.0
 
 
 seconds = st.floats(1e-6, 1)
-parts = st.fixed_dictionaries(dict.fromkeys(PARTS, seconds))
 
 
-@given(predicted=parts, measured=parts, predicted_full=seconds, step=seconds, full=seconds)
+@given(predicted=seconds, predicted_full=seconds, random_items=seconds, step=seconds, full=seconds)
 def test_misses_add_up(
-    predicted: dict[str, float],
-    measured: dict[str, float],
-    predicted_full: float,
-    step: float,
-    full: float,
+    predicted: float, predicted_full: float, random_items: float, step: float, full: float
 ) -> None:
-    found = residuals(predicted, measured, predicted_full, step, full)
+    found = residuals(predicted, predicted_full, random_items, step, full)
+    assert tuple(found) == CAUSES
     assert math.fsum(found.values()) == pytest.approx(
         (full - predicted_full) / full, rel=1e-9, abs=1e-6
     )
 
 
-def test_the_part_that_is_wrong_is_named() -> None:
-    right = COSTS.parts(Counts(500, 100, 5000, "vectors"))
-    step = sum(right.values())
-    none = residuals(right, right, step + 1e-3, step, step + 1e-3)
-    assert max(map(abs, none.values())) < 1e-9
-    assert (
-        responsible(residuals(right, right | {"items": 9e-3}, step, step + 5e-3, step + 5e-3), none)
-        == "items"
-    )
-    assert responsible(residuals(right, right, step, 2 * step, 2 * step), none) == "composition"
-    late = residuals(right, right, step, step, 2 * step)
+def test_the_cause_that_is_wrong_is_named() -> None:
+    """Predicted: a step of 4 and an iteration of 5."""
+    none = residuals(4, 5, random_items_step=4, step=4, full=5)
+    assert set(none.values()) == {0}
+    longer_texts = residuals(4, 5, random_items_step=4, step=7, full=8)
+    assert responsible(longer_texts, none) == "items"
+    assert responsible(residuals(4, 5, 7, 7, 8), none) == "composition"
+    late = residuals(4, 5, 4, 4, 8)
     assert responsible(late, none) == "sampling"
     assert responsible(none, late) == "sampling", "the baseline's"
 
 
 def test_errors_that_both_arms_share_cancel() -> None:
-    zero = dict.fromkeys((*PARTS, "composition", "sampling"), 0.0)
+    zero = dict.fromkeys(CAUSES, 0.0)
     assert responsible(zero | {"items": 0.1, "sampling": 0.2}, zero | {"items": 0.9}) == "items"
     assert responsible(zero | {"items": 0.3, "sampling": 0.2}, zero | {"items": 0.3}) == "items", (
         "of the iteration itself"
     )
-    assert (
-        responsible(zero | {"items": -0.25, "composition": 0.24, "interactions": 0.2}, zero)
-        == "composition"
-    )
+    mixed = zero | {"items": -0.25, "composition": 0.24, "sampling": 0.2}
+    assert responsible(mixed, zero) == "composition"
+
+
+def test_a_pace_that_all_share_is_found() -> None:
+    """Two programs in random order on a machine that is twice as slow for a third of the time:
+    their own medians would say 1.5 or 3.
+    """
+    rng = np.random.default_rng(0)
+    names = [name for _ in range(60) for name in rng.permutation(["short", "long", "other"])]
+    slow = (np.arange(180) // 30) % 3 == 1
+    seconds = np.array([{"short": 1.0, "long": 2.0, "other": 5.0}[name] for name in names])
+    seconds *= np.where(slow, 2.0, 1.0) * rng.normal(1, 0.01, 180)
+    found = pace(names, seconds, [True] * 180)
+    edges = [index for index in range(180) if slow[max(index - 6, 0)] != slow[min(index + 6, 179)]]
+    steady = np.setdiff1d(np.arange(180), edges)
+    np.testing.assert_allclose(found[steady], np.where(slow, 2.0, 1.0)[steady], rtol=0.05)
+    quiet = pace(names, seconds, [name != "other" for name in names])
+    np.testing.assert_allclose(quiet[steady], found[steady], rtol=0.05)
+    assert set(pace(["a", "b"], [1.0, 2.0], [False, False])) == {1.0}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 import pytest
 from flax import nnx
 from typer.testing import CliRunner
@@ -24,7 +25,7 @@ from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import Content
 from ncfbench.profiling import cost_rows, roofline, rounds
 from ncfbench.profiling import profile as profiling
-from ncfbench.profiling.cost_model import PARTS, Counts
+from ncfbench.profiling.cost_model import AXES, PARTS, Counts
 from ncfbench.profiling.parts import Parts, products
 from ncfbench.profiling.tables import profile_tables
 from ncfbench.reporting.figures.costs import draw_epoch_times
@@ -85,12 +86,6 @@ def test_both_products_compute_the_same() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
-def test_sizes_double_and_reach_both_ends() -> None:
-    assert rounds.sizes_between(184, 4272) == [92, 184, 368, 736, 1472, 2944, 4272]
-    assert rounds.sizes_between(512, 512) == [256, 512]
-    assert rounds.sizes_between(1, 1) == [1]
-
-
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Blocks of moments, fewer products, and peaks that are not measured."""
     for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
@@ -134,6 +129,7 @@ def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
         assert row["predicted_step_iteration_seconds"] == pytest.approx(
             sum(row[f"predicted_{part}_seconds"] for part in PARTS)
         )
+        assert row["random_items_step_iteration_seconds"] > 0
         miss = 1 - row["predicted_full_iteration_seconds"] / row["measured_full_iteration_seconds"]
         assert sum(each["share"] for each in row["residuals"]) == pytest.approx(miss)
         assert (
@@ -147,30 +143,26 @@ def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
         assert left_out == pytest.approx(row["draw_seconds"] if row["sampler"] != "mixed-ns" else 0)
         assert row["step_flops"] > 0 < row["limit_share"]
     assert record.costmodel[0]["measured_full_speedup"] == 1
+    for row in record.unitcost:
+        if row["part"] in AXES:
+            assert len(row["sizes"]) == len(row["step_seconds"]) == len(row["alone_seconds"]) > 1
+            assert row["unit_lower"] <= row["unit_upper"]
     assert {row["part"] for row in record.unitcost} == {
-        "users",
-        "items",
-        "vectors",
-        "matrix",
+        *AXES,
+        "fixed",
         "optimiser",
         "dispatch",
         "matrix product",
         "element-wise product",
     }
     parts = {row["part"] for row in record.profile}
-    assert {
-        "full",
-        "step",
-        "draw",
-        "assemble",
-        "transfer",
-        "users",
-        "items",
-        "vectors",
-        "matrix",
-    } <= parts
+    ways = {*AXES, *(f"step by {axis}" for axis in AXES)}
+    assert {"full", "step", "step on random items", "draw", "assemble", "transfer"} | ways <= parts
     assert {row["round"] for row in record.profile} == {0, 1, 2}
     assert all(row["seconds"] > 0 and row["calls"] >= 1 for row in record.profile)
+    first, second = ([row["part"] for row in record.profile if row["round"] == n] for n in (0, 1))
+    assert sorted(first) == sorted(second)
+    assert first != second, "each round has an order of its own"
 
 
 def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
@@ -193,7 +185,7 @@ def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
     for text in (
         "Unit costs",
         "What an iteration does",
-        "predicted from the parts",
+        "predicted and measured",
         "Accounts",
         "b(b-s)/s",
     ):
@@ -209,6 +201,49 @@ def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
         CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path), "--json"]).stdout
     )
     assert {"profile", "unitcost", "costmodel"} <= set(read)
+
+
+def test_older_profiles_are_shown(
+    record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They had an optimiser and a dispatch for the fixed part, and unit costs of parts alone. In a
+    report with a newer one.
+    """
+    from ncfbench.profiling.tables import write
+
+    old = {"settings": "0ld5e77ing5", "environment_key": "0lder"}
+    parts = {f"predicted_{part}_seconds": 1e-3 for part in ("optimiser", "dispatch")}
+    rows = {
+        "profile": [row | old for row in record.profile],
+        "unitcost": [
+            row | old | {"unit_seconds": 7e-6} for row in record.unitcost if row["part"] != "fixed"
+        ],
+        "costmodel": [row | old | parts for row in record.costmodel],
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "SCHEMA_VERSION", 2)
+        for name, schema in schemas.PROFILE_TABLES.items():
+            kept = [field for field in schema if not field.metadata]
+            kept += [pa.field("overhead_seconds", pa.float64())]
+            earlier = pa.schema(kept, metadata=schema.metadata)
+            path = tmp_path / f"{name}.parquet"
+            tables.write_rows(
+                path, [row | {"overhead_seconds": 0.5} for row in rows[name]], earlier
+            )
+    write(tmp_path, record.tables)
+    read = {
+        name: tables.read_rows(tmp_path / f"{name}.parquet", schema)
+        for name, schema in schemas.PROFILE_TABLES.items()
+    }
+    older, newer = (
+        [table for table in profile_tables(read) if ("dimension=8" in table.title) == is_new]
+        for is_new in (False, True)
+    )
+    assert len({table.title for table in (*older, *newer)}) == 8
+    (row,) = (row for row in older[0].rows if row[0].text == "t_g, an item")
+    assert [cell.text for cell in row] == ["t_g, an item", "-", "-", "7", "-", "line"]
+    assert older[2].rows[0][4].text == "2.00", "fixed: an optimiser and a dispatch of 1 ms each"
+    assert newer[0].rows[4][0].text == "fixed, an iteration"
 
 
 def test_damaged_tables_stop_a_write(record: Any, tmp_path: Path) -> None:
@@ -251,8 +286,8 @@ def test_profiles_name_the_settings_that_differ(record: Any) -> None:
     other = {"settings": "another", "unusual_settings": profiling.unusual_words(config)}
     both = {name: rows + [row | other for row in rows] for name, rows in record.tables.items()}
     titles = [table.title for table in profile_tables(both) if table.title.startswith("Unit costs")]
-    assert "b=32, dimension=8, word_dimension=8 (data" in titles[0]
-    assert "b=32, convolution=plain (data" in titles[1]
+    assert titles[0].endswith("b=32, dimension=8, word_dimension=8")
+    assert titles[1].endswith("b=32, convolution=plain")
     drawn = draw_epoch_times(both["costmodel"], "").figure
     labels = [text.get_text() for text in drawn.axes[0].get_xticklabels()]
     assert labels == ["MF\nconvolution=plain", "MF\ndimension=8\nword_dimension=8"]

@@ -100,7 +100,7 @@ def test_every_table_is_in_every_format(tmp_path: Path) -> None:
     """The tables of ``profile`` and ``audit`` are published like those of runs."""
     arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
     profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
-    parts = ("users", "items", "vectors", "matrix", "optimiser", "dispatch")
+    parts = ("users", "items", "vectors", "matrix", "fixed", "optimiser", "dispatch")
     products = {"sizes": [64, 128], "seconds": [1.0, 2.0]}
     rows = {
         "unitcost": [

@@ -1,0 +1,150 @@
+"""Calibration: counts between the samplers', and batches that have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.distributed.mesh import make_layout
+from ncfbench.models.towers import Content
+from ncfbench.profiling import roofline
+from ncfbench.profiling.calibration import StepTimer, calibration_points, labels, spaced_sizes
+from ncfbench.profiling.constructed import BatchMaker
+from ncfbench.profiling.cost_model import AXES, Costs, Counts
+from ncfbench.sampling.batch import Listed, negative_ids
+from ncfbench.training.step import Trainer, copy_state
+
+SMALL = {"dataset": "tiny", "encoder": "mf", "dimension": 8, "batch_size": 32, "negatives": 4}
+IID = Counts(users=160, items=150, interactions=160, kind="vectors")
+STRAT_NS = Counts(users=32, items=12, interactions=32 * 13, kind="matrix")
+
+
+def test_sizes_lie_no_further_apart_than_four_times() -> None:
+    assert spaced_sizes([184, 512, 4272, 92]) == [92, 184, 512, 1479, 4272]
+    assert spaced_sizes([512, 5632, 512]) == [512, 1698, 5632]
+    assert spaced_sizes([7]) == [7]
+    assert spaced_sizes([5, 9, 100], multiple=4) == [8, 12, 32, 100]
+
+
+def test_one_count_changes_at_a_time() -> None:
+    points = calibration_points([IID, STRAT_NS], complete(SMALL))
+    assert tuple(points) == AXES
+    base = Counts(users=32, items=12, interactions=160, kind="vectors")
+    assert all(base in points[axis] for axis in AXES[:3])
+    assert [each.users for each in points["users"]] == [32, 72, 160]
+    assert [each.items for each in points["items"]] == [6, 12, 42, 150]
+    assert [each.interactions for each in points["vectors"]] == [32 * 2, 32 * 5, 32 * 9]
+    assert points["matrix"] == [Counts(32, size, 32 * (size + 1), "matrix") for size in (6, 12)]
+    names = labels(points)
+    assert len(names) == len(set(names.values())) == 1 + 2 + 3 + 2 + 2
+    assert names[base] == ("step by items", 12)
+
+
+def test_steps_of_a_calibration_determine_all_costs() -> None:
+    """Whatever samplers are profiled: as many independent steps as unknown costs."""
+    cases: list[tuple[list[Counts], dict[str, Any]]] = [
+        ([IID], {}),
+        ([STRAT_NS], {}),
+        ([IID, STRAT_NS], {"negatives": 1}),
+        ([STRAT_NS], {"sampler": "strat-ns", "devices": 4, "share": "local"}),
+    ]
+    for counts, more in cases:
+        steps = list(labels(calibration_points(counts, complete(SMALL | more))))
+        weights = {"users": 1e-6, "items": 3e-5, "vectors": 2e-7, "matrix": 5e-8}
+        seconds = [
+            1e-3 + sum(weight * each.on(axis) for axis, weight in weights.items()) for each in steps
+        ]
+        costs = Costs.fit(steps, seconds)
+        assert costs.fixed == pytest.approx(1e-3, rel=1e-6)
+        assert {axis: costs.units[axis].slopes for axis in AXES} == {
+            axis: (pytest.approx(weight, rel=1e-6),) for axis, weight in weights.items()
+        }
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        Counts(users=32, items=12, interactions=160, kind="vectors"),
+        Counts(users=8, items=40, interactions=160, kind="vectors"),
+        Counts(users=100, items=160, interactions=160, kind="vectors"),
+        Counts(users=32, items=20, interactions=32 * 21, kind="matrix"),
+    ],
+)
+def test_a_constructed_batch_has_its_counts(tiny: Dataset, counts: Counts) -> None:
+    batch = BatchMaker.of(tiny, complete(SMALL)).batch(counts)
+    assert Counts.of(batch) == counts
+    assert np.isin(batch.items, tiny.graph.items_in_use).all()
+    assert len(set(batch.items)) == min(counts.items, len(tiny.graph.items_in_use))
+    users, items = negative_ids(batch)
+    assert users.shape == items.shape == batch.negatives.weight.shape
+    assert batch.negatives.weight.sum() == pytest.approx(1, rel=1e-5)
+    if isinstance(batch.negatives, Listed):
+        for slots, size in (
+            ([batch.pos_user, batch.negatives.user], counts.users),
+            ([batch.pos_item, batch.negatives.item], counts.items),
+        ):
+            named = np.concatenate([np.ravel(each) for each in slots])
+            assert set(named) == set(range(size)), "every slot is named"
+
+
+def test_other_items_keep_the_links(tiny: Dataset) -> None:
+    maker = BatchMaker.of(tiny, complete(SMALL))
+    batch = maker.batch(IID)
+    other = maker.with_random_items(batch)
+    assert (other.items != batch.items).any()
+    assert other.items.shape == batch.items.shape
+    assert other._replace(items=batch.items) == batch
+
+
+def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
+    """Ten times the slots of the same links: ten times the operations of the convolution."""
+    config = complete(SMALL | {"encoder": "cnn", "convolution": "plain", "sampler": "ns"})
+    maker = BatchMaker.of(tiny, config)
+    flops = {}
+    for items in (16, 160):
+        batch = maker.batch(Counts(32, items, 160, "vectors"))
+        batch.pos_item[:] = 0
+        batch.negatives.item[:] = 1
+        demand = roofline.demand(config, tiny, Content.of(tiny), batch)
+        assert demand is not None
+        flops[items] = demand.flops
+    convolution = 2 * tiny.tokens_IxL.shape[1] * 3 * 50 * 50
+    assert flops[160] - flops[16] > 0.9 * 2 * 144 * convolution
+
+
+@pytest.mark.parametrize("share", ["global", "local"])
+def test_shards_of_a_batch_stay_within_their_slots(tiny: Dataset, share: str) -> None:
+    """On two devices, as their step takes them; its loss is finite."""
+    config = complete(SMALL | {"sampler": "ns", "devices": 2, "share": share})
+    layout = make_layout(config)
+    trainer, state = Trainer.create(config, tiny, layout)
+    content = layout.replicate(Content.of(tiny))
+    maker = BatchMaker.of(tiny, config)
+    reach = 20 if share == "local" else 40
+    matrix = Counts(32, 40, 32 * (reach + 1), "matrix")
+    for counts in (Counts(64, 40, 160, "vectors"), matrix):
+        batch = maker.batch(counts)
+        assert batch.pos_user.max() < counts.users / 2
+        assert batch.pos_item.max() < reach
+        if isinstance(batch.negatives, Listed):
+            assert batch.negatives.user.max() == counts.users / 2 - 1
+            assert batch.negatives.item.max() == reach - 1
+        _, loss = trainer.step(copy_state(state), layout.put(batch), content)
+        assert np.isfinite(float(loss))
+
+
+def test_a_timer_trains_with_one_state(tiny: Dataset) -> None:
+    """Each dispatch goes on from the state before; a long block has one more to warm up."""
+    config = complete(SMALL | {"sampler": "ns"})
+    trainer, state = Trainer.create(config, tiny)
+    maker = BatchMaker.of(tiny, config)
+    timer = StepTimer(state, Content.of(tiny))
+    batches = [maker.batch(IID) for _ in range(2)]
+    for dispatches, iterations in ((1, 1), (3, 4), (4, 9)):
+        assert timer.block(trainer, batches, dispatches) > 0
+        assert int(timer.state.iteration) == iterations
+    assert trainer.traces == 1
