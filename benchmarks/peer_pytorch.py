@@ -155,6 +155,8 @@ def compare(
     def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         return process.submit(function, *arguments).result()
 
+    with allocator.inherited():
+        ask(os.getpid)  # starts the process, with the allocator of this one
     with process, timed_loops(dataset, content, configs) as loops:
         found: Found = {name: {"failed": {}} for name in loops}
         arms: dict[str, list[str]] = {}

@@ -5,6 +5,10 @@ named as in ``docs/settings.md``; ``data_dir`` and ``runs_dir`` default to ``NCF
 ``NCFBENCH_RUNS_DIR``, then to ``data`` and ``runs``. ``import ncfbench`` imports neither JAX nor
 NumPy: a function imports what it needs when it is called. All of them raise the exceptions of
 :mod:`ncfbench.errors`.
+
+The commands restart themselves with a memory allocator that does not disturb times. ``run``,
+``sweep`` and ``profile`` cannot do that to the program that calls them; they warn once, with the
+words to put before ``python``.
 """
 
 from __future__ import annotations
@@ -109,8 +113,10 @@ def run(
     from ncfbench.config import complete
     from ncfbench.distributed.simulation import simulate
     from ncfbench.timing.compile_cache import keep_compiled
+    from ncfbench.timing.heap import warn_once
     from ncfbench.training import run as training
 
+    warn_once()
     given, locations = _merge(settings, data_dir, runs_dir)
     config = complete(given)
     simulate(config.devices)
@@ -144,7 +150,10 @@ def sweep(
     """
     from ncfbench.sweeps.files import read_sweep
     from ncfbench.sweeps.pipeline import run_sweep
+    from ncfbench.timing.heap import warn_once
 
+    if not dry_run:
+        warn_once()
     wanted = read_sweep(str(source), flags=settings, seeds=seeds)
     locations = _locations(data_dir, runs_dir)
     return run_sweep(wanted, locations, dry_run=dry_run, budget_seconds=budget_seconds, tell=say)
@@ -229,7 +238,9 @@ def profile(
     from ncfbench.distributed.simulation import simulate
     from ncfbench.profiling import profile as profiling
     from ncfbench.registry import SAMPLERS, find_sampler
+    from ncfbench.timing.heap import warn_once
 
+    warn_once()
     if samplers is None:
         samplers = [name for name in SAMPLERS if find_sampler(name).in_paper]
     given, locations = _merge(settings, data_dir)

@@ -16,7 +16,7 @@ def doctor(json_: options.Json = False) -> None:
     """
     from ncfbench.reporting.views.run import environment_table
     from ncfbench.timing import doctor as doctors
-    from ncfbench.timing import environment
+    from ncfbench.timing import environment, heap
 
     described = environment.describe()
     found = doctors.warnings(described)
@@ -24,6 +24,9 @@ def doctor(json_: options.Json = False) -> None:
         print_json({"environment": described, "warnings": found})
     else:
         print_views(environment_table(described))
+        prefix = heap.command_prefix()
+        if prefix:
+            print_views(f"Start Python programs with the same allocator: {prefix} python ...")
     if found:
         raise CheckFailedError("\n".join(["Times measured here would mislead:", *found]))
     if not json_:

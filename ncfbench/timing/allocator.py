@@ -6,9 +6,9 @@ one process still slow each other down. jemalloc does neither, if it keeps what 
 (``benchmarks/bench_allocators.py`` measures all of them). An allocator is loaded when a process
 starts, so the process starts itself again.
 
-``NCFBENCH_ALLOCATOR`` chooses: ``auto`` (the default: jemalloc, else tcmalloc, each if it is
-installed, else glibc with :data:`SETTINGS`), ``jemalloc``, ``tcmalloc``, ``glibc``, ``none`` (leave
-the process as it is), or the path of a library.
+``NCFBENCH_ALLOCATOR`` chooses: ``auto`` (the default: jemalloc if it is installed, else glibc, with
+:data:`SETTINGS`), ``jemalloc``, ``tcmalloc``, ``glibc``, ``none`` (leave the process as it is), or
+the path of a library.
 
 What the user has set stands:
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 VARIABLE = "NCFBENCH_ALLOCATOR"
@@ -47,6 +47,7 @@ SETTINGS = {
                 "muzzy_decay_ms:-1",
                 # madvise(MADV_HUGEPAGE): /sys/kernel/mm/transparent_hugepage/enabled must allow it
                 "thp:always",
+                # Not by cores: each arena keeps what was freed in it, so few are reused sooner.
                 "narenas:2",
             )
         )
@@ -163,16 +164,19 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _find(wanted: str, environment: Mapping[str, str]) -> str | None:
-    """Return the library of the best allocator that can be loaded, or of the one that is wanted."""
-    names = list(LIBRARIES) if wanted == "auto" else [wanted]
-    paths = (path for name in names for path in installed(name, environment))
-    return next((path for path in paths if not fault_of(path)), None)
+    """Return the library that can be loaded of the allocator that is wanted."""
+    files = LIBRARIES.get("jemalloc" if wanted == "auto" else wanted, ())
+    return next((path for path in installed(files, environment) if not fault_of(path)), None)
 
 
-def installed(name: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of an allocator's libraries that are made for this processor.
+def installed(files: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the paths of libraries that are made for this processor.
 
     It looks in the user's folders, then in Python's, then in the system's.
+
+    Args:
+        files: names of an allocator's library, the best first.
+        environment: with ``LD_LIBRARY_PATH``, if the user has set it.
     """
     machine = getattr(sys.implementation, "_multiarch", "") or f"{os.uname().machine}-linux-gnu"
     folders = [
@@ -188,7 +192,7 @@ def installed(name: str, environment: Mapping[str, str]) -> Iterator[str]:
     ]
     this = _architecture("/proc/self/exe")
     for folder in folders:
-        for file in LIBRARIES.get(name, ()):
+        for file in files:
             path = f"{folder}/{file}"
             if folder.startswith("/") and this and _architecture(path) == this:
                 yield path

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ncfbench.timing import heap
+
 BUSY_SHARE = 0.3
 """Load per core over the last minute from which a machine counts as busy."""
 LITTLE_MEMORY = 2 * 2**30
@@ -62,6 +64,9 @@ def warnings(environment: Mapping[str, Any]) -> list[str]:
     ):
         if variables.get(name, "").lower() not in ("", "0", "false"):
             found.append(f"{name}={variables[name]}: JAX {reason}. Unset it before measuring.")
+    lack = heap.lack(environment["allocator"]) if on_cpu else None
+    if lack:
+        found.append(f"{lack} {heap.remedy()}")
     available = environment["memory_available_bytes"]
     if available < LITTLE_MEMORY:
         found.append(

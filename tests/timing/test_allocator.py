@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ncfbench.timing import allocator, heap
 
 LINUX = sys.platform == "linux" and bool(allocator.glibc_version())
 TUNABLE = allocator.glibc_version() >= allocator.FIRST_GLIBC
-INSTALLED = next(allocator.installed("jemalloc", {}), None) if LINUX else None
+INSTALLED = next(allocator.installed(allocator.LIBRARIES["jemalloc"], {}), None) if LINUX else None
 FAULT_OF = allocator.fault_of
 linux = pytest.mark.skipif(not LINUX, reason="allocators are chosen on Linux with glibc")
 OURS = {
@@ -65,11 +66,11 @@ def chosen(folder: Path, **variables: str) -> dict[str, str]:
 
 
 @linux
-def test_the_best_installed_one_is_chosen(folder: Path) -> None:
+def test_jemalloc_is_chosen_if_it_is_installed(folder: Path) -> None:
     tunables = {"GLIBC_TUNABLES": OURS["GLIBC_TUNABLES"]}
     assert chosen(folder) == tunables
     tcmalloc = add(folder, "tcmalloc")
-    assert chosen(folder) == {"LD_PRELOAD": tcmalloc}
+    assert chosen(folder) == tunables
     jemalloc = add(folder, "jemalloc")
     ours = {"LD_PRELOAD": jemalloc, "MALLOC_CONF": OURS["MALLOC_CONF"]}
     for word in ("auto", "", "jemalloc"):
@@ -84,10 +85,11 @@ def test_the_best_installed_one_is_chosen(folder: Path) -> None:
 @pytest.mark.parametrize("byte", [4, 5, 18])
 def test_another_processors_library_is_passed_over(folder: Path, byte: int) -> None:
     """Class, byte order and machine of the ELF header must be this program's."""
+    jemalloc = add(folder, "jemalloc")
+    assert chosen(folder)["LD_PRELOAD"] == jemalloc
     add(folder, "jemalloc", byte=byte, change=3)
-    tcmalloc = add(folder, "tcmalloc")
-    assert chosen(folder) == {"LD_PRELOAD": tcmalloc}
-    (folder / "libtcmalloc.test").write_bytes(b"INPUT(libtcmalloc.so.4)")
+    assert list(chosen(folder)) == ["GLIBC_TUNABLES"]
+    (folder / "libjemalloc.test").write_bytes(b"INPUT(libjemalloc.so.2)")
     assert list(chosen(folder)) == ["GLIBC_TUNABLES"]
 
 
@@ -208,6 +210,28 @@ def test_glibc_is_started_with_its_settings(tmp_path: Path) -> None:
     assert same_process
     assert set(found[2].values()) == {None}
     assert (found[3]["name"], found[3]["settings"]) == ("glibc", OURS["GLIBC_TUNABLES"])
+
+
+def test_python_programs_are_warned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the words that start Python with jemalloc; or what to install, if it is not there."""
+    serving = {"name": "glibc", "version": "2.36", "settings": "", "library": "libc.so.6"}
+    monkeypatch.setattr(heap, "describe", lambda: serving)
+    monkeypatch.setattr(allocator, "installed", lambda files, environment: iter(["/l/libj.so"]))
+    prefix = f"env LD_PRELOAD=/l/libj.so MALLOC_CONF={OURS['MALLOC_CONF']}"
+    heap.warn_once.cache_clear()
+    with pytest.warns(UserWarning, match="predictions") as caught:
+        heap.warn_once()
+    assert str(caught.pop().message).endswith(f"Put this before the command: {prefix}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        heap.warn_once()
+    monkeypatch.setattr(allocator, "installed", lambda files, environment: iter(()))
+    assert heap.remedy().startswith("Install it: apt install libjemalloc2 (Debian, Ubuntu), dnf")
+    heap.warn_once.cache_clear()
+    serving |= {"name": "jemalloc", "settings": OURS["MALLOC_CONF"]}
+    heap.warn_once()
+    assert heap.lack(serving | {"settings": "dirty_decay_ms:10000"})
+    assert heap.lack(serving | {"name": "system", "settings": ""}) is None
 
 
 @linux

@@ -57,6 +57,7 @@ FAULTS = [
     ({"variables": {"JAX_ENABLE_X64": "true"}}, "double precision"),
     ({"memory_available_bytes": 2**30}, "1.0 GiB"),
     ({"governor": "powersave"}, "powersave"),
+    ({"allocator": HEALTHY["allocator"] | {"name": "glibc", "settings": ""}}, "is glibc, not jem"),
 ]
 
 
@@ -69,8 +70,9 @@ def test_a_healthy_machine_has_no_warning() -> None:
         "OMP_NUM_THREADS": "4",
     }
     assert doctor.warnings(HEALTHY | {"variables": harmless}) == []
-    used = [{"kind": "NVIDIA H100", "platform": "gpu"}]
-    assert doctor.warnings(HEALTHY | {"accelerators": ["NVIDIA H100"], "devices": used}) == []
+    used: dict[str, Any] = {"devices": [{"kind": "NVIDIA H100", "platform": "gpu"}]}
+    used |= {"accelerators": ["NVIDIA H100"], "allocator": {"name": "glibc", "settings": ""}}
+    assert doctor.warnings(HEALTHY | used) == []
 
 
 @pytest.mark.parametrize(("fault", "text"), FAULTS)
