@@ -9,6 +9,7 @@ from typing import Any
 from ncfbench.config import RunConfig, known_settings
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.reporting.comparison import Comparison, arm_of, unusual_settings
+from ncfbench.reporting.convergence import why_untrained
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord, are_interleaved
 from ncfbench.storage.schemas import CUTOFFS
@@ -150,9 +151,11 @@ def _paired_values(pairs: Sequence[Pair], *, is_baseline: bool, allow_mixed: boo
     if may_divide:
         row |= _interval("per_iteration_speedup", result.per_iteration)
         row |= _interval("step_per_iteration_speedup", result.step_per_iteration)
+    # Iterations have their times also where it is unknown how soon a loss is reached.
     if diverged:
-        # Iterations have their times; how soon a loss is reached is unknown for a diverged arm.
         return row | {"status": "diverged"}
+    if reason := why_untrained([base for _, base in pairs]):
+        return row | {"status": "not trained", "reason": reason}
     reached = result.at_reference
     row |= {"reference_loss": _mean(result.reference_losses), "seeds_reached": reached.reached}
     if reached.reached == len(pairs):

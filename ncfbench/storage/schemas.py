@@ -15,6 +15,7 @@ refused by the first other column that they lack.
 4 (22 November 2026)
     - curve, summary: NDCG, MRR, standard errors and chance levels; summary: ``reported_by``
     - evaluation: new
+    - speedup: ``reason``
 
 3 (22 November 2026)
     profile, costmodel, unitcost: ``unusual_settings``
@@ -230,11 +231,13 @@ SPEEDUP = pa.schema(
         ("runs", pa.list_(pa.string())),
         ("baseline_runs", pa.list_(pa.string())),
         ("command", pa.string()),
+        added("reason", pa.string(), 4),
     ],
     metadata={"table": "speedup"},
 )
 """The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing, no
-baseline, ...
+baseline, not trained, ... With ``not trained`` the baseline has not (``reason``), and there is no
+ratio but that of times (:mod:`ncfbench.reporting.convergence`).
 
 Ratios are geometric means over the seeds that arm and baseline share, ``_lower`` and ``_upper``
 their 95 % intervals, null with one seed (:mod:`ncfbench.timing.seed_statistics`). ``_at_most`` is

@@ -244,6 +244,8 @@ def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool
         if has_diverged:
             # Its iterations have their times; the seeds that did not diverge would flatter it.
             status = "diverged"
+        elif not all(_has_trained(base) for _, base in cell.pairs):
+            status = "not trained"
         else:
             complete = all(
                 _crossing(one.points, min(base.losses)) is not None for one, base in pairs
@@ -271,6 +273,27 @@ def speedup_row(cell: Cell, again: Mapping[str, RunFigures], divides_mixed: bool
         "same_environment": (same_environment, 0),
     }
     return ExpectedRow([one.name for one in counted], [base.name for _, base in pairs], values)
+
+
+def _has_trained(run: RunRecord) -> bool:
+    """Return whether a baseline is above chance at its end, was best after its first two probes,
+    and made less than a tenth of its fall since the first probe in its last quarter.
+    """
+    tested = [row for row in run.curve if row["test_recall_at_50_error"] is not None]
+    if tested:
+        value, chance, *errors = (
+            tested[-1][f"test_recall_at_50{end}"]
+            for end in ("", "_chance", "_error", "_item_error")
+        )
+        error = math.sqrt(sum((each or 0) ** 2 for each in errors))
+        if chance < 1 and value - chance <= 2 * error:
+            return False
+    losses = [row["probe_loss"] for row in run.curve]
+    if len(losses) < 5:
+        return True
+    lowest, end = min(losses), run.curve[-1]["iteration"]
+    early = min(row["probe_loss"] for row in run.curve if 4 * row["iteration"] <= 3 * end)
+    return lowest not in losses[:3] and early - lowest < 0.1 * (losses[1] - lowest)
 
 
 def _time_numbers(pairs: Sequence[tuple[RunFigures, RunFigures]]) -> Iterator[Number]:

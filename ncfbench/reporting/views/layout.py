@@ -27,6 +27,7 @@ STATUS_WORDS = {
     "no times": "no times",
     "different environment": "other machine",
     "diverged": "diverged",
+    "not trained": "not trained",
 }
 
 

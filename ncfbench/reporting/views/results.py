@@ -60,7 +60,7 @@ def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
             Column(heading, loss, partial(_speedup, measure, mark if timed else no_mark), measure)
             for heading, measure, timed in SPEEDUPS
         ]
-        notes = [_reference_note(members), INTERVAL_NOTE]
+        notes = [_reference_note(members), *_untrained_notes(members), INTERVAL_NOTE]
         notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in flat)
         notes += [*times, *_tuned_notes(members)]
         if any(row.get("same_environment") is False for row in flat):
@@ -115,8 +115,20 @@ def _reference_note(members: Sequence[Member]) -> str:
             which = f" {row['variant'] or f'k={usual}'}" if len(own) > 1 else ""
             name = f"{names[data_of(comparison)]} {row['encoder']}{which}"
             parts.append(f"{name}: {row['reference_loss']:.4f}")
-    known = "; ".join(parts) or "none: no baseline has run"
+    known = "; ".join(parts) or "none: no baseline has trained"
     return f"Reference loss (smallest probe of the baseline, mean over seeds): {known}."
+
+
+def _untrained_notes(members: Sequence[Member]) -> list[str]:
+    """Return why baselines give no ratio, by data set and encoder."""
+    names = data_names(members)
+    found = {
+        f"Not trained, {names[data_of(comparison)]} {row['encoder']}: {row['reason']}": None
+        for comparison, member in members
+        for row in member
+        if row["status"] == "not trained"
+    }
+    return list(found)
 
 
 def _tuned_notes(members: Sequence[Member]) -> list[str]:

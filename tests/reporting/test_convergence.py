@@ -1,0 +1,140 @@
+"""The convergence check: each fault, runs without one, and what a report says of them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import write_run
+from invoked import check, invoke
+
+from ncfbench.reporting.convergence import find_fault
+from ncfbench.reporting.verify import verification
+from ncfbench.runs import folder as runs
+from ncfbench.storage import schemas, tables
+
+RESULTS = Path(__file__).parents[2] / "results/citeulike-title-tags"
+
+
+def curve_of(*losses: float, **last: float) -> list[dict[str, Any]]:
+    """A probe every 10 iterations; ``last`` stands in the last row."""
+    rows = [
+        {"iteration": 10 * place, "probe_loss": loss} | dict.fromkeys(schemas.QUALITY_COLUMNS)
+        for place, loss in enumerate(losses)
+    ]
+    rows[-1] |= {f"test_recall_at_50{name}": value for name, value in last.items()}
+    return rows
+
+
+def approach(constants: float, probes: int = 40, noise: float = 0.0) -> list[float]:
+    """A loss that nears 2 exponentially, over some time constants, from 90 before training."""
+    steps = [constants * probe / probes for probe in range(probes)]
+    return [
+        90.0,
+        *(2 + math.exp(-step) + noise * (-1) ** place for place, step in enumerate(steps)),
+    ]
+
+
+def kind_of(curve: list[dict[str, Any]]) -> str | None:
+    fault = find_fault(curve)
+    return fault and fault.kind
+
+
+def test_a_run_that_has_trained_has_no_fault() -> None:
+    assert find_fault(curve_of(*approach(6))) is None
+    assert find_fault(curve_of(*approach(6, noise=0.01))) is None
+    rising = [90, 5, 3, 2.6, 2.5, 2.4, 2.5, 2.7, 2.9]
+    assert find_fault(curve_of(*rising)) is None, "overfitting is no lack of training"
+    trained = {"": 0.3, "_chance": 0.1, "_error": 0.002, "_item_error": 0.02}
+    assert find_fault(curve_of(*approach(6), **trained)) is None
+
+
+def test_a_loss_that_still_falls_is_a_fault() -> None:
+    fault = find_fault(curve_of(*approach(1)))
+    assert fault is not None
+    assert fault.kind == "falling"
+    # By hand: 41 rows, of which those up to iteration 300 of 400 come before the last quarter.
+    shares = [math.exp(-place / 40) for place in (29, 39)]
+    share = (shares[0] - shares[1]) / (1 - shares[1])
+    assert f"made {100 * share:.0f} % of its fall in the last quarter" in fault.finding
+    assert fault.remedy.startswith("Train longer")
+    assert kind_of(curve_of(*approach(1.7))) == "falling"
+    assert kind_of(curve_of(*approach(2.3))) is None
+
+
+def test_an_early_dip_is_a_fault() -> None:
+    """The baseline of a large batch: its smallest loss at iteration 20, and above it ever after."""
+    fault = find_fault(curve_of(9, 6.2, 5.9, 6.1, 6.3, 6.2, 6.1, 6.0))
+    assert fault is not None
+    assert (fault.kind, "iteration 20 of 70" in fault.finding) == ("dip", True)
+    assert kind_of(curve_of(5.0, 6, 7, 8, 9)) == "dip", "never below the untrained model"
+    assert kind_of(curve_of(9, 6.2, 6.1, 5.9, 6.1, 6.3, 6.2, 6.1)) is None
+
+
+@pytest.mark.parametrize(
+    ("recall", "item_error", "expected"),
+    [
+        (0.071, 0.001, "chance"),
+        (0.093, 0.001, "chance"),
+        (0.095, 0.001, None),
+        (0.12, 0.02, "chance"),
+        (0.14, 0.02, None),
+    ],
+)
+def test_recall_of_chance_is_a_fault(recall: float, item_error: float, expected: str) -> None:
+    """Chance 0.087, an error over users of 0.003; few items add an error of their own."""
+    last = {"": recall, "_chance": 0.087, "_error": 0.003, "_item_error": item_error}
+    assert kind_of(curve_of(*approach(6), **last)) == expected
+
+
+def test_recall_that_is_one_by_construction_shows_nothing() -> None:
+    last = {"": 1.0, "_chance": 1.0, "_error": 0.0, "_item_error": 0.0}
+    assert find_fault(curve_of(*approach(6), **last)) is None
+
+
+def test_few_probes_show_no_loss_that_falls() -> None:
+    assert find_fault(curve_of(9, 5, 3)) is None
+    assert kind_of(curve_of(9, 5, 4, 3, 2)) == "falling"
+
+
+def test_kept_runs_are_judged_as_the_documents_say() -> None:
+    """CNN over 30 epochs has trained, every sampler and loss; LSTM over 8 epochs has not."""
+    records, _ = runs.read_all(RESULTS)
+    faults = {record.name: find_fault(record.curve) for record in records}
+    assert len(faults) > 40
+    for name, fault in faults.items():
+        assert (fault and fault.kind) == ("falling" if "lstm" in name else None), name
+
+
+def test_an_untrained_baseline_gives_no_ratio(tmp_path: Path) -> None:
+    """Nor a bold 1.00 of its own; times per iteration stay, and the tables verify."""
+    write_run(tmp_path, "iid", [9, 6.2, 5.9, 6.1, 6.3, 6.2], 200)
+    write_run(tmp_path, "ns", [9, 6, 5, 4, 3, 2], 20)
+    done = invoke("report", tmp_path)
+    said = " ".join(done.stdout.split())
+    assert "Not trained, citeulike cnn: IID has not trained: its smallest loss comes at" in said
+    assert "Use another learning rate or a smaller batch, or train longer." in said
+    rows = {
+        row["sampler"]: row
+        for row in tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
+    }
+    for sampler, ratio in (("iid", 1), ("ns", 10)):
+        row = rows[sampler]
+        assert row["status"] == "not trained"
+        assert row["per_iteration_speedup"] == pytest.approx(ratio)
+        names = ("reference_loss", "iterations_speedup", "total_speedup", "total_speedup_at_most")
+        assert [row[name] for name in names] == [None] * 4
+    assert verification.verify(tmp_path).mismatches == []
+    check(invoke("report", tmp_path, "--verify"), 0)
+
+
+def test_one_untrained_seed_is_enough(tmp_path: Path) -> None:
+    for seed in range(2):
+        losses = approach(6) if seed == 0 else approach(1)
+        write_run(tmp_path, "iid", losses, 200, seed=seed)
+        write_run(tmp_path, "ns", approach(8), 20, seed=seed)
+    said = " ".join(invoke("report", tmp_path).stdout.split())
+    assert "IID (seed 1) has not trained: its loss made" in said
+    assert verification.verify(tmp_path).mismatches == []
