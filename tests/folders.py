@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.config import complete
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
@@ -238,3 +241,34 @@ def write_folder(runs_dir: Path, *, slower: float = 1.0) -> Path:
             runs_dir, "strat", [9, 8, 2.95 + 0.1 * seed**2], 12 + seed, [0.1, 0.2, 0.3], seed=seed
         )
     return runs_dir
+
+
+def write_tables(runs_dir: Path) -> dict[str, list[dict[str, Any]]]:
+    """Write a row of each kind for every table of a profile and an audit; return the rows."""
+    arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
+    profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
+    parts = ("users", "items", "vectors", "matrix", "fixed", "optimiser", "dispatch")
+    products = {"sizes": [64, 128], "seconds": [1.0, 2.0]}
+    rows = {
+        "unitcost": [
+            filled(schemas.UNITCOST, **arm, **profile, part=part, **products)
+            for part in (*parts, "matrix product", "element-wise product")
+        ],
+        "costmodel": [filled(schemas.COSTMODEL, **arm, **profile, baseline="iid")],
+        "conformance": [
+            filled(schemas.CONFORMANCE, **arm, property=name, result="fail") for name in PROPERTIES
+        ],
+        "xray": [filled(schemas.XRAY, **arm)],
+        "audit": [filled(schemas.AUDIT, **arm, verdict="biased", share="local")],
+    }
+    for name, own in rows.items():
+        schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
+        kept = [{key: row[key] for key in schema.names if key in row} for row in own]
+        tables.write_rows(runs_dir / f"{name}.parquet", kept, schema)
+    return rows
+
+
+def filled(schema: pa.Schema, **own: Any) -> dict[str, Any]:
+    """A row with a value in every column."""
+    values = {"double": 0.5, "int64": 3, "bool": True, "string": "word"}
+    return {field.name: values.get(str(field.type)) for field in schema} | own

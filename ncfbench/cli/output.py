@@ -57,6 +57,15 @@ def print_views(*views: Table | str) -> None:
             show(console, view)
 
 
+def print_sentences(*sentences: str) -> None:
+    """Print sentences on standard output, folded at the terminal's width."""
+    from ncfbench.reporting.render.terminal import make_console
+
+    console = make_console()
+    for each in sentences:
+        console.print(each)
+
+
 def print_json(value: Any) -> None:
     """Print results as one JSON object on standard output."""
     typer.echo(json_text(value), nl=False)

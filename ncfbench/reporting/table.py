@@ -13,7 +13,9 @@ text for a terminal, Markdown, LaTeX, CSV, JSON or HTML::
 
 from __future__ import annotations
 
+import copy
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -73,6 +75,7 @@ class Table:
         labels: leading columns that name a row, repeated where a table is split into blocks.
         grouped: leading columns whose value is shown once for neighbouring rows that share it. A
             rule separates such groups of rows.
+        name: stable name, for ``report --table`` and LaTeX's labels; by default from the title.
     """
 
     def __init__(
@@ -84,8 +87,10 @@ class Table:
         *,
         labels: int = 1,
         grouped: int = 0,
+        name: str = "",
     ) -> None:
         self.title = title
+        self.name = name or slug(title)
         self.header = tuple(
             Column(each, "left" if index < labels else "right") if isinstance(each, str) else each
             for index, each in enumerate(header)
@@ -99,6 +104,12 @@ class Table:
         widths = {len(row) for row in self.rows} - {len(self.header)}
         if widths:
             raise ValueError(f"{title}: rows of {widths} cells under {len(self.header)} columns")
+
+    def renamed(self, name: str) -> Table:
+        """Return the same table under another name."""
+        other = copy.copy(self)
+        other.name = name
+        return other
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -135,6 +146,13 @@ class Table:
 def facts_table(title: str, facts: Iterable[tuple[str, str]]) -> Table:
     """Return a table of names and values, without headings."""
     return Table(title, ["", text_column("")], [list(fact) for fact in facts])
+
+
+def slug(*parts: str) -> str:
+    """Return a name of small letters, digits, points and hyphens: ``speedup-sg-epochs-8``."""
+    return "-".join(
+        filter(None, (re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-.") for part in parts))
+    )
 
 
 def sentence(text: str) -> str:

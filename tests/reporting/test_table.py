@@ -6,22 +6,19 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
+from folders import write_tables
 from html_tables import table_html
 from hypothesis import given
 from hypothesis import strategies as st
 from invoked import invoke
 from rich.console import Console
 
-from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.reporting.render import csv, latex, markdown
 from ncfbench.reporting.render.json import render
 from ncfbench.reporting.render.terminal import show
 from ncfbench.reporting.table import Cell, Column, Table, columns_of, sentence, text_column
-from ncfbench.storage import schemas, tables
 
 NUMBERS = st.floats(-1e9, 1e9).map(lambda value: f"{value:,.2f} [{value:,.2f}, {value:,.2f}]")
 
@@ -78,7 +75,13 @@ def test_control_characters_and_ascii() -> None:
 def test_json_and_html_hold_every_cell() -> None:
     table = Table("T", ["a", "b"], [["x", Cell("1.5", "best")], ["y", Cell("-", "muted")]], ["N."])
     assert render([table]) == [
-        {"title": "T", "header": ["a", "b"], "rows": [["x", "1.5"], ["y", "-"]], "notes": ["N."]}
+        {
+            "name": "t",
+            "title": "T",
+            "header": ["a", "b"],
+            "rows": [["x", "1.5"], ["y", "-"]],
+            "notes": ["N."],
+        }
     ]
     page = table_html(table)
     assert "<strong>1.5</strong>" in page
@@ -90,34 +93,9 @@ def test_sentences_end_in_one_stop(text: str) -> None:
     assert sentence(text) == "a label."
 
 
-def filled(schema: pa.Schema, **own: Any) -> dict[str, Any]:
-    """A row with a value in every column."""
-    values = {"double": 0.5, "int64": 3, "bool": True, "string": "word"}
-    return {field.name: values.get(str(field.type)) for field in schema} | own
-
-
 def test_every_table_is_in_every_format(tmp_path: Path) -> None:
     """The tables of ``profile`` and ``audit`` are published like those of runs."""
-    arm = {"sampler": "strat-ns", "strata": "item", "loss": "sg", "encoder": "cnn", "noise": "0.75"}
-    profile = dict.fromkeys(("dataset", "settings", "data_fingerprint", "environment_key"), "same")
-    parts = ("users", "items", "vectors", "matrix", "fixed", "optimiser", "dispatch")
-    products = {"sizes": [64, 128], "seconds": [1.0, 2.0]}
-    rows = {
-        "unitcost": [
-            filled(schemas.UNITCOST, **arm, **profile, part=part, **products)
-            for part in (*parts, "matrix product", "element-wise product")
-        ],
-        "costmodel": [filled(schemas.COSTMODEL, **arm, **profile, baseline="iid")],
-        "conformance": [
-            filled(schemas.CONFORMANCE, **arm, property=name, result="fail") for name in PROPERTIES
-        ],
-        "xray": [filled(schemas.XRAY, **arm)],
-        "audit": [filled(schemas.AUDIT, **arm, verdict="biased", share="local")],
-    }
-    for name, own in rows.items():
-        schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
-        kept = [{key: row[key] for key in schema.names if key in row} for row in own]
-        tables.write_rows(tmp_path / f"{name}.parquet", kept, schema)
+    rows = write_tables(tmp_path)
     titles = (
         "Unit costs",
         "What an iteration does",

@@ -9,9 +9,10 @@ from ncfbench.reporting.table import Table
 
 
 def render(tables: Sequence[Table]) -> list[dict[str, Any]]:
-    """Return an object for each table: its title, headings, rows of text, and notes."""
+    """Return an object for each table: its name, title, headings, rows of text, and notes."""
     return [
         {
+            "name": table.name,
             "title": table.title,
             "header": list(table.headings),
             "rows": [[cell.text for cell in row] for row in table.rows],

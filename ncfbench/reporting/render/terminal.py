@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table as RichTable
 from rich.text import Text
 
-from ncfbench.reporting.table import Style, Table
+from ncfbench.reporting.render import columns
+from ncfbench.reporting.render.columns import GAP, Block, folded
+from ncfbench.reporting.table import Align, Style, Table
 
 STYLES: dict[Style, str] = {
     "plain": "",
@@ -25,8 +23,6 @@ STYLES: dict[Style, str] = {
     "bad": "bold red",
     "open": "yellow",
 }
-FOLDED_WIDTH = 20
-"""Cells of a column of text that has been folded."""
 ASCII = str.maketrans({"±": "+-", "†": "+", "‡": "++"} | dict.fromkeys("▏▎▍▌▋▊▉█", "#"))
 """Stand-ins where the terminal's encoding has ASCII only."""
 
@@ -58,10 +54,10 @@ class TableView:
         table = _printable(self.table, ascii_only=options.ascii_only)
         if table.title:
             yield Text(table.title, style="bold")
-        for index, columns in enumerate(_blocks(table, options.max_width)):
-            if index:
+        for number, block in enumerate(columns.blocks(table, options.max_width)):
+            if number:
                 yield Text("")
-            yield _block(table, columns, options.max_width)
+            yield from _lines(table, block, ascii_only=options.ascii_only)
         for index, column in enumerate(table.header):
             if column.verbatim:
                 for row in table.rows:
@@ -85,94 +81,56 @@ def _printable(table: Table, *, ascii_only: bool) -> Table:
         map(plain, table.notes),
         labels=table.labels,
         grouped=table.grouped,
+        name=table.name,
     )
 
 
-def _blocks(table: Table, limit: int) -> list[list[int]]:
-    """Return the columns of each block; all in one where they fit, with texts folded if need be."""
-    shown = [index for index, column in enumerate(table.header) if not column.verbatim]
-    if not shown or _fits(table, shown, limit) or _fits(table, shown, limit, folded=True):
-        return [shown] if shown else []
-    labels, rest = shown[: table.labels], shown[table.labels :]
-    blocks: list[list[int]] = [labels]
-    for group, columns in itertools.groupby(rest, lambda index: table.header[index].group):
-        # A group of columns stays in one block where a block can hold it.
-        own = list(columns)
-        is_whole = bool(group) and _fits(table, [*labels, *own], limit, folded=True)
-        for part in [own] if is_whole else [[index] for index in own]:
-            is_empty = len(blocks[-1]) == len(labels)
-            if is_empty or _fits(table, [*blocks[-1], *part], limit, folded=True):
-                blocks[-1] = [*blocks[-1], *part]
-            else:
-                blocks.append([*labels, *part])
-    return blocks
-
-
-def _block(table: Table, columns: Sequence[int], limit: int) -> RichTable:
-    folded = not _fits(table, columns, limit)
-    folds_labels = folded and not _fits(table, columns, limit, folded=True)
-    drawn = RichTable(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_header=any(table.header[index].heading for index in columns),
-    )
-    laid_out = _laid_out(table, columns, folded=folded)
-    tallest = max(heading.count("\n") for _, _, heading, _ in laid_out)
-    has_groups = any(group for _, group, _, _ in laid_out)
-    for index, group, heading, width in laid_out:
-        # Rich aligns headings at the bottom; groups stand in one line.
-        heading = "\n" * (tallest - heading.count("\n")) + heading
-        folds = table.header[index].wraps or (folds_labels and index < table.labels)
-        drawn.add_column(
-            Text(f"{group}\n{heading}" if has_groups else heading),
-            justify=table.header[index].align,
-            no_wrap=not folds,
-            min_width=None if folds else width,
-            overflow="fold",
+def _lines(table: Table, block: Block, *, ascii_only: bool) -> Iterator[Text]:
+    """Yield the lines of a block: headings of groups, headings, a rule, and the rows."""
+    widths = {each.index: each.width for each in block}
+    headers = [table.header[index] for index in widths]
+    if any(header.group for header in headers):
+        groups = [
+            (group, sum(widths[index] for index in own) + GAP * (len(own) - 1), "center", "")
+            for group, own in columns.spans(table, list(widths))
+        ]
+        yield from _row(groups)
+    if any(header.heading for header in headers):
+        texts = zip(headers, widths.values(), strict=True)
+        yield from _row(
+            [(header.heading, width, header.align, "bold") for header, width in texts], bottom=True
         )
+        total = sum(widths.values()) + GAP * (len(widths) - 1)
+        yield Text(("-" if ascii_only else "─") * total, no_wrap=True, overflow="ignore")
     for number, row in enumerate(table.shown_rows()):
         if table.starts_group(number):
-            drawn.add_section()
-        drawn.add_row(*(Text(row[index].text, STYLES[row[index].style]) for index in columns))
-    return drawn
+            yield Text("")
+        yield from _row(
+            [
+                (row[index].text, width, table.header[index].align, STYLES[row[index].style])
+                for index, width in widths.items()
+            ]
+        )
 
 
-def _fits(table: Table, columns: Sequence[int], limit: int, *, folded: bool = False) -> bool:
-    """Return whether columns, two spaces apart, are within a limit."""
-    widths = [width for _, _, _, width in _laid_out(table, columns, folded=folded)]
-    return sum(widths) + 2 * (len(widths) - 1) <= limit
-
-
-def _laid_out(
-    table: Table, columns: Sequence[int], *, folded: bool
-) -> list[tuple[int, str, str, int]]:
-    """Return each column with its group's heading, its own heading, and the width it takes.
+def _row(cells: Sequence[tuple[str, int, Align, str]], *, bottom: bool = False) -> Iterator[Text]:
+    """Yield the lines of cells side by side: text, width, alignment and style of each.
 
     Args:
-        folded: headings and columns of text are folded; then the width is the least.
+        bottom: short cells stand at the bottom.
     """
-    found = []
-    before = ""
-    for index in columns:
-        column = table.header[index]
-        group = column.group if column.group != before else ""
-        before = column.group
-        heading = _folded(table, index) if folded else column.heading
-        width = max(_widest(table, index), *map(cell_len, [group, *heading.split("\n")]))
-        least = min(width, FOLDED_WIDTH) if folded and column.wraps else width
-        found.append((index, group, heading, least))
-    return found
-
-
-def _folded(table: Table, index: int) -> str:
-    """Return a heading in lines that are no wider than the column's cells, if words allow it."""
-    heading = table.header[index].heading
-    width = max([_widest(table, index), *map(cell_len, heading.split())])
-    lines = textwrap.wrap(heading, max(width, 1), break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines)
-
-
-def _widest(table: Table, index: int) -> int:
-    return max((cell_len(row[index].text) for row in table.rows), default=0)
+    parts = [folded(text, width) for text, width, _, _ in cells]
+    height = max(map(len, parts))
+    for number in range(height):
+        line = Text(no_wrap=True, overflow="ignore")
+        for position, (own, (_, width, align, style)) in enumerate(zip(parts, cells, strict=True)):
+            line_of_own = number - (height - len(own)) if bottom else number
+            text = own[line_of_own] if 0 <= line_of_own < len(own) else ""
+            left = {"left": 0, "right": 1, "center": 0.5}[align]
+            spare = max(width - cell_len(text), 0)
+            before = int(spare * left)
+            line.append(" " * (before + GAP * (position > 0)))
+            line.append(text, style)
+            line.append(" " * (spare - before))
+        line.rstrip()
+        yield line
