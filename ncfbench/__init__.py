@@ -13,7 +13,7 @@ words to put before ``python``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -160,20 +160,28 @@ def sweep(
 
 
 def report(
-    runs_dir: Folder = None, *, data_dir: Folder = None, allow_mixed: bool = False
+    runs_dir: Folder = None,
+    *,
+    data_dir: Folder = None,
+    allow_mixed: bool = False,
+    only: Mapping[str, Sequence[Any]] | None = None,
 ) -> Results:
     """Compare the runs of a folder; the tables are ``results.tables``, rows ``results.speedup``.
 
     Args:
         allow_mixed: divide times of different environments too.
+        only: values by setting of the runs to compare, such as ``{"sampler": ["iid", "ns"]}``.
 
     Raises:
         DataError: a table cannot be read.
+        UsageError: ``only`` names an unknown setting, or a value that no run has.
     """
     from ncfbench.reporting.results import collect
 
     locations = _locations(data_dir, runs_dir)
-    return collect(locations.runs_dir, locations.data_dir, allow_mixed=allow_mixed, locations={})
+    return collect(
+        locations.runs_dir, locations.data_dir, allow_mixed=allow_mixed, locations={}, only=only
+    )
 
 
 def audit(

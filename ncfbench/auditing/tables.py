@@ -8,7 +8,16 @@ from typing import Any
 
 from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.registry import find_loss, find_sampler
-from ncfbench.reporting.table import Cell, Column, Header, Style, Table, columns_of, text_column
+from ncfbench.reporting.table import (
+    Cell,
+    Column,
+    Header,
+    Style,
+    Table,
+    columns_of,
+    slug,
+    text_column,
+)
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import AUDIT_TABLES
 
@@ -67,7 +76,9 @@ def bias_tables(rows: Sequence[Row]) -> list[Table]:
         cells = [_bias_cells(row, own) for row in own]
         # The notes hold for every noise distribution; they stand below the last.
         notes = _bias_notes(own) if noise == rows[-1]["noise"] else []
-        found.append(Table(title, header, cells, notes, labels=3, grouped=1))
+        found.append(
+            Table(title, header, cells, notes, labels=3, grouped=1, name=slug("bias", noise))
+        )
     return [*found, _objective_table(rows)]
 
 
@@ -153,7 +164,7 @@ def _objective_table(rows: Sequence[Row]) -> Table:
     )
     header = ["loss", "P_n", "parameters", "exact", "probe", "error %"]
     title = "Exact objective, and the probe beside it"
-    return Table(title, header, cells, [note], labels=3)
+    return Table(title, header, cells, [note], labels=3, name="objective")
 
 
 def xray_tables(rows: Sequence[Row]) -> list[Table]:
@@ -201,7 +212,7 @@ def xray_tables(rows: Sequence[Row]) -> list[Table]:
         " weight over its expectation under P_n. Padding: item slots without an item, word slots"
         " without a word."
     )
-    return [Table(title, header, cells, [note], labels=2, grouped=1)]
+    return [Table(title, header, cells, [note], labels=2, grouped=1, name="xray")]
 
 
 def conformance_tables(rows: Sequence[Row]) -> list[Table]:
@@ -227,7 +238,8 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
         *(Column(name, "center") for name in PROPERTIES),
         "finds from %",
     ]
-    found = [Table("Conformance of the samplers", header, cells, [legend], labels=3)]
+    title = "Conformance of the samplers"
+    found = [Table(title, header, cells, [legend], labels=3, name="conformance")]
     faults = [
         [
             find_sampler(row["sampler"]).title_with(row["strata"]),
@@ -241,7 +253,8 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
     ]
     if faults:
         texts = (text_column("property"), text_column("what was found"))
-        found.append(Table("What is wrong", ["sampler", "losses", "P_n", *texts], faults, labels=3))
+        names = ["sampler", "losses", "P_n", *texts]
+        found.append(Table("What is wrong", names, faults, labels=3, name="faults"))
     return found
 
 

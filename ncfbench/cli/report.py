@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.output import json_text, print_json, print_views, reporting, say
+from ncfbench.cli.delivery import FORMATS, LIST, Drawing, Wanted, deliver, print_names
+from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.config import Locations, resolve
 from ncfbench.errors import CheckFailedError, NothingToReportError, UsageError, nearest, shown
 
-if TYPE_CHECKING:
-    from ncfbench.reporting.results import Results
-    from ncfbench.reporting.table import Table
-
 REGRESSION = "10%"
-FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
+FIGURE_KINDS = "svg,png"
 
 
 @reporting
@@ -25,6 +23,39 @@ def report(
     runs: Annotated[
         Path | None,
         typer.Argument(help="Run folders, as --runs-dir.", show_default=False, metavar="RUNS"),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="KEY=VALUE",
+            help="Compare only runs with this value of a setting, such as b=128 or sampler=iid,ns.",
+            show_default=False,
+            rich_help_panel="Selection",
+        ),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            metavar="NAME",
+            help="Show only this table, or those whose names begin so; list: name them all.",
+            show_default=False,
+            rich_help_panel="Selection",
+        ),
+    ] = None,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--figure",
+            metavar="NAME",
+            help=(
+                "Draw only this figure, or those whose names begin so, into --figures or to"
+                " --output FILE.pdf; list: name them all."
+            ),
+            show_default=False,
+            rich_help_panel="Selection",
+        ),
     ] = None,
     format_: Annotated[
         str | None,
@@ -41,9 +72,11 @@ def report(
         typer.Option(
             "--output",
             "-o",
-            help="Write to this file. By default html goes to report.html in the runs folder.",
+            help=(
+                "Write to this file; a folder gets a file for each table (markdown, latex, csv). By"
+                " default html goes to report.html in the runs folder."
+            ),
             show_default=False,
-            dir_okay=False,
             rich_help_panel="Output",
         ),
     ] = None,
@@ -80,8 +113,17 @@ def report(
     figures: Annotated[
         Path | None,
         typer.Option(
-            help="Also draw all figures into this folder (SVG and PNG).",
+            help="Also draw the figures into this folder.",
             show_default=False,
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    figures_format: Annotated[
+        str | None,
+        typer.Option(
+            help="Kinds of files of the figures: svg, png, pdf.",
+            show_default=FIGURE_KINDS,
+            metavar="KIND[,KIND]",
             rich_help_panel="Output",
         ),
     ] = None,
@@ -127,56 +169,92 @@ def report(
         )
     _, where = resolve({"data_dir": data_dir, "runs_dir": runs_dir})
     if verify or against is not None:
-        if kind not in ("table", "json") or any(
-            path is not None for path in (figures, export, output)
-        ):
+        given = (figures, export, output, table, figure)
+        if kind not in ("table", "json") or any(given):
             raise UsageError(
-                "--verify and --against print a table or JSON: leave --format, --figures, --output"
-                " and --export out."
+                "--verify and --against print a table or JSON: leave --format, --table, --figure,"
+                " --figures, --output and --export out."
             )
-        if against is None:
-            _verify(where, kind)
+        if against is not None:
+            limit = regression or REGRESSION
+            _against(where, against, limit, kind, only or [], allow_mixed=allow_mixed)
+        elif only:
+            raise UsageError("--verify checks whole tables: leave --only out.")
         else:
-            _against(where, against, regression or REGRESSION, kind, allow_mixed=allow_mixed)
+            _verify(where, kind)
         return
-    if output is not None and kind == "table":
+    drawing = _drawing(figure or [], figures, figures_format, output, kind)
+    if output is not None and kind == "table" and drawing.file is None:
         raise UsageError("--format table is printed: send it to a file with > FILE.")
     named = {
         flag: str(path)
         for flag, path in (("--data-dir", data_dir), ("--runs-dir", runs_dir))
         if path is not None
     }
-    _report(where, kind, named, output, figures, export, allow_mixed=allow_mixed)
+    wanted = Wanted(kind, table or [], figure or [], named)
+    _report(where, wanted, only or [], drawing, output, export, allow_mixed=allow_mixed)
+
+
+def _drawing(
+    wanted: Sequence[str],
+    folder: Path | None,
+    kinds: str | None,
+    output: Path | None,
+    format_: str,
+) -> Drawing:
+    """Return where the figures go: into a folder, or to the file of ``--output``."""
+    if kinds is not None and folder is None:
+        raise UsageError("--figures-format goes with --figures DIR; a single file has its suffix.")
+    file = output if wanted and folder is None and format_ == "table" else None
+    is_shown = format_ == "html" or LIST in wanted
+    if wanted and not is_shown and folder is None and file is None:
+        raise UsageError(
+            f"--figure {wanted[0]}: say where to, by --figures DIR or --output FILE.pdf."
+        )
+    return Drawing(folder, options.names(kinds or FIGURE_KINDS), file)
 
 
 def _report(
     where: Locations,
-    kind: str,
-    named: dict[str, str],
+    wanted: Wanted,
+    only: Sequence[str],
+    drawing: Drawing,
     output: Path | None,
-    figures: Path | None,
     export: Path | None,
     *,
     allow_mixed: bool,
 ) -> None:
     from ncfbench.reporting.results import collect
+    from ncfbench.reporting.selection import parse_only
 
-    results = collect(where.runs_dir, where.data_dir, allow_mixed=allow_mixed, locations=named)
+    results = collect(
+        where.runs_dir,
+        where.data_dir,
+        allow_mixed=allow_mixed,
+        locations=wanted.locations,
+        only=parse_only(only),
+    )
     for problem in results.problems:
         say(f"Warning: {problem}")
     for line in results.unfinished:
         say(f"Note: {line}")
     if not results.comparisons and not results.beside:
+        if only:
+            raise NothingToReportError(
+                f"No finished run in {shown(where.runs_dir)} has all of {', '.join(only)}."
+            )
         raise NothingToReportError(
             f"No finished run in {shown(where.runs_dir)}. Begin with: ncfbench sweep smoke"
         )
-    drawn: list[Path] = []
-    if figures is not None:
-        from ncfbench.reporting.figures import draw_all
-
-        drawn = draw_all(results.comparisons, results.beside, figures, allow_mixed=allow_mixed)
+    if LIST in (*wanted.tables, *wanted.figures):
+        print_names(results, wanted)
+        return
+    drawn = drawing.draw(results, wanted.figures)
+    if drawing.file is not None:
+        say("Written: " + ", ".join(map(str, drawn)))
+        return
     # Printed first: a folder that cannot be written must not hide the result.
-    written = _deliver(results, kind, named, output, drawn)
+    written = deliver(results, wanted, output, drawn)
     if results.is_read_only:
         say(
             f"Warning: {where.runs_dir} is read-only, so the tables are not written beside the"
@@ -191,89 +269,10 @@ def _report(
         say(
             f"Exported to {export}: {', '.join(what)} and {'its' if runs == 1 else 'their'} tables."
         )
-    if kind == "table" and written:
+    if wanted.format == "table" and written:
         print_views("Written: " + ", ".join(map(str, written)))
-    elif kind == "html" or output is not None:
+    elif wanted.format == "html" or output is not None:
         say("Written: " + ", ".join(map(str, written)))
-
-
-def _deliver(
-    results: Results, kind: str, named: dict[str, str], output: Path | None, drawn: list[Path]
-) -> list[Path]:
-    """Print or write the report in one format; return the path that was written, if any."""
-    if kind == "table":
-        _print_tables(results)
-        return []
-    from ncfbench.reporting.render import csv, html, latex, markdown
-    from ncfbench.storage import tables
-
-    if kind == "html":
-        text = html.page(results, _tables(results), named)
-        output = output or results.runs_dir / "report.html"
-    elif kind == "csv":
-        text = csv.render(_records(results))
-    elif kind == "json":
-        text = json_text(_document(results, drawn))
-    else:
-        text = (markdown if kind == "markdown" else latex).render(_tables(results))
-    if output is None:
-        typer.echo(text, nl=False)
-        return []
-    with tables.storage_errors(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-    with tables.atomic_path(output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return [output]
-
-
-def _print_tables(results: Results) -> None:
-    from ncfbench.reporting.verdicts import summary_lines
-
-    if not results.comparisons:
-        print_views(f"No finished run in {results.runs_dir} yet.", "")
-    print_views(*_tables(results))
-    if results.has_verdicts:
-        print_views(*summary_lines(results.verdicts), "")
-
-
-def _tables(results: Results) -> list[Table]:
-    """Return the tables of the runs, then those that ``profile`` and ``audit`` left."""
-    from ncfbench.auditing.tables import audit_tables
-    from ncfbench.profiling.tables import profile_tables
-
-    audited = audit_tables(results.beside).values()
-    return [
-        *results.tables,
-        *profile_tables(results.beside),
-        *(table for tables in audited for table in tables),
-    ]
-
-
-def _records(results: Results) -> list[Table]:
-    """Return the same as plain records, for programs."""
-    from ncfbench.reporting.views.records import records_table, results_table
-
-    runs = results_table(results.speedup, results.recall, results.verdicts)
-    beside = [records_table(name, list(rows[0]), rows) for name, rows in results.beside.items()]
-    return [*([runs] if results.comparisons else []), *beside]
-
-
-def _document(results: Results, drawn: list[Path]) -> dict[str, Any]:
-    """Return the rows of all tables, and the tables as they are shown."""
-    from ncfbench.reporting.render import json
-    from ncfbench.reporting.verdicts import as_rows
-
-    return {
-        "speedup": results.speedup,
-        "recall": results.recall,
-        "verdicts": as_rows(results.verdicts),
-        "sensitivity": results.sensitivity(),
-        **results.beside,
-        "tables": json.render(_tables(results)),
-        "sweeps": results.sweeps,
-        "figures": drawn,
-        "problems": results.problems,
-    }
 
 
 def _verify(where: Locations, kind: str) -> None:
@@ -300,17 +299,24 @@ def _verify(where: Locations, kind: str) -> None:
 
 
 def _against(
-    where: Locations, other: Path, regression: str, kind: str, *, allow_mixed: bool
+    where: Locations,
+    other: Path,
+    regression: str,
+    kind: str,
+    only: Sequence[str],
+    *,
+    allow_mixed: bool,
 ) -> None:
     import dataclasses
 
     from ncfbench.reporting.regression import changes, parse_limit
     from ncfbench.reporting.results import collect
+    from ncfbench.reporting.selection import parse_only
     from ncfbench.reporting.views.checks import changes_table
 
     limit = parse_limit(regression)
     both = [
-        collect(path, where.data_dir, allow_mixed=allow_mixed, locations={})
+        collect(path, where.data_dir, allow_mixed=allow_mixed, locations={}, only=parse_only(only))
         for path in (where.runs_dir, other)
     ]
     for results in both:

@@ -126,6 +126,7 @@ def _unit_costs(rows: Sequence[Row], what: str) -> Table:
             header,
             [],
             ["Unit costs are not found: unitcost.parquet has no rows of this profile."],
+            name="unit-costs",
         )
     by_part = {row["part"]: row for row in rows}
     is_old = "fixed" not in by_part
@@ -156,7 +157,7 @@ def _unit_costs(rows: Sequence[Row], what: str) -> Table:
         f"Curve: with a straight line some step is off by more than {100 * LINEAR_TOLERANCE:.0f} %."
         f" Vector products over one matrix product, {ratios}.",
     ]
-    return Table(heading, header, cells, notes)
+    return Table(heading, header, cells, notes, name="unit-costs")
 
 
 def _counts(rows: Sequence[Row], what: str) -> Table:
@@ -199,7 +200,7 @@ def _counts(rows: Sequence[Row], what: str) -> Table:
         Column("kind", "left"),
     ]
     note = f"{settings}. Slots are what is embedded, padding included."
-    return Table(heading, header, cells, [note])
+    return Table(heading, header, cells, [note], name="counts")
 
 
 def _predictions(rows: Sequence[Row], units: Sequence[Row], what: str) -> Table:
@@ -241,7 +242,8 @@ def _predictions(rows: Sequence[Row], units: Sequence[Row], what: str) -> Table:
     heading = (
         f"Milliseconds of an iteration, predicted and measured; speedups over {baseline}: {what}"
     )
-    return Table(heading, header, cells, _prediction_notes(rows, units, enough=enough))
+    notes = _prediction_notes(rows, units, enough=enough)
+    return Table(heading, header, cells, notes, name="predictions")
 
 
 def _prediction_notes(rows: Sequence[Row], units: Sequence[Row], *, enough: bool) -> list[str]:
@@ -305,7 +307,7 @@ def _accounts(rows: Sequence[Row], what: str, *, paper_clock: bool) -> Table:
             " that charges all samplers alike."
         )
     heading = f"Accounts, what the sampler costs, and the machine's limit: {what}"
-    return Table(heading, header, cells, notes)
+    return Table(heading, header, cells, notes, name="accounts")
 
 
 def sent_table(rows: Sequence[Row], what: str) -> Table:
@@ -350,7 +352,7 @@ def sent_table(rows: Sequence[Row], what: str) -> Table:
         f"What each of {first['devices']} devices sends in an iteration, and how long that takes"
         f" ({first['share']} sharing): {what}"
     )
-    return Table(heading, header, cells, notes)
+    return Table(heading, header, cells, notes, name="bytes-sent")
 
 
 def _micro(seconds: float | None) -> str:

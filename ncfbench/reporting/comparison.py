@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -73,6 +73,11 @@ class Comparison:
             if name in shared
         )
 
+    @property
+    def seeds(self) -> set[int]:
+        """Seeds of all its runs."""
+        return {seed for runs in self.arms.values() for seed in runs}
+
     def tuned(self, variant: Variant) -> str:
         """Return what a sweep chose for a variant, such as ``learning_rate=0.02``."""
         chosen = [
@@ -80,6 +85,41 @@ class Comparison:
             for run in self.arms.get(variant, {}).values()
         ]
         return " or ".join(filter(None, dict.fromkeys(chosen)))
+
+
+def label(comparisons: Sequence[Comparison]) -> str:
+    """Return b, s and k, other settings that differ from the defaults, and the seeds.
+
+    s and k are those of arms that name none, such as ``b=512, s=4, k=10, epochs=8, seeds 0 to 2``.
+
+    Args:
+        comparisons: with the same :meth:`Comparison.title`.
+    """
+    config = comparisons[0].config
+    parts = [f"b={config.batch_size}"]
+    variants = [variant for each in comparisons for variant in each.arms]
+    if any(variant.stratum_size == RunConfig.stratum_size for variant in variants):
+        parts.append(f"s={RunConfig.stratum_size}")
+    usual = {
+        each.config.encoder: find_encoder(each.config.encoder).negatives for each in comparisons
+    }
+    if len(set(usual.values())) == 1:
+        parts.append(f"k={next(iter(usual.values()))}")
+    else:
+        parts += [f"k={k} ({find_encoder(name).title})" for name, k in usual.items()]
+    others = comparisons[0].title().split(", ")
+    parts += [part for part in others if part and not part.startswith("batch_size=")]
+    return ", ".join([*parts, seeds_label({seed for each in comparisons for seed in each.seeds})])
+
+
+def seeds_label(seeds: Iterable[int]) -> str:
+    """Return ``seed 0``, ``seeds 0 to 2`` or ``seeds 0, 5``."""
+    found = sorted(seeds)
+    if len(found) == 1:
+        return f"seed {found[0]}"
+    if found == list(range(found[0], found[-1] + 1)):
+        return f"seeds {found[0]} to {found[-1]}"
+    return f"seeds {', '.join(map(str, found))}"
 
 
 def group(records: Sequence[RunRecord]) -> list[Comparison]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from ncfbench.reporting.manifests import (
     write_manifests,
 )
 from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.reporting.selection import Filter
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.verdicts import MISSING, Verdict, judge_all
 from ncfbench.reporting.views.paper import beside_tables
@@ -60,6 +61,8 @@ class Results:
     problems: Sequence[str]
     unfinished: Sequence[str]
     allow_mixed: bool
+    is_filtered: bool = False
+    """True if some runs were left out on purpose: tables beside the runs are those of all."""
 
     @property
     def speedup(self) -> Rows:
@@ -104,6 +107,7 @@ class Results:
         """Write the speedup and the recall table and the data sets' manifests; return their paths.
 
         A table that has these rows already is left alone: looking at results does not change them.
+        Nothing is written beside the runs where only some of them were wanted.
 
         Args:
             folder: the runs' folder by default. In another one, commands are left out, since they
@@ -112,7 +116,7 @@ class Results:
         Raises:
             DataError: the folder cannot be written.
         """
-        if not self.comparisons:
+        if not self.comparisons or (self.is_filtered and folder is None):
             return []
         own = {} if folder is None else {"command": None}
         folder = folder or self.runs_dir
@@ -167,7 +171,12 @@ class Results:
 
 
 def collect(
-    runs_dir: Path, data_dir: Path, *, allow_mixed: bool, locations: Mapping[str, str]
+    runs_dir: Path,
+    data_dir: Path,
+    *,
+    allow_mixed: bool,
+    locations: Mapping[str, str],
+    only: Mapping[str, Iterable[Any]] | None = None,
 ) -> Results:
     """Read a folder of runs, and compare the runs that belong together.
 
@@ -175,8 +184,14 @@ def collect(
         data_dir: prepared data sets, whose manifests say whether their text is the paper's.
         allow_mixed: divide times of different environments too.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+        only: wanted values by setting (:class:`ncfbench.reporting.selection.Filter`).
+
+    Raises:
+        UsageError: ``only`` names a setting that there is not, or a value that no run has.
     """
     records, problems = runs.read_all(runs_dir)
+    chosen = Filter(only or {}, records)
+    records = chosen.choose(records)
     unfinished = [
         f"{record.name} is {record.summary['status']} at iteration"
         f" {record.summary['iterations']:,}; left out."
@@ -190,7 +205,8 @@ def collect(
     beside: dict[str, Rows] = {}
     for wanted in (schemas.AUDIT_TABLES, schemas.PROFILE_TABLES):
         found, unreadable = tables.read_present(runs_dir, wanted)
-        beside |= found
+        kept = {name: list(filter(chosen.keeps_row, rows)) for name, rows in found.items()}
+        beside |= {name: rows for name, rows in kept.items() if rows}
         problems += unreadable
     sweeps, unreadable = _sweeps(runs_dir)
     problems += unreadable
@@ -198,6 +214,11 @@ def collect(
         speedup_rows(each, allow_mixed=allow_mixed, locations=locations) for each in comparisons
     ]
     recalls = [recall_rows(each, locations=locations) for each in comparisons]
+    if chosen:  # what was left out on purpose is not missing
+        speedups, recalls = (
+            [[row for row in rows if row["status"] != "missing"] for rows in each]
+            for each in (speedups, recalls)
+        )
     return Results(
         runs_dir=runs_dir,
         comparisons=comparisons,
@@ -210,6 +231,7 @@ def collect(
         problems=problems,
         unfinished=unfinished,
         allow_mixed=allow_mixed,
+        is_filtered=bool(chosen),
     )
 
 

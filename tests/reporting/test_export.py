@@ -176,7 +176,7 @@ MANIFEST = {
 def test_damaged_descriptions_of_data_are_left_out(
     tmp_path: Path, damage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(html, "_drawings", lambda results: [])
+    monkeypatch.setattr(html, "_drawings", lambda results, wanted: [])
     write_run(tmp_path, "iid", [9, 5, 3], 200)
     path = tmp_path / manifests.FILE
     for manifest, known in ((MANIFEST, True), (MANIFEST | damage, False)):

@@ -184,7 +184,7 @@ def test_the_terminal_shows_intervals_and_verdicts(folder: Path) -> None:
     for part in (
         "[",
         "± ",
-        "not reached <",
+        "<: some seed never came down",
         "(2/3)",
         "Speedup beside the paper's",
         "(19.50, n/c",

@@ -318,7 +318,8 @@ def test_the_printed_tables_have_the_papers_shape() -> None:
         "CNN",
         "LSTM",
         "13.33",
-        "not reached",
+        "(0/1)",
+        "never",
     ):
         assert word in text
     assert "Times are of separate runs, not interleaved." in text
@@ -429,10 +430,10 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
     texts = texts_of(speedup_tables([group], [rows])[0])
     assert {sampler: row[2] for sampler, row in texts.items()} == {
         "IID": "1.00",
-        "Negative": "-",
+        "Negative": "no run",
         "Stratified": "diverged",
         "N.S.": "other machine",
-        "Strat. w. N.S.": "-",
+        "Strat. w. N.S.": "no run",
     }
     shown = texts_of(recall_tables([group], [recalls])[0])
     assert (shown["Stratified"][0], shown["N.S."][0]) == ("diverged", "0.4000")
@@ -442,6 +443,46 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
     assert texts["Stratified"][2] == "diverged (8.56, missing)"
     assert texts["N.S."][2] == "other machine (19.50, n/c)"
     assert texts_of(recall)["Stratified"][0] == "diverged (0.4761, missing)"
+
+
+def test_an_impossible_arm_is_no_missing_run() -> None:
+    """IID cannot train with a pairwise loss; Stratified could with SG, but only log has a run."""
+    runs = [
+        *(record(name, [9, 5, 3], 200) for name in ("iid", "neg")),
+        *(record(name, [9, 5, 3], 200, loss="log") for name in ("neg", "strat-ns")),
+        record("strat-ns", [9, 5, 3], 200, loss="log", stratum_size=8),
+    ]
+    groups = comparison.group(runs)
+    rows = [recall_rows(group, locations={}) for group in groups]
+    (table,) = recall_tables(groups, rows)
+    assert [column.heading for column in table.header[2:]] == ["SG", "Log"]
+    assert texts_of(table) == {
+        "IID": ["0.4000", "invalid"],
+        "Negative": ["0.4000", "0.4000"],
+        "Stratified": ["no run", "invalid"],
+        "N.S.": ["no run", "no run"],
+        "Strat. w. N.S.": ["no run", "0.4000"],
+        "Strat. w. N.S. (s=8)": ["no run", "0.4000"],
+    }
+    assert [note for note in table.notes if note.startswith("invalid: ")]
+
+
+def test_titles_name_b_s_k_and_seeds() -> None:
+    """Each in the table's title, or beside the arm that differs from it."""
+    runs = [
+        record("iid", [9, 3], 1, seed=seed, batch_size=64, epochs=6, encoder=encoder)
+        for seed in (0, 1, 5)
+        for encoder in ("cnn", "lstm")
+    ]
+    runs += [record("strat", [9, 3], 1, batch_size=64, epochs=6, stratum_size=8)]
+    groups = comparison.group(runs)
+    rows = [speedup_rows(group, allow_mixed=False, locations={}) for group in groups]
+    speedup, parts = speedup_tables(groups, rows)
+    settings = "b=64, k=10 (CNN), k=5 (LSTM), epochs=6, seeds 0, 1, 5"
+    assert speedup.title == f"Speedup over IID, SG loss: {settings}"
+    assert settings in parts.title
+    assert "Stratified (s=8)" in cells_of(speedup)
+    assert comparison.seeds_label([2, 0, 1]) == "seeds 0 to 2"
 
 
 def test_tables_are_written_and_read_back(tmp_path: Path) -> None:

@@ -1,51 +1,98 @@
-"""Figures: the paper's, drawn from our own runs (Matplotlib, the ``plots`` extra)."""
+"""Figures: the paper's and our own, drawn from our runs (Matplotlib, the ``plots`` extra)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ncfbench.errors import UsageError, nearest
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.arms import draw_arms
-from ncfbench.reporting.figures.costs import draw_epoch_times, draw_product_ratios
+from ncfbench.reporting.figures.costs import (
+    draw_epoch_times,
+    draw_product_ratios,
+    epoch_times_name,
+    product_ratios_name,
+)
 from ncfbench.reporting.figures.curves import draw_convergence, draw_targets
-from ncfbench.reporting.figures.drawing import Drawing, save
+from ncfbench.reporting.figures.drawing import Drawing, file_name, save
+from ncfbench.reporting.selection import choose
 
-KINDS = ("svg", "png")
+KINDS = ("svg", "png", "pdf")
+USUAL_KINDS = ("svg", "png")
 PROFILE = ("dataset", "loss", "batch_size", "data_fingerprint", "environment_key")
 """Columns of a profile whose rows stand in one figure of epoch times."""
+Row = Mapping[str, Any]
+Draw = Callable[[], Drawing | None]
+"""Draws a figure; None where the runs have nothing to draw."""
+
+
+def figures(
+    comparisons: Sequence[Comparison],
+    profile: Mapping[str, Sequence[Row]],
+    *,
+    allow_mixed: bool = False,
+) -> dict[str, Draw]:
+    """Return what draws each figure of the runs and of the profile's tables, by its name."""
+    found: dict[str, Draw] = {}
+    for comparison in comparisons:
+        own: dict[str, Draw] = {
+            "convergence": partial(draw_convergence, comparison),
+            "targets": partial(draw_targets, comparison, allow_mixed=allow_mixed),
+            "stratum-size": partial(draw_arms, comparison, "stratum_size"),
+            "negatives": partial(draw_arms, comparison, "negatives"),
+        }
+        found |= {file_name(kind, comparison): draw for kind, draw in own.items()}
+    labels = {comparison.data_fingerprint: comparison.data_label for comparison in comparisons}
+    for rows in _grouped(profile.get("costmodel", ()), *PROFILE):
+        label = labels.get(rows[0]["data_fingerprint"], "")
+        found[epoch_times_name(rows)] = partial(draw_epoch_times, rows, label)
+    products = [row for row in profile.get("unitcost", ()) if row["part"].endswith("product")]
+    for rows in _grouped(products, "environment_key"):
+        found[product_ratios_name(rows)] = partial(draw_product_ratios, rows)
+    return found
 
 
 def draw_all(
-    comparisons: Sequence[Comparison],
-    profile: Mapping[str, Sequence[Mapping[str, Any]]],
+    found: Mapping[str, Draw],
     folder: Path,
-    kinds: Sequence[str] = KINDS,
-    *,
-    allow_mixed: bool = False,
+    kinds: Sequence[str] = USUAL_KINDS,
+    wanted: Sequence[str] = (),
 ) -> list[Path]:
-    """Draw every figure that the runs and the profile's tables allow; return the files.
+    """Draw the wanted figures, all by default, as files of each kind; return the files.
+
+    Args:
+        wanted: names, or what names begin with (:func:`ncfbench.reporting.selection.choose`).
 
     Raises:
-        UsageError: Matplotlib is not installed.
+        UsageError: Matplotlib is not installed, or there is no figure of a name.
         DataError: the folder cannot be written.
     """
-    drawn: list[Drawing | None] = []
-    for comparison in comparisons:
-        drawn.append(draw_convergence(comparison))
-        drawn.append(draw_targets(comparison, allow_mixed=allow_mixed))
-        drawn += [draw_arms(comparison, setting) for setting in ("stratum_size", "negatives")]
-    labels = {comparison.data_fingerprint: comparison.data_label for comparison in comparisons}
-    for rows in _grouped(profile.get("costmodel", ()), *PROFILE):
-        drawn.append(draw_epoch_times(rows, labels.get(rows[0]["data_fingerprint"], "")))
-    products = [row for row in profile.get("unitcost", ()) if row["part"].endswith("product")]
-    drawn += [draw_product_ratios(rows) for rows in _grouped(products, "environment_key")]
-    return [path for one in drawn if one is not None for path in save(one, folder, kinds)]
+    drawn = [(name, found[name]()) for name in choose(found, wanted, "figure")]
+    return [
+        path
+        for name, drawing in drawn
+        if drawing is not None
+        for path in save(drawing, [folder / f"{name}.{kind}" for kind in kinds])
+    ]
 
 
-def _grouped(rows: Sequence[Mapping[str, Any]], *names: str) -> list[list[Mapping[str, Any]]]:
-    found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+def check_kind(kind: str) -> None:
+    """Refuse a kind of file that no figure can be.
+
+    Raises:
+        UsageError: the message names the valid ones.
+    """
+    if kind not in KINDS:
+        raise UsageError(
+            f"Unknown kind of figure {kind!r}{nearest(kind, KINDS)} Valid: {', '.join(KINDS)}."
+        )
+
+
+def _grouped(rows: Sequence[Row], *names: str) -> list[list[Row]]:
+    found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(row[name] for name in names), []).append(row)
     return list(found.values())

@@ -13,7 +13,6 @@ from ncfbench.reporting.figures.drawing import (
     STYLES,
     Drawing,
     describe,
-    file_name,
     finish,
     new_figure,
     rank,
@@ -25,6 +24,7 @@ from ncfbench.timing import seed_statistics
 Runs = Mapping[int, RunRecord]
 """Runs by seed."""
 MEASURES = {"smallest_probe_loss": "smallest probe loss", "test_recall_at_50": "test recall@50"}
+TITLES = {"stratum_size": "Stratum size", "negatives": "Negatives"}
 LABELS = {"stratum_size": "links in a stratum, s", "negatives": "negatives, k"}
 
 
@@ -64,9 +64,9 @@ def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
     handles = figure.axes[0].get_legend_handles_labels()
     figure.legend(*handles, frameon=False, loc="outside lower center", ncols=4)
     counted = f"{len(common)} seed{'' if len(common) == 1 else 's'}"
-    title = f"{describe(comparison)}, {counted}"
+    title = f"{TITLES[setting]}: {describe(comparison)}, {counted} in common"
     figure.suptitle(with_label(title, comparison.data_label))
-    return Drawing(file_name(setting.replace("_", "-"), comparison), figure)
+    return Drawing(title, figure)
 
 
 def arms_by_value(

@@ -64,11 +64,16 @@ def draw_epoch_times(rows: Sequence[Row], data_label: str) -> Drawing:
     simulated = ", SIMULATED" if first["simulated"] else ""
     devices = f", {first['devices']} devices{simulated}" if first["devices"] else ""
     loss = find_loss(first["loss"]).title
-    title = f"{first['dataset']}, {loss}, b={first['batch_size']}{devices}"
+    title = f"Time of an epoch: {first['dataset']}, {loss}, b={first['batch_size']}{devices}"
     axis.set_title(with_label(title, data_label))
+    return Drawing(title, figure)
+
+
+def epoch_times_name(rows: Sequence[Row]) -> str:
+    """Return the name of :func:`draw_epoch_times`' figure."""
+    first = rows[0]
     digests = f"{first['data_fingerprint'][:6]}-{first['environment_key'][:6]}"
-    name = f"epoch-time-{first['dataset']}-{first['loss']}-b{first['batch_size']}-{digests}"
-    return Drawing(name, figure)
+    return f"epoch-time-{first['dataset']}-{first['loss']}-b{first['batch_size']}-{digests}"
 
 
 def draw_product_ratios(rows: Sequence[Row]) -> Drawing:
@@ -89,7 +94,12 @@ def draw_product_ratios(rows: Sequence[Row]) -> Drawing:
     axis.set(xlabel="n", ylabel="time of n x n scores,\nvector products / matrix product")
     axis.set_xticks(matrix["sizes"], [str(size) for size in matrix["sizes"]])
     finish(axis)
-    return Drawing(f"product-ratio-{matrix['environment_key'][:6]}", figure)
+    return Drawing("Scores by vector products over one matrix product", figure)
+
+
+def product_ratios_name(rows: Sequence[Row]) -> str:
+    """Return the name of :func:`draw_product_ratios`' figure."""
+    return f"product-ratio-{rows[0]['environment_key'][:6]}"
 
 
 def _arm(row: Row) -> tuple[str, str]:

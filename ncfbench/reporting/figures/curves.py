@@ -12,7 +12,6 @@ from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
     describe,
-    file_name,
     finish,
     label_few,
     line_style,
@@ -60,8 +59,9 @@ def draw_convergence(comparison: Comparison) -> Drawing:
                 axis.text(0.5, 0.5, "nothing was measured", color=GREY, **middle)
             finish(axis)
     axes[0, 0].legend(frameon=False)
-    figure.suptitle(with_label(describe(comparison), comparison.data_label))
-    return Drawing(file_name("convergence", comparison), figure)
+    title = f"Loss and recall while training: {describe(comparison)}"
+    figure.suptitle(with_label(title, comparison.data_label))
+    return Drawing(title, figure)
 
 
 def draw_targets(comparison: Comparison, *, allow_mixed: bool = False) -> Drawing | None:
@@ -107,7 +107,7 @@ def draw_targets(comparison: Comparison, *, allow_mixed: bool = False) -> Drawin
     baseline = find_sampler(comparison.baseline_sampler).title
     title = f"Speedup over {baseline} at every target: {describe(comparison)}"
     figure.suptitle(with_label(title, comparison.data_label))
-    return Drawing(file_name("targets", comparison), figure)
+    return Drawing(title, figure)
 
 
 def _add_legend(figure: Any, axes: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
-from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.comparison import Comparison, label
+from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import Variant
 from ncfbench.storage.tables import storage_errors
 
@@ -27,13 +29,15 @@ STYLES = dict(zip(SAMPLERS, _STYLES, strict=False))
 """Colour, line and mark of a sampler, told apart without colour too; others share one style."""
 PLUGIN_STYLE = ("#56b4e9", "-.", "X")
 GREY = "#7a7a7a"
+LONGEST_SETTINGS = 60
+"""Characters of settings in a file's name; a digest stands for more."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure and the name of its files, without suffix."""
+    """A figure, and its title in one line."""
 
-    name: str
+    title: str
     figure: Any
 
 
@@ -52,18 +56,17 @@ def new_figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save(drawing: Drawing, folder: Path, kinds: Sequence[str]) -> list[Path]:
-    """Write a drawing as a file of each kind; return the files.
+def save(drawing: Drawing, paths: Sequence[Path]) -> list[Path]:
+    """Write a drawing to files of the kinds that their suffixes name; return the files.
 
     Raises:
-        DataError: the folder cannot be written.
+        DataError: a file cannot be written.
     """
-    paths = [folder / f"{drawing.name}.{kind}" for kind in kinds]
-    with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in paths:
+    for path in paths:
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
             drawing.figure.savefig(path, dpi=130)
-    return paths
+    return list(paths)
 
 
 def finish(axis: Any) -> None:
@@ -84,28 +87,30 @@ def label_few(axis: Any) -> None:
 
 
 def describe(comparison: Comparison) -> str:
-    """Return the data set, encoder, loss and devices of a comparison, for a title."""
+    """Return the data set, encoder, loss, settings, seeds and devices of a comparison."""
     config = comparison.config
     found = (
-        f"{config.dataset}, {find_encoder(config.encoder).title}, {find_loss(config.loss).title}"
+        f"{config.dataset}, {find_encoder(config.encoder).title},"
+        f" {find_loss(config.loss).title}, {label([comparison])}"
     )
-    if config.devices > 1:
-        found += f", {config.devices} devices"
     return f"{found}, SIMULATED: times are of no use" if comparison.is_simulated else found
 
 
-def with_label(title: str, data_label: str) -> str:
-    """Return a title, with the data set's label in a line of its own where there is one."""
-    return f"{title}\n{data_label}" if data_label else title
+def with_label(title: str, data_label: str, width: int = 95) -> str:
+    """Return a title in lines that fit, and the data set's label in a line of its own."""
+    return "\n".join([*textwrap.wrap(title, width), *([data_label] if data_label else [])])
 
 
 def file_name(kind: str, comparison: Comparison) -> str:
-    """Return the name of a figure's files; unusual settings add their digest."""
-    config, title = comparison.config, comparison.title()
+    """Return the name of a figure: its kind, what was trained, the data, and unusual settings."""
+    config = comparison.config
     # A plug-in's name has a colon, which some file systems refuse.
     arms = f"{config.dataset}-{config.encoder}-{config.loss}".replace(":", ".")
     name = f"{kind}-{arms}-{comparison.data_fingerprint[:6]}"
-    return name + (f"-{hashlib.sha256(title.encode()).hexdigest()[:6]}" if title else "")
+    settings = slug(comparison.title())
+    if len(settings) > LONGEST_SETTINGS:
+        settings = hashlib.sha256(settings.encode()).hexdigest()[:6]
+    return f"{name}-{settings}" if settings else name
 
 
 def rank(sampler: str) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
-import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ from ncfbench import __version__
 from ncfbench.data.sources import prepare_command
 from ncfbench.reporting import verdicts
 from ncfbench.reporting.results import SWEEPS, Results
+from ncfbench.reporting.selection import choose
 from ncfbench.reporting.table import Table, facts_table
 from ncfbench.reporting.views.paper import verdict_table
 
@@ -40,17 +41,24 @@ class Drawing:
     """A figure of the page."""
 
     name: str
+    title: str
     svg: Markup
     points: float
     """Width that it was drawn for: all are scaled alike, so that their letters are of one size."""
 
 
-def page(results: Results, tables: Sequence[Table], locations: Mapping[str, str]) -> str:
+def page(
+    results: Results,
+    tables: Sequence[Table],
+    locations: Mapping[str, str],
+    figures: Sequence[str] = (),
+) -> str:
     """Return the whole document.
 
     Args:
         tables: what the section of tables shows.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+        figures: names of the wanted figures; all by default.
     """
     labels = sorted(
         {(each.config.dataset, each.data_label) for each in results.comparisons if each.data_label}
@@ -66,7 +74,7 @@ def page(results: Results, tables: Sequence[Table], locations: Mapping[str, str]
             verdict_lines=verdicts.summary_lines(results.verdicts) if results.has_verdicts else [],
             verdicts=verdict_table(results.verdicts),
             tables=tables,
-            drawings=_drawings(results),
+            drawings=_drawings(results, figures),
             has_plots=find_spec("matplotlib") is not None,
             environments=_environments(results),
             sweeps=_sweeps(results, locations),
@@ -102,26 +110,23 @@ def templates() -> jinja2.Environment:
     )
 
 
-def _drawings(results: Results) -> list[Drawing]:
+def _drawings(results: Results, wanted: Sequence[str]) -> list[Drawing]:
     if find_spec("matplotlib") is None:
         return []
-    from ncfbench.reporting.figures import draw_all
+    from ncfbench.reporting.figures import figures
 
-    with tempfile.TemporaryDirectory() as folder:
-        drawn = draw_all(
-            results.comparisons,
-            results.beside,
-            Path(folder),
-            ["svg"],
-            allow_mixed=results.allow_mixed,
-        )
-        found = []
-        for number, path in enumerate(drawn):
-            svg = inline_svg(path.read_text(encoding="utf-8"), f"f{number}")
-            box = re.search(r'viewBox="[^"]*?([\d.]+) [\d.]+"', svg)
-            points = float(box[1]) if box else 680.0
-            found.append(Drawing(path.stem.replace("-", " "), svg, points))
-    return found
+    found = figures(results.comparisons, results.beside, allow_mixed=results.allow_mixed)
+    shown = []
+    for number, name in enumerate(choose(found, wanted, "figure")):
+        drawing = found[name]()
+        if drawing is None:
+            continue
+        file = io.StringIO()
+        drawing.figure.savefig(file, format="svg")
+        svg = inline_svg(file.getvalue(), f"f{number}")
+        box = re.search(r'viewBox="[^"]*?([\d.]+) [\d.]+"', svg)
+        shown.append(Drawing(name, drawing.title, svg, float(box[1]) if box else 680.0))
+    return shown
 
 
 def _finished(results: Results) -> list[Any]:

@@ -28,7 +28,7 @@ SPECIAL = {
 
 
 def render(tables: Sequence[Table]) -> str:
-    """Return a ``table`` environment for each table."""
+    """Return a ``table`` environment for each table, with its name as the label ``tab:NAME``."""
     return "\n".join([r"% Needs \usepackage{booktabs}.", *map(_table, tables)])
 
 
@@ -46,6 +46,7 @@ def _table(table: Table) -> str:
         r"\begin{table}",
         r"\centering\small",
         rf"\caption{{{escape(table.title)}}}",
+        rf"\label{{tab:{table.name}}}",
         rf"\begin{{tabular}}{{{''.join(column.align[0] for column in table.header)}}}",
         r"\toprule",
         *_groups(table),

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_sampler
+from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.reporting import table
-from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.comparison import Comparison, label
 from ncfbench.reporting.table import Cell, Table, sentence
 
 Row = Mapping[str, Any]
@@ -18,10 +18,10 @@ Member = tuple[Comparison, Sequence[Row]]
 Render = Callable[[Row, bool], Cell]
 """Makes a cell of a row; the flag says that the row is the best of its column."""
 
-NOTHING = Cell("-", "muted")
 STATUS_WORDS = {
-    "missing": "-",
+    "missing": "no run",
     "not reached": "not reached",
+    "no recall": "no recall",
     "no baseline": "no baseline",
     "no baseline of this seed": "no baseline",
     "no times": "no times",
@@ -29,6 +29,9 @@ STATUS_WORDS = {
     "diverged": "diverged",
     "not trained": "not trained",
 }
+"""Words that stand where a number is not there."""
+INVALID = Cell("invalid", "muted")
+INVALID_NOTE = "invalid: the sampler cannot train with this loss."
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,12 @@ class Column:
 
 
 def arrange(
-    title: str, members: Sequence[Member], columns: Sequence[Column], notes: Sequence[str]
+    title: str,
+    members: Sequence[Member],
+    columns: Sequence[Column],
+    notes: Sequence[str],
+    *,
+    name: str,
 ) -> Table:
     """Return a table with a row for each encoder, sampler and variant."""
     data = data_names(members)
@@ -61,12 +69,12 @@ def arrange(
     for key in sorted(cells, key=_order):
         encoder, sampler, variant = key
         shown = []
-        for name in data:
+        for own_data in data:
             for column in columns:
-                here = (*name, column.loss)
+                here = (*own_data, column.loss)
                 found = cells[key].get(here)
                 if found is None:
-                    shown.append(NOTHING)
+                    shown.append(_absent(sampler, variant, column.loss))
                     continue
                 rivals = [
                     own[here]
@@ -82,14 +90,21 @@ def arrange(
         for comparison, _ in members
         if comparison.data_label
     }
-    header = [table.Column(each.heading, group=name) for name in data.values() for each in columns]
+    header = [
+        table.Column(each.heading, group=data_set) for data_set in data.values() for each in columns
+    ]
     return Table(
         title,
         ["encoder", "sampler", *header],
         rows,
-        [*(sentence(f"{name}: {label}") for name, label in labels.items()), *notes],
+        [
+            *(sentence(f"{data_set}: {text}") for data_set, text in labels.items()),
+            *([INVALID_NOTE] if any(INVALID in row for row in rows) else []),
+            *notes,
+        ],
         labels=2,
         grouped=1,
+        name=name,
     )
 
 
@@ -99,8 +114,7 @@ def by_table(
     """Return the comparisons that share a table, by loss and unusual settings."""
     tables: dict[tuple[str, str], list[Member]] = {}
     for comparison, member in zip(comparisons, rows, strict=True):
-        title = comparison.title()
-        key = (comparison.config.loss, f" ({title})" if title else "")
+        key = (comparison.config.loss, comparison.title())
         tables.setdefault(key, []).append((comparison, member))
     return tables
 
@@ -113,6 +127,11 @@ def by_settings(
     for (_, settings), members in by_table(comparisons, rows).items():
         tables.setdefault(settings, []).extend(members)
     return tables
+
+
+def label_of(members: Sequence[Member]) -> str:
+    """Return b, s, k, unusual settings and seeds of the comparisons of a table."""
+    return label([comparison for comparison, _ in members])
 
 
 def losses(members: Sequence[Member]) -> list[str]:
@@ -141,7 +160,14 @@ def data_names(members: Sequence[Member]) -> dict[tuple[str, str], str]:
 
 def without_value(row: Row) -> Cell:
     """Return the word that says why there is no value."""
-    return Cell(STATUS_WORDS.get(row["status"], "-"), "muted")
+    return Cell(STATUS_WORDS.get(row["status"], "not measured"), "muted")
+
+
+def _absent(sampler: str, variant: str, loss: str) -> Cell:
+    """Return the word for an arm of which no row exists: it has no run, or cannot have one."""
+    strata = "user" if "by user" in variant else "item"
+    serves = find_loss(loss).family in find_sampler(sampler).families_with(strata)
+    return without_value({"status": "missing"}) if serves else INVALID
 
 
 def _order(key: tuple[str, str, str]) -> tuple[Any, ...]:

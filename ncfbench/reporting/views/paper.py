@@ -9,7 +9,7 @@ from ncfbench.registry import find_loss
 from ncfbench.reporting import verdicts
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import Mark, marks, no_mark
-from ncfbench.reporting.table import Cell, Style, Table, text_column
+from ncfbench.reporting.table import Cell, Style, Table, slug, text_column
 from ncfbench.reporting.verdicts import KEY, NOT_COMPARABLE, RECALL, Verdict, key_of
 from ncfbench.reporting.views.layout import (
     Column,
@@ -18,6 +18,7 @@ from ncfbench.reporting.views.layout import (
     by_settings,
     by_table,
     data_of,
+    label_of,
     losses,
     without_value,
 )
@@ -78,16 +79,18 @@ def beside_tables(
             )
             for heading, measure, timed in SPEEDUPS
         ]
-        title = f"Speedup beside the paper's, {find_loss(loss).title} loss{settings}"
+        title = f"Speedup beside the paper's, {find_loss(loss).title} loss: {label_of(members)}"
         notes = [f"{BRACKETS_NOTE} {HARDWARE_NOTE}", *times]
-        tables.append(arrange(title, members, columns, notes))
+        name = slug("paper-speedup", loss, settings)
+        tables.append(arrange(title, members, columns, notes, name=name))
     for settings, members in by_settings(*printed(recalls)).items():
         columns = [
             Column(find_loss(name).title, name, partial(_beside, by_key, RECALL, no_mark), RECALL)
             for name in losses(members)
         ]
-        title = f"Recall@50 beside the paper's{settings}"
-        tables.append(arrange(title, members, columns, [BRACKETS_NOTE]))
+        title = f"Recall@50 beside the paper's: {label_of(members)}"
+        name = slug("paper-recall", settings)
+        tables.append(arrange(title, members, columns, [BRACKETS_NOTE], name=name))
     return tables
 
 
@@ -98,7 +101,7 @@ def verdict_table(found: Sequence[Verdict]) -> Table:
     for one in found:
         if one.verdict == verdicts.MISSING:
             continue
-        value = "-" if one.value is None else f"{one.value:.4g}"
+        value = "none" if one.value is None else f"{one.value:.4g}"
         if one.lower is not None and one.upper is not None:
             value += f" [{one.lower:.4g}, {one.upper:.4g}]"
         word = one.verdict
@@ -114,7 +117,8 @@ def verdict_table(found: Sequence[Verdict]) -> Table:
         )
     texts = (text_column("verdict"), text_column("why"))
     header = ["data set", "encoder", "loss", "sampler", "measure", "ours", "printed", "seeds"]
-    return Table("Verdicts", [*header, *texts], rows, [RULE_NOTE], labels=5)
+    header = [*header, *texts]
+    return Table("Verdicts", header, rows, [RULE_NOTE], labels=5, name="verdicts")
 
 
 def _beside(

@@ -10,11 +10,9 @@ from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting import table
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import Mark, marks, no_mark
-from ncfbench.reporting.table import Cell, Table, sentence
+from ncfbench.reporting.table import Cell, Table, sentence, slug
 from ncfbench.reporting.verdicts import RECALL
 from ncfbench.reporting.views.layout import (
-    NOTHING,
-    STATUS_WORDS,
     Column,
     Member,
     Render,
@@ -24,6 +22,7 @@ from ncfbench.reporting.views.layout import (
     by_table,
     data_names,
     data_of,
+    label_of,
     losses,
     without_value,
 )
@@ -35,8 +34,8 @@ INTERVAL_NOTE = (
     " is no interval."
 )
 CENSORED_NOTE = (
-    "not reached: some seed never came down to the reference loss; < the most that the ratio can"
-    " be; (seeds that did)."
+    "<: some seed never came down to the reference loss, so the ratio is at most this; (seeds that"
+    " did)."
 )
 RECALL_NOTE = (
     "±: half of the 95 % interval over the seeds in brackets. With one seed there is no interval."
@@ -65,8 +64,10 @@ def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
         notes += [*times, *_tuned_notes(members)]
         if any(row.get("same_environment") is False for row in flat):
             notes.append("Some times are of different machines.")
-        title = f"Speedup over {baseline}, {find_loss(loss).title} loss{settings}"
-        tables.append(arrange(title, members, [*columns, Column("n", loss, _seeds)], notes))
+        title = f"Speedup over {baseline}, {find_loss(loss).title} loss: {label_of(members)}"
+        name = slug("speedup", loss, settings)
+        columns.append(Column("n", loss, _seeds))
+        tables.append(arrange(title, members, columns, notes, name=name))
         parts = [
             Column("items", loss, _number("item_slots", 0)),
             Column("full ms", loss, _number("full_iteration_seconds", 2, 1e3)),
@@ -77,8 +78,12 @@ def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
         ]
         for data in data_names(members):
             own = [member for member in members if data_of(member[0]) == data]
-            title = "What the ratios are made of (full account; step beside it)"
-            tables.append(arrange(title, own, parts, ()))
+            title = (
+                f"What the ratios are made of, {find_loss(loss).title} loss: {label_of(own)}"
+                " (full account; step beside it)"
+            )
+            name = slug("parts", data[0], loss, settings)
+            tables.append(arrange(title, own, parts, (), name=name))
     return tables
 
 
@@ -92,7 +97,8 @@ def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
         )
         notes = [RECALL_NOTE, *(sentence(f"No recall: {reason}") for reason in reasons)]
         notes += _tuned_notes(members)
-        tables.append(arrange(f"Recall@50 on cold test items{settings}", members, columns, notes))
+        title = f"Recall@50 on cold test items: {label_of(members)}"
+        tables.append(arrange(title, members, columns, notes, name=slug("recall", settings)))
     return tables
 
 
@@ -101,7 +107,8 @@ def missing_tables(rows: Sequence[Row]) -> list[Table]:
     commands = sorted({str(row["command"]) for row in rows if row.get("command")})
     column = table.Column("command", "left", verbatim=True)
     found = [[command] for command in commands]
-    return [Table("To fill the missing cells:", [column], found)] if commands else []
+    title = "To fill the missing cells:"
+    return [Table(title, [column], found, name="missing")] if commands else []
 
 
 def _reference_note(members: Sequence[Member]) -> str:
@@ -162,7 +169,7 @@ def _speedup(measure: str, mark: Mark, row: Row, best: bool) -> Cell:
         if at_most is None:
             return without_value(row)
         reached = f"({row['seeds_reached']}/{row['seeds']})"
-        return Cell(f"{STATUS_WORDS['not reached']} < {at_most:.2f} {reached}{mark(row)}", "muted")
+        return Cell(f"< {at_most:.2f} {reached}{mark(row)}", "muted")
     text, lower, upper = f"{value:.2f}", row.get(f"{measure}_lower"), row.get(f"{measure}_upper")
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
@@ -171,7 +178,7 @@ def _speedup(measure: str, mark: Mark, row: Row, best: bool) -> Cell:
 
 
 def _seeds(row: Row, best: bool) -> Cell:
-    return Cell(str(row["seeds"])) if row.get("seeds") else NOTHING
+    return Cell(str(row.get("seeds") or 0))
 
 
 def _recall(row: Row, best: bool) -> Cell:
@@ -187,6 +194,8 @@ def _number(column: str, digits: int, scale: float = 1) -> Render:
 
     def render(row: Row, best: bool) -> Cell:
         value = row.get(column)
-        return NOTHING if value is None else Cell(f"{value * scale:,.{digits}f}")
+        if value is not None:
+            return Cell(f"{value * scale:,.{digits}f}")
+        return Cell("never", "muted") if row["status"] == "not reached" else without_value(row)
 
     return render

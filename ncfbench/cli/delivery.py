@@ -1,0 +1,235 @@
+"""Delivery of a report: its tables and figures, printed or written in one format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ncfbench.cli.output import json_text, print_sentences, print_views
+from ncfbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from ncfbench.reporting.results import Results
+    from ncfbench.reporting.table import Table
+
+FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
+SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
+"""Formats of which a folder can hold a file for each table."""
+LIST = "list"
+"""Instead of a name: list the names."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a report shows.
+
+    Attributes:
+        tables, figures: names, or what names begin with; all where there are none.
+        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+    """
+
+    format: str
+    tables: Sequence[str]
+    figures: Sequence[str]
+    locations: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Where figures go.
+
+    Attributes:
+        folder: for files of all ``kinds``; None draws none.
+        file: for the only figure that is wanted, of the kind that its suffix names.
+    """
+
+    folder: Path | None
+    kinds: Sequence[str]
+    file: Path | None
+
+    def draw(self, results: Results, wanted: Sequence[str]) -> list[Path]:
+        """Draw the wanted figures; return the files.
+
+        Raises:
+            UsageError: Matplotlib is missing, there is no such figure or kind of file, or the file
+                would have to hold several figures.
+            DataError: a file cannot be written.
+        """
+        if self.folder is None and self.file is None:
+            return []
+        from ncfbench.reporting.figures import check_kind, draw_all, figures
+        from ncfbench.reporting.figures.drawing import save
+        from ncfbench.reporting.selection import choose
+
+        found = figures(results.comparisons, results.beside, allow_mixed=results.allow_mixed)
+        if self.file is None:
+            for kind in self.kinds:
+                check_kind(kind)
+            return draw_all(found, self.folder or Path(), self.kinds, wanted)
+        check_kind(self.file.suffix.lstrip("."))
+        made = {name: found[name]() for name in choose(found, wanted, "figure")}
+        drawn = {name: drawing for name, drawing in made.items() if drawing is not None}
+        if len(drawn) != 1:
+            names = ", ".join(drawn) or "none, since the runs have nothing to draw"
+            raise UsageError(f"{self.file} holds one figure, but the name stands for: {names}.")
+        return save(*drawn.values(), [self.file])
+
+
+def print_names(results: Results, wanted: Wanted) -> None:
+    """Print the names and titles of all tables, or of all figures that have something to draw."""
+    from ncfbench.reporting.figures import figures
+    from ncfbench.reporting.table import Table as Listing
+    from ncfbench.reporting.table import text_column
+
+    if LIST in wanted.tables:
+        found = [(table.name, table.title) for table in report_tables(results)]
+        kind = "Tables (--table)"
+    else:
+        drawn = figures(results.comparisons, results.beside, allow_mixed=results.allow_mixed)
+        made = {name: draw() for name, draw in drawn.items()}
+        found = [(name, drawing.title) for name, drawing in made.items() if drawing is not None]
+        kind = "Figures (--figure)"
+    header = ["name", text_column("title")]
+    print_views(Listing(kind, header, [list(pair) for pair in found]))
+
+
+def deliver(
+    results: Results, wanted: Wanted, output: Path | None, drawn: Sequence[Path]
+) -> list[Path]:
+    """Print the report, or write it to a file or into a folder; return the paths written.
+
+    Args:
+        drawn: figures that were drawn to files.
+
+    Raises:
+        UsageError: a table that there is not, or a folder for a format of one file.
+        DataError: a file cannot be written.
+    """
+    if wanted.format == "table":
+        _print_tables(results, wanted)
+        return []
+    from ncfbench.reporting.render import html
+
+    if wanted.format == "html":
+        output = output or results.runs_dir / "report.html"
+    elif output is None:
+        typer.echo(_text(results, wanted, drawn), nl=False)
+        return []
+    if _is_folder(output, wanted.format):
+        texts = {
+            output / f"{table.name}{SUFFIXES[wanted.format]}": _rendered([table], wanted.format)
+            for table in _publishable(results, wanted)
+        }
+    elif wanted.format == "html":
+        tables = chosen_tables(results, wanted)
+        texts = {output: html.page(results, tables, wanted.locations, wanted.figures)}
+    else:
+        texts = {output: _text(results, wanted, drawn)}
+    for path, text in texts.items():
+        _write(path, text)
+    return list(texts)
+
+
+def report_tables(results: Results) -> list[Table]:
+    """Return the tables of the runs, then those that ``profile`` and ``audit`` left."""
+    from ncfbench.auditing.tables import audit_tables
+    from ncfbench.profiling.tables import profile_tables
+    from ncfbench.reporting.selection import unique
+
+    audited = audit_tables(results.beside).values()
+    return unique(
+        [
+            *results.tables,
+            *profile_tables(results.beside),
+            *(table for tables in audited for table in tables),
+        ]
+    )
+
+
+def chosen_tables(results: Results, wanted: Wanted) -> list[Table]:
+    """Return the wanted tables.
+
+    Raises:
+        UsageError: there is none of a name.
+    """
+    from ncfbench.reporting.selection import choose
+
+    found = {table.name: table for table in report_tables(results)}
+    return [found[name] for name in choose(found, wanted.tables, "table")]
+
+
+def _print_tables(results: Results, wanted: Wanted) -> None:
+    from ncfbench.reporting.verdicts import summary_lines
+
+    if not results.comparisons:
+        print_views(f"No finished run in {results.runs_dir} yet.", "")
+    print_views(*chosen_tables(results, wanted))
+    if results.has_verdicts and not wanted.tables:
+        print_sentences(*summary_lines(results.verdicts), "")
+
+
+def _text(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> str:
+    if wanted.format == "json":
+        return json_text(_document(results, wanted, drawn))
+    return _rendered(_publishable(results, wanted), wanted.format)
+
+
+def _rendered(tables: Sequence[Table], kind: str) -> str:
+    from ncfbench.reporting.render import csv, latex, markdown
+
+    return {"csv": csv, "markdown": markdown, "latex": latex}[kind].render(tables)
+
+
+def _publishable(results: Results, wanted: Wanted) -> list[Table]:
+    """Return the wanted tables; for CSV, where none is named, plain records for programs."""
+    from ncfbench.reporting.views.records import records_table, results_table
+
+    if wanted.format != "csv" or wanted.tables:
+        return chosen_tables(results, wanted)
+    runs = results_table(results.speedup, results.recall, results.verdicts)
+    beside = [records_table(name, list(rows[0]), rows) for name, rows in results.beside.items()]
+    return [*([runs] if results.comparisons else []), *beside]
+
+
+def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[str, Any]:
+    """Return the rows of all tables, and the wanted tables as they are shown."""
+    from ncfbench.reporting.render import json
+    from ncfbench.reporting.verdicts import as_rows
+
+    return {
+        "speedup": results.speedup,
+        "recall": results.recall,
+        "verdicts": as_rows(results.verdicts),
+        "sensitivity": results.sensitivity(),
+        **results.beside,
+        "tables": json.render(chosen_tables(results, wanted)),
+        "sweeps": results.sweeps,
+        "figures": drawn,
+        "problems": results.problems,
+    }
+
+
+def _is_folder(path: Path, kind: str) -> bool:
+    """Return whether a path is a folder for a file of each table: it is one, or has no suffix.
+
+    Raises:
+        UsageError: the format is written as one file.
+    """
+    if kind in SUFFIXES:
+        return path.is_dir() or not path.suffix
+    if path.is_dir():
+        raise UsageError(f"--format {kind} is one file, and {path} is a folder: name a file.")
+    return False
+
+
+def _write(path: Path, text: str) -> None:
+    from ncfbench.storage import tables
+
+    with tables.storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with tables.atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
