@@ -90,43 +90,62 @@ def group_cells(cells: Sequence[RunConfig]) -> tuple[Group, ...]:
 
 
 def label_cells(cells: Sequence[RunConfig]) -> dict[RunConfig, str]:
-    """Return a unique short name for each cell: what it trains, and settings that vary."""
-    settings = [config.to_dict() for config in cells]
-    varying = [
-        name
-        for name in dict.fromkeys(name for values in settings for name in values)
-        if name not in (*IDENTITY, *ARM_SETTINGS)
-        and not any(name in config.sampler_settings for config in cells)
-        and len({str(values[name]) for values in settings if name in values}) > 1
-    ]
-    # A value that follows from the loss or the encoder distinguishes nothing.
-    varying = [
-        name
-        for name in varying
-        if any(
-            str(values[name]) != str(default_values(config)[name])
-            for config, values in zip(cells, settings, strict=True)
-            if name in values
-        )
-    ]
+    """Return a unique short name for each cell: what it trains, b, and settings that vary."""
+    names = _varying(cells)
     found = {}
-    for config, values in zip(cells, settings, strict=True):
+    for config in cells:
         note = Variant.of(config).note(config.encoder)
-        parts = [
-            config.dataset,
-            config.encoder,
-            config.loss,
-            config.sampler,
-            *([note] if note else []),
-        ]
         found[config] = " ".join(
             [
-                *parts,
-                *(f"{name}={values[name]}" for name in varying if name in values),
+                config.dataset,
+                config.encoder,
+                config.loss,
+                config.sampler,
+                *([note] if note else []),
+                *_values(config, names),
                 f"seed {config.seed}",
             ]
         )
     return found
+
+
+def _label_group(cells: Sequence[RunConfig], names: Sequence[str]) -> str:
+    """Return the name of cells that are compared with each other.
+
+    Args:
+        names: settings that vary among groups.
+    """
+    first = cells[0]
+    return " ".join([first.dataset, first.encoder, first.loss, *_values(first, names)])
+
+
+def _varying(cells: Sequence[RunConfig]) -> list[str]:
+    """Return the settings, beside those of arms and b, in which cells differ from each other and
+    some from the defaults: a value that follows from the loss or the encoder distinguishes nothing.
+    """
+    settings = [config.to_dict() for config in cells]
+    defaults = [default_values(config) for config in cells]
+    return [
+        name
+        for name in dict.fromkeys(name for values in settings for name in values)
+        if name not in (*IDENTITY, *ARM_SETTINGS, "batch_size")
+        and not any(name in config.sampler_settings for config in cells)
+        and len({str(values[name]) for values in settings if name in values}) > 1
+        and any(
+            str(values[name]) != str(usual[name])
+            for values, usual in zip(settings, defaults, strict=True)
+            if name in values
+        )
+    ]
+
+
+def _values(config: RunConfig, names: Sequence[str]) -> list[str]:
+    """Return b and some settings as a label shows them."""
+    values = config.to_dict()
+    return [
+        f"b={config.batch_size}",
+        *(f"{name}={values[name]}" for name in names if name in values),
+    ]
 
 
 def fit_budget(
@@ -165,9 +184,8 @@ def fit_budget(
             f" {budget:,.0f} s. Use fewer epochs (--epochs), or fewer cells (for example --set"
             " sampler=ns,strat-ns)."
         )
-    for group in by_group[kept:]:
-        first = group[0]
-        dropped.append(f"{first.dataset} {first.encoder} {first.loss}")
+    names = _varying(cells)
+    dropped += [_label_group(group, names) for group in by_group[kept:]]
     return tuple(config for part in by_group[:kept] for config in part), tuple(dropped)
 
 

@@ -164,10 +164,18 @@ def test_a_budget_drops_seeds_then_groups() -> None:
     assert dropped == (
         "seed 0",
         "seed 9",
-        f"citeulike cnn {({'sg', 'mse'} - {kept[0].loss}).pop()}",
+        f"citeulike cnn {({'sg', 'mse'} - {kept[0].loss}).pop()} b=512",
     )
     with pytest.raises(UsageError, match="The first group of cells is predicted to take 20 s"):
         sweeps.fit_budget(cells, seconds, 19)
+
+
+def test_dropped_groups_are_told_apart() -> None:
+    axes = {"sampler": ["ns"], "batch_size": [128, 512], "epochs": [5, 6]}
+    cells = sweeps.expand(axes).cells
+    _, dropped = sweeps.fit_budget(cells, dict.fromkeys(cells, 10.0), 10)
+    names = {f"citeulike cnn sg b={b} epochs={epochs}" for b in (128, 512) for epochs in (5, 6)}
+    assert (len(dropped), set(dropped) < names) == (3, True)
 
 
 VARYING: dict[str, list[Any]] = {
