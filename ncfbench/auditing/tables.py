@@ -253,7 +253,7 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
     ]
     if faults:
         texts = (text_column("property"), text_column("what was found"))
-        names = ["sampler", "losses", "P_n", *texts]
+        names: Header = ["sampler", "losses", "P_n", *texts]
         found.append(Table("What is wrong", names, faults, labels=3, name="faults"))
     return found
 

@@ -76,14 +76,15 @@ class Drawing:
         if len(drawn) != 1:
             names = ", ".join(drawn) or "none, since the runs have nothing to draw"
             raise UsageError(f"{self.file} holds one figure, but the name stands for: {names}.")
-        return save(*drawn.values(), [self.file])
+        (drawing,) = drawn.values()
+        return save(drawing, [self.file])
 
 
 def print_names(results: Results, wanted: Wanted) -> None:
     """Print the names and titles of all tables, or of all figures that have something to draw."""
     from ncfbench.reporting.figures import figures
+    from ncfbench.reporting.table import Column, text_column
     from ncfbench.reporting.table import Table as Listing
-    from ncfbench.reporting.table import text_column
 
     if LIST in wanted.tables:
         found = [(table.name, table.title) for table in report_tables(results)]
@@ -93,8 +94,8 @@ def print_names(results: Results, wanted: Wanted) -> None:
         made = {name: draw() for name, draw in drawn.items()}
         found = [(name, drawing.title) for name, drawing in made.items() if drawing is not None]
         kind = "Figures (--figure)"
-    header = ["name", text_column("title")]
-    print_views(Listing(kind, header, [list(pair) for pair in found]))
+    header = [Column("name", "left"), text_column("title")]
+    print_views(Listing(kind, header, found))
 
 
 def deliver(
@@ -181,7 +182,8 @@ def _text(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> str:
 def _rendered(tables: Sequence[Table], kind: str) -> str:
     from ncfbench.reporting.render import csv, latex, markdown
 
-    return {"csv": csv, "markdown": markdown, "latex": latex}[kind].render(tables)
+    renderers = {"csv": csv.render, "markdown": markdown.render, "latex": latex.render}
+    return renderers[kind](tables)
 
 
 def _publishable(results: Results, wanted: Wanted) -> list[Table]:

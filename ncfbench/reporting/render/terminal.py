@@ -90,7 +90,7 @@ def _lines(table: Table, block: Block, *, ascii_only: bool) -> Iterator[Text]:
     widths = {each.index: each.width for each in block}
     headers = [table.header[index] for index in widths]
     if any(header.group for header in headers):
-        groups = [
+        groups: list[tuple[str, int, Align, str]] = [
             (group, sum(widths[index] for index in own) + GAP * (len(own) - 1), "center", "")
             for group, own in columns.spans(table, list(widths))
         ]

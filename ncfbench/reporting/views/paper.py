@@ -9,7 +9,7 @@ from ncfbench.registry import find_loss
 from ncfbench.reporting import verdicts
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import Mark, marks, no_mark
-from ncfbench.reporting.table import Cell, Style, Table, slug, text_column
+from ncfbench.reporting.table import Cell, Header, Style, Table, slug, text_column
 from ncfbench.reporting.verdicts import KEY, NOT_COMPARABLE, RECALL, Verdict, key_of
 from ncfbench.reporting.views.layout import (
     Column,
@@ -116,9 +116,9 @@ def verdict_table(found: Sequence[Verdict]) -> Table:
             ]
         )
     texts = (text_column("verdict"), text_column("why"))
-    header = ["data set", "encoder", "loss", "sampler", "measure", "ours", "printed", "seeds"]
-    header = [*header, *texts]
-    return Table("Verdicts", header, rows, [RULE_NOTE], labels=5, name="verdicts")
+    labels = ["data set", "encoder", "loss", "sampler", "measure"]
+    header: Header = [*labels, "ours", "printed", "seeds", *texts]
+    return Table("Verdicts", header, rows, [RULE_NOTE], labels=len(labels), name="verdicts")
 
 
 def _beside(
