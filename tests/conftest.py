@@ -26,6 +26,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import Dataset, load
 from ncfbench.storage.tables import atomic_path
+from ncfbench.timing import contention
 
 # A shell ignores SIGINT in what it starts in the background, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -84,6 +85,12 @@ def _put(self: LRUCache, key: str, value: bytes) -> None:
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NCFBENCH_DATA_DIR", "NCFBENCH_RUNS_DIR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_else_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tests print must not depend on what else the machine does."""
+    monkeypatch.setattr(contention.OtherPrograms, "_used", lambda self: {})
 
 
 @pytest.fixture

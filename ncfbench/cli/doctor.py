@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import typer
+
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, reporting
+from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.errors import CheckFailedError
 
 
@@ -17,9 +19,11 @@ def doctor(json_: options.Json = False) -> None:
     from ncfbench.reporting.views.run import environment_table
     from ncfbench.timing import doctor as doctors
     from ncfbench.timing import environment, heap
+    from ncfbench.timing.contention import OtherPrograms
 
+    others = OtherPrograms()
     described = environment.describe()
-    found = doctors.warnings(described)
+    found = doctors.warnings(described, others.describe())
     if json_:
         print_json({"environment": described, "warnings": found})
     else:
@@ -27,7 +31,9 @@ def doctor(json_: options.Json = False) -> None:
         prefix = heap.command_prefix()
         if prefix:
             print_views(f"Start Python programs with the same allocator: {prefix} python ...")
+    for warning in found:
+        say(f"Warning: {warning}")
     if found:
-        raise CheckFailedError("\n".join(["Times measured here would mislead:", *found]))
+        raise typer.Exit(CheckFailedError.exit_code)
     if not json_:
         print_views("No warnings.")

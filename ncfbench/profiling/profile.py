@@ -47,6 +47,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment
+from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.statistics import drift
 from ncfbench.training.interleave import timed_loops
 from ncfbench.training.step import Trainer
@@ -56,13 +57,17 @@ EARLIER_SETTINGS = {"filters": 50, "filter_width": 3, "lstm_units": 50}
 """Encoders' settings that every digest of version 1 held, whatever the encoder."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Record:
     """A profile as rows of the tables of :mod:`ncfbench.storage.schemas`."""
 
     profile: list[Row]
     unitcost: list[Row]
     costmodel: list[Row]
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{len(rows)} rows of {name}" for name, rows in self.tables.items())
+        return f"<Record of a profile: {rows}>"
 
     @property
     def tables(self) -> dict[str, list[Row]]:
@@ -101,7 +106,7 @@ def run(
         )
     example = next(iter(configs.values()))
     require(example.precision)
-    progress = progress or Progress()
+    progress, others = progress or Progress(), OtherPrograms()
     content = Content.of(dataset)
     layout = make_layout(example)
     described = environment.describe(layout.describe())
@@ -143,7 +148,9 @@ def run(
             for name, loop in loops.items()
         }
         timed += timed_collectives(loops, batches, sizes)
+        others.warn(progress.say)
         samples = _measure(timed, rounds, progress)
+        others.warn(progress.say, is_over=True)
     paced = at_usual_pace(samples)
     costs, unit_rows = unit_costs(paced, points)
     rows = [

@@ -25,6 +25,7 @@ from ncfbench.sweeps.grid import (
 )
 from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.timing.compile_cache import keep_compiled
+from ncfbench.timing.contention import OtherPrograms
 
 
 @dataclass
@@ -190,7 +191,7 @@ def run_sweep(
         KeyboardInterrupt: interrupted; the open cells were saved, and the same call resumes.
         UsageError: no cell can work, none fits the budget, or another process sweeps here.
     """
-    grid = expand(sweep.axes)
+    others, grid = OtherPrograms(), expand(sweep.axes)
     for each in grid.left_out:
         tell(f"Left out ({each.combinations}): {each.reason}")
     simulate(max(config.devices for config in grid.cells))
@@ -223,9 +224,11 @@ def run_sweep(
     problems, file = stage.status().problems, None
     if not dry_run:
         file = write_sweep(sweep, locations.runs_dir)
+        others.warn(tell)
         if tuned is not None:
             tell(f"Tuning: {len(tuned.stage.cells)} trials, {tuned.budget.label}.")
             tuned.stage.train()
             tuned.choose(stage, final=True)
         stage.train()
+        others.warn(tell, is_over=True)
     return SweepRun(sweep, grid, stage, tuned, dropped, problems, file)

@@ -17,11 +17,12 @@ SLOW_FLAGS = (
 )
 
 
-def warnings(environment: Mapping[str, Any]) -> list[str]:
+def warnings(environment: Mapping[str, Any], others: str | None = None) -> list[str]:
     """Return each fault of an environment, and what to do about it.
 
     Args:
         environment: the result of :func:`ncfbench.timing.environment.describe`.
+        others: what other programs use now, by :meth:`~contention.OtherPrograms.describe`.
     """
     found = []
     variables, cores = environment["variables"], environment["cores"]
@@ -33,10 +34,15 @@ def warnings(environment: Mapping[str, Any]) -> list[str]:
             + (", and unset JAX_PLATFORMS." if "JAX_PLATFORMS" in variables else ".")
         )
     load = environment["load_average"][0]
-    if load > BUSY_SHARE * cores:
+    if others is not None:
         found.append(
-            f"The machine is busy: a load of {load:.1f} on {cores} cores over the last minute."
-            " Times will be too long and will vary. Stop other programs and wait a minute."
+            f"The machine is busy: other programs use {others}. Times will be too long and will"
+            " vary. Wait until they end, or stop them."
+        )
+    elif load > BUSY_SHARE * cores:
+        found.append(
+            f"The machine was busy: a load of {load:.1f} on {cores} cores over the last minute,"
+            " though no program that this one can see is busy now. Wait a minute."
         )
     if cores < (environment["machine_cores"] or cores):
         found.append(

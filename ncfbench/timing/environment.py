@@ -9,7 +9,9 @@ History of ``environment.json``, by its ``format_version``:
    machine with an x86 processor is the same as in version 1, so their times stay comparable.
 3. ``allocator`` is what serves ``malloc``: name, version, settings, and the library's path.
    ``variables`` leaves that path out of ``LD_PRELOAD``. The ``key`` is as in version 2 where it is
-   the C library's own allocator; any other counts, but for its path.
+   the C library's own allocator; any other counts, but for its path. ``other_programs_cores`` is
+   how many cores other programs used on average during the session; null where several processes
+   train together.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import psutil
 from ncfbench import __version__
 from ncfbench.storage.free_space import CONTROL_GROUP, available_memory
 from ncfbench.timing import allocator, heap
+from ncfbench.timing.contention import available_cores
 
 FORMAT_VERSION = 3
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "pyarrow")
@@ -86,9 +89,7 @@ def describe(mesh: dict[str, Any] | None = None) -> dict[str, Any]:
     environment = {
         "format_version": FORMAT_VERSION,
         "cpu": processor().name,
-        "cores": (
-            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        ),
+        "cores": available_cores(),
         "machine_cores": psutil.cpu_count(),
         "core_quota": _core_quota(),
         "governor": _first_line(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 LINES = {
     "loading": "reading the data set",
     "transfer": "moving the texts to the device; batches are moved by the feed",
-    "initialising": "parameters, sampler, probe, evaluators",
+    "initialising": "parameters, sampler, probe, evaluators, a look at other programs",
     "waiting": "building batches, or waiting for the thread that does",
     "step": "dispatching training steps, and waiting for them",
     "step account": "repeating steps on batches that are already on the device, to time them",

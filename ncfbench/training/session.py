@@ -23,6 +23,7 @@ from ncfbench.sampling.batch import rounded_up
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
+from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.inference import Embedder
 from ncfbench.training.loop import TimedLoop
@@ -111,6 +112,8 @@ class Session:
         config = self._config
         title = f"{config.dataset} {config.encoder} {config.loss} {config.sampler}"
         self._progress.begin(title, self._schedule.last, self._start)
+        with self._ledger.line("initialising"):
+            self._others = OtherPrograms() if self._group.count == 1 else None
         self._loop.__enter__()
         return self
 
@@ -125,6 +128,9 @@ class Session:
         finally:
             self._progress.end()
             self._environment["load_average_at_end"] = environment.load_average()
+            self._environment["other_programs_cores"] = (
+                None if self._others is None else round(self._others.cores(), 2)
+            )
             self._write_environment()
 
     @property

@@ -1,0 +1,97 @@
+"""Other programs at work: counted, named, warned of, and recorded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ncfbench.config import Locations, complete
+from ncfbench.timing import contention
+from ncfbench.timing.contention import OtherPrograms, Program
+from ncfbench.training import run as training
+
+MEASURE = OtherPrograms._used
+"""The method itself, which other tests do without."""
+
+
+@pytest.fixture
+def busy() -> Iterator[int]:
+    """A program that this process did not start: the shell between both has ended."""
+    loop = "timeout 20 sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $!"
+    done = subprocess.run(["sh", "-c", loop], capture_output=True, text=True, check=True)
+    number = int(done.stdout)
+    yield number
+    os.kill(number, signal.SIGTERM)
+
+
+def test_a_busy_program_is_measured_and_named(busy: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OtherPrograms, "_used", MEASURE)
+    monkeypatch.setattr(contention, "BUSY_SHARE", 0.0)
+    others = OtherPrograms()
+    time.sleep(0.5)
+    used = others._used()
+    loops = [program for program in used if "while :" in contention._command(program)]
+    assert max(used[program] for program in loops) > 0.05
+    assert os.getpid() not in {program.pid for program in used}
+    child = subprocess.Popen(["sleep", "5"])
+    assert child.pid not in {program.pid for program in contention._seconds()}
+    child.kill()
+    child.wait()
+
+
+def test_use_is_seconds_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.5 and 0.5 s in 2 s, 0.2 of a new program; none of one that was only hidden before."""
+    old, idle, new, hidden = (Program(number, float(number)) for number in (1, 2, 101, 3))
+    seconds = iter([{old: 10.0, idle: 4.0}, {old: 11.5, idle: 4.5, new: 0.2, hidden: 50.0}, {}])
+    monkeypatch.setattr(OtherPrograms, "_used", MEASURE)
+    monkeypatch.setattr(contention, "_seconds", lambda: next(seconds))
+    monkeypatch.setattr(contention.time, "perf_counter", iter([0.0, 0.0, 2.0, 2.0, 9.0]).__next__)
+    monkeypatch.setattr(contention.time, "time", lambda: 100.0)
+    others = OtherPrograms()
+    assert others._used() == {old: 0.75, idle: 0.25, new: 0.1}
+    assert others._used() == {}
+
+
+def test_only_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cores: from 0.4 on; programs below 0.1 are not named."""
+    used: dict[Program, float] = {Program(7, 0.0): 0.35, Program(8, 0.0): 0.04}
+    monkeypatch.setattr(OtherPrograms, "_used", lambda self: used)
+    monkeypatch.setattr(contention, "available_cores", lambda: 2)
+    monkeypatch.setattr(contention, "_command", lambda program: f"program {program.pid}")
+    said: list[str] = []
+    OtherPrograms().warn(said.append)
+    assert said == []
+    used[Program(9, 0.0)] = 0.9
+    OtherPrograms().warn(said.append)
+    OtherPrograms().warn(said.append, is_over=True)
+    use = "1.3 of 2 cores: program 9 (process 9: 0.9), program 7 (process 7: 0.3)"
+    assert said[0].startswith(f"Warning: other programs use {use}. Times taken beside them are")
+    assert said[1] == f"Warning: meanwhile other programs used {use}. The times are too long."
+
+
+def test_a_run_warns_and_records(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after training; one that is finished already takes no times."""
+    monkeypatch.setattr(OtherPrograms, "_used", lambda self: {Program(1, 0.0): 64.0})
+    said: list[str] = []
+
+    class Said(training.Progress):
+        def say(self, text: str) -> None:
+            said.append(text)
+
+    small = {"dataset": "tiny", "encoder": "mf", "batch_size": 64, "epochs": 1, "dimension": 8}
+    for _ in range(2):
+        record = training.run(complete(small), Locations(data_dir, tmp_path), progress=Said())
+    assert record.environment["other_programs_cores"] == 64
+    assert [text.split(" of ")[0] for text in said[:2]] == [
+        "Warning: other programs use 64.0",
+        "Warning: meanwhile other programs used 64.0",
+    ]
+    assert [text.split(":")[0] for text in said[2:]] == ["Already finished"]
