@@ -81,7 +81,7 @@ def prepare(folder: Path, links: Path, items: Path, **options: Any) -> tuple[Dat
     said: list[str] = []
     usual = {"validation_fraction": 0.0, "test_fraction": 0.34}
     chosen = Options(links=links, items=items, **(usual | options))
-    data.prepare("custom", chosen, folder / "data", "x", say=said.append)
+    data.prepare("custom", chosen, folder / "data", "x", replace=True, say=said.append)
     return store.load(folder / "data", "x"), said
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from invoked import invoke
 
-from ncfbench.data import prepare
+from ncfbench.data import store
 from ncfbench.data.sources import synthetic
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +56,8 @@ def test_commands_of_a_page_run(
     )
     options = synthetic.Options(**SMALL, min_words=3, max_length=12)
     for name in ("citeulike", "synthetic"):
-        prepare("synthetic", options, tmp_path / "data", name, say=lambda text: None)
+        made = synthetic.plan(options, say=print, progress=nullcontext)
+        store.prepare(tmp_path / "data", name, "synthetic", made, print)
     found = commands(page)
     assert len(found) > 6
     for words in found:

@@ -90,8 +90,8 @@ def audit(
     The exact gradient needs data of moderate size. A graph of a few hundred nodes takes about two
     minutes:
 
-    ncfbench prepare synthetic --users 120 --items 180 --links 1800 && ncfbench audit --dataset
-    synthetic
+    ncfbench prepare synthetic --name few --users 120 --items 180 --links 1800 && ncfbench audit
+    --dataset few
     """
     from ncfbench.config import complete, merge
 

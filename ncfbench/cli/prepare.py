@@ -69,6 +69,7 @@ def _command(name: str) -> Any:
             module.Options(**values),
             locations.data_dir,
             stored_name,
+            replace=given["force"],
             say=say,
             progress=_download_bar,
         )
@@ -91,6 +92,10 @@ def _common(
             help="Store it under another name, to keep several versions.", show_default=False
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace a data set of that name and other content."),
+    ] = False,
     data_dir: options.DataDir = None,
     json_: options.Json = False,
 ) -> None:

@@ -34,6 +34,7 @@ def prepare(
     data_dir: Path,
     name: str | None = None,
     *,
+    replace: bool = False,
     say: Callable[[str], None],
     progress: Progress = nullcontext,
 ) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def prepare(
         source: a key of :data:`ncfbench.data.sources.SOURCES`.
         options: an instance of the source's ``Options``.
         name: the data set's name; by default the source's.
+        replace: replace a data set of that name and other content.
         say: receives messages, a line each.
         progress: makes a context that shows downloads: an object with tqdm's ``total``, ``update``,
             ``reset`` and ``close``, or None.
@@ -52,14 +54,16 @@ def prepare(
 
     Raises:
         DataError: a file is missing or malformed, or the data set cannot be written.
-        UsageError: an unknown source, or options that cannot work.
+        UsageError: an unknown source, options that cannot work, another source's name, or a data
+            set of that name and other content without ``replace``.
         VerificationError: a file is not the published one.
     """
     from ncfbench.data import store
-    from ncfbench.data.sources import find_source
+    from ncfbench.data.sources import find_source, refuse_name
 
+    refuse_name(source, name or source)
     preparation = find_source(source).load().plan(options, say=say, progress=progress)
-    return store.prepare(data_dir, name or source, source, preparation, say)
+    return store.prepare(data_dir, name or source, source, preparation, say, replace=replace)
 
 
 def open_dataset(data_dir: Path, name: str, say: Callable[[str], None]) -> Dataset:

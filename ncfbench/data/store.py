@@ -38,9 +38,9 @@ from numpy.typing import NDArray
 from ncfbench import __version__
 from ncfbench.data.content import SPLITS, Content, Int32, Split
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.sources import Preparation, how_to_prepare, prepare_command
+from ncfbench.data.sources import SOURCES, Preparation, how_to_prepare, prepare_command
 from ncfbench.data.text import Texts, Vocabulary
-from ncfbench.errors import DataError, reason, shown
+from ncfbench.errors import DataError, UsageError, nearest, reason, shown
 from ncfbench.storage import locks, tables
 
 FORMAT_VERSION = 2
@@ -123,7 +123,13 @@ def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
 
 
 def prepare(
-    data_dir: Path, name: str, source: str, preparation: Preparation, say: Callable[[str], None]
+    data_dir: Path,
+    name: str,
+    source: str,
+    preparation: Preparation,
+    say: Callable[[str], None],
+    *,
+    replace: bool = False,
 ) -> dict[str, Any]:
     """Make and write a data set, then switch to it; instant where the same was done before.
 
@@ -132,12 +138,14 @@ def prepare(
 
     Args:
         source: the source's name, for the manifest.
+        replace: replace a data set of other content.
 
     Returns:
         The manifest.
 
     Raises:
         DataError: the source is damaged, or the data set cannot be written.
+        UsageError: there is a data set of other content, and it is not to be replaced.
     """
     home, origin = data_dir / name, {"source": source, **preparation.origin}
     options = dict(preparation.options)
@@ -150,7 +158,7 @@ def prepare(
                 say(f"Warning: the data set in {home} is damaged; it is prepared again.")
                 done = None
             if done is None:
-                return _make(home, origin, options, preparation.read)
+                return _make(home, origin, options, preparation.read, replace=replace)
     say(f"Already prepared with these options{' and files' if origin.get('files') else ''}: {home}")
     return done
 
@@ -170,7 +178,13 @@ def _make(
     origin: Mapping[str, Any],
     options: dict[str, Any],
     read: Callable[[Path], Content],
+    *,
+    replace: bool,
 ) -> dict[str, Any]:
+    before = None if replace else read_manifest(home.parent, home.name)
+    if before is not None and before["options"] != options:
+        # Options are part of the fingerprint: nothing has to be read to know.
+        raise _in_the_way(home, before["options"], options)
     with _scratch(home) as scratch:
         content = read(scratch)
         manifest = {
@@ -183,6 +197,8 @@ def _make(
             "removed": {reason: count for reason, count in content.removed.items() if count},
             "ncfbench_version": __version__,
         }
+        if before is not None and before["fingerprint"] != manifest["fingerprint"]:
+            raise _in_the_way(home, options, options)
         with tables.storage_errors(home):
             folder = _folder(home, manifest)
             if not _is_intact(home, manifest):
@@ -194,6 +210,22 @@ def _make(
                 if other.is_dir() and other != folder and len(other.name) == FINGERPRINT_DIGITS:
                     shutil.rmtree(other, ignore_errors=True)
     return manifest
+
+
+def _in_the_way(home: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> UsageError:
+    """Return the error that refuses to replace a data set of other content."""
+    missing = "unset"
+    differing = [
+        f"{name} = {before.get(name, missing)} (now {now.get(name, missing)})"
+        for name in {**before, **now}
+        if before.get(name, missing) != now.get(name, missing)
+    ]
+    what = f"was prepared with {', '.join(differing)}" if differing else "has other content"
+    return UsageError(
+        f"The data set in {shown(home)} {what}, and runs may depend on it: replaced, it could not"
+        " continue them or be compared with them. --name stores this one beside it; --force"
+        " replaces it."
+    )
 
 
 @contextmanager
@@ -246,9 +278,10 @@ def load(data_dir: Path, name: str) -> Dataset:
                 f" again: {how}"
             )
         prepared = f" Prepared there: {', '.join(present)}." if present else ""
+        near = "." if name in SOURCES else nearest(name, [*present, *SOURCES])
         raise DataError(
-            f"Data set {name!r} is not prepared in {shown(data_dir)}.{prepared} Prepare it with:"
-            f" {how}"
+            f"Data set {name!r} is not prepared in {shown(data_dir)}{near}{prepared} Prepare it"
+            f" with: {how}"
         )
     again = f"Prepare it again: {prepare_command(name, manifest)}"
     try:

@@ -58,7 +58,7 @@ def prepare(folder: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, Any
     said: list[str] = []
     usual = {"test_fraction": 0.2, "validation_fraction": 0.0, "allow_unverified": True}
     chosen = Options(from_=folder, **(usual | options))
-    return data.prepare("citeulike", chosen, tmp_path / "data", say=said.append), said
+    return data.prepare("citeulike", chosen, tmp_path / "data", replace=True, say=said.append), said
 
 
 def test_a_small_library_by_hand(folder: Path, tmp_path: Path) -> None:

@@ -48,7 +48,9 @@ def prepare(folder: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, Any
     said: list[str] = []
     usual = {"test_fraction": 0.25, "validation_fraction": 0.0, "allow_unverified": True}
     chosen = Options(from_=folder, **(usual | options))
-    return data.prepare("citeulike-t", chosen, tmp_path / "data", say=said.append), said
+    return data.prepare(
+        "citeulike-t", chosen, tmp_path / "data", replace=True, say=said.append
+    ), said
 
 
 def texts_of(data_dir: Path, name: str) -> list[str]:

@@ -56,7 +56,7 @@ def prepared(source: str, options: Any, data: Path) -> tuple[NcfbenchError | Non
     """The error that refuses the files, if one does, and the messages before."""
     said: list[str] = []
     try:
-        prepare(CASES[source].name, options, data, "x", say=said.append)
+        prepare(CASES[source].name, options, data, "x", replace=True, say=said.append)
     except NcfbenchError as error:
         return error, "\n".join(said)
     return None, "\n".join(said)

@@ -78,7 +78,7 @@ def prepare(folder: Path, data_dir: Path, **options: Any) -> tuple[dict[str, Any
     said: list[str] = []
     usual = {"test_fraction": 0.0, "validation_fraction": 0.0}
     chosen = Options(from_=folder, **(usual | options))
-    return prepare_data("mind", chosen, data_dir, say=said.append), said
+    return prepare_data("mind", chosen, data_dir, replace=True, say=said.append), said
 
 
 def links_of(data_dir: Path) -> list[tuple[str, str]]:

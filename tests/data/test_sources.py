@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import MISSING
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from invoked import check, invoke
 
 from ncfbench.data import prepare, store
 from ncfbench.data.options import declared
-from ncfbench.data.sources import SOURCES, Source, prepare_command
+from ncfbench.data.sources import SOURCES, Source, how_to_prepare, prepare_command
 from ncfbench.data.sources.synthetic import Options
 from ncfbench.errors import UsageError
+from ncfbench.reporting.views.catalogue import entries
 
 COLOURS = '''
 """Two users of each colour, who like the items of that colour."""
@@ -114,6 +116,27 @@ def test_flags_have_the_defaults_of_the_options(name: str) -> None:
         assert each.metadata["help"].split()[0] in text
         if isinstance(each.default, int | float) and not isinstance(each.default, bool):
             assert f"[default: {each.default}]" in text
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_advice_names_the_required_flags(name: str) -> None:
+    command = how_to_prepare(name).split()
+    assert command[:3] == ["ncfbench", "prepare", name]
+    required = [
+        each.metadata["flag"] or "--" + each.name.replace("_", "-")
+        for each in declared(SOURCES[name].load().Options)
+        if each.default is MISSING or each.metadata["help"].startswith("Required")
+    ]
+    assert [word for word in command if word.startswith("--")] == required
+    assert " ".join(command) in entries(Path("none"))["datasets"][name]["summary"]
+
+
+def test_a_misspelt_data_set_gets_a_suggestion(tmp_path: Path) -> None:
+    words = ["describe", "synthetc", "--data-dir", tmp_path]
+    check(invoke(*words), 3, "'synthetc' is not prepared in", "; did you mean 'synthetic'?")
+    plain = invoke("describe", "citeulike", "--data-dir", tmp_path)
+    check(plain, 3, "Prepare it with: ncfbench prepare citeulike")
+    assert "did you mean" not in plain.output
 
 
 def test_an_unknown_source_is_refused(tmp_path: Path) -> None:

@@ -140,6 +140,30 @@ def test_another_origin_replaces_the_manifest_only(
     assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before
 
 
+def test_other_content_is_replaced_only_on_demand(
+    tmp_path: Path, tiny_options: synthetic.Options
+) -> None:
+    """Other options are refused before anything is read; other files once they are."""
+    first = prepare("synthetic", tiny_options, tmp_path, "x", say=quiet)
+    other = dataclasses.replace(tiny_options, seed=1)
+    with pytest.raises(UsageError, match=r"with seed = 0 \(now 1\), and runs may depend on it"):
+        prepare("synthetic", other, tmp_path, "x", say=quiet)
+    content, options = synthetic.make(other), tiny_options.stored()
+    preparation = Preparation({"files": {"a": {"sha256": "b"}}}, options, lambda scratch: content)
+    with pytest.raises(UsageError, match=r"has other content, .* --name .* --force"):
+        store.prepare(tmp_path, "x", "synthetic", preparation, quiet)
+    assert store.load(tmp_path, "x").fingerprint == first["fingerprint"]
+    assert not list((tmp_path / "x").glob(".new*"))
+    second = prepare("synthetic", other, tmp_path, "x", replace=True, say=quiet)
+    assert store.load(tmp_path, "x").fingerprint == second["fingerprint"] != first["fingerprint"]
+
+
+def test_a_source_keeps_its_name(tmp_path: Path, tiny_options: synthetic.Options) -> None:
+    with pytest.raises(UsageError, match="citeulike is the name of a source, and these data come"):
+        prepare("synthetic", tiny_options, tmp_path, "citeulike", say=quiet)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_name_passes_from_one_list_into_the_next(tiny_options: synthetic.Options) -> None:
     content = synthetic.make(tiny_options)
     lists = [(["a", "bc"], ["d", "e"]), (["a", "b"], ["cd", "e"]), (["a", "b", "c"], ["d"])]
@@ -191,7 +215,12 @@ def test_a_full_disk_leaves_the_previous_data_set(
         monkeypatch.setattr(tables, "sync", full)
         with pytest.raises(DataError, match="No space left on device"):
             prepare(
-                "synthetic", dataclasses.replace(tiny_options, seed=1), tmp_path, "x", say=quiet
+                "synthetic",
+                dataclasses.replace(tiny_options, seed=1),
+                tmp_path,
+                "x",
+                replace=True,
+                say=quiet,
             )
         assert store.load(tmp_path, "x").fingerprint == before["fingerprint"]
         assert not list((tmp_path / "x").rglob("*.tmp"))
@@ -203,7 +232,7 @@ def test_a_killed_prepare_leaves_the_old_or_the_new(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from ncfbench.data import prepare, store\n"
         "from ncfbench.data.sources import synthetic; print('ready', flush=True)\n"
         "options = synthetic.Options(seed=int(sys.argv[2]))\n"
-        "prepare('synthetic', options, Path(sys.argv[1]), 'x', say=print)"
+        "prepare('synthetic', options, Path(sys.argv[1]), 'x', replace=True, say=print)"
     )
     before = prepare("synthetic", synthetic.Options(), tmp_path, "x", say=quiet)["fingerprint"]
     for seed, delay in enumerate((0.01, 0.03, 0.08, 0.2), start=1):

@@ -63,11 +63,13 @@ class Source:
             source is used.
         summary: one line for ``ncfbench prepare --help``.
         details: more for the help of the source's own command.
+        needs: the flags without which nothing can be prepared, with stand-ins for their values.
     """
 
     module: str
     summary: str
     details: str = ""
+    needs: str = ""
 
     def load(self) -> SourceModule:
         """Import the module."""
@@ -90,6 +92,7 @@ SOURCES: dict[str, Source] = {
         "Microsoft News (MIND), a stand-in for the paper's Yahoo! News data, which is gone.",
         "Links are clicks. You have to get the files yourself: Microsoft asks you to accept a"
         " licence first.",
+        needs="--from FOLDER",
     ),
     "synthetic": Source(
         "ncfbench.data.sources.synthetic",
@@ -101,6 +104,7 @@ SOURCES: dict[str, Source] = {
         "Columns with usual names are found, and the output names them. Ids are strings or whole"
         " numbers, and results use them.\n\nncfbench prepare custom --links ratings.csv --items"
         " movies.csv --rating-threshold 4",
+        needs="--links LINKS.csv --items ITEMS.csv",
     ),
 }
 
@@ -116,6 +120,19 @@ def find_source(name: str) -> Source:
             f"Unknown source {name!r}{nearest(name, SOURCES)} Valid: {', '.join(SOURCES)}."
         )
     return SOURCES[name]
+
+
+def refuse_name(source: str, name: str) -> None:
+    """Refuse the name of another source: reports would take the data set for that source's.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if name != source and name in SOURCES:
+        raise UsageError(
+            f"--name {name} is the name of a source, and these data come from {source}. Choose"
+            f" another name, such as my-{name}."
+        )
 
 
 def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
@@ -139,7 +156,7 @@ def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
 def how_to_prepare(name: str) -> str:
     """Return the command line that prepares a data set of a name of which nothing is known."""
     if name in SOURCES:
-        return f"ncfbench prepare {name}"
+        return f"ncfbench prepare {name} {SOURCES[name].needs}".rstrip()
     return f"ncfbench prepare SOURCE --name {name} (sources: {', '.join(SOURCES)})"
 
 
@@ -154,4 +171,5 @@ __all__ = [
     "find_source",
     "how_to_prepare",
     "prepare_command",
+    "refuse_name",
 ]
