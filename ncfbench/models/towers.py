@@ -12,6 +12,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.protocol import Build, Texts
+from ncfbench.models.shapes import require_shapes
 from ncfbench.models.user_table import UserTower
 from ncfbench.registry import find_encoder, find_user_tower
 
@@ -103,7 +104,12 @@ def unit_vectors(vectors: jax.Array) -> jax.Array:
 
 
 def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
-    """Return both towers with the initial parameters of the run's seed."""
+    """Return both towers with the initial parameters of the run's seed.
+
+    Raises:
+        UsageError: see :func:`ncfbench.models.shapes.require_shapes`.
+    """
+    require_shapes(config, dataset)
     return Towers(
         config, dataset.n_users, dataset.n_items, dataset.n_words, rngs=nnx.Rngs(config.seed)
     )

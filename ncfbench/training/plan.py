@@ -17,6 +17,7 @@ from ncfbench.distributed.mesh import make_layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
+from ncfbench.models.shapes import require_shapes
 from ncfbench.rng import Streams
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
@@ -68,8 +69,9 @@ class RunPlan:
 
         Raises:
             DataError: the data set is not prepared, or the folder of the trace cannot be made.
-            UsageError: the batch does not fit the data, the device lacks the precision, the memory
-                or its peers, the processes differ, or there is nothing to recommend.
+            UsageError: a plug-in returns another shape than it must, the batch does not fit the
+                data, the device lacks the precision, the memory or its peers, the processes differ,
+                or there is nothing to recommend.
         """
         group = ProcessGroup.current()
         if group.count > 1:
@@ -78,11 +80,17 @@ class RunPlan:
         if dataset is None:
             with (ledger or Ledger()).line("loading"):
                 dataset = open_dataset(locations.data_dir, config.dataset, say)
+        require_shapes(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
         layout = make_layout(config)
         _require_memory(config, dataset, layout)
         if recommend is not None:
             require_items(config, dataset, recommend)
+            if recommend > (candidates := len(dataset.items_of("test"))):
+                say(
+                    f"--recommend {recommend}: there are only {candidates} test items, so that"
+                    " every user gets all of them."
+                )
         group.require_alike(config, dataset.fingerprint)
         if trace is not None:
             with tables.storage_errors(trace):
