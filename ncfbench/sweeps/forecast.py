@@ -1,7 +1,9 @@
 """Predict the time and memory of a sweep's cells, from a stored profile or a short pilot.
 
-The pilot compiles each distinct arm and trains it for a few iterations, with parameters that are
-thrown away. Cells that differ only in settings that cost no time, such as the seed, share a pilot.
+A pilot compiles the step of an arm and trains it for a few iterations, with parameters that are
+thrown away. Cells that differ only in settings that cost no time, such as the seed or the loss
+within a family, share a pilot. Probe and evaluation depend on the model and the data only: cells
+with another sampler share their times.
 """
 
 from __future__ import annotations
@@ -21,22 +23,21 @@ from ncfbench.data import Dataset
 from ncfbench.errors import DataError
 from ncfbench.models.towers import Content
 from ncfbench.profiling.profile import settings_digest
-from ncfbench.profiling.roofline import compiled_step
-from ncfbench.rng import Streams
+from ncfbench.registry import LOSSES
 from ncfbench.runs.schedule import Schedule
-from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.storage import schemas, tables
-from ncfbench.sweeps.grid import CellState, group_cells
+from ncfbench.sweeps.grid import CellState, group_cells, label_cells
 from ncfbench.timing import environment
 from ncfbench.training.inference import Embedder
 from ncfbench.training.interleave import timed_loops
-from ncfbench.training.loop import STEP_BATCHES
+from ncfbench.training.loop import STEP_BATCHES, TimedLoop
 from ncfbench.training.probe import Probe
 from ncfbench.training.recall import make_evaluators
+from ncfbench.training.step import Trainer
 
-PILOT_SECONDS = 1.0
+PILOT_SECONDS = 0.5
 """A pilot's block takes about this long, within the bounds of ``PILOT_ITERATIONS``."""
-PILOT_ITERATIONS = (4, 40)
+PILOT_ITERATIONS = (2, 40)
 FREE = (
     "seed",
     "epochs",
@@ -51,6 +52,18 @@ FREE = (
     "tuned",
 )
 """Settings that do not change the time of an iteration."""
+BATCHES = (
+    "sampler",
+    "batch_size",
+    "stratum_size",
+    "negatives",
+    "strata",
+    "uniform_items",
+    "mask",
+    "unique_items",
+    "share",
+)
+"""Settings that change batches only, and so neither probe nor evaluation."""
 
 
 @dataclass(frozen=True)
@@ -69,31 +82,39 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """The time of each part of a cell, and its memory.
+class Looks:
+    """Seconds of a probe and of an evaluation, and of their compilation."""
+
+    start_seconds: float
+    probe_seconds: float
+    evaluation_seconds: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds of an arm's iteration and of its compilation, and its memory.
 
     ``source`` is the origin of the seconds of an iteration.
     """
 
     start_seconds: float
     iteration_seconds: float
-    probe_seconds: float
-    evaluation_seconds: float
     source: str
     state_bytes: int
     step_bytes: int
 
-    def seconds(self, schedule: Schedule, epochs_done: float) -> float:
-        """Return what a cell still needs, including evaluations and the *step* account."""
-        left = schedule.epochs - epochs_done
-        iterations = schedule.n_links / schedule.batch_size
-        probes = iterations / schedule.probe_every if schedule.probe_every else 4
-        epoch = (
-            (iterations + min(STEP_BATCHES, iterations)) * self.iteration_seconds
-            + probes * self.probe_seconds
-            + self.evaluation_seconds
-        )
-        return self.start_seconds + left * epoch
+
+def cell_seconds(looks: Looks, step: Step, schedule: Schedule, epochs_done: float) -> float:
+    """Return what a cell still needs, including evaluations and the *step* account."""
+    left = schedule.epochs - epochs_done
+    iterations = schedule.n_links / schedule.batch_size
+    probes = iterations / schedule.probe_every if schedule.probe_every else 4
+    epoch = (
+        (iterations + min(STEP_BATCHES, iterations)) * step.iteration_seconds
+        + probes * looks.probe_seconds
+        + looks.evaluation_seconds
+    )
+    return looks.start_seconds + step.start_seconds + left * epoch
 
 
 def predict(
@@ -105,27 +126,36 @@ def predict(
     """Return what each cell still needs; cells that are over need nothing."""
     profiled = _profiled(runs_dir)
     key = str(environment.describe()["key"])
-    found: dict[str, Forecast] = {}
-    predicted = {}
-    for config, state in states.items():
-        if state.is_over:
-            predicted[config] = Prediction()
-            continue
+    waiting = [config for config, state in states.items() if not state.is_over]
+    by_arm: dict[str, list[RunConfig]] = {}
+    for config in waiting:
+        by_arm.setdefault(_arm(config), []).append(config)
+    names = label_cells([cells[0] for cells in by_arm.values()])
+    steps: dict[str, Step] = {}
+    looks: dict[str, Looks] = {}
+    content: dict[str, Content] = {}
+    for number, (arm, cells) in enumerate(by_arm.items(), start=1):
+        config = cells[0]
         dataset = datasets[config.dataset]
-        arm = _arm(config)
-        if arm not in found:
-            row = profiled.get(
-                (dataset.fingerprint, key, config.sampler, settings_digest(_as_profiled(config)))
-            )
-            if row is None:
-                say(f"Pilot: {config.dataset} {config.encoder} {config.loss} {config.sampler}.")
-            found[arm] = _measure(config, dataset, row)
-        schedule = Schedule(
-            dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every
+        if config.dataset not in content:
+            content[config.dataset] = jax.block_until_ready(Content.of(dataset))
+        row = profiled.get(
+            (dataset.fingerprint, key, config.sampler, settings_digest(_as_profiled(config)))
         )
-        own = found[arm]
-        seconds = own.seconds(schedule, state.epochs)
-        predicted[config] = Prediction(seconds, own.source, own.state_bytes, own.step_bytes)
+        if row is None:
+            name = names[config].rpartition(" seed ")[0]
+            also = f" (for {len(cells)} cells)" if len(cells) > 1 else ""
+            say(f"Pilot {number} of {len(by_arm)}: {name}{also}")
+        steps[arm] = _measure_step(config, dataset, content[config.dataset], row)
+        if _model(config) not in looks:
+            looks[_model(config)] = _measure_looks(config, dataset, content[config.dataset])
+    predicted = {config: Prediction() for config in states}
+    for config in waiting:
+        n_links = datasets[config.dataset].graph.n_links
+        schedule = Schedule(n_links, config.batch_size, config.epochs, config.probe_every)
+        step = steps[_arm(config)]
+        seconds = cell_seconds(looks[_model(config)], step, schedule, states[config].epochs)
+        predicted[config] = Prediction(seconds, step.source, step.state_bytes, step.step_bytes)
     return predicted
 
 
@@ -146,10 +176,19 @@ def predict_memory(predicted: Mapping[RunConfig, Prediction]) -> int:
 
 
 def _arm(config: RunConfig) -> str:
+    """Return a text that cells share whose iterations take the same time."""
     settings = config.effective() | {"devices": config.devices, "shard_tables": config.shard_tables}
+    if config.loss in LOSSES:  # the families' losses differ in a few operations on each score
+        settings["loss"] = config.family
     return json.dumps(
         {name: value for name, value in settings.items() if name not in FREE}, sort_keys=True
     )
+
+
+def _model(config: RunConfig) -> str:
+    """Return a text that cells share whose probes and evaluations take the same time."""
+    arm = json.loads(_arm(config))
+    return json.dumps({name: value for name, value in arm.items() if name not in BATCHES})
 
 
 def _as_profiled(config: RunConfig) -> RunConfig:
@@ -172,54 +211,61 @@ def _profiled(runs_dir: Path) -> dict[tuple[str, str, str, str], dict[str, Any]]
     }
 
 
-def _measure(config: RunConfig, dataset: Dataset, row: Mapping[str, Any] | None) -> Forecast:
+def _measure_looks(config: RunConfig, dataset: Dataset, content: Content) -> Looks:
     begin = time.perf_counter()
-    content = jax.block_until_ready(Content.of(dataset))
+    trainer, state = Trainer.create(config, dataset)
+    embedder = Embedder(trainer.towers, content)
+    probe = Probe(dataset.graph, config, embedder)
+    evaluators, _ = make_evaluators(config, dataset, embedder)
+    parameters = trainer.layout.to_one_device(state.parameters)
+
+    def evaluate() -> None:
+        for evaluator in evaluators.values():
+            evaluator(parameters)
+
+    probe(parameters)
+    evaluate()
+    times = [time.perf_counter()]  # both are compiled
+    probe(parameters)
+    times.append(time.perf_counter())
+    evaluate()
+    times.append(time.perf_counter())
+    return Looks(times[0] - begin, times[1] - times[0], times[2] - times[1])
+
+
+def _measure_step(
+    config: RunConfig, dataset: Dataset, content: Content, row: Mapping[str, Any] | None
+) -> Step:
+    """Compile the step and, without a row of a profile, train for a few iterations."""
+    begin = time.perf_counter()
     with timed_loops(dataset, content, {"pilot": config}) as loops:
         loop = loops["pilot"]
-        embedder = Embedder(loop.trainer.towers, content)
-        looks: dict[str, Callable[[Any], object]] = {
-            "probe": Probe(dataset.graph, config, embedder)
-        }
-        evaluators, _ = make_evaluators(config, dataset, embedder)
-        looks["evaluation"] = lambda parameters: [each(parameters) for each in evaluators.values()]
-        seconds = {"probe": 0.0, "evaluation": 0.0}
-        for look in looks.values():
-            look(loop.trainer.layout.to_one_device(loop.state.parameters))  # compiles
-        started = time.perf_counter() - begin
-        for name, look in looks.items():
-            began = time.perf_counter()
-            look(loop.trainer.layout.to_one_device(loop.state.parameters))
-            seconds[name] = time.perf_counter() - began
+        state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(loop.state))
+        step_bytes = _step_bytes(loop)
+        start = time.perf_counter() - begin
         if row is None:
             loop.full_block(1)
-            started += sum(sample.seconds for sample in loop.samples if sample.kind == "compile")
+            start += sum(sample.seconds for sample in loop.samples if sample.kind == "compile")
             fewest, most = PILOT_ITERATIONS
             loop.full_block(min(max(int(PILOT_SECONDS / loop.samples[-1].seconds), fewest), most))
             sample = loop.samples[-1]
             iteration, source = sample.seconds / sample.iterations, "pilot"
         else:
             iteration, source = float(row["measured_full_iteration_seconds"]), "profile"
-        state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(loop.state))
-    return Forecast(
-        started,
-        iteration,
-        seconds["probe"],
-        seconds["evaluation"],
-        source,
-        state_bytes,
-        _step_bytes(config, dataset, content),
-    )
+    return Step(start, iteration, source, state_bytes, step_bytes)
 
 
-def _step_bytes(config: RunConfig, dataset: Dataset, content: Content) -> int:
+def _step_bytes(loop: TimedLoop) -> int:
     """Return the bytes that the compiled step needs beside its arguments, by XLA's analysis.
 
-    A backend without that analysis gives 0.
+    A backend without that analysis gives 0. The loop's own step is compiled here, and not again
+    when the loop trains.
     """
-    sampler = make_sampler(dataset.graph, config, Streams(config.seed))
-    batch = next(sampler.batches(0, plan_capacity(dataset.graph, config)))
-    found = compiled_step(config, dataset, content, batch).memory_analysis()
+    trainer = loop.trainer
+    batch = next(trainer.layout.shard(loop.sampler).batches(0, loop.item_slots))
+    (on_device,) = trainer.layout.keep([trainer.layout.put(batch)])
+    step: Any = trainer.step
+    found = step.lower(loop.state, on_device, loop.content).compile().memory_analysis()
     return (
         0
         if found is None
