@@ -37,6 +37,7 @@ def prepare(
     source: str,
     *,
     name: str | None = None,
+    force: bool = False,
     data_dir: Folder = None,
     say: Callable[[str], None] = print,
     **options: Any,
@@ -46,12 +47,14 @@ def prepare(
     Args:
         source: ``citeulike``, ``citeulike-t``, ``mind``, ``synthetic`` or ``custom``.
         name: the data set's name; by default the source's.
+        force: replace a data set of that name and other content.
         say: receives messages, a line each.
         options: as the flags of ``ncfbench prepare SOURCE``, such as ``max_length=40``.
 
     Raises:
         DataError: a file is missing or malformed, or the data set cannot be written.
-        UsageError: an unknown source or option, or options that cannot work.
+        UsageError: an unknown source or option, options that cannot work, or a data set of that
+            name and other content without ``force``.
         VerificationError: a downloaded file is not the published one.
     """
     import dataclasses
@@ -70,7 +73,7 @@ def prepare(
             )
     chosen = kind(**options)
     folder = _locations(data_dir).data_dir
-    data.prepare(source, chosen, folder, name, say=say)
+    data.prepare(source, chosen, folder, name, replace=force, say=say)
     return data.open_dataset(folder, name or source, say)
 
 
@@ -92,14 +95,18 @@ def run(
     data_dir: Folder = None,
     runs_dir: Folder = None,
     resume: bool = False,
+    again: bool = False,
     recommend: int | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> RunRecord:
     """Train one recommender, and return its records as its folder keeps them.
 
+    A run with these settings and data that is finished is returned, and not trained again.
+
     Args:
-        resume: continue the newest run with these settings, or return it if it is finished.
+        resume: continue the newest interrupted run with these settings.
+        again: train a new run even if there is one with these settings.
         recommend: write this many held-out items of each user at the end.
         progress: shows the run; by default nothing is shown.
         settings: as in ``docs/settings.md``, such as ``dataset="citeulike", sampler="ns"``;
@@ -108,9 +115,12 @@ def run(
     Raises:
         DataError: the data set is not prepared, or a folder cannot be written.
         DivergedError: the loss stopped being finite; what was recorded is kept.
-        UsageError: an unknown setting, or settings that cannot work.
+        UsageError: an unknown setting, settings that cannot work, no run to resume, or an
+            interrupted one that ``resume`` would continue.
     """
-    from ncfbench.config import complete
+    import warnings
+
+    from ncfbench.config import complete, unused_settings
     from ncfbench.distributed.simulation import simulate
     from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.timing.heap import warn_once
@@ -119,9 +129,13 @@ def run(
     warn_once()
     given, locations = _merge(settings, data_dir, runs_dir)
     config = complete(given)
+    for warning in unused_settings(given, config):
+        warnings.warn(warning, stacklevel=2)
     simulate(config.devices)
     keep_compiled(progress.say if progress else _discard)
-    return training.run(config, locations, resume=resume, recommend=recommend, progress=progress)
+    return training.run(
+        config, locations, resume=resume, again=again, recommend=recommend, progress=progress
+    )
 
 
 def sweep(

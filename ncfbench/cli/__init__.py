@@ -14,6 +14,7 @@ from ncfbench.cli import (
     catalogue,
     describe,
     doctor,
+    output,
     prepare,
     profile,
     report,
@@ -33,6 +34,11 @@ class _Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order of help."""
         return sorted(super().list_commands(ctx), key=lambda name: name != "prepare")
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is to run, and keep the words for advice that repeats them."""
+        output.typed[:] = args
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+typed: list[str] = []
+"""The words of the command line, without the program's name."""
+
+
+def typed_with(*flags: str, without: Collection[str] = ()) -> str:
+    """Return the command line that was typed, with some flags added and others left out."""
+    left_out = {*flags, *without}
+    return shlex.join(["ncfbench", *(word for word in typed if word not in left_out), *flags])
 
 
 def reporting(command: Callable[P, R]) -> Callable[P, R]:

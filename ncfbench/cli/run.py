@@ -10,8 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, progress_bar, reporting, say
-from ncfbench.config import SETTINGS, Locations, RunConfig, complete, merge
+from ncfbench.cli.output import (
+    print_json,
+    print_views,
+    progress_bar,
+    reporting,
+    say,
+    typed_with,
+)
+from ncfbench.config import (
+    SETTINGS,
+    Locations,
+    RunConfig,
+    as_toml,
+    complete,
+    merge,
+    unused_settings,
+)
 from ncfbench.distributed.cluster import Cluster, refuse_for_processes
 from ncfbench.distributed.simulation import simulate
 from ncfbench.distributed.supervisor import Parent, supervise
@@ -36,6 +51,20 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the interrupted run of these settings.")
     ] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="Train a new run even if there is one of these settings and data."
+        ),
+    ] = False,
+    print_config: Annotated[
+        bool,
+        typer.Option(
+            "--print-config",
+            help="Print all settings of the run as TOML, for --config, and train nothing.",
+            rich_help_panel="Output",
+        ),
+    ] = False,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -50,8 +79,7 @@ def run(
             metavar="M",
             help=(
                 "Write the M best test items of every user to recommendations.parquet in the run's"
-                " folder, by the parameters at the end of the run; with --resume also for a"
-                " finished run."
+                " folder, by the parameters at the end of the run; also for a finished run."
             ),
             show_default=False,
             rich_help_panel="Output",
@@ -68,7 +96,8 @@ def run(
 
     Settings come from flags, then --set, then the environment, then --config, then the paper's
     defaults for the loss and the encoder. The records are kept in a folder below --runs-dir;
-    `ncfbench report` compares them.
+    `ncfbench report` compares them. A finished run is not trained again; with --resume --again a
+    run is continued where there is one to continue, and begun where there is none.
 
     Example: ncfbench run --dataset synthetic --sampler strat-ns --loss hinge --epochs 5
     """
@@ -77,8 +106,14 @@ def run(
     # Several processes use all their devices by default, which are known when they have joined.
     is_counted = coordinator is None or "devices" in given
     settings = complete(given if is_counted else given | {"share": RunConfig.share})
+    if print_config:
+        typer.echo(as_toml(settings), nl=False)
+        return
     simulate(-(-settings.devices // (processes or 1)))
     parent = Parent.from_environment()
+    if parent is None:
+        for warning in unused_settings(given, settings):
+            say(f"Warning: {warning}")
     progress = progress_bar(quiet=quiet)
     cluster = _cluster(coordinator, processes, process_id, peer_timeout)
     if cluster is not None:
@@ -89,7 +124,13 @@ def run(
         if not is_counted:
             settings = complete(given | {"devices": _count_devices()})
         record = _train(
-            settings, locations, progress, resume=resume, trace=trace, recommend=recommend
+            settings,
+            locations,
+            progress,
+            resume=resume,
+            again=again,
+            trace=trace,
+            recommend=recommend,
         )
         if record is not None:
             _print_results(record, recommend, json_=json_)
@@ -120,7 +161,7 @@ def _print_results(record: RunRecord, recommend: int | None, *, json_: bool) -> 
             f"Records: {record.folder}",
             *(f"Recommendations: {path}" for path in written.values()),
         ]
-        print_views(run_table(record.summary), ledger_table(record.ledger), *more)
+        print_views(run_table(record.summary, record.curve), ledger_table(record.ledger), *more)
 
 
 def _describe_bytes(record: RunRecord) -> str:
@@ -141,22 +182,31 @@ def _train(
     progress: Progress,
     *,
     resume: bool,
+    again: bool,
     trace: Path | None,
     recommend: int | None,
 ) -> RunRecord | None:
     """Train the run; return None in all processes but the first, which write no records."""
-    from ncfbench.distributed.process_group import ProcessGroup
     from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.training import run as training
 
     keep_compiled(progress.say)
     try:
         return training.run_in_group(
-            settings, locations, resume=resume, progress=progress, trace=trace, recommend=recommend
+            settings,
+            locations,
+            resume=resume,
+            again=again,
+            progress=progress,
+            trace=trace,
+            recommend=recommend,
         )
-    except KeyboardInterrupt:
-        if ProcessGroup.current().is_first:
-            say("To continue this run, repeat the command with --resume.")
+    except training.RunInterrupt as interrupt:
+        command = typed_with("--resume", without=["--again"])
+        say(
+            f"The run so far is in {interrupt.folder}. To continue it, repeat the command with"
+            f" --resume: {command}"
+        )
         raise
 
 

@@ -11,7 +11,7 @@ import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.launch import launch
-from ncfbench.cli.output import print_json, print_views, reporting, say
+from ncfbench.cli.output import print_json, print_views, reporting, say, typed_with
 from ncfbench.config import TUNABLE
 from ncfbench.errors import UsageError, shown
 from ncfbench.sweeps.presets import preset_titles
@@ -154,7 +154,8 @@ def sweep(
             progress=SweepProgress if quiet else _progress,
         )
     except KeyboardInterrupt:
-        say("To resume this sweep, repeat the command.")
+        where = f"The cells so far are in {shown(locations.runs_dir)}."
+        say(f"{where} To resume this sweep, repeat the command: {typed_with()}")
         raise
     if dry_run:
         for problem in done.problems:

@@ -14,7 +14,8 @@ from ncfbench.config.layers import (
 )
 from ncfbench.config.own import built_in_settings
 from ncfbench.config.run_config import MAX_SEED, SETTINGS, TUNABLE, RunConfig
-from ncfbench.config.texts import default_text, users_of
+from ncfbench.config.texts import default_text, unused_settings, users_of
+from ncfbench.config.toml import as_toml, toml_value
 
 __all__ = [
     "LOCATION_VARIABLES",
@@ -23,6 +24,7 @@ __all__ = [
     "TUNABLE",
     "Locations",
     "RunConfig",
+    "as_toml",
     "built_in_settings",
     "cache_dir",
     "complete",
@@ -33,5 +35,7 @@ __all__ = [
     "merge",
     "resolve",
     "split_assignment",
+    "toml_value",
+    "unused_settings",
     "users_of",
 ]

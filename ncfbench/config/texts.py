@@ -1,12 +1,15 @@
-"""Settings as ``--help`` and the settings reference show them."""
+"""Settings in words: as ``--help``, the settings reference and warnings show them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ncfbench.config.completion import declared_default
-from ncfbench.config.run_config import SETTINGS
+from ncfbench.config.own import built_in_settings
+from ncfbench.config.run_config import SETTINGS, RunConfig
 from ncfbench.declarations import SamplerTraits, Traits
+from ncfbench.errors import either
 from ncfbench.registry import BUILT_IN, find
 from ncfbench.settings import Kind, Setting
 
@@ -32,6 +35,33 @@ def default_text(setting: Setting) -> str:
     usual = None if None in values.values() else values[SETTINGS[kind].default]
     named = [f"{name} {value:g}" for name, value in values.items() if value not in (None, usual)]
     return "; ".join(([] if usual is None else [f"{usual:g}"]) + named)
+
+
+def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
+    """Return a sentence on each given setting that the run does not use.
+
+    The declarations of the run's sampler, encoder and other choices decide
+    (:mod:`ncfbench.declarations`).
+
+    Args:
+        given: names of the settings that a user gave.
+    """
+    used, others = config.effective(), built_in_settings()
+    found = []
+    for name in given:
+        setting = SETTINGS.get(name) or others.get(name)
+        if setting is None:
+            continue
+        if name in config.settings and not (setting.used_by and used[name] is None):
+            continue
+        users = users_of(setting)
+        kinds = [kind for kind in BUILT_IN if setting in built_in_settings([kind]).values()]
+        chooser = SETTINGS[setting.used_by or kinds[0]]
+        found.append(
+            f"{setting.flag} changes nothing with {chooser.flag} {getattr(config, chooser.name)}"
+            + (f"; it is used by {either(users)}." if users else ".")
+        )
+    return found
 
 
 def _is_user(traits: Traits, setting: Setting, kind: Kind) -> bool:

@@ -21,7 +21,6 @@ the runs. That file expands to the same cells.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -36,6 +35,7 @@ from ncfbench.config import (
     RunConfig,
     convert,
     split_assignment,
+    toml_value,
 )
 from ncfbench.errors import DataError, UsageError, nearest, reason
 from ncfbench.registry import BUILT_IN
@@ -66,12 +66,12 @@ class Sweep:
     @property
     def text(self) -> str:
         """The sweep as TOML, which :func:`read_sweep` reads back unchanged."""
-        lines = [f"title = {_toml(self.title)}"]
-        lines += [f"{name} = {_toml(list(values))}" for name, values in self.axes.items()]
+        lines = [f"title = {toml_value(self.title)}"]
+        lines += [f"{name} = {toml_value(list(values))}" for name, values in self.axes.items()]
         if self.tuning is not None:
             lines += ["", "[tune]", f"trials = {self.tuning.trials}"]
             lines += [f"epochs = {self.tuning.epochs}"]
-            lines += [f"settings = {_toml(list(self.tuning.settings))}"]
+            lines += [f"settings = {toml_value(list(self.tuning.settings))}"]
         return "".join(f"{line}\n" for line in lines)
 
 
@@ -217,8 +217,3 @@ def _read_tuning(path: Path, table: Any) -> Budget:
         return Budget(trials, epochs, tuple(dict.fromkeys(names)))
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
-
-
-def _toml(value: str | list[Any]) -> str:
-    # JSON's texts, numbers and lists are TOML's, but for one control character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

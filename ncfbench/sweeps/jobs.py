@@ -74,7 +74,9 @@ class Task:
         keep_compiled(progress.say)
         try:
             with _requeue_when_warned():
-                record = training.run(config, self.locations, resume=True, progress=progress)
+                record = training.run(
+                    config, self.locations, resume=True, again=True, progress=progress
+                )
         except NcfbenchError:
             raise
         except FAILURES as error:

@@ -232,8 +232,7 @@ def write_finished(
     if found is None or int(found[0].iteration) != iteration:
         raise DataError(
             f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
-            " that nothing can be recommended from it. Train again: the same command without"
-            " --resume."
+            " that nothing can be recommended from it. Train it again with --again."
         )
     schedule = Schedule(
         dataset.graph.n_links,

@@ -9,12 +9,14 @@ from pathlib import Path
 from ncfbench.config import Locations, RunConfig
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.distributed.signals import deferred_signals
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, shown
+from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.recorder import Recorder, RunRecorder
 from ncfbench.storage import locks
+from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.recommend import write_finished
@@ -30,20 +32,37 @@ STOPPING_TOGETHER = (
 )
 
 
+class RunInterrupt(KeyboardInterrupt):
+    """An interruption of a run that can be resumed.
+
+    Args:
+        folder: the run's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"the run so far is in {folder}; it can be resumed")
+        self.folder = folder
+
+
 def run(
     config: RunConfig,
     locations: Locations,
     *,
     resume: bool = False,
+    again: bool = False,
     progress: Progress | None = None,
     trace: Path | None = None,
     recommend: int | None = None,
 ) -> RunRecord:
     """Train a run into a folder, and return it as the folder holds it.
 
+    A run that is finished is returned, and not trained again.
+
     Args:
-        resume: continue the newest run with these settings and data, if there is one; its curve
-            ends as if it had never been interrupted.
+        resume: continue the newest run with these settings and data; its curve ends as if it had
+            never been interrupted.
+        again: train a new run even if there is one with these settings and data; with ``resume``,
+            only if there is none.
         progress: shows the run to its user; by default nothing is shown.
         trace: write a trace of JAX's profiler of a few iterations into this folder.
         recommend: write this many test items of each user at the end; or, where the run to resume
@@ -53,12 +72,19 @@ def run(
         DataError: the data set is not prepared, or a folder cannot be written.
         DivergedError: the loss stopped being finite; what was recorded is kept.
         KeyboardInterrupt: interrupted; the run can be resumed.
-        UsageError: the run cannot work; see :meth:`RunPlan.of`.
+        UsageError: the run cannot work, see :meth:`RunPlan.of`; there is none to resume; or there
+            is one to resume, and neither ``resume`` nor ``again`` is given.
     """
     if ProcessGroup.current().count > 1:
         raise UsageError("JAX has joined several processes: train with ncfbench run --coordinator.")
     record = run_in_group(
-        config, locations, resume=resume, progress=progress, trace=trace, recommend=recommend
+        config,
+        locations,
+        resume=resume,
+        again=again,
+        progress=progress,
+        trace=trace,
+        recommend=recommend,
     )
     assert record is not None
     return record
@@ -69,6 +95,7 @@ def run_in_group(
     locations: Locations,
     *,
     resume: bool = False,
+    again: bool = False,
     progress: Progress | None = None,
     trace: Path | None = None,
     recommend: int | None = None,
@@ -76,14 +103,55 @@ def run_in_group(
     """Train a run like :func:`run`, together with the other processes, which call it alike.
 
     The first process writes, shows and returns the run. The others return None.
+
+    Raises:
+        RunInterrupt: interrupted when the run had a folder.
     """
     shown = progress if progress and ProcessGroup.current().is_first else Progress()
-    ledger = Ledger()
+    others, ledger = OtherPrograms(), Ledger()
     plan = RunPlan.of(
         config, locations, trace=trace, recommend=recommend, ledger=ledger, say=shown.say
     )
-    with open_recorder(plan, ledger, shown, resume=resume) as recorder:
-        return train(plan, recorder)
+    is_first = ProcessGroup.current().is_first
+    folder = choose_folder(plan, resume=resume, again=again) if is_first else None
+    with open_recorder(plan, ledger, shown, folder=folder) as recorder:
+        try:
+            return train(plan, recorder, others)
+        except KeyboardInterrupt as interrupt:
+            if recorder.folder is not None:
+                raise RunInterrupt(recorder.folder) from interrupt
+            raise
+
+
+def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
+    """Return the folder of the run that a command means; None for a new one.
+
+    Args:
+        resume, again: see :func:`run`.
+
+    Raises:
+        UsageError: see :func:`run`.
+    """
+    config, fingerprint = plan.config, plan.dataset.fingerprint
+    runs_dir = plan.locations.runs_dir
+    if resume:
+        found = choice.find(runs_dir, config, fingerprint, anywhere=plan.recommend is not None)
+        if found is None and not again:
+            nearest = choice.describe_nearest(runs_dir, config, fingerprint)
+            raise UsageError(
+                f"No run in {shown(runs_dir)} with these settings, data and devices to resume."
+                f"{nearest} To train a new one, use --again in place of --resume."
+            )
+        return found
+    if again:
+        return None
+    finished, begun = choice.find_trained(runs_dir, config, fingerprint)
+    if finished is None and begun is not None:
+        raise UsageError(
+            f"{begun} holds a run with these settings that is not finished. --resume continues it;"
+            " --again trains a new one."
+        )
+    return finished
 
 
 @contextmanager
@@ -92,7 +160,6 @@ def open_recorder(
     ledger: Ledger,
     progress: Progress,
     *,
-    resume: bool = False,
     folder: Path | None = None,
 ) -> Iterator[Recorder]:
     """Open the recorder of this process, and hold the run's folder meanwhile.
@@ -102,8 +169,7 @@ def open_recorder(
     Args:
         ledger: charged with the run's time.
         progress: shows the run to its user.
-        resume: choose the folder of a run to continue, if there is one.
-        folder: the folder of a run to continue. Without either, a new one is made.
+        folder: the folder of a run to continue; by default a new one is made.
 
     Raises:
         DataError: a folder cannot be written.
@@ -113,22 +179,20 @@ def open_recorder(
         yield Recorder(ledger, progress)
         return
     config, fingerprint = plan.config, plan.dataset.fingerprint
-    runs_dir = plan.locations.runs_dir
-    if resume:
-        folder = runs.find(runs_dir, config, fingerprint, anywhere=plan.recommend is not None)
-        if folder is None:
-            progress.say(
-                "No run with these settings, data and devices to resume: starting a new one."
-            )
-    folder = folder or runs.create(runs_dir, config, fingerprint)
+    folder = folder or runs.create(plan.locations.runs_dir, config, fingerprint)
     with locks.held(folder, "writing"):
         yield RunRecorder(folder, config, fingerprint, plan.schedule, ledger, progress)
 
 
-def train(plan: RunPlan, recorder: Recorder) -> RunRecord | None:
+def train(
+    plan: RunPlan, recorder: Recorder, others: OtherPrograms | None = None
+) -> RunRecord | None:
     """Train a run to its end, and return it as its folder holds it; None without a folder.
 
     A finished run is not trained again; its recommendations are written if the plan wants them.
+
+    Args:
+        others: made a while ago; says whether the machine is free before and after training.
 
     Raises:
         DataError: a folder cannot be written, or records are damaged.
@@ -141,12 +205,18 @@ def train(plan: RunPlan, recorder: Recorder) -> RunRecord | None:
     if is_finished:
         if finished is not None:
             say(
-                f"Already finished: {finished.folder}"
-                + (" (no trace was written)" if plan.trace else "")
+                f"Already finished: {shown(finished.folder)}."
+                + (" No trace was written." if plan.trace else "")
+                + " To train it again, use --again."
             )
             if plan.recommend is not None:
                 write_finished(finished, plan.dataset, plan.recommend, say)
         return finished
+    if others is None or group.count > 1:  # the other processes of the run would count as others
+        others = None
+    else:
+        with recorder.ledger.line("initialising"):
+            others.warn(say)
     stopping = STOPPING if group.count == 1 else STOPPING_TOGETHER
     with deferred_signals(say, stopping) as interrupted, recorder.ledger.noticing_compilation():
         with recorder.ledger.line("initialising"):
@@ -155,4 +225,6 @@ def train(plan: RunPlan, recorder: Recorder) -> RunRecord | None:
             while not session.is_done:
                 session.advance_epoch()
             session.finish()
+    if others is not None:
+        others.warn(say, is_over=True)
     return recorder.read()

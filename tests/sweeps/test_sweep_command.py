@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,8 @@ def test_ctrl_c_ends_the_command_with_130(
     monkeypatch.setattr(progress, "SweepProgress", lambda: noted)
     result = invoke(data_dir, tmp_path, "--quiet")
     assert result.exit_code == 130
-    assert "To resume this sweep, repeat the command.\nInterrupted.\n" in result.stderr
+    assert f"The cells so far are in {tmp_path}. To resume this sweep, repeat" in result.stderr
+    assert re.search(rf": ncfbench sweep .*{tmp_path}.*\nInterrupted.\n", result.stderr)
     assert result.stdout == ""
     assert {record.summary["status"] for record in records(tmp_path).values()} == {"interrupted"}
 

@@ -292,4 +292,8 @@ def test_from_the_command_line(data_dir: Path, tmp_path: Path, plain: RunRecord)
     check(result, 0)
     assert json.loads(result.stdout)["recommendations"] == str(folder / FILE)
     check(invoke(*words, "--recommend", "3"), 0, "Recommendations:", FILE)
-    assert read(folder)["rank"].to_pylist()[:4] == [1, 2, 3, 1]
+    words.remove("--quiet")
+    assert "every user gets" not in invoke(*words, "--recommend", "3").output
+    fewer = "--recommend 999: there are only 80 test items, so that every user gets all of them."
+    check(invoke(*words, "--recommend", "999"), 0, fewer)
+    assert read(folder)["rank"].to_pylist()[:81] == [*range(1, 81), 1]

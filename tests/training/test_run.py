@@ -58,6 +58,7 @@ def train(
     runs_dir: Path,
     *,
     resume: bool = False,
+    again: bool = False,
     progress: Progress | None = None,
     trace: Path | None = None,
     **more: Any,
@@ -66,6 +67,7 @@ def train(
         complete(SMALL | more),
         Locations(data_dir, runs_dir),
         resume=resume,
+        again=again,
         progress=progress,
         trace=trace,
     )
@@ -251,14 +253,47 @@ def test_a_damaged_checkpoint_costs_no_number(
     assert figures(train(data_dir, tmp_path, resume=True)) == figures(whole)
 
 
+@pytest.mark.parametrize("resume", [False, True])
 def test_a_finished_run_is_not_repeated(
-    data_dir: Path, whole: RunRecord, monkeypatch: pytest.MonkeyPatch
+    data_dir: Path, whole: RunRecord, monkeypatch: pytest.MonkeyPatch, resume: bool
 ) -> None:
     monkeypatch.setattr(training, "Session", lambda *_: pytest.fail("trained again"))
     said = Said()
-    found = train(data_dir, whole.folder.parent, resume=True, progress=said)
+    found = train(data_dir, whole.folder.parent, resume=resume, progress=said)
     assert found.folder == whole.folder
-    assert said.texts == [f"Already finished: {whole.folder}"]
+    assert said.texts == [f"Already finished: {whole.folder}. To train it again, use --again."]
+
+
+def test_again_trains_a_second_run(data_dir: Path, tmp_path: Path) -> None:
+    """It has a folder of its own and the same curve; with ``resume`` the newer one is returned."""
+    small: dict[str, Any] = {"encoder": "mf", "epochs": 1}
+    first = train(data_dir, tmp_path, **small)
+    second = train(data_dir, tmp_path, again=True, **small)
+    assert second.folder.name == f"{first.folder.name}-2"
+    assert figures(second) == figures(first)
+    assert train(data_dir, tmp_path, resume=True, again=True, **small).folder == second.folder
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_interrupted_run_is_neither_doubled_nor_lost(data_dir: Path, tmp_path: Path) -> None:
+    """The same command without a word refuses; ``resume`` with other settings refuses, and names
+    the nearest run.
+    """
+    small: dict[str, Any] = {"encoder": "mf", "epochs": 2}
+    with pytest.raises(training.RunInterrupt) as caught:
+        train(data_dir, tmp_path, progress=StopAt(5), **small)
+    (folder,) = tmp_path.iterdir()
+    assert caught.value.folder == folder
+    with pytest.raises(UsageError, match="--resume continues it; --again trains a new one") as no:
+        train(data_dir, tmp_path, **small)
+    assert str(folder) in str(no.value)
+    with pytest.raises(UsageError, match=r" \(interrupted\), has epochs = 2 \(not 3\)") as no:
+        train(data_dir, tmp_path, resume=True, encoder="mf", epochs=3)
+    assert folder.name in str(no.value)
+    assert list(tmp_path.iterdir()) == [folder]
+    third = train(data_dir, tmp_path, resume=True, again=True, encoder="mf", epochs=3)
+    assert third.folder != folder
+    assert train(data_dir, tmp_path, resume=True, **small).folder == folder
 
 
 def test_a_run_that_another_process_holds_is_refused(data_dir: Path, whole: RunRecord) -> None:

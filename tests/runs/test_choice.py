@@ -1,0 +1,97 @@
+"""Which run a command continues, among folders that are written from literals."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+from folders import ENVIRONMENT, write_run
+
+from ncfbench.config import RunConfig, complete
+from ncfbench.runs import choice
+from ncfbench.runs import folder as runs
+from ncfbench.storage import locks, tables
+from ncfbench.sweeps.grid import read_status
+
+DATA = "f" * 64
+
+
+def write_on(runs_dir: Path, devices: int, status: str, **more: Any) -> tuple[Path, RunConfig]:
+    """A run that was last on so many devices, with a checkpoint; and its settings there."""
+    folder = write_run(runs_dir, "ns", [9, 5], 10, status=status, devices=devices, **more)
+    if devices > 1:
+        mesh = {"devices": devices, "shard_tables": False, "simulated": True}
+        environment = ENVIRONMENT | {"interleaved": more.get("interleaved", [None]), "mesh": mesh}
+        tables.write_json(folder / "environment.json", environment)
+    (folder / "checkpoints" / "100").mkdir(parents=True)
+    return folder, runs.read(folder).config
+
+
+def on(config: RunConfig, devices: int) -> RunConfig:
+    return dataclasses.replace(config, devices=devices)
+
+
+def test_an_interrupted_run_continues_elsewhere(tmp_path: Path) -> None:
+    """Unless another process trains it, it has no checkpoint, or it takes turns with others."""
+    folder, config = write_on(tmp_path, 1, "interrupted", interleaved=[None])
+    assert choice.find(tmp_path, config, DATA) == folder
+    assert choice.find(tmp_path, on(config, 2), DATA) == folder
+    assert choice.find(tmp_path, config, "0" * 64) is None
+    with locks.held(folder, "writing"):
+        assert choice.find(tmp_path, on(config, 2), DATA) is None
+        assert choice.find(tmp_path, config, DATA) == folder, "to say that it is trained now"
+    shutil.rmtree(folder / "checkpoints")
+    assert choice.find(tmp_path, on(config, 2), DATA) is None, "there is nothing to go on from"
+    shutil.rmtree(folder)
+    folder, config = write_on(tmp_path, 1, "interrupted", interleaved=["an id"])
+    assert choice.find(tmp_path, on(config, 2), DATA) is None
+    assert choice.find(tmp_path, config, DATA) == folder
+
+
+def test_a_finished_run_counts_on_its_devices(tmp_path: Path) -> None:
+    folder, config = write_on(tmp_path, 4, "finished")
+    assert config.devices == 4
+    assert choice.find(tmp_path, config, DATA) == folder
+    assert choice.find(tmp_path, on(config, 2), DATA) is None, "it would have other times"
+    assert choice.find(tmp_path, on(config, 2), DATA, anywhere=True) == folder
+    begun = runs.create(tmp_path, on(config, 2), DATA)
+    assert begun != folder, "one that was killed at once"
+    assert choice.find(tmp_path, on(config, 2), DATA, anywhere=True) == folder
+    assert choice.find(tmp_path, on(config, 2), DATA) == begun
+
+
+def test_a_run_is_a_cell_of_its_last_devices(tmp_path: Path) -> None:
+    folder, config = write_on(tmp_path, 2, "interrupted")
+    states = read_status(tmp_path, [on(config, 1), config], {config.dataset: DATA}).states
+    assert (states[on(config, 1)].folder, states[config].folder) == (None, folder)
+
+
+def test_a_repeated_command_finds_its_finished_run(tmp_path: Path) -> None:
+    """On as many devices; one that was begun counts if there is something to continue."""
+    begun, config = write_on(tmp_path, 1, "interrupted", interleaved=[None])
+    assert choice.find_trained(tmp_path, config, DATA) == (None, begun)
+    assert choice.find_trained(tmp_path, on(config, 2), DATA) == (None, None)
+    finished, _ = write_on(tmp_path, 1, "finished")
+    assert choice.find_trained(tmp_path, config, DATA) == (finished, begun)
+    assert choice.find_trained(tmp_path, config, "0" * 64) == (None, None)
+    shutil.rmtree(begun / "checkpoints")
+    assert choice.find_trained(tmp_path, config, DATA) == (finished, None)
+    with locks.held(begun, "writing"):
+        assert choice.find_trained(tmp_path, config, DATA) == (finished, begun)
+
+
+def test_the_nearest_run_is_named_with_what_differs(tmp_path: Path) -> None:
+    """The one with the fewest differences; one that differs in much is no advice."""
+    finished, wanted = write_on(tmp_path, 1, "finished", epochs=9)
+    far = complete({"dataset": "other", "sampler": "iid", "epochs": 2, "seed": 9})
+    assert choice.describe_nearest(tmp_path, wanted, DATA) == ""
+    assert choice.describe_nearest(tmp_path, far, DATA) == ""
+    write_on(tmp_path, 1, "interrupted", epochs=5, seed=3)
+    near, found = write_on(tmp_path, 1, "interrupted", epochs=5)
+    shutil.rmtree(finished)
+    said = choice.describe_nearest(tmp_path, wanted, DATA)
+    assert said == f" The nearest, {near.name} (interrupted), has epochs = 5 (not 9)."
+    said = choice.describe_nearest(tmp_path, on(found, 2), "0" * 64)
+    assert "has devices = 1 (not 2), another content of the data set." in said
