@@ -72,9 +72,21 @@ def shown(path: Path) -> str:
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the closest valid name, or a full stop."""
-    close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    """Return ``; did you mean 'x'?`` for the closest valid name, or a full stop.
+
+    Where none is close, one that the name abbreviates counts: ``md`` stands for ``markdown``.
+    """
+    known = list(valid)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if not close and len(name) > 1:
+        close = [each for each in known if each[:1] == name[:1] and _abbreviates(name, each)]
     return f"; did you mean {close[0]!r}?" if close else "."
+
+
+def _abbreviates(name: str, whole: str) -> bool:
+    """Return whether the letters of a name stand in another one, in their order."""
+    letters = iter(whole)
+    return all(letter in letters for letter in name)
 
 
 def either(names: Iterable[str]) -> str:

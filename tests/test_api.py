@@ -52,6 +52,10 @@ def test_from_data_to_report(tmp_path: Path) -> None:
     assert record.summary["epochs"] == 2
     again = ncfbench.run(dataset="mine", sampler="iid", resume=True, **SMALL, **places)
     assert again.folder == record.folder
+    assert str(record.folder) in repr(record)
+    assert "finished, 9 probes in 2 of 2 epochs, smallest probe loss" in repr(record)
+    with pytest.warns(UserWarning, match="--stratum-size changes nothing with --sampler iid"):
+        ncfbench.run(dataset="mine", sampler="iid", stratum_size=2, **SMALL, **places)
     grid = {"dataset": "mine", "sampler": ["iid", "ns"], "loss": "sg", "seed": [0], **SMALL}
     swept = ncfbench.sweep("smoke", say=quiet, **grid, **places)
     assert (swept.stage.exit_code, len(swept.stage.cells)) == (0, 2)
@@ -70,6 +74,7 @@ def test_audit_and_profile(tmp_path: Path) -> None:
         dataset="synthetic", encoder="mf", batch_size=32, samplers=["ns"], rounds=3, **data
     )
     assert [row["sampler"] for row in profiled.costmodel] == ["ns"]
+    assert max(len(repr(record)) for record in (audited, profiled)) < 100
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.errors import UsageError
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.rows import run_command
+from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.sweeps import grid
 from ncfbench.sweeps.files import read_sweep
@@ -221,8 +223,8 @@ def test_settings_of_a_plugin_are_its_identity(module: str, tmp_path: Path) -> N
             of_others[kind] = f"{module}:Silent{kind.title().replace('_', '')}"
             assert not are_one(*(complete(of_others | {name: value}) for value in (2, 4)))
     made = runs.create(tmp_path, config("Silent", lstm_units=25), "data")
-    assert runs.find(tmp_path, config("Silent", lstm_units=25), "data") == made
-    assert runs.find(tmp_path, config("Silent", lstm_units=200), "data") is None
+    assert choice.find(tmp_path, config("Silent", lstm_units=25), "data") == made
+    assert choice.find(tmp_path, config("Silent", lstm_units=200), "data") is None
 
 
 def test_a_sweep_varies_the_settings_of_a_plugin(module: str) -> None:
@@ -285,6 +287,7 @@ def test_a_registry_entry_is_all_that_a_name_needs(
         assert line in page
     found = json.loads(invoke("list", "--json", "--data-dir", str(data_dir)))
     assert found["samplers"]["own"] == {
+        "title": "Own",
         "summary": "Negatives of my own.",
         "losses": ["log", "hinge", "squared"],
         "losses_with_strata_by_user": [],
@@ -347,6 +350,10 @@ def test_list_names_everything(data_dir: Path) -> None:
     names = (*registry.SAMPLERS, *registry.LOSSES, *registry.ENCODERS)
     for name in (*names, "unigram", "EXPONENT", "citeulike", "tiny", "by user"):
         assert name in shown
+    for sampler in registry.SAMPLERS:
+        assert re.search(
+            rf"^{sampler} +{re.escape(registry.find_sampler(sampler).title)}  ", shown, re.M
+        )
     found = json.loads(invoke("list", "--json", "--data-dir", str(data_dir)))
     assert found["samplers"]["iid"]["losses"] == ["sg", "mse"]
     assert "hinge" in found["samplers"]["strat"]["losses_with_strata_by_user"]

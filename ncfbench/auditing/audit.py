@@ -45,13 +45,17 @@ class Options:
             raise UsageError(f"warmup = {self.warmup}: it must be at least 1 iteration.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Record:
     """The findings of an audit, as rows of the tables of :mod:`ncfbench.storage.schemas`."""
 
     audit: list[dict[str, Any]]
     xray: list[dict[str, Any]]
     conformance: list[dict[str, Any]]
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{len(rows)} rows of {name}" for name, rows in self.tables.items())
+        return f"<Record of an audit: {rows}>"
 
     @property
     def tables(self) -> dict[str, list[dict[str, Any]]]:

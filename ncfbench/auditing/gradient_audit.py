@@ -79,6 +79,9 @@ def audit(
     }
     rows = []
     noises, samplers = (list(dict.fromkeys(key[part] for key in configs)) for part in (1, 2))
+    # A verdict takes about as long as the sampler's iterations do.
+    work, done = sum(seconds[sampler] for _, _, sampler in configs), 0.0
+    began = time.perf_counter()
     for noise in noises:
         own = {loss: config for (loss, name, _), config in configs.items() if name == noise}
         anchors = {
@@ -102,7 +105,13 @@ def audit(
             rows += found
             counts = Counter(row["verdict"] for row in found)
             summary = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-            progress.say(f"{noise} {sampler}: {summary}  ({time.perf_counter() - begin:.1f} s)")
+            done += seconds[sampler] * len(served)
+            now = time.perf_counter()
+            left = (now - began) * (work - done) / done
+            progress.say(
+                f"{noise} {sampler}: {summary}  ({now - begin:.1f} s"
+                + (f", about {left:,.0f} s left)" if done < 0.999 * work else ")")
+            )
     common = {"data_fingerprint": dataset.fingerprint, "environment_key": where["key"]}
     return [row | common for row in rows]
 

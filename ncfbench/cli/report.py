@@ -236,7 +236,7 @@ def _report(
     )
     for problem in results.problems:
         say(f"Warning: {problem}")
-    for line in results.unfinished:
+    for line in results.left_out:
         say(f"Note: {line}")
     if not results.comparisons and not results.beside:
         if only:
@@ -244,7 +244,12 @@ def _report(
                 f"No finished run in {shown(where.runs_dir)} has all of {', '.join(only)}."
             )
         raise NothingToReportError(
-            f"No finished run in {shown(where.runs_dir)}. Begin with: ncfbench sweep smoke"
+            f"No finished run in {shown(where.runs_dir)}. "
+            + (
+                "Continue one of those above by its command."
+                if results.left_out
+                else "Begin with: ncfbench sweep smoke"
+            )
         )
     if LIST in (*wanted.tables, *wanted.figures):
         print_names(results, wanted)

@@ -22,13 +22,15 @@ from ncfbench.reporting.manifests import (
     label_comparisons,
     write_manifests,
 )
-from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.reporting.rows import recall_rows, run_command, speedup_rows
 from ncfbench.reporting.selection import Filter
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.verdicts import MISSING, Verdict, judge_all
 from ncfbench.reporting.views.paper import beside_tables
 from ncfbench.reporting.views.results import missing_tables, recall_tables, speedup_tables
 from ncfbench.runs import folder as runs
+from ncfbench.runs.arms import Variant
+from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import schemas, tables
 
@@ -47,7 +49,7 @@ class Results:
         beside: tables that ``profile`` and ``audit`` left in the folder, by name.
         sweeps: files of the folder's sweeps, by name.
         problems: messages about what cannot be read and was left out.
-        unfinished: messages about runs that are not over.
+        left_out: messages about runs that are not over, or that a newer one replaces.
     """
 
     runs_dir: Path
@@ -59,7 +61,7 @@ class Results:
     beside: Mapping[str, Rows]
     sweeps: Mapping[str, str]
     problems: Sequence[str]
-    unfinished: Sequence[str]
+    left_out: Sequence[str]
     allow_mixed: bool
     is_filtered: bool = False
     """True if some runs were left out on purpose: tables beside the runs are those of all."""
@@ -192,13 +194,8 @@ def collect(
     records, problems = runs.read_all(runs_dir)
     chosen = Filter(only or {}, records)
     records = chosen.choose(records)
-    unfinished = [
-        f"{record.name} is {record.summary['status']} at iteration"
-        f" {record.summary['iterations']:,}; left out."
-        for record in records
-        if record.summary["status"] not in ("finished", "diverged")
-    ]
     comparisons = group(records)
+    left_out = _left_out(records, comparisons, locations)
     manifests, unknown = find_manifests(comparisons, runs_dir, data_dir)
     comparisons = label_comparisons(comparisons, manifests)
     problems += unknown
@@ -229,10 +226,35 @@ def collect(
         beside=beside,
         sweeps=sweeps,
         problems=problems,
-        unfinished=unfinished,
+        left_out=left_out,
         allow_mixed=allow_mixed,
         is_filtered=bool(chosen),
     )
+
+
+def _left_out(
+    records: Sequence[RunRecord], comparisons: Sequence[Comparison], locations: Mapping[str, str]
+) -> list[str]:
+    """Return a message about each run that is in no comparison, with the command to go on with."""
+    compared = {
+        run.name for each in comparisons for seeds in each.arms.values() for run in seeds.values()
+    }
+    found = []
+    for record in records:
+        status, config = record.summary["status"], record.config
+        if record.name in compared:
+            continue
+        if status in ("finished", "diverged"):
+            found.append(f"{record.name} is left out: a newer run has its settings, data and seed.")
+            continue
+        command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
+        if any(record.environment.get("interleaved") or ()):
+            command = "the command of its sweep"
+        found.append(
+            f"{record.name} is {status} at iteration {record.summary['iterations']:,}, and left"
+            f" out. To continue it: {command}"
+        )
+    return found
 
 
 def _sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:

@@ -26,7 +26,7 @@ from typing import Any
 from ncfbench.config import RunConfig, complete
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs.evaluations import FILE as EVALUATION
-from ncfbench.storage import locks, schemas, tables
+from ncfbench.storage import schemas, tables
 
 RECORDS = (
     "config.json",
@@ -39,7 +39,7 @@ RECORDS = (
 """Files of every run."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunRecord:
     """A run as read back from its folder."""
 
@@ -52,6 +52,14 @@ class RunRecord:
     timing: list[dict[str, Any]]
     ledger: list[dict[str, Any]]
     summary: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        loss = self.summary["smallest_probe_loss"]
+        known = "" if loss is None else f", smallest probe loss {loss:.4f}"
+        return (
+            f"<RunRecord {self.folder}: {self.summary['status']}, {len(self.curve)} probes in"
+            f" {self.summary['epochs'] or 0:g} of {self.config.epochs} epochs{known}>"
+        )
 
     @property
     def name(self) -> str:
@@ -88,38 +96,6 @@ def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
     return folder
 
 
-def find(
-    runs_dir: Path, config: RunConfig, data_fingerprint: str, *, anywhere: bool = False
-) -> Path | None:
-    """Return the folder of the run to continue: the newest with these settings and data, or None.
-
-    With global sharing a run may continue on another number of devices. The first choice is a run
-    that was last on as many devices. The second is one that was interrupted on another number, if
-    it takes no turns with others. A run that finished on another number is no choice: its times are
-    those of other devices.
-
-    Args:
-        anywhere: prefer a finished run, on whatever devices it was trained.
-    """
-    matches = []
-    for path in runs_dir.glob("*/config.json"):
-        try:
-            found, fingerprint = read_config(path)
-        except (DataError, UsageError):
-            continue
-        if (found.effective(), fingerprint) != (config.effective(), data_fingerprint):
-            continue
-        try:
-            last, _ = read_last_settings(path.parent)
-        except DataError:  # reported when the run is read
-            last = found
-        is_alike = config.placement == last.placement
-        is_wanted = anywhere and _is_finished(path.parent)
-        if is_wanted or is_alike or _is_interrupted(path.parent):
-            matches.append((is_wanted, is_alike, path.stat().st_mtime_ns, path.parent))
-    return max(matches)[-1] if matches else None
-
-
 def read_last_settings(folder: Path) -> tuple[RunConfig, str]:
     """Return the settings of a run's last session (:attr:`RunRecord.config`), and the fingerprint.
 
@@ -130,32 +106,6 @@ def read_last_settings(folder: Path) -> tuple[RunConfig, str]:
     config, fingerprint = read_config(folder / "config.json")
     path = folder / "environment.json"
     return _placed(config, tables.read_json(path), path) if path.exists() else config, fingerprint
-
-
-def _is_finished(folder: Path) -> bool:
-    try:
-        return [
-            row["status"] for row in tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
-        ] == ["finished"]
-    except DataError:
-        return False
-
-
-def _is_interrupted(folder: Path) -> bool:
-    """Return whether a run can be continued on other devices.
-
-    It has a checkpoint, is not over, is not being trained, and took no turns with others.
-    """
-    try:
-        if any(tables.read_json(folder / "environment.json")["interleaved"]):
-            return False
-        (summary,) = tables.read_rows(folder / "summary.parquet", schemas.SUMMARY)
-        with locks.held(folder, "writing"):
-            return summary["status"] not in ("finished", "diverged") and any(
-                (folder / "checkpoints").glob("[0-9]*")
-            )
-    except (DataError, UsageError, ValueError, TypeError, KeyError):
-        return False
 
 
 def _placed(config: RunConfig, environment: Any, path: Path) -> RunConfig:

@@ -56,63 +56,59 @@ class PlainProgress(Progress):
 
 
 class LiveProgress(PlainProgress):
-    """Shows a live bar: epoch, iteration, loss, recall, items encoded per second, time left."""
+    """Prints the same lines above a live bar: epoch, iteration, time left, loss, items a second."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
         super().__init__(console)
+        # The time left stands before what a narrow terminal may cut.
         self._bar = RichProgress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=12),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}", markup=False),
             TimeRemainingColumn(),
+            TextColumn("left{task.fields[state]}", markup=False),
             console=console,
             refresh_per_second=5,
+            transient=True,
         )
         self._task: TaskID | None = None
-        self._epoch = "epoch 0"
-        self._loss = self._recall = self._rate = ""
         self._shown = self._item_slots = 0.0
         self._last: tuple[int, float] = (0, 0.0)
 
     def begin(self, title: str, total: int, done: int) -> None:
-        """Start the bar."""
-        self._task = self._bar.add_task(title, total=total, completed=done, state="starting")
+        """Print the title and start the bar."""
+        super().begin(title, total, done)
+        self._task = self._bar.add_task("starting", total=total, completed=done, state="")
         self._bar.start()
 
     def advance(self, iteration: int, item_slots: float) -> None:
         """Move the bar, five times a second at most."""
         self._item_slots = item_slots
         now = time.perf_counter()
-        if now - self._shown >= 0.2:
+        if now - self._shown >= 0.2 and self._task is not None:
             self._shown = now
-            self._show(iteration)
+            self._bar.update(self._task, completed=iteration)
 
     def record(self, row: Mapping[str, Any]) -> None:
-        """Show the figures in the bar; the rate is that of training since the previous row."""
-        self._epoch, self._loss = f"epoch {row['epoch']:.2f}", f"loss {row['probe_loss']:.4f}"
-        columns = (row["validation_recall_at_50"], row["test_recall_at_50"])
-        recall = next((value for value in columns if value is not None), None)
-        if recall is not None:
-            self._recall = f"recall@50 {recall:.4f}"
+        """Show a row in the bar, and print it if it ends an epoch.
+
+        The rate is that of training since the previous row.
+        """
+        super().record(row)
+        state = f", loss {row['probe_loss']:.4f}"
         iterations, seconds = row["iteration"] - self._last[0], row["train_seconds"] - self._last[1]
         if seconds > 0:
-            self._rate = f"{iterations * self._item_slots / seconds:,.0f} items/s"
+            state += f", {iterations * self._item_slots / seconds:,.0f} items/s"
         self._last = (row["iteration"], row["train_seconds"])
-        self._show(row["iteration"])
-
-    def _show(self, iteration: int) -> None:
         if self._task is not None:
-            state = " · ".join(
-                part for part in (self._epoch, self._loss, self._recall, self._rate) if part
-            )
-            self._bar.update(self._task, completed=iteration, state=state)
+            epoch = f"epoch {row['epoch']:.2f}"
+            self._bar.update(self._task, completed=row["iteration"], description=epoch, state=state)
 
     def end(self) -> None:
-        """Stop the bar."""
+        """Remove the bar."""
         self._bar.stop()
 
 

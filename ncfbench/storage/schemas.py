@@ -97,7 +97,11 @@ CURVE = pa.schema(
     ],
     metadata={"table": "curve"},
 )
-"""One row for each probe. Quality is null between epochs, and where there is nothing to rank."""
+"""One row for each probe. Quality is null between epochs, and where there is nothing to rank.
+
+``epoch`` is the number of passes over the links; where an iteration completes a pass it is whole,
+though the batch may hold the first links of the next pass.
+"""
 
 EVALUATION = pa.schema(
     [

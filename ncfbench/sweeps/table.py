@@ -59,7 +59,7 @@ def cells_table(title: str, found: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table of the rows: predictions where there are any, else what was measured."""
     predicts = any(row["predicted_seconds"] is not None for row in found)
     names: Header = ["cell", Column("status", "left"), "epochs"]
-    values: Header = ["probe loss", "test recall@50", "iteration", "training"]
+    values: Header = ["smallest probe loss", "test recall@50", "iteration", "training"]
     if predicts:
         values = ["still needs", "memory", text_column("predicted from")]
     cells = []

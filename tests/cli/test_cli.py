@@ -6,10 +6,12 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,6 @@ from ncfbench.config import resolve
 from ncfbench.data import store
 from ncfbench.registry import SAMPLERS
 from ncfbench.runs.progress import LiveProgress
-from ncfbench.training.run import run
 
 SMALL = [
     *("--batch-size", "64", "--epochs", "2", "--set", "dimension=8"),
@@ -137,6 +138,46 @@ def test_a_configuration_file(locations: list[str], tmp_path: Path) -> None:
     assert (config["learning_rate"], config["sampler"], config["lambda"]) == (1e30, "ns", 4.0)
 
 
+def test_a_printed_configuration_reads_back(tmp_path: Path) -> None:
+    """The same identity and devices; nothing is opened, and nothing is written."""
+    words = ["run", "--dataset", "none", "--sampler", "iid", "--loss", "mse", "--devices", "2"]
+    words += ["--encoder", "lstm", "--set", "lambda=3", "--seed", "7", "--stratum-size", "16"]
+    printed = invoke(*words, "--runs-dir", tmp_path / "r", "--print-config")
+    check(printed, 0)
+    document = tomllib.loads(printed.stdout)
+    wanted, _ = resolve({"dataset": "none", "sampler": "iid", "loss": "mse", "devices": 2})
+    assert document["lstm_units"] == 50
+    assert not {"stratum_size", "gamma", "tuned", "filters"} & set(document)
+    assert document["learning_rate"] == wanted.learning_rate
+    (tmp_path / "c.toml").write_text(printed.stdout)
+    found, _ = resolve(file=tmp_path / "c.toml")
+    given = {"dataset": "none", "sampler": "iid", "loss": "mse", "devices": 2, "encoder": "lstm"}
+    asked, _ = resolve(given | {"lambda": 3, "seed": 7, "stratum_size": 16})
+    assert (found.digest(), found.placement) == (asked.digest(), asked.placement)
+    again = invoke("run", "--config", tmp_path / "c.toml", "--print-config")
+    assert again.stdout == printed.stdout
+    assert list(tmp_path.iterdir()) == [tmp_path / "c.toml"]
+
+
+def test_settings_that_a_run_does_not_use_are_named(locations: list[str], tmp_path: Path) -> None:
+    """By a flag, by --set and in a file; a run that uses them says nothing."""
+    file = tmp_path / "c.toml"
+    file.write_text("uniform_items = 3\n")
+    words = ["run", "--dataset", "tiny", "--encoder", "mf", "--batch-size", "64", "--epochs", "1"]
+    words += ["--stratum-size", "4", *locations]
+    unused = ["--set", "filters=9", "--config", file]
+    done = invoke(*words, "--sampler", "iid", *unused)
+    check(
+        done,
+        0,
+        "Warning: --stratum-size changes nothing with --sampler iid; it is used by strat or"
+        " strat-ns.",
+        "--uniform-items changes nothing with --sampler iid; it is used by mixed-ns.",
+        "--filters changes nothing with --encoder mf; it is used by cnn.",
+    )
+    assert "changes nothing" not in invoke(*words, "--sampler", "strat").output
+
+
 def test_citeulike_exit_codes(tmp_path: Path) -> None:
     words = ["prepare", "citeulike", "--data-dir", tmp_path / "d"]
     check(invoke(*words, "--from", tmp_path / "none"), 3, "is not a folder", "users.dat")
@@ -234,12 +275,16 @@ def test_interrupt_and_resume(locations: list[str]) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "--resume" in err
+    (run,) = folder.iterdir()
+    command = shlex.join(["ncfbench", *map(str, words), "--resume"])
+    assert f"The run so far is in {run}." in err
+    assert f"repeat the command with --resume: {command}" in err
     assert re.search(r"epoch +\d", err), "plain lines, as on no terminal"
     assert (out, "\x1b" in err) == ("", False)
     result = invoke("report", "--runs-dir", folder)
-    check(result, 7, "is interrupted at iteration")
-    (run,) = folder.iterdir()
+    check(result, 7, "is interrupted at iteration", "Continue one of those above by its command")
+    assert re.search(r"To continue it: ncfbench run .* --epochs 2000 .* --resume", result.output)
+    check(invoke(*words), 2, str(run), "--resume continues it; --again trains a new one")
     begun = []
 
     def stop(session: Any) -> None:
@@ -258,8 +303,8 @@ def test_interrupt_of_prepare_keeps_the_data_set(tmp_path: Path) -> None:
     sizes = ["--users", "4000", "--items", "40000", "--links", "2000000", "--data-dir", tmp_path]
     check(invoke("prepare", "synthetic", "--data-dir", tmp_path), 0)
     codes = []
-    for delay in (0.8, 1.6):
-        process = program("prepare", "synthetic", *sizes, "--seed", str(round(delay * 10)))
+    for seed, delay in ((8, 0.8), (16, 1.6)):
+        process = program("prepare", "synthetic", *sizes, "--force", "--seed", str(seed))
         time.sleep(delay)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=120)
@@ -271,27 +316,34 @@ def test_interrupt_of_prepare_keeps_the_data_set(tmp_path: Path) -> None:
     assert set(codes) <= {0, 130}
 
 
-def test_the_live_display(locations: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal: epoch, iteration, loss, recall, items a second, time left."""
+@pytest.mark.parametrize("width", [80, 150])
+def test_the_live_display(
+    locations: list[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """On a terminal: a line for each epoch, above a bar whose time left is never cut."""
     out = io.StringIO()
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    screen = Console(file=out, force_terminal=True, width=150, markup=False)
+    screen = Console(file=out, force_terminal=True, width=width, markup=False, highlight=False)
     live = LiveProgress(screen)
-    settings = {"dataset": "tiny", "batch_size": 64, "epochs": 2, "dimension": 8}
-    settings |= {"filters": 8, "word_dimension": 8}
-    config, where = resolve(settings | {"data_dir": locations[1], "runs_dir": locations[3]})
-    total = run(config, where, progress=live).summary["iterations"]
-    for word in (
-        f"{total}/{total}",
-        "epoch 2.00",
-        "loss ",
-        "recall@50 ",
-        "items/s",
-        "0:00:00",
-        "tiny cnn sg strat-ns",
-    ):
-        assert word in out.getvalue()
+    row = dict.fromkeys(("validation_recall_at_50", "test_recall_at_50"))
+    live.begin("tiny cnn sg strat-ns", 120_000, 0)
+    for iteration, epoch in ((0, 0.0), (30_000, 7.5), (40_000, 10.0)):
+        live.advance(iteration, 987.0)
+        losses = {"probe_loss": 5.25, "test_recall_at_50": 0.25 if epoch == 10 else None}
+        live.record({**row, **losses, "iteration": iteration, "epoch": epoch, "train_seconds": 9.0})
+        live._bar.refresh()
+    live.end()
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+    assert "tiny cnn sg strat-ns: 120,000 iterations" in text
+    assert "epoch  10.00  iteration  40000  probe loss 5.2500  test recall@50 0.2500" in text
+    assert "epoch   7.50" not in text
+    bars = [line for line in re.split(r"[\r\n]", text) if "/120000" in line]
+    assert any(
+        re.search(r"epoch 7\.50 .* 30000/120000 [-:0-9]+ left, loss 5.25", bar) for bar in bars
+    )
+    assert all(re.search(r"/120000 [-:0-9]+ left", bar) for bar in bars)
+    assert all(len(bar) <= width for bar in bars)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")

@@ -207,6 +207,7 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
 def test_formats_that_do_not_go_together(folder: Path, tmp_path: Path) -> None:
     for words, message in (
         (["--format", "htlm"], "did you mean 'html'"),
+        (["--format", "md"], "did you mean 'markdown'"),
         (["--json", "--format", "csv"], "does not go with"),
         (["--verify", "--against", str(tmp_path)], "one at a time"),
         (["--verify", "--format", "html"], "leave --format"),

@@ -275,7 +275,7 @@ def test_names_are_text_and_not_markup() -> None:
     plain.file = out
     plain.print("Records: runs[old]/r[/x]", soft_wrap=True)
     summary = record("ns", [9], 1).summary | {"run": "a[/b]", "epochs": 1.0, "train_seconds": 1.0}
-    plain.print(TableView(run_table(summary)))
+    plain.print(TableView(run_table(summary, [])))
     assert "runs[old]/r[/x]" in out.getvalue()
     assert "a[/b]" in out.getvalue()
 

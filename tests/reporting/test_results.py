@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import write_run
 
 from ncfbench.registry import find_sampler
 from ncfbench.reporting.results import collect
@@ -102,3 +103,26 @@ def is_of(verdict: Verdict, row: dict[str, Any]) -> bool:
 def ratio(row: dict[str, Any], name: str) -> str:
     value = row[f"{name}_speedup"]
     return f"< {row[f'{name}_speedup_at_most']:.2f}" if value is None else f"{value:.2f}"
+
+
+def test_runs_that_are_left_out_are_named(tmp_path: Path) -> None:
+    """An interrupted one with its command, one of a sweep, and one that a newer one replaces."""
+    older, newer = (write_run(tmp_path, "iid", [9, 5], 10, time=time) for time in ("1", "2"))
+    alone = write_run(tmp_path, "ns", [9, 5], 10, status="interrupted", epochs=7, seed=2)
+    turns = write_run(tmp_path, "strat", [9, 5], 10, status="interrupted", interleaved=["a"])
+    found = collect(tmp_path, tmp_path, allow_mixed=False, locations={"--runs-dir": "here"})
+    command = (
+        "ncfbench run --dataset citeulike --sampler ns --encoder cnn --loss sg --epochs 7 --seed 2"
+        " --runs-dir here --resume"
+    )
+    assert sorted(found.left_out) == sorted(
+        [
+            f"{older.name} is left out: a newer run has its settings, data and seed.",
+            f"{alone.name} is interrupted at iteration 100, and left out. To continue it:"
+            f" {command}",
+            f"{turns.name} is interrupted at iteration 100, and left out. To continue it: the"
+            " command of its sweep",
+        ]
+    )
+    assert found.comparisons[0].arms
+    assert newer.name not in " ".join(found.left_out)

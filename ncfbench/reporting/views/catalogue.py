@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ncfbench.data.sources import SOURCES
+from ncfbench.data.sources import SOURCES, how_to_prepare
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import DataError, NcfbenchError, UsageError
 from ncfbench.registry import (
@@ -18,7 +18,7 @@ from ncfbench.registry import (
     losses_for,
     registered,
 )
-from ncfbench.reporting.table import Column, Table, text_column
+from ncfbench.reporting.table import Column, Header, Table, text_column
 from ncfbench.settings import Kind
 
 NOISES = {
@@ -43,7 +43,7 @@ def entries(data_dir: Path) -> dict[str, Any]:
         "noise": dict(NOISES),
         "datasets": {
             **{
-                name: {"summary": f"{source.summary} ncfbench prepare {name}", "prepared": False}
+                name: {"summary": f"{source.summary} {how_to_prepare(name)}", "prepared": False}
                 for name, source in SOURCES.items()
             },
             **_prepared(data_dir),
@@ -54,26 +54,31 @@ def entries(data_dir: Path) -> dict[str, Any]:
 def catalogue_tables(found: dict[str, Any]) -> list[Table]:
     """Return a table for each kind."""
     samplers = [
-        [name, entry["summary"], *(_goes_with(entry, loss) for loss in LOSSES)]
+        [name, entry["title"], entry["summary"], *(_goes_with(entry, loss) for loss in LOSSES)]
         for name, entry in found["samplers"].items()
     ]
-    losses = [[name, entry["summary"], entry["family"]] for name, entry in found["losses"].items()]
-    encoders, user_towers, interactions, datasets = (
-        [[name, entry["summary"]] for name, entry in found[kind].items()]
-        for kind in ("encoders", "user_towers", "interactions", "datasets")
+    losses = [
+        [name, entry["title"], entry["summary"], entry["family"]]
+        for name, entry in found["losses"].items()
+    ]
+    encoders, user_towers, interactions = (
+        [[name, entry["title"], entry["summary"]] for name, entry in found[kind].items()]
+        for kind in ("encoders", "user_towers", "interactions")
     )
+    datasets = [[name, entry["summary"]] for name, entry in found["datasets"].items()]
     does, is_ = text_column("what it does"), text_column("what it is")
+    titled: Header = ["name", Column("in tables", "left")]
     return [
         Table(
             "Samplers (--sampler)",
-            ["name", does, *(Column(loss, "left") for loss in LOSSES)],
+            [*titled, does, *(Column(loss, "left") for loss in LOSSES)],
             samplers,
             ["by user: with --strata user. A plug-in's losses go by family."],
         ),
-        Table("Losses (--loss)", ["name", is_, Column("family", "left")], losses),
-        Table("Encoders (--encoder), for every sampler and loss", ["name", is_], encoders),
-        Table("User towers (--user-tower)", ["name", is_], user_towers),
-        Table("Interactions (--interaction)", ["name", is_], interactions),
+        Table("Losses (--loss)", [*titled, is_, Column("family", "left")], losses),
+        Table("Encoders (--encoder), for every sampler and loss", [*titled, is_], encoders),
+        Table("User towers (--user-tower)", [*titled, is_], user_towers),
+        Table("Interactions (--interaction)", [*titled, is_], interactions),
         Table("Data sets (--dataset)", ["name", is_], datasets),
         Table(
             "Noise distributions (--noise), for every sampler and loss",
@@ -86,8 +91,14 @@ def catalogue_tables(found: dict[str, Any]) -> list[Table]:
 
 def _unloaded(kind: Kind) -> dict[str, Any]:
     """Return the choices of a kind by what built-in ones declare and where plug-ins are."""
-    built_in = {name: {"summary": find(kind, name).summary} for name in BUILT_IN[kind]}
-    plugins = {name: {"summary": f"plug-in {path}"} for name, path in registered(kind).items()}
+    built_in = {
+        name: {"title": found.title, "summary": found.summary}
+        for name in BUILT_IN[kind]
+        for found in [find(kind, name)]
+    }
+    plugins = {
+        name: {"title": "", "summary": f"plug-in {path}"} for name, path in registered(kind).items()
+    }
     return built_in | plugins
 
 
@@ -103,6 +114,7 @@ def _sampler(name: str) -> dict[str, Any]:
     except NcfbenchError as error:
         return {**_broken(error), "losses": [], "losses_with_strata_by_user": []}
     return {
+        "title": sampler.title,
         "summary": sampler.summary,
         "losses": losses_for(sampler),
         "losses_with_strata_by_user": losses_for(sampler, "user") if sampler.uses_strata else [],
@@ -114,11 +126,11 @@ def _loss(name: str) -> dict[str, Any]:
         loss = find_loss(name)
     except NcfbenchError as error:
         return {**_broken(error), "family": ""}
-    return {"summary": loss.summary, "family": loss.family}
+    return {"title": loss.title, "summary": loss.summary, "family": loss.family}
 
 
 def _broken(error: NcfbenchError) -> dict[str, Any]:
-    return {"summary": f"broken plug-in: {error}"}
+    return {"title": "", "summary": f"broken plug-in: {error}"}
 
 
 def _prepared(data_dir: Path) -> dict[str, Any]:

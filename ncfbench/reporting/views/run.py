@@ -64,11 +64,13 @@ def _allocator(allocator: Row) -> str:
     return f"{allocator['name']}{version}, {settings}"
 
 
-def run_table(summary: Row) -> Table:
+def run_table(summary: Row, curve: Sequence[Row]) -> Table:
     """Return the short table at the end of a run."""
+    lowest = min(curve, key=lambda row: float(row["probe_loss"]), default=None)
+    at = "" if lowest is None else f" (epoch {lowest['epoch']:.2f})"
     facts = [
         ("iterations", f"{summary['iterations']:,} ({summary['epochs']:g} epochs)"),
-        ("smallest probe loss", _number(summary["smallest_probe_loss"], 4)),
+        ("smallest probe loss", _number(summary["smallest_probe_loss"], 4) + at),
         ("full iteration", _milliseconds(summary["full_iteration_seconds"])),
         ("step iteration", _milliseconds(summary["step_iteration_seconds"])),
         ("distinct items in a batch", _number(summary["item_slots"], 1)),
