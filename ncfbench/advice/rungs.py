@@ -29,15 +29,17 @@ class Pace:
 
 @dataclass(frozen=True)
 class Plan:
-    """The rest of a race: clocks at which its rungs end, and seeds of each finalist."""
+    """The rest of a race.
+
+    Attributes:
+        clocks: at which its rungs end; none where only seeds are left to train.
+        horizon: clock of the finalists at the end.
+        seeds: of each finalist.
+    """
 
     clocks: Sequence[float]
+    horizon: float
     seeds: int
-
-    @property
-    def horizon(self) -> float:
-        """Clock of the finalists at the end."""
-        return self.clocks[-1]
 
 
 def arms_of_rungs(arms: int, finalists: int, rungs: int) -> list[int]:
@@ -52,7 +54,7 @@ def plan_rungs(
 
     Of all numbers of rungs the one is chosen whose clock grows most nearly by :data:`GROWTH` from
     rung to rung and which uses the time up. More seeds of the finalists, which train from the start
-    to the last clock, come at the end. They are planned if the rungs before leave time for them.
+    to the last clock, come at the end, and go before further rungs.
 
     Args:
         seconds: wall time left.
@@ -61,7 +63,7 @@ def plan_rungs(
         seeds: wanted seeds of each finalist.
 
     Returns:
-        None if there is no time for one rung more.
+        None if there is time neither for one rung more nor for one seed more.
     """
     for wanted in range(max(seeds, 1), 0, -1):
         plans = []
@@ -71,7 +73,10 @@ def plan_rungs(
                 plans.append((abs(math.log(growth / GROWTH)), rungs, growth))
         if plans:
             _, rungs, growth = min(plans)
-            return Plan([clock * growth**rung for rung in range(1, rungs + 1)], wanted)
+            clocks = [clock * growth**rung for rung in range(1, rungs + 1)]
+            return Plan(clocks, clocks[-1], wanted)
+        if wanted > 1 and wall_seconds([], clock, arms, pace, wanted, finalists) <= seconds:
+            return Plan((), clock, wanted)
     return None
 
 
@@ -84,7 +89,7 @@ def wall_seconds(
         total += count * (pace.training * (end - before) + pace.saving)
         before = end
     more = (seeds - 1) * min(arms, finalists)
-    return total + more * (pace.opening + pace.training * clocks[-1] + pace.saving)
+    return total + more * (pace.opening + pace.training * before + pace.saving)
 
 
 def _growth(

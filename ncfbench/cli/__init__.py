@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from ncfbench import __version__
 from ncfbench.cli import (
+    advise,
     audit,
     catalogue,
     describe,
@@ -74,6 +75,7 @@ def root(
 
 app.add_typer(prepare.prepare_app, name="prepare")
 app.command("describe", cls=SettingsCommand)(describe.describe)
+app.command("advise")(advise.advise)
 app.command("run", cls=SettingsCommand)(run.run)
 app.command("sweep")(sweep.sweep)
 app.command("audit", cls=SettingsCommand)(audit.audit)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from ncfbench.settings import PANELS, Kind, Setting
 Flags = Mapping[str, Any]
 """Settings given by flags; None stands for "not given"."""
 TYPES: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 Command = Callable[..., Any]
 
 
@@ -237,3 +239,16 @@ def names(text: str, valid: Iterable[str] = ()) -> tuple[str, ...]:
             name for part in parts for name in (valid if part == "all" and valid else (part,))
         )
     )
+
+
+def parse_duration(text: str, flag: str) -> float:
+    """Return the seconds of ``2h``, ``90m`` or ``1h30m``.
+
+    Raises:
+        UsageError: it is no such time.
+    """
+    bare = text.replace(" ", "")
+    if not re.fullmatch(r"(\d+(\.\d+)?[hms])+", bare):
+        raise UsageError(f"{flag} {text!r} is not a time. Use for example 2h, 90m or 1h30m.")
+    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", bare)
+    return sum(float(number) * UNITS[unit] for number, unit in parts)

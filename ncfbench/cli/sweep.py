@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 LAUNCHERS = ("turns", "local", "slurm")
 PRESETS = "; ".join(f"{name}: {title}" for name, title in preset_titles().items()) + "."
-UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 @options.with_settings("dataset", "sampler", "encoder", "loss", "epochs", are_lists=True)
@@ -133,7 +131,7 @@ def sweep(
     cells = expand(wanted.axes).cells
     wanted = replace(wanted, tuning=_tuning(wanted.tuning, cells, tune, tune_epochs, tune_over))
     _check_launcher(launcher, slurm, is_tuned=wanted.tuning is not None, budget=budget)
-    budget_seconds = None if budget is None else _seconds(budget)
+    budget_seconds = None if budget is None else options.parse_duration(budget, "--budget")
     _, locations = merge({"data_dir": data_dir, "runs_dir": runs_dir})
     tell: Callable[[str], None] = (lambda text: None) if quiet else say
     if launcher == "slurm":
@@ -271,16 +269,6 @@ def _print(
             f"Records: {shown(runs_dir)}. The sweep's file: {done.file}. To compare the cells:"
             f" ncfbench report --runs-dir {runs_dir}"
         )
-
-
-def _seconds(text: str) -> float:
-    """Return the seconds of ``2h``, ``90m`` or ``1h30m``."""
-    bare = text.replace(" ", "")
-    if not re.fullmatch(r"(\d+(\.\d+)?[hms])+", bare):
-        raise UsageError(f"--budget {text!r} is not a time. Use for example 2h, 90m or 1h30m.")
-    return sum(
-        float(number) * UNITS[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)([hms])", bare)
-    )
 
 
 def _progress() -> SweepProgress:

@@ -49,6 +49,11 @@ class Recorder:
     def __init__(self, ledger: Ledger | None = None, progress: Progress | None = None) -> None:
         self.ledger, self.progress = ledger or Ledger(), progress or Progress()
 
+    @property
+    def train_seconds(self) -> float:
+        """Seconds of all iterations that changed the parameters; 0 where nothing is written."""
+        return 0.0
+
     def finished(self) -> RunRecord | None:
         """Return the run if it is finished."""
         return None
@@ -126,6 +131,11 @@ class RunRecorder(Recorder):
         """Seconds of the sampling thread, which works beside the main one."""
         self._due = time.perf_counter()
 
+    @property
+    def train_seconds(self) -> float:
+        """See :attr:`Recorder.train_seconds`."""
+        return math.fsum(row["seconds"] for row in self._timing if row["kind"] in TRAINING)
+
     def finished(self) -> RunRecord | None:
         """See :meth:`Recorder.finished`."""
         if not (self.folder / "summary.parquet").exists():
@@ -168,7 +178,7 @@ class RunRecorder(Recorder):
         self, row: Mapping[str, Any], evaluated: Mapping[str, Evaluation] | None = None
     ) -> None:
         """See :meth:`Recorder.record`."""
-        whole = {**row, "train_seconds": self._train_seconds()}
+        whole = {**row, "train_seconds": self.train_seconds}
         for split, found in (evaluated or {}).items():
             whole |= {f"{split}_{name}": value for name, value in found.figures.items()}
             self._evaluations[row["iteration"], split] = found
@@ -220,10 +230,6 @@ class RunRecorder(Recorder):
                 " here on."
             )
 
-    def _train_seconds(self) -> float:
-        """Seconds of all iterations that changed the parameters."""
-        return math.fsum(row["seconds"] for row in self._timing if row["kind"] in TRAINING)
-
     def _ledger_rows(self) -> list[dict[str, Any]]:
         session = max((row["session"] for row in self._earlier_ledger), default=0) + 1
         threads = {"main": self.ledger.seconds(), "sampler": self._sampler_seconds}
@@ -266,7 +272,7 @@ class RunRecorder(Recorder):
             "sampling_iteration_seconds": (
                 sampled / sum(row["iterations"] for row in full) if full else None
             ),
-            "train_seconds": self._train_seconds(),
+            "train_seconds": self.train_seconds,
             "wall_seconds": math.fsum(row["seconds"] for row in ledger if row["thread"] == "main"),
             "item_slots": statistics.weighted_mean(self._timing, "item_slots"),
             "reported_epoch": shown.get("epoch"),

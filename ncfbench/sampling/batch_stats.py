@@ -90,6 +90,19 @@ def expected_weights(graph: BipartiteGraph, config: RunConfig) -> NDArray[np.flo
     return measure * (1 - linked)
 
 
+def effective_negatives(batch: Batch) -> float:
+    """Return Kish's effective number of negatives, (sum w)^2 / sum w^2, of a positive link on
+    average. The batch is on the host.
+    """
+    return float(_effective(batch.negatives.weight.astype(np.float64)).mean())
+
+
+def _effective(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Kish's effective number of each row's negatives; 0 for a row without any."""
+    of_row, squares = weight.sum(axis=1), np.sum(weight**2, axis=1)
+    return np.divide(of_row**2, squares, out=np.zeros(len(weight)), where=squares > 0)
+
+
 def _popularity(graph: BipartiteGraph, weight: NDArray[np.float64]) -> float:
     return float(weight @ graph.item_degrees / weight.sum())
 
@@ -102,8 +115,6 @@ def _counts(
     users, _ = negative_ids(batch)
     items = batch.items[:n_items]
     named = np.concatenate([batch.users[batch.pos_user], users[weight > 0]])
-    of_row, squares = weight.sum(axis=1), np.sum(weight**2, axis=1)
-    effective_of_row = np.divide(of_row**2, squares, out=np.zeros(len(weight)), where=squares > 0)
     unmasked = int(np.count_nonzero(weight))
     return {
         "distinct_users": len(np.unique(named)),
@@ -112,7 +123,7 @@ def _counts(
         "unmasked_negatives": unmasked,
         "unmasked_negatives_of_a_positive": unmasked / len(weight),
         "effective_negatives": float(weight.sum() ** 2 / np.sum(weight**2)) if unmasked else 0.0,
-        "effective_negatives_of_a_positive": float(effective_of_row.mean()),
+        "effective_negatives_of_a_positive": float(_effective(weight).mean()),
         "masked_share": 1 - unmasked / max(int(np.count_nonzero(before)), 1),
         "padding_share": 1 - n_items / slots,
         "word_padding_share": 1 - float(lengths[items].sum()) / max(slots * length, 1),

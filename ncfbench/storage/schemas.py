@@ -494,5 +494,50 @@ steps and of the part alone. ``spread``: upper over lower quartile of the rounds
 PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}
 """Tables that a profile writes, by the name of the file."""
 
+ADVICE = pa.schema(
+    [
+        *(
+            (name, pa.string())
+            for name in ("dataset", "encoder", "entrant", "target", "loss", "sampler")
+        ),
+        *((name, pa.int64()) for name in ("batch_size", "stratum_size", "negatives")),
+        ("learning_rate", pa.float64()),
+        ("probe_every", pa.int64()),
+        ("is_baseline", pa.bool_()),
+        ("status", pa.string()),
+        ("reason", pa.string()),
+        ("seeds", pa.int64()),
+        *((name, pa.float64()) for name in ("clock_seconds", "learned_seconds")),
+        ("iterations", pa.int64()),
+        *(
+            (name, pa.float64())
+            for name in (
+                "epochs",
+                "level",
+                "predicted_iteration_seconds",
+                "full_iteration_seconds",
+                "item_slots",
+                "times_slower",
+                "times_slower_lower",
+                "times_slower_upper",
+                "test_recall_at_50",
+                "test_recall_at_50_error",
+            )
+        ),
+        ("runs", pa.list_(pa.string())),
+        ("config", pa.string()),
+        ("data_fingerprint", pa.string()),
+    ],
+    metadata={"table": "advice"},
+)
+"""One row for each entrant of a race. ``status``: recommended, tied, slower, left, diverged,
+failed, not begun.
+
+``level``: the lowest probe loss, or recall with its sign changed. ``times_slower``: the
+recommended entrant's speed over this one's, at the latest level of both, with its 95 % interval.
+``clock_seconds``: training clock of the first seed; ``learned_seconds``: the clock at which it was
+first better than chance.
+"""
+
 AUDIT_TABLES = {"conformance": CONFORMANCE, "xray": XRAY, "audit": AUDIT}
 """Tables that an audit writes, by the name of the file, in the order in which they are shown."""

@@ -14,6 +14,7 @@ from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError
 from ncfbench.models.towers import Content
 from ncfbench.runs.progress import Progress
+from ncfbench.runs.recorder import Recorder
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.run import open_recorder
@@ -31,6 +32,7 @@ class OpenRun:
     ledger: Ledger
     stack: ExitStack
     session: Session
+    recorder: Recorder
 
     @classmethod
     def open(
@@ -57,7 +59,12 @@ class OpenRun:
             with ledger.line("initialising"):
                 session = Session(plan, recorder, interrupted, content=content, turns=turns)
             stack.enter_context(session)
-            return cls(config, ledger, stack.pop_all(), session)
+            return cls(config, ledger, stack.pop_all(), session, recorder)
+
+    @property
+    def train_seconds(self) -> float:
+        """Seconds of all iterations that changed the parameters."""
+        return self.recorder.train_seconds
 
     def advance_epoch(self) -> bool:
         """Train one epoch, and finish the run after the last."""

@@ -39,10 +39,15 @@ def test_a_plan_uses_the_budget_up(seconds: float, clock: float, arms: int, seed
     if plan is None:
         assert least > seconds
         return
+    if not plan.clocks:  # no time for a rung, but for a seed
+        assert plan.seeds > 1
+        assert plan.horizon == clock
+        return
     used = wall_seconds(plan.clocks, clock, arms, PACE, seeds=plan.seeds, finalists=3)
     assert used <= seconds * (1 + 1e-9)
     assert used == pytest.approx(seconds, rel=1e-6)
     assert 1 <= plan.seeds <= seeds
+    assert plan.horizon == plan.clocks[-1]
     clocks = [clock, *plan.clocks]
     assert all(GROWTHS[0] - 1e-6 <= b / a <= GROWTHS[1] for a, b in itertools.pairwise(clocks))
 
@@ -54,12 +59,20 @@ def test_rungs_about_double() -> None:
     assert all(1.6 < b / a < 2.5 for a, b in itertools.pairwise(clocks))
 
 
-def test_too_little_time_gives_up_seeds_first() -> None:
+def test_a_second_seed_goes_before_another_rung() -> None:
+    """Three seeds to 10 s take 3 x (3 + 15 + 0.2) = 54.6 s; another rung to 12.5 s and they take
+    3 x (1.5 x 2.5 + 0.2) + 3 x (3 + 18.75 + 0.2) = 77.7 s.
+    """
     arms, clock = 3, 10.0
-    both = plan_rungs(200.0, clock, arms, PACE, seeds=2)
+    both = plan_rungs(78.0, clock, arms, PACE, seeds=2)
     assert both is not None
+    assert len(both.clocks) == 1
     assert both.seeds == 2
-    one = plan_rungs(40.0, clock, arms, PACE, seeds=2)
-    assert one is not None
-    assert one.seeds == 1
+    seed = plan_rungs(77.0, clock, arms, PACE, seeds=2)
+    assert seed is not None
+    assert (list(seed.clocks), seed.horizon, seed.seeds) == ([], 10.0, 2)
+    rung = plan_rungs(54.0, clock, arms, PACE, seeds=2)
+    assert rung is not None
+    assert len(rung.clocks) == 1
+    assert rung.seeds == 1
     assert plan_rungs(5.0, clock, arms, PACE, seeds=2) is None

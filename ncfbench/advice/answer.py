@@ -1,0 +1,226 @@
+"""The answer of a race: what to use, how much sooner than the best baseline, and how surely."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ncfbench.advice.comparison import Ratio, Runs, best_of, times_sooner
+from ncfbench.advice.curves import CUTOFF, chance, curve_of, learned_at
+from ncfbench.advice.question import Question
+from ncfbench.advice.state import Entrant, State
+from ncfbench.data import Dataset
+from ncfbench.runs.folder import RunRecord
+from ncfbench.timing import statistics as analysis
+
+QUARTILES_OF_NORMAL = 1.349
+"""Interquartile range of a normal distribution, in standard deviations."""
+MEDIAN_OVER_MEAN = 1.25
+"""Standard error of a median over that of a mean, for normal values."""
+FALLING = 0.03
+"""A loss that fell by a larger share in the last doubling of the clock is still falling."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How an entrant ended.
+
+    Attributes:
+        status: recommended, tied, slower (to the end), left, diverged, failed, not begun.
+        behind: how many times sooner the recommended one is, at the latest level of both.
+    """
+
+    entrant: Entrant
+    records: Sequence[RunRecord]
+    runs: Runs
+    learned_at: float | None
+    status: str
+    behind: Ratio | None
+
+    @property
+    def name(self) -> str:
+        """The entrant's."""
+        return self.entrant.name
+
+    @property
+    def seconds(self) -> float:
+        """Median seconds of an iteration, on average over seeds."""
+        return self._mean("full_iteration_seconds")
+
+    @property
+    def items(self) -> float:
+        """Items embedded for a batch."""
+        return self._mean("item_slots")
+
+    @property
+    def clock(self) -> float:
+        """Training clock of the first seed at its last evaluation."""
+        return next(iter(self.runs.curves.values())).clock
+
+    def seconds_to(self, level: float) -> float | None:
+        """Return the mean seconds to a level; None if some seed did not reach it."""
+        times = [curve.time_to(level) for curve in self.runs.curves.values()]
+        return None if None in times else statistics.fmean(filter(None, times))
+
+    def recall(self, name: str = "") -> float | None:
+        """Return a figure of test recall@50 at the last evaluation, on average over seeds."""
+        column = f"test_recall_at_{CUTOFF}"
+        rows = [[row for row in record.curve if row[column] is not None] for record in self.records]
+        if not rows or not all(rows):
+            return None
+        values = [own[-1].get(name or column) for own in rows]
+        return None if None in values else statistics.fmean(values)
+
+    def _mean(self, column: str) -> float:
+        return statistics.fmean(record.summary[column] for record in self.records)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a race.
+
+    Attributes:
+        standings: of all entrants, the best first.
+        best: the recommended entrant; None where nothing was learned.
+        baseline: the best baseline; None where none raced.
+        sooner: how many times sooner the best reaches the baseline's lowest level.
+        sooner_at_least: the same as a bound, where the baseline had not learned anything.
+        level: the latest level of both, of the first seed.
+    """
+
+    question: Question
+    state: State
+    standings: Sequence[Standing]
+    best: Standing | None
+    baseline: Standing | None
+    sooner: Ratio | None
+    sooner_at_least: float | None
+    level: float | None
+    chance: float
+    budget_seconds: float
+    sample_users: int | None
+
+    @property
+    def ties(self) -> list[Standing]:
+        """Entrants that stayed to the end and cannot be told from the best."""
+        return [each for each in self.standings if each.status == "tied"]
+
+    @property
+    def others(self) -> list[Standing]:
+        """The other entrants that stayed to the end."""
+        return [each for each in self.standings if each.status == "slower"]
+
+    @property
+    def time_spread(self) -> float:
+        """Largest spread of the times of blocks among those that stayed to the end."""
+        found = [self.best, self.baseline, *self.ties, *self.others]
+        spreads = [_spread(record) for each in found if each for record in each.records]
+        return max(spreads, default=0.0)
+
+    @property
+    def fall(self) -> float:
+        """Share by which the best one's measure improved in the last doubling of its clock."""
+        if self.best is None:
+            return 0.0
+        curve = next(iter(self.best.runs.curves.values()))
+        return curve.gain() / abs(curve.level) if curve.level else 0.0
+
+    @property
+    def undecided(self) -> int:
+        """Number of entrants that left and could not yet be told from the best."""
+        return sum(
+            each.status == "left" and (each.behind is None or each.behind.is_tie)
+            for each in self.standings
+        )
+
+
+def make_answer(
+    question: Question,
+    state: State,
+    records: Mapping[str, Sequence[RunRecord]],
+    dataset: Dataset,
+    budget_seconds: float,
+) -> Answer:
+    """Compare all entrants, and return the answer so far.
+
+    Args:
+        records: runs of each entrant, by seed; those of one that did not begin are none.
+    """
+    runs = {
+        each.name: _runs_of(question, records[each.name], dataset)
+        for each in state.entrants
+        if any(record.summary["full_iteration_seconds"] for record in records[each.name])
+    }
+    learned = {name: learned_at(records[name][0], dataset) for name in runs}
+    racing = [each.name for each in state.racing if each.name in runs]
+    able = [name for name in racing if learned[name] is not None]
+    best = best_of({name: runs[name] for name in able}) if able else None
+    standings = {}
+    for each in state.entrants:
+        own = runs.get(each.name, Runs({}))
+        behind = (
+            times_sooner(runs[best], own)
+            if best is not None and best != each.name and own.curves
+            else None
+        )
+        status = _status(each, best, behind, has_run=bool(own.curves))
+        standings[each.name] = Standing(
+            each, records[each.name], own, learned.get(each.name), status, behind
+        )
+    baselines = [each.name for each in state.racing if each.shape.is_baseline and each.name in runs]
+    taught = [name for name in baselines if learned[name] is not None]
+    baseline = best_of({name: runs[name] for name in taught or baselines}) if baselines else None
+    sooner, at_least, level = None, None, None
+    if best is not None and baseline is not None and best != baseline:
+        if learned[baseline] is None:
+            at_least = runs[baseline].curves[0].clock / max(learned[best] or 0.0, 1e-9)
+        else:
+            sooner = standings[baseline].behind
+            level = max(runs[name].curves[0].level for name in (best, baseline))
+    order = ["recommended", "tied", "slower", "left", "diverged", "failed", "not begun"]
+    return Answer(
+        question,
+        state,
+        sorted(standings.values(), key=lambda each: order.index(each.status)),
+        standings[best] if best else None,
+        standings[baseline] if baseline else None,
+        sooner,
+        at_least,
+        level,
+        chance(dataset, "test"),
+        budget_seconds,
+        dataset.manifest["options"].get("sample_users"),
+    )
+
+
+def _status(each: Entrant, best: str | None, behind: Ratio | None, *, has_run: bool) -> str:
+    if each.name == best:
+        return "recommended"
+    for status in ("diverged", "failed"):
+        if each.reason.startswith(status):
+            return status
+    if not has_run:
+        return "not begun"
+    if each.reason:
+        return "left"
+    return "tied" if behind is None or behind.is_tie else "slower"
+
+
+def _runs_of(question: Question, records: Sequence[RunRecord], dataset: Dataset) -> Runs:
+    first = records[0].config.seed
+    curves = {
+        record.config.seed - first: curve_of(record, question.target, dataset)
+        for record in records
+        if record.summary["full_iteration_seconds"] and record.summary["status"] != "diverged"
+    }
+    noises = [_spread(record) / max(_blocks(record), 1) ** 0.5 for record in records]
+    return Runs(curves, MEDIAN_OVER_MEAN / QUARTILES_OF_NORMAL * statistics.fmean(noises))
+
+
+def _blocks(record: RunRecord) -> int:
+    return sum(row["kind"] == "full" for row in record.timing)
+
+
+def _spread(record: RunRecord) -> float:
+    return analysis.spread(record.timing, "full") or 0.0

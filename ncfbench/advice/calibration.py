@@ -1,0 +1,174 @@
+"""Calibration: a few shapes are timed, and the others predicted from their counts.
+
+The shapes to time lie as far apart as possible in their counts of items and interactions. The
+prediction is a cost for each count and a constant, fitted to the smallest relative errors.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ncfbench.advice.candidates import Shape, Work
+from ncfbench.advice.rungs import Pace
+from ncfbench.config import RunConfig
+from ncfbench.data import Dataset
+from ncfbench.models.towers import Content
+from ncfbench.profiling.cost_model import Counts
+from ncfbench.training.inference import Embedder
+from ncfbench.training.interleave import timed_loops
+from ncfbench.training.loop import STEP_BATCHES, TimedLoop
+from ncfbench.training.probe import Probe
+from ncfbench.training.recall import make_evaluators
+
+MOST_SHAPES = 8
+LEAST_SHAPES = 2
+BLOCK_SECONDS = 0.5
+BLOCK_ITERATIONS = (3, 100)
+SAVING_SECONDS = 0.3
+"""A first guess; the race measures it."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Seconds of an iteration of every shape, and of the other parts of a race."""
+
+    seconds: Mapping[Shape, float]
+    measured: frozenset[Shape]
+    probe_seconds: float
+    evaluation_seconds: float
+    opening_seconds: float
+
+    def pace(self, config: RunConfig, shape: Shape, n_links: int, block_seconds: float) -> Pace:
+        """Return the pace of a run: its training with probes and evaluations.
+
+        Args:
+            block_seconds: training between two probes, at most.
+        """
+        own = self.seconds[shape]
+        epoch = n_links / shape.batch_size * own
+        probes = max(4.0, epoch / block_seconds)
+        beside = probes * self.probe_seconds + self.evaluation_seconds + STEP_BATCHES * own
+        return Pace(self.opening_seconds, 1 + beside / epoch, SAVING_SECONDS)
+
+
+def calibrate(
+    dataset: Dataset,
+    content: Content,
+    shapes: Mapping[Shape, RunConfig],
+    work: Mapping[Shape, Work],
+    limit_seconds: float,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Calibration:
+    """Time some shapes, and predict the others.
+
+    Args:
+        shapes: settings of a run of each shape.
+        limit_seconds: no further shape is begun after this time, but for :data:`LEAST_SHAPES`.
+
+    Raises:
+        KeyboardInterrupt: ``interrupted()`` was true.
+    """
+    began = time.perf_counter()
+    order = farthest_first({shape: each.counts for shape, each in work.items()})[:MOST_SHAPES]
+    measured: dict[Shape, float] = {}
+    openings: list[float] = []
+    looks = {"probe": 0.0, "evaluation": 0.0}
+    for shape in order:
+        if interrupted():
+            raise KeyboardInterrupt
+        if len(measured) >= LEAST_SHAPES and time.perf_counter() - began > limit_seconds:
+            break
+        opened = time.perf_counter()
+        with timed_loops(dataset, content, {"": shapes[shape]}) as loops:
+            loop = loops[""]
+            loop.full_block(1)
+            first = loop.samples[-1].seconds
+            if not openings:
+                looks = _time_looks(dataset, shapes[shape], loop)
+            openings.append(time.perf_counter() - opened - sum(looks.values()))
+            fewest, most = BLOCK_ITERATIONS
+            loop.full_block(min(max(int(BLOCK_SECONDS / first), fewest), most))
+            sample = loop.samples[-1]
+            measured[shape] = sample.seconds / sample.iterations
+    costs = fit({work[shape].counts: value for shape, value in measured.items()})
+    seconds = {shape: measured.get(shape) or costs(work[shape].counts) for shape in shapes}
+    # The first opening compiled what the others share.
+    return Calibration(
+        seconds,
+        frozenset(measured),
+        looks["probe"],
+        looks["evaluation"],
+        float(np.median(openings)) + looks["probe"],
+    )
+
+
+def farthest_first(counts: Mapping[Shape, Counts]) -> list[Shape]:
+    """Return the shapes in an order in which each is the farthest from those before it.
+
+    Distances are between logarithms of items and of interactions; a list and a matrix of
+    interactions lie far apart. The first one has the most items.
+    """
+    points = {
+        shape: np.array(
+            [
+                math.log(each.items),
+                math.log(each.interactions) * (1 if each.kind == "matrix" else -1) / 4,
+            ]
+        )
+        for shape, each in counts.items()
+    }
+    order = [max(points, key=lambda shape: counts[shape].items)]
+    nearest = dict.fromkeys(points, math.inf)
+    while len(order) < len(points):
+        nearest = {
+            shape: min(nearest[shape], float(np.linalg.norm(point - points[order[-1]])))
+            for shape, point in points.items()
+            if shape not in order
+        }
+        order.append(max(nearest, key=lambda shape: nearest[shape]))
+    return order
+
+
+def fit(measured: Mapping[Counts, float]) -> Callable[[Counts], float]:
+    """Return a prediction of seconds from counts: costs of at least 0, and a constant."""
+    from scipy.optimize import nnls
+
+    def columns(each: Counts) -> list[float]:
+        is_matrix = each.kind == "matrix"
+        return [
+            1.0,
+            each.users,
+            each.items,
+            each.interactions if is_matrix else 0.0,
+            0.0 if is_matrix else each.interactions,
+        ]
+
+    seconds = np.array(list(measured.values()))
+    design = np.array([columns(each) for each in measured]) / seconds[:, None]
+    costs, _ = nnls(design, np.ones(len(seconds)))
+    return lambda each: float(np.dot(columns(each), costs))
+
+
+def _time_looks(dataset: Dataset, config: RunConfig, loop: TimedLoop) -> dict[str, float]:
+    """Return the seconds of a probe and of an evaluation, once they are compiled."""
+    embedder = Embedder(loop.trainer.towers, loop.content)
+    evaluators, _ = make_evaluators(config, dataset, embedder)
+    looks: dict[str, list[Callable[[Any], object]]] = {
+        "probe": [Probe(dataset.graph, config, embedder)],
+        "evaluation": list(evaluators.values()),
+    }
+    parameters = loop.trainer.layout.to_one_device(loop.state.parameters)
+    found = {}
+    for name, parts in looks.items():
+        for _ in range(2):
+            began = time.perf_counter()
+            for look in parts:
+                look(parameters)
+            found[name] = time.perf_counter() - began
+    return found

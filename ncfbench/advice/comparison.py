@@ -1,0 +1,88 @@
+"""Comparisons of entrants over their seeds: how much sooner one is than another, with an interval.
+
+Within a seed two entrants share parameters and data. The ratio of their times is taken at the
+*latest* level that both have reached: the higher of their two lowest values. Nothing is
+extrapolated, and what happened at easier levels does not count.
+
+The interval is that of a mean of logarithms with Student's t. A race has one seed or two of each
+entrant, which cannot show their own spread; so a spread is assumed
+(:data:`ncfbench.advice.rule.SEED_SPREAD` for each entrant), as if it had been measured on
+:data:`ASSUMED` further seeds, and the noise of the machine's times is added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ncfbench.advice.rule import SEED_SPREAD, Curve
+from ncfbench.timing.seed_statistics import t_quantile
+
+ASSUMED = 8
+"""Degrees of freedom of the assumed spread."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of an entrant.
+
+    Attributes:
+        curves: by seed.
+        time_noise: standard error of the logarithm of the seconds of an iteration.
+    """
+
+    curves: Mapping[int, Curve]
+    time_noise: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times sooner one entrant is than another; above 1 it is sooner."""
+
+    value: float
+    lower: float
+    upper: float
+    seeds: int
+
+    @property
+    def is_tie(self) -> bool:
+        """True if the interval holds 1: the two cannot be told apart."""
+        return self.lower <= 1 <= self.upper
+
+
+def times_sooner(one: Runs, other: Runs) -> Ratio | None:
+    """Return how many times sooner one entrant reaches the latest common level than the other.
+
+    None where no seed has a level that both reached after the start.
+    """
+    logs = []
+    for seed in sorted(one.curves.keys() & other.curves.keys()):
+        own, theirs = one.curves[seed], other.curves[seed]
+        level = max(own.level, theirs.level)
+        times = own.time_to(level), theirs.time_to(level)
+        if times[0] and times[1]:
+            logs.append(math.log(times[1] / times[0]))
+    return _interval(logs, one.time_noise, other.time_noise) if logs else None
+
+
+def best_of(entrants: Mapping[str, Runs]) -> str:
+    """Return the name of the entrant that is sooner than most others; of equal ones the lowest."""
+
+    def wins(name: str) -> int:
+        ratios = (times_sooner(entrants[name], entrants[other]) for other in entrants)
+        return sum(ratio is not None and ratio.value > 1 for ratio in ratios)
+
+    def level(name: str) -> float:
+        return min(curve.level for curve in entrants[name].curves.values())
+
+    return max(entrants, key=lambda name: (wins(name), -level(name)))
+
+
+def _interval(logs: Sequence[float], *noises: float) -> Ratio:
+    n, centre = len(logs), math.fsum(logs) / len(logs)
+    squares = math.fsum((value - centre) ** 2 for value in logs)
+    degrees = ASSUMED + n - 1
+    variance = (ASSUMED * 2 * SEED_SPREAD**2 + squares) / degrees
+    half = t_quantile(degrees) * math.sqrt(variance / n + math.fsum(each**2 for each in noises))
+    return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), n)

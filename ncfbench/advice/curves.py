@@ -1,0 +1,62 @@
+"""Curves of the race, read from the records of its runs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ncfbench.advice.question import Target
+from ncfbench.advice.rule import Curve
+from ncfbench.data import Dataset
+from ncfbench.data.content import Split
+from ncfbench.runs.folder import RunRecord
+
+CUTOFF = 50
+LEARNED = 0.5
+"""A run has learned something when its recall is above chance by this share of chance, or of what
+is missing to 1 where that is less.
+"""
+
+
+def chance(dataset: Dataset, split: Split) -> float:
+    """Return the expected recall@50 of a random order of a split's items."""
+    return min(CUTOFF / max(len(dataset.items_of(split)), 1), 1.0)
+
+
+def curve_of(record: RunRecord, target: Target, dataset: Dataset) -> Curve:
+    """Return the curve that decides: probe loss, or recall on validation items with its sign
+    changed, against iterations times the median seconds of an iteration.
+
+    One value of infinity where nothing was evaluated.
+    """
+    seconds = record.summary["full_iteration_seconds"] or 0.0
+    if target == "loss":
+        points = [(row["iteration"] * seconds, row["probe_loss"]) for row in record.curve]
+    else:
+        points = [(0.0, -chance(dataset, "validation"))]
+        points += [
+            (row["iteration"] * seconds, -row["validation_recall_at_50"])
+            for row in record.curve
+            if row["validation_recall_at_50"] is not None
+        ]
+    if not seconds:
+        points = points[:1]
+    return Curve(*zip(*points, strict=True)) if points else Curve((0.0,), (math.inf,))
+
+
+def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
+    """Return the training clock at which a run was first seen to be better than chance.
+
+    None where it never was; 0 where its recall cannot tell: there is none, or all items of the
+    split fit among the first 50.
+    """
+    split: Split = "validation" if len(dataset.items_of("validation")) else "test"
+    by_chance = chance(dataset, split)
+    column = f"{split}_recall_at_{CUTOFF}"
+    threshold = by_chance + LEARNED * min(by_chance, 1 - by_chance)
+    has_recall = record.summary["recall_reason"] is None
+    if by_chance >= 1 or not has_recall:
+        return 0.0
+    rows: list[Any] = [row for row in record.curve if row[column] is not None]
+    seconds = record.summary["full_iteration_seconds"] or 0.0
+    return next((row["iteration"] * seconds for row in rows if row[column] > threshold), None)

@@ -1,0 +1,234 @@
+"""Advice from beginning to end: candidates, calibration, the race, and the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+
+from ncfbench.advice import summary
+from ncfbench.advice.answer import Answer, make_answer
+from ncfbench.advice.calibration import Calibration, calibrate
+from ncfbench.advice.candidates import (
+    Candidate,
+    LeftOut,
+    by_promise,
+    count_work,
+    first_wave,
+    leave_out,
+    list_candidates,
+)
+from ncfbench.advice.figure import draw_race
+from ncfbench.advice.question import Question
+from ncfbench.advice.race import FIRST_PROBES, Clock, Race, make_entrant
+from ncfbench.advice.rungs import Pace, plan_rungs
+from ncfbench.advice.state import State, read_state
+from ncfbench.config import Locations
+from ncfbench.data import Dataset, open_dataset
+from ncfbench.distributed.signals import deferred_signals
+from ncfbench.errors import DataError, UsageError
+from ncfbench.models.towers import Content
+from ncfbench.reporting.figures.drawing import save
+from ncfbench.storage import locks, schemas, tables
+from ncfbench.timing import doctor, environment
+from ncfbench.timing.compile_cache import keep_compiled
+
+FOLDER = "advice"
+"""Folder of the races, below the folder of the runs."""
+STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
+CALIBRATION_SHARE = 0.1
+"""Share of the budget after which the calibration begins no further shape."""
+RESERVE = (3.0, 0.02)
+"""Kept for the answer: seconds, or a share of the budget, whichever is more."""
+FIRST_CLOCK = (1 / 200, 1 / 40)
+"""Bounds of the first rung's clock, as shares of the budget."""
+FIELDS = ((8.0, 6), (4.0, 4), (2.0, 2))
+"""Wanted growth of the clock from the first rung to the last, and the least candidates to begin
+with. The field is made smaller until the first of these is reached, else the second, and so on.
+"""
+BUSY_NOTE = "Other programs were at work when it began."
+DONE_SHARE = 0.1
+"""A race that has spent all but this share of its budget is over."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """What would race, and what would not: the result of a dry run."""
+
+    seconds: Mapping[str, float]
+    """Predicted seconds of an iteration of each entrant, by name."""
+    left_out: Sequence[LeftOut]
+    first_clock: float
+    horizon: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What came of a question. A dry run has no answer.
+
+    Attributes:
+        is_complete: False if the race was interrupted.
+    """
+
+    folder: Path
+    field: Field
+    answer: Answer | None
+    figure: Path | None
+    is_complete: bool
+
+
+def advise(
+    question: Question,
+    locations: Locations,
+    budget_seconds: float,
+    *,
+    dry_run: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Advice:
+    """Answer a question within a budget of wall time, or continue to.
+
+    The runs and the state are kept in ``runs/advice/NAME``; the same question continues there. One
+    that is answered is trained further if the budget is larger than what was spent.
+
+    Raises:
+        DataError: the data set is not prepared or lacks what the target needs, or a folder cannot
+            be written.
+        NcfbenchError: every candidate failed.
+        UsageError: nothing can work, one candidate only, or the budget is too small for one rung.
+    """
+    clock = Clock(budget_seconds, reserve_seconds=max(RESERVE[0], RESERVE[1] * budget_seconds))
+    keep_compiled(say)
+    dataset = open_dataset(locations.data_dir, question.base.dataset, say)
+    if question.target == "recall" and not len(dataset.items_of("validation")):
+        raise DataError(
+            f"--target recall chooses by recall on validation items, and {dataset.name} has none."
+            " Prepare it again with --validation-fraction 0.1."
+        )
+    folder = locations.runs_dir / FOLDER / question.name
+    own = dataclasses.replace(locations, runs_dir=folder)
+    found = doctor.warnings(environment.describe())
+    busy = [each for each in found if each.startswith("The machine is busy")]
+    for warning in busy:
+        say(f"Warning: {warning}")
+    with locks.held(folder, "racing in"), deferred_signals(say, STOPPING) as interrupted:
+        state = read_state(folder)
+        if state is not None and state.fingerprint != dataset.fingerprint:
+            say(f"{dataset.name} has changed since this race began: beginning a new one.")
+            state = None
+        content = jax.block_until_ready(Content.of(dataset))
+        guess = Pace(opening=5.0, training=1.5, saving=0.3)
+        horizon = 0.0
+        if state is None:
+            state, guess, horizon = _begin(question, dataset, content, clock, say, interrupted)
+            if dry_run:
+                return Advice(folder, _field(state, horizon), None, None, is_complete=False)
+            state.write(folder)
+        clock.spent_before = state.spent_seconds
+        if busy and BUSY_NOTE not in state.notes:
+            state.notes.append(BUSY_NOTE)
+        race = Race(question, state, dataset, content, own, clock, guess, say, interrupted)
+        is_complete = True
+        if not dry_run and clock.left > DONE_SHARE * budget_seconds:
+            try:
+                race.run()
+            except KeyboardInterrupt:
+                is_complete = False
+        records = {each.name: race.records(each) for each in state.entrants}
+        answer = make_answer(question, state, records, dataset, budget_seconds)
+        tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)
+        figure = _draw(answer, folder, say)
+        return Advice(folder, _field(state, state.horizon), answer, figure, is_complete)
+
+
+def _draw(answer: Answer, folder: Path, say: Callable[[str], None]) -> Path | None:
+    """Write the figure of a race, if Matplotlib is installed."""
+    try:
+        (path,) = save(draw_race(answer), folder, ["png"])
+    except UsageError as error:
+        say(f"No figure: {error}")
+        return None
+    return path
+
+
+def _begin(
+    question: Question,
+    dataset: Dataset,
+    content: Content,
+    clock: Clock,
+    say: Callable[[str], None],
+    interrupted: Callable[[], bool],
+) -> tuple[State, Pace, float]:
+    """Choose the field of a new race; return its state, its expected pace and its horizon."""
+    graph = dataset.graph
+    candidates, refused = list_candidates(question, graph.n_links)
+    configs = {each.shape: each.config for each in reversed(candidates)}
+    if len(candidates) == 1:
+        raise UsageError(
+            f"There is one candidate only, {candidates[0].shape.label}: nothing to race. Name more"
+            " samplers, batch sizes or learning rates, or train it with ncfbench run."
+        )
+    say(f"{len(candidates)} candidates of {len(configs)} shapes; timing some of them.")
+    work = {shape: count_work(graph, config) for shape, config in configs.items()}
+    limit = CALIBRATION_SHARE * clock.budget_seconds
+    calibrated = calibrate(dataset, content, configs, work, limit, interrupted)
+    slow = leave_out(list(configs), work, calibrated.seconds)
+    pool = by_promise(
+        [each for each in candidates if each.shape not in slow],
+        calibrated.seconds,
+        losses_first=question.target == "recall",
+    )
+    first, field, pace, horizon = _choose_field(pool, calibrated, graph.n_links, clock)
+    left_out = [*refused, *(LeftOut(shape.label, why) for shape, why in slow.items())]
+    seconds = calibrated.seconds
+    entrants = [
+        make_entrant(question, each, seconds[each.shape], first, graph.n_links) for each in field
+    ]
+    rest = [(each, seconds[each.shape]) for each in pool if each not in field]
+    return State(dataset.fingerprint, entrants, rest, left_out, first), pace, horizon
+
+
+def _choose_field(
+    pool: Sequence[Candidate], calibrated: Calibration, n_links: int, clock: Clock
+) -> tuple[float, list[Candidate], Pace, float]:
+    """Return the first rung's clock, the candidates of the first rung, their pace, and the horizon.
+
+    Raises:
+        UsageError: the budget is too small for two candidates and one rung.
+    """
+    wanted = first_wave(pool)
+    epochs = (calibrated.seconds[each.shape] / each.shape.batch_size for each in wanted)
+    low, high = (share * clock.budget_seconds for share in FIRST_CLOCK)
+    first = min(max(min(epochs) * n_links, low, FIRST_PROBES * calibrated.probe_seconds), high)
+
+    def pace_of(field: Sequence[Candidate]) -> Pace:
+        paces = [
+            calibrated.pace(each.config, each.shape, n_links, first / FIRST_PROBES)
+            for each in field
+        ]
+        training = sum(each.training for each in paces) / len(paces)
+        return Pace(paces[0].opening, training, paces[0].saving)
+
+    def needs(field: Sequence[Candidate], growth: float) -> float:
+        pace = pace_of(field)
+        return len(field) * (pace.opening + growth * pace.training * first + 2 * pace.saving)
+
+    for growth, fewest in FIELDS:
+        for size in range(len(wanted), min(fewest, len(wanted)) - 1, -1):
+            field, pace = wanted[:size], pace_of(wanted[:size])
+            plan = plan_rungs(clock.left - needs(field, 1), first, size, pace, seeds=1)
+            if plan is not None and plan.horizon >= growth * first:
+                return first, field, pace, plan.horizon
+    least = clock.spent + clock.reserve_seconds + needs(wanted[:2], FIELDS[-1][0])
+    raise UsageError(
+        f"--budget: {clock.budget_seconds:.0f} s are too few for one rung of two candidates, which"
+        f" need about {math.ceil(1.2 * least / 10) * 10} s."
+    )
+
+
+def _field(state: State, horizon: float) -> Field:
+    seconds = {each.name: each.predicted_seconds for each in state.entrants}
+    return Field(seconds, state.left_out, state.first_clock, horizon)

@@ -1,0 +1,127 @@
+"""The question of a race: what is fixed, what is tried, and the measure that decides."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from ncfbench.config import RunConfig, complete
+from ncfbench.errors import UsageError, nearest
+from ncfbench.registry import LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler, import_path
+
+Target = Literal["loss", "recall"]
+TARGETS: tuple[Target, ...] = get_args(Target)
+
+BATCH_SIZES = (256, 512, 1024)
+STRATUM_SIZES = (2, 4, 8)
+NEGATIVE_SHARES = (1.0, 0.3, 0.1)
+"""Numbers of negatives to try, as shares of the encoder's default."""
+RATE_FACTORS = (1.0, 3.0, 1 / 3, 1.7, 0.6, 9.0, 1 / 9)
+"""Learning rates to try, as multiples of the loss's default: the first three at once, the others
+where their neighbours are best.
+"""
+FIRST_RATES = 3
+TRIED = ("loss", "sampler", "batch_size", "stratum_size", "negatives", "learning_rate", "seed")
+"""Settings that the candidates differ in."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to find out. Empty tuples stand for the defaults.
+
+    Attributes:
+        fixed: settings that all candidates share, by name; the data set and the encoder above all.
+        target: ``loss``: the least time to a probe loss; ``recall``: to a recall on validation
+            items, for which losses compete too.
+        seeds: wanted seeds of each finalist.
+
+    Raises:
+        UsageError: an unknown name, or a question without an answer.
+    """
+
+    fixed: Mapping[str, Any]
+    target: Target = "loss"
+    losses: tuple[str, ...] = ()
+    samplers: tuple[str, ...] = ()
+    batch_sizes: tuple[int, ...] = BATCH_SIZES
+    stratum_sizes: tuple[int, ...] = STRATUM_SIZES
+    negatives: tuple[int, ...] = ()
+    learning_rates: tuple[float, ...] = ()
+    seeds: int = 2
+    base: RunConfig = field(init=False)
+    """The fixed settings, complete."""
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise UsageError(
+                f"--target {self.target!r}{nearest(self.target, TARGETS)} Valid:"
+                f" {', '.join(TARGETS)}."
+            )
+        for name in self.fixed:
+            if name in TRIED:
+                raise UsageError(f"{name} is what advise tries: give it by the flag of that name.")
+        if self.seeds < 1:
+            raise UsageError(f"--seeds {self.seeds}: at least one.")
+        for name in self.samplers:
+            import_path("sampler", name)
+        for name in self.losses:
+            import_path("loss", name)
+        losses = self.losses or self.usual_losses
+        if self.target == "loss" and len(losses) > 1:
+            raise UsageError(
+                "Values of different losses do not compare. Name one --loss, or use --target"
+                " recall."
+            )
+        object.__setattr__(self, "losses", losses)
+        object.__setattr__(self, "samplers", self.samplers or tuple(SAMPLERS))
+        base = complete(dict(self.fixed))
+        object.__setattr__(self, "base", base)
+        if self.target == "recall" and not find_encoder(base.encoder).scores_cold_items:
+            raise UsageError(
+                f"--target recall needs vectors of held-out items, and {base.encoder} has none. Use"
+                " --target loss."
+            )
+
+    @property
+    def usual_losses(self) -> tuple[str, ...]:
+        """The losses that compete where none is named."""
+        return tuple(LOSSES) if self.target == "recall" else (RunConfig.loss,)
+
+    def values(self, name: str, loss: str, sampler: str) -> tuple[Any, ...]:
+        """Return the values to try of a setting of :data:`TRIED`, the usual one first.
+
+        A setting that the sampler does not use has none.
+        """
+        uses = find_sampler(sampler).uses
+        usual: Any
+        if name == "batch_size":
+            given, usual = self.batch_sizes, RunConfig.batch_size
+        elif name == "stratum_size":
+            given = self.stratum_sizes if name in uses else ()
+            usual = RunConfig.stratum_size
+        elif name == "negatives":
+            usual = find_encoder(self.base.encoder).negatives
+            shares = dict.fromkeys(max(round(usual * each), 1) for each in NEGATIVE_SHARES)
+            given = (self.negatives or tuple(shares)) if name in uses else ()
+        else:
+            usual = find_loss(loss).learning_rate
+            factors = RATE_FACTORS
+            return self.learning_rates or tuple(float(f"{usual * each:.2g}") for each in factors)
+        return tuple(sorted(given, key=lambda value: abs(value - usual)))
+
+    @property
+    def name(self) -> str:
+        """Name of the folder of its runs: the same question has the same."""
+        shown = self.losses[0] if self.target == "loss" else "recall"
+        asked = {
+            each.name: getattr(self, each.name)
+            for each in dataclasses.fields(self)
+            if each.name not in ("base", "seeds")
+        }
+        digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
+        parts = (self.base.dataset, self.base.encoder, shown, digest.hexdigest()[:6])
+        return "-".join(parts).replace(":", ".")

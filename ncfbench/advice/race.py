@@ -1,0 +1,410 @@
+"""The race itself: entrants train in turn until the budget is spent.
+
+Every entrant is an ordinary run in the folder of the race. In a rung the one with the least
+training clock trains next, to its next probe, so that all batch sizes are interleaved and a
+disturbance of the machine meets all of them. At the end of a rung all save a checkpoint, the rule
+judges them (:mod:`ncfbench.advice.rule`), the rest is planned again with the times measured so far
+(:mod:`ncfbench.advice.rungs`), and the state is written.
+
+Early on, neighbours of the leaders enter: candidates that differ from one of them in one setting.
+They train to the clock of the others first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ncfbench.advice.candidates import Candidate
+from ncfbench.advice.curves import curve_of, learned_at
+from ncfbench.advice.question import Question
+from ncfbench.advice.rule import Arm, Decision, decide, rank
+from ncfbench.advice.rungs import FINALISTS, Pace, Plan, arms_of_rungs, plan_rungs
+from ncfbench.advice.state import Entrant, State
+from ncfbench.config import Locations
+from ncfbench.data import Dataset
+from ncfbench.distributed.process_group import AgreedInterrupt
+from ncfbench.errors import DivergedError, NcfbenchError
+from ncfbench.models.towers import Content
+from ncfbench.runs import folder as runs
+from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.progress import Progress
+from ncfbench.training.turns import FAILURES, OpenRun, first_line
+
+NEWCOMERS = 6
+"""Most neighbours of leaders that enter after a rung."""
+EARLY = 1 / 4
+"""Share of the horizon up to which neighbours enter."""
+
+
+FIRST_PROBES = 3
+"""Least number of probes in the first rung."""
+LEAST_SEED = 1 / 4
+"""Share of the last clock that a further seed must have time for."""
+
+
+@dataclass
+class Clock:
+    """Wall time of the budget."""
+
+    budget_seconds: float
+    spent_before: float = 0.0
+    reserve_seconds: float = 0.0
+    """Kept for the answer."""
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def spent(self) -> float:
+        """Seconds spent, with those of earlier sessions."""
+        return self.spent_before + time.perf_counter() - self.began
+
+    @property
+    def left(self) -> float:
+        """Seconds left for the race."""
+        return self.budget_seconds - self.reserve_seconds - self.spent
+
+
+@dataclass
+class _Measured:
+    """Wall seconds of the parts of a race so far, from which its pace follows."""
+
+    guess: Pace
+    openings: list[float] = field(default_factory=list)
+    savings: list[float] = field(default_factory=list)
+    wall: float = 0.0
+    trained: float = 0.0
+
+    @property
+    def pace(self) -> Pace:
+        def mean(values: Sequence[float], guess: float) -> float:
+            return sum(values) / len(values) if values else guess
+
+        return Pace(
+            mean(self.openings, self.guess.opening),
+            self.wall / self.trained if self.trained else self.guess.training,
+            mean(self.savings, self.guess.saving),
+        )
+
+
+class Race:
+    """A race in a folder. :meth:`run` begins or continues it.
+
+    Args:
+        locations: of the data, and of the race's own runs.
+        clock: the budget.
+        guess: pace before anything is measured.
+        say: shows a message.
+        interrupted: when it is true, the race saves everything and raises KeyboardInterrupt.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        state: State,
+        dataset: Dataset,
+        content: Content,
+        locations: Locations,
+        clock: Clock,
+        guess: Pace,
+        say: Callable[[str], None],
+        interrupted: Callable[[], bool],
+    ) -> None:
+        self.question, self.state, self.dataset, self.content = question, state, dataset, content
+        self.locations, self.clock, self.say = locations, clock, say
+        self.interrupted = interrupted
+        self._measured = _Measured(guess)
+        self._open: dict[tuple[str, int], OpenRun] = {}
+        self._fresh: dict[tuple[str, int], float] = {}
+        """Seconds that opening took, of runs that have not trained since."""
+        self._folders: dict[tuple[str, int], Path] = {}
+        self._turns = uuid.uuid4().hex[:12]
+        self._is_at_work = False
+        """True while something is done that a second Ctrl-C may cut."""
+
+    def run(self) -> None:
+        """Race until the budget is spent, and write the state.
+
+        Raises:
+            KeyboardInterrupt: interrupted; everything was saved, and the same call continues.
+            NcfbenchError: no entrant is left.
+        """
+        state = self.state
+        state.is_over = False
+        try:
+            target: float | None = state.clock or state.first_clock
+            while target is not None:
+                self._train([(each, 0) for each in state.racing], target)
+                target = self._settle(target)
+            self._train_seeds()
+            state.is_over = True
+        except KeyboardInterrupt as interrupt:
+            # A second Ctrl-C cut an iteration: then nothing more is saved.
+            if not self._is_at_work or isinstance(interrupt, AgreedInterrupt):
+                self._save()
+                self._write()
+            raise
+        finally:
+            for run in self._open.values():
+                with suppress(*FAILURES):
+                    run.close()
+            self._open.clear()
+        self._write()
+
+    def records(self, entrant: Entrant) -> list[RunRecord]:
+        """Return the runs of an entrant that have records, by seed."""
+        folders = [self._folder(entrant, seed) for seed in entrant.seeds]
+        return [
+            runs.read(folder)
+            for folder in folders
+            if folder is not None and (folder / "summary.parquet").exists()
+        ]
+
+    def _train(self, wanted: Sequence[tuple[Entrant, int]], target: float) -> None:
+        """Train runs to a clock, the one that is furthest behind first; stop when time is up."""
+        for entrant, seed in wanted:
+            if (entrant.name, seed) not in self._open and self.clock.left > 0:
+                self._open_run(entrant, seed)
+        while self.clock.left > 0:
+            behind = [
+                (self._open[entrant.name, seed].train_seconds, place)
+                for place, (entrant, seed) in enumerate(wanted)
+                if (entrant.name, seed) in self._open
+                and not self._open[entrant.name, seed].session.is_done
+                and self._open[entrant.name, seed].train_seconds < target
+            ]
+            if not behind:
+                break
+            self._advance(*wanted[min(behind)[1]])
+
+    def _advance(self, entrant: Entrant, seed: int) -> None:
+        key = entrant.name, seed
+        run, began = self._open[key], time.perf_counter()
+        before = run.train_seconds
+        self._attempt(entrant, run.advance)
+        wall, trained = time.perf_counter() - began, run.train_seconds - before
+        if key in self._fresh:  # its first block compiles
+            self._measured.openings.append(self._fresh.pop(key) + wall - trained)
+        else:
+            self._measured.wall += wall
+            self._measured.trained += trained
+        if entrant.reason:
+            self._close(key)
+
+    def _settle(self, clock: float) -> float | None:
+        """End a rung: save, judge, plan the rest; return the clock of the next rung, or None."""
+        state = self.state
+        self._save()
+        state.clock = clock
+        arms = self._arms()
+        if not arms:
+            raise NcfbenchError(f"No candidate is left. {self._first_reason()}")
+        plan = self._plan(clock)
+        state.horizon = plan.horizon if plan else clock
+        keep = arms_of_rungs(len(arms), FINALISTS, 2)[1] if plan and plan.clocks else FINALISTS
+        decision = decide(arms, state.horizon, keep)
+        for entrant in state.racing:
+            if entrant.name in decision.dropped:
+                entrant.reason = f"after {clock:.3g} s: {decision.dropped[entrant.name]}"
+                self._close((entrant.name, 0))
+        if plan is not None and clock <= EARLY * state.horizon:
+            self._admit(arms, decision, clock)
+        plan = self._plan(clock) if plan else None
+        goes_on = plan is not None and plan.clocks and not self._is_all_done()
+        self._write()
+        horizon = plan.horizon if plan and goes_on else None
+        self._tell(arms[decision.leader], decision, horizon, clock)
+        return plan.clocks[0] if plan and goes_on else None
+
+    def _is_all_done(self) -> bool:
+        """Return whether every entrant in the race has trained all its epochs."""
+        return all(
+            (key := (each.name, 0)) in self._folders
+            and (key not in self._open or self._open[key].session.is_done)
+            for each in self.state.racing
+        )
+
+    def _plan(self, clock: float) -> Plan | None:
+        """Plan the rest; newcomers must first train to the clock of the others."""
+        racing, pace = self.state.racing, self._measured.pace
+        new = sum((each.name, 0) not in self._folders for each in racing)
+        seconds = self.clock.left - new * (pace.opening + pace.training * clock)
+        return plan_rungs(seconds, clock, len(racing), pace, seeds=self.question.seeds)
+
+    def _arms(self) -> dict[str, Arm]:
+        """Return the arms in the race; an entrant that time did not suffice to begin leaves."""
+        found = {}
+        for entrant in self.state.racing:
+            records = self.records(entrant)
+            if not records:
+                entrant.reason = "no time to begin"
+                continue
+            found[entrant.name] = Arm(
+                curve_of(records[0], self.question.target, self.dataset),
+                entrant.shape.sampler,
+                entrant.shape.is_baseline,
+                learned_at(records[0], self.dataset),
+            )
+        return found
+
+    def _admit(self, arms: Mapping[str, Arm], decision: Decision, clock: float) -> None:
+        """Let neighbours of the leader, of the best baseline and of the second enter."""
+        if arms[decision.leader].learned_at is None:
+            return
+        state = self.state
+        order = [name for name in rank(arms) if name not in decision.dropped]
+        baselines = [name for name in order if arms[name].is_baseline]
+        candidates = {each.name: each.candidate for each in state.racing}
+        chosen: list[tuple[Candidate, float]] = []
+        for name in dict.fromkeys([decision.leader, *baselines[:1], *order[:2]]):
+            chosen += [
+                each
+                for each in state.pool
+                if each not in chosen and each[0].is_neighbour(candidates[name])
+            ]
+        for each in chosen[:NEWCOMERS]:
+            state.entrants.append(self.enter(*each))
+            if self._plan(clock) is None:
+                state.entrants.pop()
+                break
+            state.pool.remove(each)
+
+    def enter(self, candidate: Candidate, seconds: float) -> Entrant:
+        """Return the entrant of a candidate, with probes often enough for the first rung.
+
+        Args:
+            seconds: of an iteration.
+        """
+        first, n_links = self.state.first_clock, self.dataset.graph.n_links
+        return make_entrant(self.question, candidate, seconds, first, n_links)
+
+    def _train_seeds(self) -> None:
+        """Train more seeds of the finalists to the last clock, as many as there is time for."""
+        state = self.state
+        arms = self._arms()
+        dropped = decide(arms, state.clock, 1).dropped
+        finalists = [each for each in state.racing if each.name not in dropped]
+        for seed in range(1, self.question.seeds):
+            pace = self._measured.pace
+            needed = len(finalists) * (pace.opening + pace.training * LEAST_SEED * state.clock)
+            if self.clock.left < needed:
+                break
+            for entrant in finalists:
+                entrant.seeds = list(dict.fromkeys([*entrant.seeds, seed]))
+            self.say(f"Seed {seed + 1} of {', '.join(each.name for each in finalists)}.")
+            self._train([(each, seed) for each in finalists], state.clock)
+            self._save()
+            self._write()
+
+    def _open_run(self, entrant: Entrant, seed: int) -> None:
+        key, config, folder = (entrant.name, seed), entrant.with_seed(seed), None
+        found = self._folder(entrant, seed)
+        if found is not None:
+            if _is_over(found):
+                return
+            folder = found
+        began = time.perf_counter()
+
+        def open_run() -> None:
+            self._open[key] = run = OpenRun.open(
+                config,
+                self.locations,
+                self.dataset,
+                folder=folder,
+                progress=Progress(),
+                interrupted=self.interrupted,
+                content=self.content,
+                turns=self._turns,
+            )
+            assert run.recorder.folder is not None
+            self._folders[key] = run.recorder.folder
+
+        self._attempt(entrant, open_run)
+        self._fresh[key] = time.perf_counter() - began
+
+    def _attempt(self, entrant: Entrant, action: Callable[[], object]) -> None:
+        """Do something for an entrant; if it fails, the entrant leaves with the reason."""
+        if self.interrupted():
+            raise KeyboardInterrupt
+        self._is_at_work = True
+        try:
+            action()
+        except DivergedError as error:
+            entrant.reason = f"diverged: {first_line(error)}"
+        except FAILURES as error:
+            entrant.reason = f"failed: {first_line(error)}"
+        self._is_at_work = False
+        if entrant.reason:
+            self.say(f"{entrant.name} {entrant.reason}")
+
+    def _save(self) -> None:
+        for run in self._open.values():
+            if not run.session.is_done and not run.session.is_saved:
+                began = time.perf_counter()
+                run.save()
+                self._measured.savings.append(time.perf_counter() - began)
+
+    def _close(self, key: tuple[str, int]) -> None:
+        if key in self._open:
+            with suppress(*FAILURES):
+                self._open.pop(key).close()
+
+    def _folder(self, entrant: Entrant, seed: int) -> Path | None:
+        key = entrant.name, seed
+        if key not in self._folders:
+            config, runs_dir = entrant.with_seed(seed), self.locations.runs_dir
+            folder = runs.find(runs_dir, config, self.state.fingerprint)
+            if folder is None:
+                return None
+            self._folders[key] = folder
+        return self._folders[key]
+
+    def _first_reason(self) -> str:
+        return next(f"{each.name} {each.reason}" for each in self.state.entrants)
+
+    def _write(self) -> None:
+        self.state.spent_seconds = self.clock.spent
+        self.state.write(self.locations.runs_dir)
+
+    def _tell(self, leader: Arm, decision: Decision, horizon: float | None, clock: float) -> None:
+        leads = (
+            "nothing is better than chance yet"
+            if leader.learned_at is None
+            else f"{decision.leader} leads"
+        )
+        rest = f"on to {horizon:.3g} s" if horizon else "this was the last rung"
+        self.say(
+            f"{self.clock.spent:.0f} s: {clock:.3g} s of training each; {leads};"
+            f" {len(decision.dropped)} leave, {len(self.state.racing)} stay; {rest}."
+        )
+
+
+def make_entrant(
+    question: Question, candidate: Candidate, seconds: float, first_clock: float, n_links: int
+) -> Entrant:
+    """Return the entrant of a candidate.
+
+    It is probed four times an epoch, or more often where the first rung would have too few probes.
+
+    Args:
+        seconds: of an iteration.
+    """
+    shape, config = candidate.shape, candidate.config
+    block = max(round(first_clock / FIRST_PROBES / seconds), 1)
+    if not config.probe_every and block < n_links / config.batch_size / 4:
+        config = dataclasses.replace(config, probe_every=block)
+    name = f"{shape.label} lr={config.learning_rate:g}"
+    if len(question.losses) > 1:
+        name = f"{shape.loss} {name}"
+    return Entrant(name, candidate, config, seconds)
+
+
+def _is_over(folder: Path) -> bool:
+    """Return whether a run needs no more training: it is finished, or it diverged."""
+    if not (folder / "summary.parquet").exists():
+        return False
+    return runs.read(folder).summary["status"] in ("finished", "diverged")

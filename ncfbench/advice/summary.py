@@ -1,0 +1,367 @@
+"""An answer in words, as a table, as rows and as JSON."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ncfbench.advice.answer import FALLING, Answer, Standing
+from ncfbench.advice.comparison import Ratio
+from ncfbench.advice.question import TRIED, Question
+from ncfbench.config import RunConfig
+from ncfbench.errors import either
+from ncfbench.reporting.table import Cell, Column, Table
+from ncfbench.timing.statistics import BUSY_SPREAD
+
+FORMAT = 1
+"""Version of the JSON."""
+
+
+def headline(answer: Answer) -> str:
+    """Return the answer in one paragraph."""
+    best, baseline = answer.best, answer.baseline
+    if best is None:
+        clock = answer.state.clock
+        return (
+            f"No choice can be justified: after {clock:.3g} s of training each, no candidate is"
+            " better than chance. Give a larger --budget."
+        )
+    parts = [f"Use {flags(best.entrant.config)}."]
+    if baseline is None:
+        parts.append("No baseline raced, so there is no ratio.")
+    elif baseline is best:
+        parts.append("It is the baseline itself, at its best.")
+    else:
+        parts += [*_ratio_sentences(answer, best, baseline), _why(answer, best, baseline)]
+    parts += filter(None, [_recall(answer, best, baseline)])
+    if answer.ties:
+        names = ", ".join(each.name for each in answer.ties)
+        parts.append(f"Not to be told from it: {names}.")
+    if answer.sample_users:
+        parts.append(f"All this on a sample of {answer.sample_users:,} users.")
+    return " ".join(parts)
+
+
+def trust(answer: Answer) -> list[str]:
+    """Return what the answer rests on, and what speaks against it, a sentence each."""
+    best = answer.best
+    found = []
+    if best is not None:
+        seeds = [len(each.runs.curves) for each in (best, *answer.ties, *answer.others)]
+        least = min(seeds)
+        found.append(
+            f"{_count(least, 'seed')} of each of {_count(len(seeds), 'finalist')}; the interval"
+            " assumes that seeds of an entrant differ by a tenth in time."
+        )
+        epochs = best.records[0].summary["epochs"]
+        what = "loss" if answer.question.target == "loss" else "recall"
+        change = "fell" if what == "loss" else "rose"
+        line = f"The best trained {best.clock:.3g} s ({epochs:.3g} epochs)"
+        if answer.fall > FALLING:
+            line += (
+                f", and its {what} {change} by {answer.fall:.0%} in the latter half: longer"
+                " training may change the order."
+            )
+        else:
+            line += f", and its {what} had about come to rest."
+        found += [line, *_edges(answer, best)]
+    if answer.undecided:
+        found.append(
+            f"{_count(answer.undecided, 'candidate')} left for want of time before they could be"
+            " told from it."
+        )
+    spread = answer.time_spread
+    if spread > BUSY_SPREAD:
+        found.append(
+            f"The machine was busy: times of blocks of iterations spread by {spread:.0%}. Repeat"
+            " this on a quiet machine."
+        )
+    return found
+
+
+def next_steps(answer: Answer, folder: Path, locations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return what to do next: purposes and commands.
+
+    Args:
+        folder: of the race's runs.
+        locations: ``--data-dir`` and ``--runs-dir`` to repeat.
+    """
+    longer = advise_command(answer.question, 2 * answer.budget_seconds, locations)
+    steps = [("To be surer, go on with this race", longer)]
+    if answer.best is not None:
+        config = answer.best.entrant.config
+        there = {**locations, "--runs-dir": str(folder)}
+        command = run_command(config, [*_words(there), "--resume"])
+        steps.append(("To train on from where the race left it", command))
+    return steps
+
+
+def standings_table(answer: Answer) -> Table:
+    """Return the best, its ties, and the baseline as a table of at most 80 columns."""
+    shown = [each for each in answer.standings if each.status in ("recommended", "tied", "slower")]
+    level = answer.level
+    what = "loss" if answer.question.target == "loss" else "recall"
+    target = "" if level is None else f"{what} {abs(level):.3g}"
+    rows = [
+        [
+            Cell(each.name, "best" if each is answer.best else "plain"),
+            f"{each.items:,.0f}",
+            f"{each.seconds * 1e3:.3g}",
+            *_to_level(each, level),
+            "" if each.behind is None else f"{1 / each.behind.value:.2g}",
+            _with_error(each),
+        ]
+        for each in shown
+    ]
+    header = [
+        "",
+        Column("items", group="batch"),
+        Column("ms", group="batch"),
+        Column("its", group=f"to {target}" if target else "to target"),
+        Column("s", group=f"to {target}" if target else "to target"),
+        Column("speed"),
+        Column("recall@50"),
+    ]
+    title = (
+        f"{answer.question.base.dataset}, {answer.question.base.encoder},"
+        f" {either(answer.question.losses)}"
+    )
+    notes = [f"speed: over the first row; recall@50 by chance: {answer.chance:.3f}"]
+    return Table(title, header, rows, notes)
+
+
+def left_table(answer: Answer) -> Table:
+    """Return what left the race or did not enter it, with the reasons."""
+    rows = [
+        [each.name, each.entrant.reason or each.status]
+        for each in answer.standings
+        if each.status not in ("recommended", "tied", "slower")
+    ]
+    rows += [[each.what, each.reason] for each in answer.state.left_out]
+    return Table("Left, or not tried", ["", Column("reason", "left", wraps=True)], rows)
+
+
+def rows(answer: Answer) -> list[dict[str, Any]]:
+    """Return a row of :data:`ncfbench.storage.schemas.ADVICE` for each entrant."""
+    return [_row(answer, each) for each in answer.standings]
+
+
+def as_json(answer: Answer, folder: Path, locations: Mapping[str, str]) -> dict[str, Any]:
+    """Return the answer as a JSON object; see docs/advice.md.
+
+    Args:
+        folder, locations: as for :func:`next_steps`.
+    """
+    steps = next_steps(answer, folder, locations)
+    question, state = answer.question, answer.state
+    best = answer.best
+    return {
+        "format": FORMAT,
+        "dataset": question.base.dataset,
+        "data_fingerprint": state.fingerprint,
+        "encoder": question.base.encoder,
+        "losses": list(question.losses),
+        "target": question.target,
+        "budget_seconds": answer.budget_seconds,
+        "spent_seconds": state.spent_seconds,
+        "is_over": state.is_over,
+        "sample_users": answer.sample_users,
+        "recommended": best and best.name,
+        "flags": best and flags(best.entrant.config),
+        "baseline": answer.baseline and answer.baseline.name,
+        "times_sooner": answer.sooner and _ratio_json(answer.sooner),
+        "times_sooner_at_least": answer.sooner_at_least,
+        "level": answer.level,
+        "tied": [each.name for each in answer.ties],
+        "headline": headline(answer),
+        "trust": [*state.notes, *trust(answer)],
+        "next": [{"purpose": why, "command": what} for why, what in steps],
+        "entrants": rows(answer),
+        "left_out": [{"what": each.what, "reason": each.reason} for each in state.left_out],
+        "folder": str(folder),
+    }
+
+
+def flags(config: RunConfig) -> str:
+    """Return the flags of ``ncfbench run`` for what was tried, the defaults too."""
+    effective = config.effective()
+    names = [name for name in TRIED if name != "seed" and effective.get(name) is not None]
+    return shlex.join(word for name in names for word in _arguments(config, name))
+
+
+def run_command(config: RunConfig, more: Sequence[str] = ()) -> str:
+    """Return the command line that trains these settings."""
+    from ncfbench.reporting.comparison import unusual_settings
+
+    named = ("dataset", "encoder", *TRIED)
+    effective = config.effective()
+    names = [name for name in named if effective.get(name) is not None]
+    if not config.seed:
+        names.remove("seed")
+    names += [name for name in unusual_settings(config) if name not in names]
+    words = [word for name in names for word in _arguments(config, name)]
+    return shlex.join(["ncfbench", "run", *words, *more])
+
+
+def advise_command(question: Question, budget_seconds: float, locations: Mapping[str, str]) -> str:
+    """Return the command line that asks a question."""
+    base, usual = question.base, Question({})
+    words = ["ncfbench", "advise", base.dataset, "--encoder", base.encoder]
+    if question.target != usual.target:
+        words += ["--target", question.target]
+    if question.losses != question.usual_losses:
+        words += ["--loss", ",".join(question.losses)]
+    for name in ("samplers", "batch_sizes", "stratum_sizes", "negatives", "learning_rates"):
+        value = getattr(question, name)
+        if value != getattr(usual, name):
+            flag = "--" + name.replace("_", "-")
+            words += [flag, ",".join(map(_plain, value))]
+    if question.seeds != usual.seeds:
+        words += ["--seeds", str(question.seeds)]
+    for name, value in question.fixed.items():
+        if name not in ("dataset", "encoder"):
+            words += ["--set", f"{name}={value}"]
+    minutes = max(round(budget_seconds / 60), 1)
+    return shlex.join([*words, "--budget", f"{minutes}m", *_words(locations)])
+
+
+def _ratio_sentences(answer: Answer, best: Standing, baseline: Standing) -> list[str]:
+    if answer.sooner_at_least is not None:
+        return [
+            f"The best baseline, {baseline.name}, is still at chance after"
+            f" {baseline.clock:.3g} s; it was better after {best.learned_at or 0:.3g} s: more than"
+            f" {answer.sooner_at_least:.2g} times sooner."
+        ]
+    if answer.sooner is None or answer.level is None:
+        return [f"It has no level in common with the best baseline, {baseline.name}."]
+    ratio = answer.sooner
+    what = "loss" if answer.question.target == "loss" else "validation recall@50"
+    times = [each.runs.curves[0].time_to(answer.level) for each in (best, baseline)]
+    own, theirs = (f"{seconds:.3g} s" for seconds in times if seconds is not None)
+    verb = "sooner" if ratio.value >= 1 else "as soon"
+    return [
+        f"It reaches a {what} of {abs(answer.level):.3g} {ratio.value:.2g} times {verb} than"
+        f" the best baseline, {baseline.name}: in {own} instead of {theirs}"
+        f" (95 %: {ratio.lower:.2g} to {ratio.upper:.2g}, {_count(ratio.seeds, 'seed')})."
+    ]
+
+
+def _why(answer: Answer, best: Standing, baseline: Standing) -> str:
+    text = (
+        f"A batch embeds {best.items:,.0f} items instead of {baseline.items:,.0f}, an iteration"
+        f" takes {best.seconds * 1e3:.3g} ms instead of {baseline.seconds * 1e3:.3g}"
+    )
+    if answer.level is not None:
+        needed = [
+            (seconds or 0.0) / each.seconds
+            for each in (best, baseline)
+            for seconds in [each.runs.curves[0].time_to(answer.level)]
+        ]
+        text += f", and {needed[0]:,.0f} iterations do instead of {needed[1]:,.0f}"
+    return text + "."
+
+
+def _recall(answer: Answer, best: Standing, baseline: Standing | None) -> str:
+    values = [each and each.recall() for each in (best, baseline)]
+    if values[0] is None:
+        return ""
+    text = f"Recall@50 on test items after that: {_with_error(best)}"
+    if baseline is not None and baseline is not best and values[1] is not None:
+        text += f", the baseline's {_with_error(baseline)}"
+    return f"{text} (chance: {answer.chance:.3f})."
+
+
+def _edges(answer: Answer, best: Standing) -> Iterable[str]:
+    """Yield the tried settings of which the best one has the largest or smallest value."""
+    own = best.entrant.shape
+    for name, value in (
+        ("learning_rate", best.entrant.config.learning_rate),
+        ("batch_size", own.batch_size),
+        ("stratum_size", own.stratum_size),
+    ):
+        tried = {
+            each.entrant.config.to_dict()[name]
+            for each in answer.standings
+            if each.runs.curves
+            and (each.entrant.shape.loss, each.entrant.shape.sampler) == (own.loss, own.sampler)
+        }
+        if value is not None and len(tried) > 1 and value in (min(tried), max(tried)):
+            end = "largest" if value == max(tried) else "smallest"
+            yield (
+                f"Its {name} is the {end} that was tried: a {end[:-3]}er one may be better"
+                f" (--{name.replace('_', '-')}s)."
+            )
+
+
+def _row(answer: Answer, each: Standing) -> dict[str, Any]:
+    shape, config = each.entrant.shape, each.entrant.config
+    ratio = each.behind
+    has_run = bool(each.runs.curves)
+    summary = each.records[0].summary if each.records else {}
+    return {
+        **{name: getattr(config, name) for name in ("dataset", "encoder")},
+        "entrant": each.name,
+        "target": answer.question.target,
+        **{
+            name: getattr(shape, name)
+            for name in ("loss", "sampler", "batch_size", "stratum_size", "negatives")
+        },
+        **{name: getattr(config, name) for name in ("learning_rate", "probe_every")},
+        "is_baseline": shape.is_baseline,
+        "status": each.status,
+        "reason": each.entrant.reason or None,
+        "seeds": len(each.runs.curves),
+        "clock_seconds": each.clock if has_run else None,
+        "learned_seconds": each.learned_at,
+        "iterations": summary.get("iterations"),
+        "epochs": summary.get("epochs"),
+        "level": min((curve.level for curve in each.runs.curves.values()), default=None),
+        "predicted_iteration_seconds": each.entrant.predicted_seconds,
+        "full_iteration_seconds": each.seconds if has_run else None,
+        "item_slots": each.items if has_run else None,
+        "times_slower": ratio and ratio.value,
+        "times_slower_lower": ratio and ratio.lower,
+        "times_slower_upper": ratio and ratio.upper,
+        "test_recall_at_50": each.recall() if has_run else None,
+        "test_recall_at_50_error": each.recall("test_recall_at_50_error") if has_run else None,
+        "runs": [record.name for record in each.records],
+        "config": json.dumps(config.to_dict(), sort_keys=True),
+        "data_fingerprint": answer.state.fingerprint,
+    }
+
+
+def _to_level(each: Standing, level: float | None) -> tuple[str, str]:
+    seconds = None if level is None else each.seconds_to(level)
+    if seconds is None:
+        return "-", "-"
+    return f"{seconds / each.seconds:,.0f}", f"{seconds:.3g}"
+
+
+def _with_error(each: Standing) -> str:
+    value, error = each.recall(), each.recall("test_recall_at_50_error")
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
+
+
+def _ratio_json(ratio: Ratio) -> dict[str, float]:
+    return {name: getattr(ratio, name) for name in ("value", "lower", "upper", "seeds")}
+
+
+def _arguments(config: RunConfig, name: str) -> list[str]:
+    return config.settings[name].arguments(config.to_dict()[name])
+
+
+def _words(locations: Mapping[str, str]) -> list[str]:
+    return [word for pair in locations.items() for word in pair]
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,211 @@
+"""Candidates: what a question tries, what is left out, and in what order the rest enters."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ncfbench.advice.calibration import farthest_first, fit
+from ncfbench.advice.candidates import (
+    Shape,
+    Work,
+    by_promise,
+    count_work,
+    first_wave,
+    leave_out,
+    list_candidates,
+)
+from ncfbench.advice.question import Question
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
+from ncfbench.profiling.cost_model import Counts
+
+TINY = {"dataset": "tiny", "encoder": "cnn"}
+
+
+def shape(sampler: str, b: int = 512, s: int | None = None, k: int | None = None) -> Shape:
+    return Shape("sg", sampler, b, s, k)
+
+
+def work(negatives: float, items: int = 100) -> Work:
+    return Work(Counts(512, items, 512 * items, "matrix"), negatives)
+
+
+def test_a_question_tries_all_valid_settings() -> None:
+    question = Question(TINY, samplers=("iid", "strat-ns"), batch_sizes=(64, 128))
+    found, refused = list_candidates(question, n_links=1000)
+    assert refused == []
+    shapes = {each.shape for each in found}
+    iid = {shape("iid", b, None, k) for b in (64, 128) for k in (10, 3, 1)}
+    strata = {shape("strat-ns", b, s) for b in (64, 128) for s in (2, 4, 8)}
+    assert shapes == iid | strata
+    rates = {each.config.learning_rate for each in found}
+    assert {0.01, 0.03, 0.0033} < rates
+    assert len(found) == len(shapes) * len(rates)
+
+
+def test_a_loss_is_raced_by_the_samplers_that_serve_it() -> None:
+    found, refused = list_candidates(Question(TINY, losses=("hinge",)), n_links=10_000)
+    assert {each.shape.sampler for each in found} == {"neg", "ns", "strat-ns", "mixed-ns"}
+    assert {each.what for each in refused} == {"hinge iid", "hinge strat"}
+    assert {each.shape.sampler for each in found if each.shape.is_baseline} == {"neg"}
+
+
+def test_batches_beyond_the_links_are_left_out() -> None:
+    found, refused = list_candidates(Question(TINY, samplers=("ns",)), n_links=600)
+    assert {each.shape.batch_size for each in found} == {256, 512}
+    assert [each.reason for each in refused] == ["batch_size = 1024 is larger than the 600 links."]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"target": "speed"}, "--target 'speed'. Valid: loss, recall."),
+        ({"losses": ("sg", "mse")}, "Values of different losses do not compare."),
+        ({"samplers": ("nss",)}, "did you mean 'ns'"),
+        ({"seeds": 0}, "--seeds 0"),
+    ],
+)
+def test_a_question_without_an_answer_is_refused(more: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace(".", r"\.")):
+        Question(TINY, **more)  # type: ignore[arg-type]
+
+
+def test_what_is_tried_cannot_be_fixed() -> None:
+    with pytest.raises(UsageError, match="sampler is what advise tries"):
+        Question(TINY | {"sampler": "ns"})
+    with pytest.raises(UsageError, match="mf has none"):
+        Question({"dataset": "tiny", "encoder": "mf"}, target="recall")
+
+
+def test_slow_links_with_fewer_negatives_are_left_out() -> None:
+    """Neg takes 2.5 times as long for a link as ns, and has 10 negatives for 511."""
+    neg, ns = shape("neg", k=10), shape("ns")
+    counted = {neg: work(10), ns: work(511)}
+    found = leave_out([neg, ns], counted, {neg: 25e-3, ns: 10e-3})
+    assert list(found) == [neg]
+    assert found[neg] == (
+        "48.8 us for a link with 10 negatives; ns b=512 takes 19.5 us for one with 511"
+    )
+    assert leave_out([neg, ns], counted, {neg: 19e-3, ns: 10e-3}) == {}  # not twice
+    assert leave_out([neg, ns], counted | {ns: work(9)}, {neg: 25e-3, ns: 10e-3}) == {}
+
+
+def test_a_baseline_is_left_out_for_baselines_only() -> None:
+    iid, few, ns = shape("iid", k=10), shape("iid", k=3), shape("ns")
+    counted = {iid: work(10), few: work(3), ns: work(511)}
+    seconds = {iid: 50e-3, few: 20e-3, ns: 5e-3}
+    assert leave_out([iid, few, ns], counted, seconds) == {}
+    counted[few] = work(10)
+    assert list(leave_out([iid, few, ns], counted, seconds)) == [iid]
+
+
+def test_finer_strata_are_not_left_out_for_coarser() -> None:
+    fine, coarse = shape("strat-ns", s=2), shape("strat-ns", s=8)
+    counted = {fine: work(50), coarse: work(63)}
+    assert leave_out([fine, coarse], counted, {fine: 30e-3, coarse: 5e-3}) == {}
+    counted = {fine: work(63), coarse: work(50)}
+    assert list(leave_out([fine, coarse], counted, {fine: 5e-3, coarse: 30e-3})) == [coarse]
+
+
+def test_a_smaller_batch_may_learn_as_much_in_a_step() -> None:
+    """Where a step takes the same time, a quarter of the batch can be worth as much, but no more;
+    with a longer step it cannot win.
+    """
+    small, large = shape("ns", 128), shape("ns", 512)
+    counted = {small: work(127), large: work(511)}
+    assert leave_out([small, large], counted, {small: 1e-3, large: 1e-3}) == {}
+    assert list(leave_out([small, large], counted, {small: 1.1e-3, large: 1e-3})) == [small]
+
+
+def test_the_first_wave_is_the_usual_shape_of_each_sampler() -> None:
+    question = Question(TINY, samplers=("iid", "ns", "strat-ns"))
+    candidates, _ = list_candidates(question, n_links=10_000)
+    seconds = {
+        each.shape: each.shape.batch_size * (1 if each.shape.sampler == "iid" else 0.5)
+        for each in candidates
+    }
+    pool = by_promise(candidates, seconds, losses_first=False)
+    first = first_wave(pool)
+    assert {each.shape for each in first} == {
+        shape("iid", k=10),
+        shape("ns"),
+        shape("strat-ns", s=4),
+    }
+    rates = [each.config.learning_rate for each in first]
+    assert rates == [0.01] * 3 + [0.03] * 3 + [0.0033] * 3
+    assert [each.shape.sampler for each in first[:3]] == ["iid", "ns", "strat-ns"]
+    without = [each for each in pool if each.shape != shape("strat-ns", s=4)]
+    assert shape("strat-ns", s=2) in {each.shape for each in first_wave(without)}
+
+
+def test_for_recall_losses_come_before_samplers() -> None:
+    question = Question(TINY, target="recall", samplers=("iid", "ns"), losses=("sg", "mse"))
+    candidates, _ = list_candidates(question, n_links=10_000)
+    seconds = {each.shape: 1.0 if each.shape.sampler == "ns" else 3.0 for each in candidates}
+    first = first_wave(by_promise(candidates, seconds, losses_first=True))
+    assert {each.shape.sampler for each in first[:6]} == {"ns"}
+    assert {each.shape.loss for each in first[:6]} == {"sg", "mse"}
+
+
+def test_neighbours_differ_in_one_setting() -> None:
+    question = Question(TINY, samplers=("ns", "strat-ns"))
+    candidates, _ = list_candidates(question, n_links=10_000)
+    named = {(each.shape.label, each.config.learning_rate): each for each in candidates}
+    leader = named["strat-ns b=512 s=4", 0.01]
+    found = {key for key, each in named.items() if each.is_neighbour(leader)}
+    assert found == {
+        ("ns b=512", 0.01),
+        ("strat-ns b=256 s=4", 0.01),
+        ("strat-ns b=1024 s=4", 0.01),
+        ("strat-ns b=512 s=2", 0.01),
+        ("strat-ns b=512 s=8", 0.01),
+        ("strat-ns b=512 s=4", 0.03),
+        ("strat-ns b=512 s=4", 0.017),
+        ("strat-ns b=512 s=4", 0.006),
+        ("strat-ns b=512 s=4", 0.0033),
+    }
+
+
+def test_the_work_of_a_batch_is_counted(tiny: Dataset) -> None:
+    config = complete(
+        {"dataset": "tiny", "sampler": "strat-ns", "batch_size": 64, "stratum_size": 4}
+    )
+    found = count_work(tiny.graph, config)
+    assert found.counts.users == 64
+    assert found.counts.items <= 64
+    assert found.counts.interactions == 64 * (found.counts.items + 1)
+    # At most the other 60 links' items, each as often as it came.
+    assert 1 < found.negatives <= 60
+
+
+def test_shapes_to_time_lie_far_apart() -> None:
+    counts = {
+        shape("iid", k=10): Counts(5632, 4000, 5632, "vectors"),
+        shape("iid", k=9): Counts(5120, 3900, 5120, "vectors"),
+        shape("ns"): Counts(512, 500, 512 * 501, "matrix"),
+        shape("strat-ns", s=4): Counts(512, 128, 512 * 129, "matrix"),
+    }
+    order = farthest_first(counts)
+    assert order[0] == shape("iid", k=10)
+    assert order[1] == shape("strat-ns", s=4)
+    assert order[-1] == shape("iid", k=9)
+
+
+def test_costs_are_recovered_from_steps() -> None:
+    def seconds(each: Counts) -> float:
+        cell = 2e-8 if each.kind == "matrix" else 5e-7
+        return 1e-3 + 4e-6 * each.items + cell * each.interactions
+
+    steps = [Counts(512, items, 512 * (items + 1), "matrix") for items in (100, 200, 500, 1000)] + [
+        Counts(512, 512 * (1 + k), 512 * (1 + k), "vectors") for k in (1, 5, 10)
+    ]
+    predict = fit({each: seconds(each) for each in steps})
+    for items, k in itertools.product((150, 3000), (2, 20)):
+        for each in (
+            Counts(512, items, 512 * (items + 1), "matrix"),
+            Counts(512, items, 512 * (1 + k), "vectors"),
+        ):
+            assert predict(each) == pytest.approx(seconds(each), rel=0.35)
