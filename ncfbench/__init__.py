@@ -18,6 +18,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ncfbench.advice.pipeline import Advice
     from ncfbench.auditing.audit import Record as AuditRecord
     from ncfbench.config import Locations
     from ncfbench.data import Dataset
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ncfbench.runs.progress import Progress
     from ncfbench.sweeps.pipeline import SweepRun
 
-__all__ = ["audit", "open_dataset", "prepare", "profile", "report", "run", "sweep"]
+__all__ = ["advise", "audit", "open_dataset", "prepare", "profile", "report", "run", "sweep"]
 __version__ = "0.1.0"
 
 Folder = str | PathLike[str] | None
@@ -171,6 +172,56 @@ def sweep(
     wanted = read_sweep(str(source), flags=settings, seeds=seeds)
     locations = _locations(data_dir, runs_dir)
     return run_sweep(wanted, locations, dry_run=dry_run, budget_seconds=budget_seconds, tell=say)
+
+
+def advise(
+    dataset: str,
+    *,
+    encoder: str = "cnn",
+    budget_seconds: float = 600.0,
+    target: str = "loss",
+    loss: str | Sequence[str] = (),
+    seeds: int = 2,
+    dry_run: bool = False,
+    data_dir: Folder = None,
+    runs_dir: Folder = None,
+    say: Callable[[str], None] = print,
+    **asked: Any,
+) -> Advice:
+    """Race candidates within a budget of time, and return what to train with, and why.
+
+    The same question continues its race.
+
+    Args:
+        budget_seconds: wall time for all of it.
+        target: ``loss`` or ``recall``.
+        loss: one loss; for recall any number of them, by default all.
+        seeds: seeds of the finalists.
+        dry_run: only choose the candidates.
+        asked: what to try, as ``samplers``, ``batch_sizes``, ``stratum_sizes``, ``negatives`` and
+            ``learning_rates``, each a sequence; and settings that all candidates share, such as
+            ``dimension=20``.
+
+    Raises:
+        DataError: the data set is not prepared, or a folder cannot be written.
+        UsageError: a question without an answer, or a budget too small for one rung.
+    """
+    import dataclasses
+
+    from ncfbench.advice import pipeline
+    from ncfbench.advice.question import Question
+
+    names = {each.name for each in dataclasses.fields(Question)}
+    tried = {name: tuple(asked.pop(name)) for name in sorted(names & asked.keys())}
+    tried["losses"] = (loss,) if isinstance(loss, str) else tuple(loss)
+    fixed, locations = _merge(asked, data_dir, runs_dir)
+    question = Question(
+        {"dataset": dataset, "encoder": encoder, **fixed},
+        target=target,  # type: ignore[arg-type]
+        seeds=seeds,
+        **tried,
+    )
+    return pipeline.advise(question, locations, budget_seconds, dry_run=dry_run, say=say)
 
 
 def report(

@@ -70,7 +70,8 @@ class Standing:
         if not rows or not all(rows):
             return None
         values = [own[-1].get(name or column) for own in rows]
-        return None if None in values else statistics.fmean(values)
+        known = [value for value in values if value is not None]
+        return statistics.fmean(known) if len(known) == len(values) else None
 
     def _mean(self, column: str) -> float:
         return statistics.fmean(record.summary[column] for record in self.records)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ncfbench.advice.question import Target
 from ncfbench.advice.rule import Curve
@@ -12,9 +11,10 @@ from ncfbench.data.content import Split
 from ncfbench.runs.folder import RunRecord
 
 CUTOFF = 50
-LEARNED = 0.5
-"""A run has learned something when its recall is above chance by this share of chance, or of what
-is missing to 1 where that is less.
+ERRORS = 3.0
+LEARNED = 0.25
+"""A run has learned something when its recall is above chance by :data:`ERRORS` standard errors,
+and by this share of chance, or of what is missing to 1 where that is less.
 """
 
 
@@ -53,10 +53,13 @@ def learned_at(record: RunRecord, dataset: Dataset) -> float | None:
     split: Split = "validation" if len(dataset.items_of("validation")) else "test"
     by_chance = chance(dataset, split)
     column = f"{split}_recall_at_{CUTOFF}"
-    threshold = by_chance + LEARNED * min(by_chance, 1 - by_chance)
-    has_recall = record.summary["recall_reason"] is None
-    if by_chance >= 1 or not has_recall:
+    if by_chance >= 1 or record.summary["recall_reason"] is not None:
         return 0.0
-    rows: list[Any] = [row for row in record.curve if row[column] is not None]
+    least = LEARNED * min(by_chance, 1 - by_chance)
     seconds = record.summary["full_iteration_seconds"] or 0.0
-    return next((row["iteration"] * seconds for row in rows if row[column] > threshold), None)
+    for row in record.curve:
+        if row[column] is not None:
+            errors = [row[f"{column}{of}_error"] or 0.0 for of in ("", "_item")]
+            if row[column] - by_chance > max(least, ERRORS * math.hypot(*errors)):
+                return float(row["iteration"] * seconds)
+    return None

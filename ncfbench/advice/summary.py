@@ -105,7 +105,7 @@ def standings_table(answer: Answer) -> Table:
     level = answer.level
     what = "loss" if answer.question.target == "loss" else "recall"
     target = "" if level is None else f"{what} {abs(level):.3g}"
-    rows = [
+    rows: list[list[Cell | str]] = [
         [
             Cell(each.name, "best" if each is answer.best else "plain"),
             f"{each.items:,.0f}",
@@ -116,7 +116,7 @@ def standings_table(answer: Answer) -> Table:
         ]
         for each in shown
     ]
-    header = [
+    header: list[Column | str] = [
         "",
         Column("items", group="batch"),
         Column("ms", group="batch"),

@@ -100,7 +100,9 @@ def effective_negatives(batch: Batch) -> float:
 def _effective(weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return Kish's effective number of each row's negatives; 0 for a row without any."""
     of_row, squares = weight.sum(axis=1), np.sum(weight**2, axis=1)
-    return np.divide(of_row**2, squares, out=np.zeros(len(weight)), where=squares > 0)
+    found: NDArray[np.float64] = np.zeros(len(weight))
+    np.divide(of_row**2, squares, out=found, where=squares > 0)
+    return found
 
 
 def _popularity(graph: BipartiteGraph, weight: NDArray[np.float64]) -> float:

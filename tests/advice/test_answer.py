@@ -1,0 +1,275 @@
+"""Answers from records that literals make: ratios, ties, words, tables, commands."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import write_run
+
+from ncfbench.advice import summary
+from ncfbench.advice.answer import Answer, make_answer
+from ncfbench.advice.candidates import Candidate, LeftOut, Shape
+from ncfbench.advice.comparison import Runs, best_of, times_sooner
+from ncfbench.advice.figure import draw_race
+from ncfbench.advice.question import Question
+from ncfbench.advice.rule import Curve
+from ncfbench.advice.state import Entrant, State, read_state
+from ncfbench.cli.output import json_text
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.errors import DataError
+from ncfbench.reporting.figures.drawing import save
+from ncfbench.reporting.render.terminal import make_console, show
+from ncfbench.runs import folder as runs
+from ncfbench.storage import schemas, tables
+
+FIXED = {"dataset": "tiny", "encoder": "cnn"}
+
+
+def straight(slope: float, end: float = 10.0) -> Curve:
+    """A loss that falls from 10 by ``slope`` a second."""
+    seconds = [float(t) for t in range(int(end) + 1)]
+    return Curve(seconds, [10 - slope * t for t in seconds])
+
+
+def test_the_ratio_is_taken_at_the_latest_common_level() -> None:
+    """The slow one ends at 5, which the fast one reaches after 2.5 s."""
+    found = times_sooner(Runs({0: straight(2, end=4)}), Runs({0: straight(0.5)}))
+    assert found is not None
+    assert found.value == pytest.approx(10 / 2.5)
+    # One seed: eight assumed degrees of freedom, t = 2.306, 0.1 for either.
+    assert found.upper / found.value == pytest.approx(
+        math.exp(2.306 * 0.1 * math.sqrt(2)), rel=1e-3
+    )
+    assert found.lower * found.upper == pytest.approx(found.value**2)
+    assert not found.is_tie
+
+
+def test_more_seeds_and_quiet_times_narrow_the_interval() -> None:
+    one, two = ({seed: straight(1.0) for seed in range(count)} for count in (1, 2))
+    slow = {seed: straight(0.9) for seed in range(2)}
+    widths = [
+        math.log(found.upper / found.lower)
+        for found in (
+            times_sooner(Runs(two), Runs(slow)),
+            times_sooner(Runs(one), Runs(slow)),
+            times_sooner(Runs(one, time_noise=0.3), Runs(slow)),
+        )
+        if found is not None
+    ]
+    assert widths == sorted(widths)
+    assert len(set(widths)) == 3
+
+
+def test_only_common_seeds_are_compared() -> None:
+    assert times_sooner(Runs({0: straight(1)}), Runs({1: straight(1)})) is None
+    found = times_sooner(Runs({0: straight(1), 1: straight(9, 1)}), Runs({1: straight(1)}))
+    assert found is not None
+    assert found.seeds == 1
+    assert found.value == pytest.approx(9)
+
+
+def test_the_best_is_sooner_than_the_others() -> None:
+    entrants = {name: Runs({0: straight(slope)}) for name, slope in (("a", 1), ("b", 3), ("c", 2))}
+    assert best_of(entrants) == "b"
+
+
+def entrant(name: str, sampler: str, reason: str = "", **more: Any) -> Entrant:
+    config = complete(FIXED | {"sampler": sampler} | more)
+    uses_strata = sampler == "strat-ns"
+    shape = Shape(
+        config.loss,
+        sampler,
+        config.batch_size,
+        config.stratum_size if uses_strata else None,
+        config.negatives if sampler in ("iid", "neg") else None,
+    )
+    return Entrant(name, Candidate(shape, config, (0, 0)), config, 0.01, [0, 1], reason)
+
+
+def written(
+    runs_dir: Path, each: Entrant, losses: list[float], ms: float, recalls: list[float]
+) -> list[runs.RunRecord]:
+    found = []
+    for seed in (0, 1):
+        settings = {
+            name: value
+            for name, value in each.with_seed(seed).to_dict().items()
+            if value is not None and name != "sampler"
+        }
+        own = [loss * (1 + 0.001 * seed) for loss in losses]
+        folder = write_run(runs_dir, each.shape.sampler, own, ms, recalls, **settings)
+        found.append(runs.read(folder))
+    return found
+
+
+@pytest.fixture
+def answer(tmp_path: Path, tiny: Dataset) -> Answer:
+    """The best passes the baseline's last level, 5, after 100 of its 400 iterations."""
+    best = entrant("strat-ns b=512 s=4 lr=0.02", "strat-ns", learning_rate=0.02)
+    tied = entrant("ns b=512 lr=0.01", "ns")
+    base = entrant("iid b=512 k=10 lr=0.01", "iid")
+    gone = entrant(
+        "ns b=512 lr=0.03", "ns", "after 2 s: place 4 of 4, and no time for all", learning_rate=0.03
+    )
+    bad = entrant("ns b=512 lr=9", "ns", "diverged: the loss is not finite", learning_rate=9.0)
+    records = {
+        best.name: written(tmp_path, best, [9, 5, 3, 2, 1], 10, [0, 0.1, 0.2, 0.3, 0.4]),
+        tied.name: written(tmp_path, tied, [9, 6, 4, 3, 2, 1], 9, [0, 0.1, 0.2, 0.3, 0.4, 0.41]),
+        base.name: written(tmp_path, base, [9, 8, 7, 6, 5], 40, [0, 0.1, 0.15, 0.2, 0.25]),
+        gone.name: written(tmp_path, gone, [9, 7, 6], 10, [0, 0.1, 0.11]),
+        bad.name: [],
+    }
+    state = State(
+        tiny.fingerprint,
+        [base, best, tied, gone, bad],
+        [],
+        [LeftOut("neg b=512 k=10", "50 us for a link")],
+        1.0,
+        clock=4.0,
+        horizon=4.0,
+        spent_seconds=60.0,
+        is_over=True,
+    )
+    return make_answer(Question(FIXED), state, records, tiny, 60.0)
+
+
+def test_an_answer_names_the_best_its_ties_and_the_ratio(answer: Answer) -> None:
+    assert answer.best is not None
+    assert answer.best.name == "strat-ns b=512 s=4 lr=0.02"
+    assert [each.name for each in answer.ties] == ["ns b=512 lr=0.01"]
+    assert answer.baseline is not None
+    assert answer.baseline.status == "slower"
+    assert answer.level == 5.0
+    assert answer.sooner is not None
+    # 400 iterations of 40 ms over 100 of 10 ms, times the block that is the median.
+    assert answer.sooner.value == pytest.approx(16, rel=0.01)
+    assert answer.sooner.seeds == 2
+    assert {
+        each.name: each.status
+        for each in answer.standings
+        if each.status not in ("recommended", "tied", "slower")
+    } == {"ns b=512 lr=0.03": "left", "ns b=512 lr=9": "diverged"}
+
+
+def test_the_headline_says_what_to_use_and_why(answer: Answer) -> None:
+    found = summary.headline(answer)
+    assert found.startswith(
+        "Use --loss sg --sampler strat-ns --batch-size 512 --stratum-size 4 --learning-rate 0.02."
+    )
+    assert "It reaches a loss of 5 16 times sooner than the best baseline" in found
+    assert "in 1 s instead of 16 s" in found
+    assert "an iteration takes 10 ms instead of 40, and 100 iterations do instead of 400" in found
+    assert "0.400, the baseline's 0.250" in found
+    assert "Not to be told from it: ns b=512 lr=0.01." in found
+
+
+def test_trust_names_what_speaks_against_it(answer: Answer) -> None:
+    found = " ".join(summary.trust(answer))
+    assert "2 seeds of each of 3 finalists" in found
+    assert "its loss fell by 200% in the latter half" in found  # 3 at 2 s, 1 at 4 s
+    assert "no time" not in found
+
+
+def test_the_table_fits_eighty_columns(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    console = make_console()
+    with console.capture() as captured:
+        show(console, summary.standings_table(answer))
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line for line in lines if "b=512" in line]
+    assert [line.split()[0] for line in rows] == ["strat-ns", "ns", "iid"]
+    assert rows[0].split()[-5:] == ["102", "10", "100", "1", "0.400"]
+
+
+def test_rows_and_json_are_what_the_schema_says(answer: Answer, tmp_path: Path) -> None:
+    path = tmp_path / "advice.parquet"
+    tables.write_rows(path, summary.rows(answer), schemas.ADVICE)
+    rows = tables.read_rows(path, schemas.ADVICE)
+    assert [row["status"] for row in rows] == [
+        "recommended",
+        "tied",
+        "slower",
+        "left",
+        "diverged",
+    ]
+    assert set(schemas.ADVICE.names) == set(summary.rows(answer)[0])
+    assert rows[0]["times_slower"] is None
+    assert rows[2]["times_slower"] == pytest.approx(16, rel=0.01)
+    found = json.loads(json_text(summary.as_json(answer, tmp_path, {})))
+    assert found["recommended"] == "strat-ns b=512 s=4 lr=0.02"
+    assert found["tied"] == ["ns b=512 lr=0.01"]
+    assert found["left_out"] == [{"what": "neg b=512 k=10", "reason": "50 us for a link"}]
+    assert found["entrants"][0]["level"] == 1.0
+
+
+def test_next_commands_repeat_what_was_asked(answer: Answer, tmp_path: Path) -> None:
+    steps = summary.next_steps(answer, tmp_path / "x", {"--data-dir": "here"})
+    (_, again), (_, resume) = steps
+    assert again == "ncfbench advise tiny --encoder cnn --budget 2m --data-dir here"
+    assert resume == (
+        "ncfbench run --dataset tiny --encoder cnn --loss sg --sampler strat-ns --batch-size 512"
+        " --stratum-size 4 --learning-rate 0.02 --data-dir here"
+        f" --runs-dir {tmp_path / 'x'} --resume"
+    )
+
+
+def test_a_command_names_all_that_was_asked() -> None:
+    question = Question(
+        FIXED | {"dimension": 8},
+        target="recall",
+        losses=("sg", "mse"),
+        samplers=("ns", "iid"),
+        learning_rates=(0.01, 0.1),
+        seeds=3,
+    )
+    assert summary.advise_command(question, 600.0, {}) == (
+        "ncfbench advise tiny --encoder cnn --target recall --loss sg,mse --samplers ns,iid"
+        " --learning-rates 0.01,0.1 --seeds 3 --set dimension=8 --budget 10m"
+    )
+
+
+def test_a_baseline_at_chance_gives_a_bound_only(
+    tmp_path: Path, tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best, base = entrant("best", "ns"), entrant("base", "iid")
+    records = {
+        "best": written(tmp_path, best, [9, 5, 3], 10, [0, 0.1, 0.2]),
+        "base": written(tmp_path, base, [9, 6, 6], 40, [0, 0.0, 0.0]),
+    }
+    monkeypatch.setattr(
+        "ncfbench.advice.answer.learned_at",
+        lambda record, dataset: 1.0 if record.config.sampler == "ns" else None,
+    )
+    state = State(tiny.fingerprint, [base, best], [], [], 1.0, clock=2.0)
+    found = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    assert found.sooner is None
+    assert found.sooner_at_least == pytest.approx(8.0)  # 200 iterations of 40 ms over 1 s
+    assert "still at chance after 8 s; it was better after 1 s: more than 8 times sooner" in (
+        summary.headline(found)
+    )
+    monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
+    none = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    assert none.best is None
+    assert summary.headline(none).startswith("No choice can be justified: after 2 s of training")
+    assert json.loads(json_text(summary.as_json(none, tmp_path, {})))["recommended"] is None
+
+
+def test_the_figure_is_drawn(answer: Answer, tmp_path: Path) -> None:
+    (path,) = save(draw_race(answer), tmp_path, ["png"])
+    assert path.stat().st_size > 10_000
+
+
+def test_a_state_is_read_as_it_was_written(answer: Answer, tmp_path: Path) -> None:
+    answer.state.write(tmp_path)
+    assert read_state(tmp_path) == answer.state
+    path = tmp_path / "advice.json"
+    path.write_text(path.read_text().replace('"entrants"', '"arms"'))
+    with pytest.raises(DataError, match="is damaged"):
+        read_state(tmp_path)
+    assert read_state(tmp_path / "none") is None

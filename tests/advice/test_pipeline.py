@@ -1,0 +1,228 @@
+"""Whole races on data that train in a second: what they leave behind, and that they continue."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invoked import check, invoke
+
+import ncfbench
+from ncfbench.advice import pipeline
+from ncfbench.advice.pipeline import Advice
+from ncfbench.advice.question import Question
+from ncfbench.advice.state import read_state
+from ncfbench.config import Locations
+from ncfbench.errors import UsageError
+from ncfbench.runs import folder as runs
+
+FIXED: dict[str, Any] = {"dataset": "tiny", "encoder": "mf", "epochs": 4, "dimension": 8}
+ASKED: dict[str, Any] = {
+    "samplers": ("iid", "ns", "strat-ns"),
+    "batch_sizes": (64,),
+    "stratum_sizes": (4,),
+    "negatives": (3,),
+}
+BUDGET = 1e5
+"""Runs of four epochs are finished long before, and nothing is too slow for it."""
+
+
+def ask(
+    data_dir: Path, runs_dir: Path, *, budget: float = BUDGET, dry_run: bool = False, **more: Any
+) -> tuple[Advice, list[str]]:
+    said: list[str] = []
+    question = Question(FIXED, **(ASKED | {"learning_rates": (0.01, 0.03)} | more))
+    locations = Locations(data_dir, runs_dir)
+    found = pipeline.advise(question, locations, budget, dry_run=dry_run, say=said.append)
+    return found, said
+
+
+@pytest.fixture(scope="module")
+def raced(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Advice:
+    """A race of three samplers with a usual and an absurd learning rate."""
+    runs_dir = tmp_path_factory.mktemp("raced")
+    return ask(data_dir, runs_dir, learning_rates=(0.01, 1e30))[0]
+
+
+def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
+    assert raced.is_complete
+    assert raced.answer is not None
+    assert raced.answer.best is not None
+    names = {path.name for path in raced.folder.iterdir() if path.is_file()}
+    assert names == {"advice.json", "advice.parquet", "advice.png", ".lock"}
+    records, problems = runs.read_all(raced.folder)
+    assert problems == []
+    finalists = [raced.answer.best, *raced.answer.ties, *raced.answer.others]
+    assert all(len(each.records) == 2 for each in finalists)  # two seeds
+    finished = [one for one in records if one.summary["status"] == "finished"]
+    assert {one.config.seed for one in finished} == {0, 1}
+    turns = {one.environment["interleaved"][0] for one in finished}
+    assert len(turns) == 1  # all took turns
+
+
+def test_what_diverges_is_named_and_leaves(raced: Advice) -> None:
+    assert raced.answer is not None
+    lost = [each for each in raced.answer.standings if each.status == "diverged"]
+    assert len(lost) == 3
+    assert all("not finite" in each.entrant.reason for each in lost)
+    assert all(each.entrant.config.learning_rate == 1e30 for each in lost)
+
+
+def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) -> None:
+    before = {path: path.stat().st_mtime_ns for path in raced.folder.glob("*/curve.parquet")}
+    again, said = ask(data_dir, raced.folder.parent.parent, learning_rates=(0.01, 1e30))
+    assert again.answer is not None
+    assert raced.answer is not None
+    assert again.answer.best == raced.answer.best
+    assert not any("candidates" in line for line in said)
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_an_interrupted_race_answers_and_continues(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the middle of a rung: all that was trained is there, and the rest follows."""
+    calls = iter(range(10**9))
+    few = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "deferred_signals", _after(lambda: next(calls) > 12))
+        cut, _ = ask(data_dir, tmp_path, **few)
+    assert not cut.is_complete
+    assert cut.answer is not None
+    state = read_state(cut.folder)
+    assert state is not None
+    assert not state.is_over
+    trained = {one.name: one.summary["iterations"] for one in runs.read_all(cut.folder)[0]}
+    assert trained
+    whole, said = ask(data_dir, tmp_path, **few)
+    assert whole.is_complete
+    assert not any("candidates" in line for line in said)
+    later = {one.name: one.summary["iterations"] for one in runs.read_all(whole.folder)[0]}
+    assert all(later[name] >= iterations for name, iterations in trained.items())
+    assert len(later) > len(trained) or later != trained
+
+
+def test_the_winner_is_trained_on_by_run(
+    data_dir: Path, raced: Advice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ncfbench.advice import summary
+
+    assert raced.answer is not None
+    steps = dict(summary.next_steps(raced.answer, raced.folder, {"--data-dir": str(data_dir)}))
+    command = steps["To train on from where the race left it"].split()[1:]
+    check(invoke(*command, "--json"), 0)  # finished already: found, and not trained again
+    records, _ = runs.read_all(raced.folder)
+    assert len(records) == len(list(raced.folder.glob("*/config.json")))
+
+
+def test_a_dry_run_only_lists(data_dir: Path, tmp_path: Path) -> None:
+    found, _ = ask(data_dir, tmp_path, dry_run=True)
+    assert found.answer is None
+    assert len(found.field.seconds) == 6
+    assert found.field.horizon > found.field.first_clock > 0
+    assert not list(tmp_path.glob("advice/*/*/config.json"))
+    assert read_state(found.folder) is None
+
+
+def test_from_python(data_dir: Path, tmp_path: Path) -> None:
+    found = ncfbench.advise(
+        "tiny",
+        encoder="mf",
+        loss="hinge",
+        budget_seconds=BUDGET,
+        dry_run=True,
+        data_dir=data_dir,
+        runs_dir=tmp_path,
+        say=lambda text: None,
+        samplers=["neg", "ns"],
+        batch_sizes=[64],
+        learning_rates=[0.1],
+        dimension=8,
+    )
+    assert list(found.field.seconds) == ["neg b=64 k=20 lr=0.1", "ns b=64 lr=0.1"]
+
+
+def test_a_budget_for_no_rung_says_what_it_needs(data_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"too few for one rung .* need about \d+0 s"):
+        ask(data_dir, tmp_path, budget=0.5)
+
+
+def test_one_candidate_is_no_race(data_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="one candidate only, ns b=64"):
+        ask(data_dir, tmp_path, samplers=("ns",), learning_rates=(0.01,))
+
+
+def test_other_data_begin_another_race(data_dir: Path, tmp_path: Path, raced: Advice) -> None:
+    state = read_state(raced.folder)
+    assert state is not None
+    state.fingerprint = "0" * 64
+    own = tmp_path / "advice" / raced.folder.name
+    own.mkdir(parents=True)
+    state.write(own)
+    found, said = ask(data_dir, tmp_path, learning_rates=(0.01, 1e30), dry_run=True)
+    assert found.folder == own
+    assert any("has changed since this race began" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["tiny", "--budget", "10"], 2, "--budget '10' is not a time. Use for example 2h"),
+        (["absent"], 3, "is not prepared"),
+        (["tiny", "--batch-sizes", "many"], 2, "--batch-sizes 'many' is not a list of numbers"),
+        (["tiny", "--samplers", "nss"], 2, "Unknown sampler 'nss'"),
+        (["tiny", "--set", "sampler=ns"], 2, "sampler is what advise tries"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    data_dir: Path, tmp_path: Path, words: list[str], code: int, message: str
+) -> None:
+    found = invoke("advise", *words, "--data-dir", data_dir, "--runs-dir", tmp_path)
+    check(found, code, message)
+
+
+def test_the_command_prints_the_answer(data_dir: Path, raced: Advice) -> None:
+    words = [
+        "advise",
+        "tiny",
+        "--encoder",
+        "mf",
+        "--budget",
+        "2000m",
+        "--samplers",
+        "iid,ns,strat-ns",
+        "--batch-sizes",
+        "64",
+    ]
+    words += ["--stratum-sizes", "4", "--negatives", "3", "--learning-rates", "0.01,1e30"]
+    for name in ("epochs", "dimension"):
+        words += ["--set", f"{name}={FIXED[name]}"]
+    runs_dir = raced.folder.parent.parent
+    words += ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
+    printed = invoke(*words, "--quiet")
+    check(printed, 0, "Use --loss sg --sampler", "How far to trust it:", "ncfbench run --dataset")
+    found = json.loads(invoke(*words, "--quiet", "--json").stdout)
+    assert raced.answer is not None
+    assert raced.answer.best is not None
+    assert found["recommended"] == raced.answer.best.name
+    assert found["folder"] == str(raced.folder)
+
+
+def _after(is_time: Any) -> Any:
+    """A stand-in for ``deferred_signals`` whose flag is set when ``is_time()`` is true."""
+    from contextlib import contextmanager
+
+    @contextmanager
+    def deferred(say: Any, text: str) -> Any:
+        flag: list[bool] = []
+
+        def interrupted() -> bool:
+            if not flag and is_time():
+                flag.append(True)
+            return bool(flag)
+
+        yield interrupted
+
+    return deferred
