@@ -141,7 +141,7 @@ def test_from_python(data_dir: Path, tmp_path: Path) -> None:
         learning_rates=[0.1],
         dimension=8,
     )
-    assert list(found.field.seconds) == ["neg b=64 k=20 lr=0.1", "ns b=64 lr=0.1"]
+    assert list(found.field.seconds) == ["neg b=64 k=10 lr=0.1", "ns b=64 lr=0.1"]
 
 
 def test_a_budget_for_no_rung_says_what_it_needs(data_dir: Path, tmp_path: Path) -> None:
