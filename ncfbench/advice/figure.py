@@ -49,8 +49,9 @@ def draw_race(answer: Answer) -> Drawing:
     handles, labels = axis.get_legend_handles_labels()
     axis.legend(handles[::-1], labels[::-1], frameon=False, fontsize="small")
     base = question.base
-    axis.set_title(f"{base.dataset}, {find_encoder(base.encoder).title}, {_losses(answer)}")
-    return Drawing("advice", figure)
+    title = f"{base.dataset}, {find_encoder(base.encoder).title}, {_losses(answer)}"
+    axis.set_title(title)
+    return Drawing(title, figure)
 
 
 def _plot(axis: object, each: Standing, *, is_loss: bool, is_faded: bool) -> None:

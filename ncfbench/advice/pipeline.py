@@ -147,7 +147,7 @@ def advise(
 def _draw(answer: Answer, folder: Path, say: Callable[[str], None]) -> Path | None:
     """Write the figure of a race, if Matplotlib is installed."""
     try:
-        (path,) = save(draw_race(answer), folder, ["png"])
+        (path,) = save(draw_race(answer), [folder / "advice.png"])
     except UsageError as error:
         say(f"No figure: {error}")
         return None

@@ -31,6 +31,7 @@ from ncfbench.data import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DivergedError, NcfbenchError
 from ncfbench.models.towers import Content
+from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
@@ -357,7 +358,7 @@ class Race:
         key = entrant.name, seed
         if key not in self._folders:
             config, runs_dir = entrant.with_seed(seed), self.locations.runs_dir
-            folder = runs.find(runs_dir, config, self.state.fingerprint)
+            folder = choice.find(runs_dir, config, self.state.fingerprint)
             if folder is None:
                 return None
             self._folders[key] = folder
