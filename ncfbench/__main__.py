@@ -6,7 +6,7 @@ import sys
 
 from ncfbench.timing import allocator
 
-TIMED = {"run", "sweep", "audit", "profile", "doctor"}
+TIMED = {"run", "sweep", "advise", "audit", "profile", "doctor"}
 """Commands that measure times or describe what they depend on, so they choose an allocator."""
 
 
