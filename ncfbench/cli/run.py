@@ -187,6 +187,7 @@ def _train(
     recommend: int | None,
 ) -> RunRecord | None:
     """Train the run; return None in all processes but the first, which write no records."""
+    from ncfbench.distributed.process_group import AgreedInterrupt
     from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.training import run as training
 
@@ -201,12 +202,13 @@ def _train(
             trace=trace,
             recommend=recommend,
         )
-    except training.RunInterrupt as interrupt:
-        command = typed_with("--resume", without=["--again"])
-        say(
-            f"The run so far is in {interrupt.folder}. To continue it, repeat the command with"
-            f" --resume: {command}"
-        )
+    except AgreedInterrupt as interrupt:
+        if interrupt.folder is not None:
+            command = typed_with("--resume", without=["--again"])
+            say(
+                f"The run so far is in {interrupt.folder}. To continue it, repeat the command with"
+                f" --resume: {command}"
+            )
         raise
 
 

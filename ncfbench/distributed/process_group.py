@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import jax
@@ -20,7 +21,16 @@ BLOCK_BYTES = 2**26
 
 
 class AgreedInterrupt(KeyboardInterrupt):
-    """An interrupt that every process of the group raises at the same point."""
+    """An interrupt that every process of the group raises at the same point.
+
+    Args:
+        folder: of the run, which was saved; None in processes that write nothing.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        where = "" if folder is None else f"the run so far is in {folder}; it can be resumed"
+        super().__init__(where)
+        self.folder = folder
 
 
 class UnlikeProcessesError(UsageError):

@@ -32,18 +32,6 @@ STOPPING_TOGETHER = (
 )
 
 
-class RunInterrupt(KeyboardInterrupt):
-    """An interruption of a run that can be resumed.
-
-    Args:
-        folder: the run's.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(f"the run so far is in {folder}; it can be resumed")
-        self.folder = folder
-
-
 def run(
     config: RunConfig,
     locations: Locations,
@@ -103,9 +91,6 @@ def run_in_group(
     """Train a run like :func:`run`, together with the other processes, which call it alike.
 
     The first process writes, shows and returns the run. The others return None.
-
-    Raises:
-        RunInterrupt: interrupted when the run had a folder.
     """
     shown = progress if progress and ProcessGroup.current().is_first else Progress()
     others, ledger = OtherPrograms(), Ledger()
@@ -115,12 +100,7 @@ def run_in_group(
     is_first = ProcessGroup.current().is_first
     folder = choose_folder(plan, resume=resume, again=again) if is_first else None
     with open_recorder(plan, ledger, shown, folder=folder) as recorder:
-        try:
-            return train(plan, recorder, others)
-        except KeyboardInterrupt as interrupt:
-            if recorder.folder is not None:
-                raise RunInterrupt(recorder.folder) from interrupt
-            raise
+        return train(plan, recorder, others)
 
 
 def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:

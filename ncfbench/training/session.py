@@ -232,7 +232,7 @@ class Session:
             interrupted, is_due = self._group.any(self._interrupted(), is_due)
         if interrupted and not self.is_done:
             self.save()
-            raise AgreedInterrupt
+            raise AgreedInterrupt(self.recorder.folder)
         if is_due:
             self._write("running")
             self._save_checkpoint()

@@ -261,7 +261,7 @@ def test_a_baseline_at_chance_gives_a_bound_only(
 
 
 def test_the_figure_is_drawn(answer: Answer, tmp_path: Path) -> None:
-    (path,) = save(draw_race(answer), tmp_path, ["png"])
+    (path,) = save(draw_race(answer), [tmp_path / "advice.png"])
     assert path.stat().st_size > 10_000
 
 

@@ -46,10 +46,10 @@ def test_alike_cells_share_a_pilot(
     states = {config: CellState() for config in cells} | {cells[-1]: CellState("done")}
     found = forecast.predict(states, {"tiny": tiny}, tmp_path, said.append)
     assert said == [
-        "Pilot 1 of 4: tiny cnn sg iid word_dimension=50 (for 4 cells)",
-        "Pilot 2 of 4: tiny cnn sg ns word_dimension=50 (for 4 cells)",
-        "Pilot 3 of 4: tiny cnn hinge ns word_dimension=50 (for 2 cells)",
-        "Pilot 4 of 4: tiny cnn hinge ns word_dimension=20",
+        "Pilot 1 of 4: tiny cnn sg iid b=64 word_dimension=50 (for 4 cells)",
+        "Pilot 2 of 4: tiny cnn sg ns b=64 word_dimension=50 (for 4 cells)",
+        "Pilot 3 of 4: tiny cnn hinge ns b=64 word_dimension=50 (for 2 cells)",
+        "Pilot 4 of 4: tiny cnn hinge ns b=64 word_dimension=20",
     ]
     assert (len(steps), len(looks)) == (4, 3)
     assert found[cells[-1]] == forecast.Prediction()

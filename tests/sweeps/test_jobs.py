@@ -278,8 +278,8 @@ def test_local_jobs_train_and_fail_like_turns(
     monkeypatch.setenv("GLIBC_TUNABLES", "")
     words = ("--set", "sampler=ns", "--set", "batch_size=64,4096", "--seeds", "1")
     result = invoke(*words, "--launcher", "local", exit_code=2)
-    assert "batch_size=64 seed 0: done" in result.stderr
-    assert "Failed: tiny mf hinge ns batch_size=4096 seed 0: " in result.stderr
+    assert "b=64 seed 0: done" in result.stderr
+    assert "Failed: tiny mf hinge ns b=4096 seed 0: " in result.stderr
     assert "larger than" in result.stderr
     (record,), problems = runs.read_all(invoke.runs_dir)
     assert (record.summary["status"], problems) == ("finished", [])

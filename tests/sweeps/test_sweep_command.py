@@ -50,13 +50,13 @@ def invoke(data_dir: Path, runs_dir: Path, *words: str) -> Result:
 def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> None:
     trained = invoke(data_dir, tmp_path)
     assert trained.exit_code == 0, trained.output
-    for word in ("tiny cnn hinge ns seed 0", "done", "2 of 2", "ncfbench report"):
+    for word in ("tiny cnn hinge ns b=64 seed 0", "done", "2 of 2", "ncfbench report"):
         assert word in trained.stdout
     for word in (
         "Left out (1): --sampler iid",
         "2 cells: 2 left.",
         "epoch 1 of 2, probe loss",
-        "ns seed 0: done",
+        "ns b=64 seed 0: done",
     ):
         assert word in trained.stderr
     (file,) = (tmp_path / "sweeps").iterdir()
@@ -118,7 +118,7 @@ def test_a_diverged_cell_gives_exit_code_5(data_dir: Path, tmp_path: Path) -> No
     result = invoke(data_dir, tmp_path, *words, "--epochs", "1", "--json")
     assert result.exit_code == 5
     assert [cell["status"] for cell in json.loads(result.stdout)["cells"]] == ["diverged", "done"]
-    message = "Diverged: tiny mf mse ns learning_rate=1e+30 seed 0: The loss is not finite"
+    message = "Diverged: tiny mf mse ns b=64 learning_rate=1e+30 seed 0: The loss is not finite"
     assert message in result.stderr
 
 
@@ -177,10 +177,10 @@ def test_progress_shows_cells_and_messages() -> None:
         text = out.getvalue()
         for word in (
             "4 cells: 1 done, 3 left.",
-            "tiny cnn sg neg seed 0",
+            "tiny cnn sg neg b=64 seed 0",
             "probe loss 0.5000, validation recall@50 0.2500, 2.0 s",
-            "neg seed 0: something",
-            "neg seed 0: failed: no memory",
+            "neg b=64 seed 0: something",
+            "neg b=64 seed 0: failed: no memory",
         ):
             assert word in text
         if isinstance(made, LiveSweepProgress):
@@ -239,6 +239,6 @@ def test_simulated_devices_are_cells_and_marked(data_dir: Path, tmp_path: Path) 
     )
     CliRunner().invoke(app, ["report", *locations, "--figures", str(tmp_path / "figures")])
     drawn = [path.read_text() for path in (tmp_path / "figures").glob("convergence-*.svg")]
-    assert sorted("2 devices, SIMULATED" in text for text in drawn) == [False, True]
+    assert sorted("SIMULATED" in text for text in drawn) == [False, True]
     verified = CliRunner().invoke(app, ["report", *locations, "--verify"])
     assert verified.exit_code == 0, verified.output
