@@ -125,7 +125,7 @@ def test_a_large_set_made_small(tmp_path: Path) -> None:
         assert 100 < row["distinct_items"] < 5000
     assert steps["evaluation"]["links"] == 100
     assert steps["evaluation"]["peak_bytes"] >= steps["evaluation"]["model_peak_bytes"]
-    assert 0 <= steps["evaluation"]["quality"]["recall_at_1000"] <= 1
+    assert 0 <= steps["evaluation"]["quality"]["recall_at_100"] <= 1
     for word in ("Strat. w. N.S.", "peak B/link", "million scores a second"):
         assert word in " ".join(done.stdout.split()), word
 

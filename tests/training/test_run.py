@@ -19,6 +19,7 @@ from stopping import StopAt
 
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
+from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
@@ -280,7 +281,7 @@ def test_an_interrupted_run_is_neither_doubled_nor_lost(data_dir: Path, tmp_path
     the nearest run.
     """
     small: dict[str, Any] = {"encoder": "mf", "epochs": 2}
-    with pytest.raises(training.RunInterrupt) as caught:
+    with pytest.raises(AgreedInterrupt) as caught:
         train(data_dir, tmp_path, progress=StopAt(5), **small)
     (folder,) = tmp_path.iterdir()
     assert caught.value.folder == folder
