@@ -93,7 +93,9 @@ def run_in_group(
     The first process writes, shows and returns the run. The others return None.
     """
     shown = progress if progress and ProcessGroup.current().is_first else Progress()
-    others, ledger = OtherPrograms(), Ledger()
+    ledger = Ledger()
+    with ledger.line("initialising"):
+        others = OtherPrograms()
     plan = RunPlan.of(
         config, locations, trace=trace, recommend=recommend, ledger=ledger, say=shown.say
     )
@@ -204,7 +206,8 @@ def train(
         with session:
             while not session.is_done:
                 session.advance_epoch()
+            if others is not None:
+                with recorder.ledger.line("initialising"):
+                    others.warn(say, is_over=True)
             session.finish()
-    if others is not None:
-        others.warn(say, is_over=True)
     return recorder.read()
