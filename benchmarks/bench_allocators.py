@@ -1,4 +1,4 @@
-"""What each memory allocator does to times: parts of an iteration alone in a process, and among
+"""The effect of each memory allocator on times: parts of an iteration alone in a process, and among
 others.
 
     python benchmarks/bench_allocators.py --dataset NAME --rounds 3 --json FILE
@@ -48,7 +48,7 @@ from ncfbench.training.step import Trainer
 
 SAMPLERS = ("iid", "neg", "strat", "ns", "strat-ns")
 TIMED = ("items", "iid", "strat-ns")
-"""What is timed alone: g, and two samplers' steps."""
+"""Programs that are timed alone: g, and two samplers' steps."""
 ALL = "all"
 CLEARED = ("LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")
 ARENAS = allocator.SETTINGS["jemalloc"]["MALLOC_CONF"].partition(",narenas")[0]

@@ -22,7 +22,7 @@ QUANTITIES = {
     "step speedup": ("{}_step_speedup", 1),
     "full speedup": ("{}_full_speedup", 1),
 }
-"""What is predicted: columns of the cost model, and the factor they are shown with."""
+"""Predicted quantities: columns of the cost model, and the factor they are shown with."""
 
 
 def off(row: Row, quantity: str) -> float:

@@ -89,7 +89,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_else_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tests print must not depend on what else the machine does."""
+    """Tests print the same whatever else the machine does."""
     monkeypatch.setattr(contention.OtherPrograms, "_used", lambda self: {})
 
 

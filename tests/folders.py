@@ -112,8 +112,8 @@ def write_run(
 
 
 def write_full_folder(runs_dir: Path) -> Path:
-    """What a report can show at once: :func:`write_folder`, several s and k, a tuned comparison, a
-    profile, the data.
+    """A folder with all that a report can show: :func:`write_folder`, several s and k, a tuned
+    comparison, a profile, the data.
     """
     write_folder(runs_dir)
     for seed in range(3):

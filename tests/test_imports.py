@@ -1,4 +1,4 @@
-"""What is imported when: nothing heavy for help, and JAX only where something computes."""
+"""Imports and when they happen: nothing heavy for help, and JAX only where something computes."""
 
 from __future__ import annotations
 

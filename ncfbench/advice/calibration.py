@@ -19,7 +19,7 @@ from ncfbench.advice.rungs import Pace
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.models.towers import Content
-from ncfbench.profiling.cost_model import Counts
+from ncfbench.profiling.cost_model import AXES, Costs, Counts
 from ncfbench.training.inference import Embedder
 from ncfbench.training.interleave import timed_loops
 from ncfbench.training.loop import STEP_BATCHES, TimedLoop
@@ -96,8 +96,12 @@ def calibrate(
             loop.full_block(min(max(int(BLOCK_SECONDS / first), fewest), most))
             sample = loop.samples[-1]
             measured[shape] = sample.seconds / sample.iterations
-    costs = fit({work[shape].counts: value for shape, value in measured.items()})
-    seconds = {shape: measured.get(shape) or costs(work[shape].counts) for shape in shapes}
+    steps = [work[shape].counts for shape in measured]
+    costs = Costs.fit(steps, list(measured.values()), lines=AXES)
+    seconds = {
+        shape: measured.get(shape) or sum(costs.parts(work[shape].counts).values())
+        for shape in shapes
+    }
     # The first opening compiled what the others share.
     return Calibration(
         seconds,
@@ -133,26 +137,6 @@ def farthest_first(counts: Mapping[Shape, Counts]) -> list[Shape]:
         }
         order.append(max(nearest, key=lambda shape: nearest[shape]))
     return order
-
-
-def fit(measured: Mapping[Counts, float]) -> Callable[[Counts], float]:
-    """Return a prediction of seconds from counts: costs of at least 0, and a constant."""
-    from scipy.optimize import nnls
-
-    def columns(each: Counts) -> list[float]:
-        is_matrix = each.kind == "matrix"
-        return [
-            1.0,
-            each.users,
-            each.items,
-            each.interactions if is_matrix else 0.0,
-            0.0 if is_matrix else each.interactions,
-        ]
-
-    seconds = np.array(list(measured.values()))
-    design = np.array([columns(each) for each in measured]) / seconds[:, None]
-    costs, _ = nnls(design, np.ones(len(seconds)))
-    return lambda each: float(np.dot(columns(each), costs))
 
 
 def _time_looks(dataset: Dataset, config: RunConfig, loop: TimedLoop) -> dict[str, float]:

@@ -46,7 +46,7 @@ NEAR = 3.1
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides the time of an iteration: all tried settings but the learning rate."""
+    """The settings that decide the time of an iteration: all but the learning rate."""
 
     loss: str
     sampler: str

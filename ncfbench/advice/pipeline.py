@@ -22,9 +22,10 @@ from ncfbench.advice.candidates import (
     leave_out,
     list_candidates,
 )
+from ncfbench.advice.clock import Clock
 from ncfbench.advice.figure import draw_race
 from ncfbench.advice.question import Question
-from ncfbench.advice.race import FIRST_PROBES, Clock, Race, make_entrant
+from ncfbench.advice.race import FIRST_PROBES, Race, make_entrant
 from ncfbench.advice.rungs import Pace, plan_rungs
 from ncfbench.advice.state import State, read_state
 from ncfbench.config import Locations
@@ -57,7 +58,7 @@ DONE_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Field:
-    """What would race, and what would not: the result of a dry run."""
+    """The candidates that would race, and those that would not: the result of a dry run."""
 
     seconds: Mapping[str, float]
     """Predicted seconds of an iteration of each entrant, by name."""
@@ -68,7 +69,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Advice:
-    """What came of a question. A dry run has no answer.
+    """The result of a question. A dry run has no answer.
 
     Attributes:
         is_complete: False if the race was interrupted.

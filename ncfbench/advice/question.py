@@ -31,7 +31,7 @@ TRIED = ("loss", "sampler", "batch_size", "stratum_size", "negatives", "learning
 
 @dataclass(frozen=True)
 class Question:
-    """What to find out. Empty tuples stand for the defaults.
+    """A question to a race. Empty tuples stand for the defaults.
 
     Attributes:
         fixed: settings that all candidates share, by name; the data set and the encoder above all.

@@ -17,10 +17,10 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ncfbench.advice.candidates import Candidate
+from ncfbench.advice.clock import Clock, Measured
 from ncfbench.advice.curves import curve_of, learned_at
 from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Arm, Decision, decide, rank
@@ -41,55 +41,10 @@ NEWCOMERS = 6
 """Most neighbours of leaders that enter after a rung."""
 EARLY = 1 / 4
 """Share of the horizon up to which neighbours enter."""
-
-
 FIRST_PROBES = 3
 """Least number of probes in the first rung."""
 LEAST_SEED = 1 / 4
 """Share of the last clock that a further seed must have time for."""
-
-
-@dataclass
-class Clock:
-    """Wall time of the budget."""
-
-    budget_seconds: float
-    spent_before: float = 0.0
-    reserve_seconds: float = 0.0
-    """Kept for the answer."""
-    began: float = field(default_factory=time.perf_counter)
-
-    @property
-    def spent(self) -> float:
-        """Seconds spent, with those of earlier sessions."""
-        return self.spent_before + time.perf_counter() - self.began
-
-    @property
-    def left(self) -> float:
-        """Seconds left for the race."""
-        return self.budget_seconds - self.reserve_seconds - self.spent
-
-
-@dataclass
-class _Measured:
-    """Wall seconds of the parts of a race so far, from which its pace follows."""
-
-    guess: Pace
-    openings: list[float] = field(default_factory=list)
-    savings: list[float] = field(default_factory=list)
-    wall: float = 0.0
-    trained: float = 0.0
-
-    @property
-    def pace(self) -> Pace:
-        def mean(values: Sequence[float], guess: float) -> float:
-            return sum(values) / len(values) if values else guess
-
-        return Pace(
-            mean(self.openings, self.guess.opening),
-            self.wall / self.trained if self.trained else self.guess.training,
-            mean(self.savings, self.guess.saving),
-        )
 
 
 class Race:
@@ -118,7 +73,7 @@ class Race:
         self.question, self.state, self.dataset, self.content = question, state, dataset, content
         self.locations, self.clock, self.say = locations, clock, say
         self.interrupted = interrupted
-        self._measured = _Measured(guess)
+        self._measured = Measured(guess)
         self._open: dict[tuple[str, int], OpenRun] = {}
         self._fresh: dict[tuple[str, int], float] = {}
         """Seconds that opening took, of runs that have not trained since."""

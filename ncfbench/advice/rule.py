@@ -145,7 +145,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Decision:
-    """What follows from a rung: the leader's name, and the reason of each arm that leaves."""
+    """The consequence of a rung: the leader's name, and the reason of each arm that leaves."""
 
     leader: str
     dropped: Mapping[str, str] = field(default_factory=dict)

@@ -25,7 +25,7 @@ LIST = "list"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a report shows.
+    """The parts of a report to show.
 
     Attributes:
         tables, figures: names, or what names begin with; all where there are none.

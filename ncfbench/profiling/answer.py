@@ -47,7 +47,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a profile found. Seconds are those of an iteration in the full account."""
+    """The findings of a profile. Seconds are those of an iteration in the full account."""
 
     baseline: str
     best: str

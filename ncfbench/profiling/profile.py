@@ -76,7 +76,7 @@ class Record:
 
     @property
     def answer(self) -> Answer:
-        """What was found, in words and numbers."""
+        """The findings, in words and numbers."""
         return answer(self.costmodel, self.unitcost)
 
 

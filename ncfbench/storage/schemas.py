@@ -74,7 +74,7 @@ QUALITY = (
     *(f"{measure}_{what}" for measure in MEASURES for what in ("error", "chance")),
     "recall_at_50_item_error",
 )
-"""What an evaluation of a split gives: each measure with its standard error over users and its
+"""The measures of an evaluation of a split: each measure with its standard error over users and its
 chance level, and the standard error of recall@50 over items.
 """
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)

@@ -6,8 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from ncfbench.sampling.batch import Batch
 
@@ -15,22 +14,20 @@ DEPTH = 8
 """Most batches built ahead."""
 
 
-class Feed(Protocol):
+class Feed:
     """Batches for a timed loop. Use as a context manager; it builds nothing off the clock."""
 
-    sampling_seconds: float
-    """Seconds spent on building batches."""
-    transfer_seconds: float
-    """Seconds spent on moving them to the device."""
+    def __init__(self) -> None:
+        self.sampling_seconds = 0.0
+        """Seconds spent on building batches."""
+        self.transfer_seconds = 0.0
+        """Seconds spent on moving them to the device."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *raised: object) -> None:
+        """End what works for the feed; here nothing does."""
 
     def resume(self) -> None:
         """Allow batches to be built: the clock runs."""
@@ -43,9 +40,10 @@ class Feed(Protocol):
 
     def get(self) -> Batch:
         """Return the next batch."""
+        raise NotImplementedError
 
 
-class DirectFeed:
+class DirectFeed(Feed):
     """Builds a batch when the loop asks for it, in the loop's own thread.
 
     The steps that were dispatched before go on meanwhile. On a CPU nothing is won by a thread: a
@@ -58,24 +56,8 @@ class DirectFeed:
     """
 
     def __init__(self, batches: Iterator[Batch], transfer: Callable[[Batch], Batch]) -> None:
+        super().__init__()
         self._batches, self._transfer = batches, transfer
-        self.sampling_seconds = self.transfer_seconds = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pass
-
-    def resume(self) -> None:
-        """See :class:`Feed`: nothing is ever built unasked."""
-
-    request_pause = wait_until_paused = resume
 
     def get(self) -> Batch:
         """See :class:`Feed`."""
@@ -88,7 +70,7 @@ class DirectFeed:
         return batch
 
 
-class PrefetchingFeed:
+class PrefetchingFeed(Feed):
     """Runs an iterator of batches in a thread, for a device that needs no core of the host's.
 
     While paused it builds nothing, so that no batch is built off the clock: the batches that are
@@ -103,6 +85,7 @@ class PrefetchingFeed:
     def __init__(
         self, batches: Iterator[Batch], transfer: Callable[[Batch], Batch], depth: int = DEPTH
     ) -> None:
+        super().__init__()
         self._batches = batches
         self._transfer = transfer
         self._depth = depth
@@ -112,22 +95,13 @@ class PrefetchingFeed:
         self._building = False
         self._closed = False
         self._error: BaseException | None = None
-        self.sampling_seconds = 0.0
-        """Seconds that the thread spent building batches."""
-        self.transfer_seconds = 0.0
-        """Seconds that the thread spent moving them to the device."""
         self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         with self._change:
             self._closed = True
             self._change.notify_all()

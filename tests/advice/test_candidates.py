@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from ncfbench.advice.calibration import farthest_first, fit
+from ncfbench.advice.calibration import farthest_first
 from ncfbench.advice.candidates import (
     Shape,
     Work,
@@ -20,7 +20,7 @@ from ncfbench.advice.question import Question
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.profiling.cost_model import Counts
+from ncfbench.profiling.cost_model import AXES, Costs, Counts
 
 TINY = {"dataset": "tiny", "encoder": "cnn"}
 
@@ -202,10 +202,10 @@ def test_costs_are_recovered_from_steps() -> None:
     steps = [Counts(512, items, 512 * (items + 1), "matrix") for items in (100, 200, 500, 1000)] + [
         Counts(512, 512 * (1 + k), 512 * (1 + k), "vectors") for k in (1, 5, 10)
     ]
-    predict = fit({each: seconds(each) for each in steps})
+    costs = Costs.fit(steps, [seconds(each) for each in steps], lines=AXES)
     for items, k in itertools.product((150, 3000), (2, 20)):
         for each in (
             Counts(512, items, 512 * (items + 1), "matrix"),
             Counts(512, items, 512 * (1 + k), "vectors"),
         ):
-            assert predict(each) == pytest.approx(seconds(each), rel=0.35)
+            assert sum(costs.parts(each).values()) == pytest.approx(seconds(each), rel=0.05)

@@ -25,7 +25,7 @@ FATAL = (
     "F1122 11:48:29.184013   23364 client.h:80] Terminating process because the JAX distributed \
 service detected fatal errors. absl::Status: "
 )
-"""What JAX 0.10.2 logs before it aborts a process; below, the statuses that follow it."""
+"""The log of JAX 0.10.2 before it aborts a process; below, the statuses that follow it."""
 SILENT = f"""E1122 11:48:29.183388 23353 coordination_service.cc:1549] Use error polling
 {FATAL}UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):
 1

@@ -156,7 +156,7 @@ def test_unit_vectors_keep_zeros() -> None:
 
 
 def test_dropout_is_a_function_of_its_counter() -> None:
-    """Of seed, iteration, item and position only."""
+    """Seed, iteration, item and position decide, and nothing else."""
     dropout = Dropout(jnp.uint32(1), jnp.uint32(5))
     items = jnp.array([4, 9, 4, 0])
     keep = np.asarray(dropout.keep(items, 40, 0.5))

@@ -88,7 +88,7 @@ def test_validation_recall_chooses_the_epoch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_reported_epoch_comes_out_again(tmp_path: Path, seed: int) -> None:
-    """Of runs with ties, few or many users, and any patience."""
+    """Runs with ties, few or many users, and any patience."""
     rng = np.random.default_rng(seed)
     users, patience = int(rng.choice([1, 40, 2000])), int(rng.integers(1, 5))
     run = write_run(tmp_path, "iid", range(9, 1, -1), 200, [0.1] * 8, patience=patience)
