@@ -5,9 +5,9 @@ Within a seed two entrants share parameters and data. The ratio of their times i
 extrapolated, and what happened at easier levels does not count.
 
 The interval is that of a mean of logarithms with Student's t. A race has one seed or two of each
-entrant, which cannot show their own spread; so a spread is assumed
-(:data:`ncfbench.advice.rule.SEED_SPREAD` for each entrant), as if it had been measured on
-:data:`ASSUMED` further seeds, and the noise of the machine's times is added.
+entrant, which cannot show their own spread; so a spread is assumed for each entrant
+(:data:`ncfbench.timing.seed_statistics.SEED_SPREAD`), as if it had been measured on :data:`ASSUMED`
+further seeds, and the noise of the machine's times is added.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ncfbench.advice.rule import SEED_SPREAD, Curve
-from ncfbench.timing.seed_statistics import t_quantile
+from ncfbench.advice.rule import Curve
+from ncfbench.timing.seed_statistics import SEED_SPREAD, t_quantile
+from ncfbench.timing.ties import most_wins
 
 ASSUMED = 8
 """Degrees of freedom of the assumed spread."""
@@ -69,14 +70,14 @@ def times_sooner(one: Runs, other: Runs) -> Ratio | None:
 def best_of(entrants: Mapping[str, Runs]) -> str:
     """Return the name of the entrant that is sooner than most others; of equal ones the lowest."""
 
-    def wins(name: str) -> int:
-        ratios = (times_sooner(entrants[name], entrants[other]) for other in entrants)
-        return sum(ratio is not None and ratio.value > 1 for ratio in ratios)
+    def ahead(name: str, other: str) -> float | None:
+        ratio = times_sooner(entrants[name], entrants[other])
+        return None if ratio is None else math.log(ratio.value)
 
     def level(name: str) -> float:
         return min(curve.level for curve in entrants[name].curves.values())
 
-    return max(entrants, key=lambda name: (wins(name), -level(name)))
+    return most_wins(list(entrants), ahead, level)
 
 
 def _interval(logs: Sequence[float], *noises: float) -> Ratio:

@@ -27,7 +27,8 @@ follows (an LSTM on CiteULike: 16 to 170 s at a loss of 5.9 to 6.1, and then dow
 
 Assumptions: gains for each doubling of the clock fall, once an arm has begun to learn; an arm that
 lags at its own level does not turn out more than :data:`FASTER` times as fast as the leader from
-there on; seeds of one arm reach a level at times that differ by :data:`SEED_SPREAD`.
+there on; seeds of one arm reach a level at times that differ by
+:data:`ncfbench.timing.seed_statistics.SEED_SPREAD`.
 """
 
 from __future__ import annotations
@@ -38,16 +39,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ncfbench.timing.seed_statistics import NORMAL_QUANTILE, SEED_SPREAD
+from ncfbench.timing.statistics import iterations_to
+
 FASTER = 1.25
 """An arm may learn from its present level at most this much faster than the leader did."""
 FALLING = 0.5
 """The leader's gain in a doubling of the clock over that in the doubling before, at worst."""
-SEED_SPREAD = 0.1
-"""Standard deviation of the logarithm of the time at which one seed of an arm reaches a level.
-
-CiteULike, CNN, skip-gram, three seeds: 0.05 to 0.1 by arm.
-"""
-Z = 1.96
 LATE = 1 / 3
 """Share of the horizon up to which the best arm of every sampler stays."""
 
@@ -89,15 +87,7 @@ class Curve:
         """Return the seconds at which the curve first comes down to a level, linear between
         evaluations; None if it never does.
         """
-        before: tuple[float, float] | None = None
-        for seconds, value in zip(self.seconds, self.values, strict=True):
-            if value <= level:
-                if before is None or before[1] == value:
-                    return seconds
-                share = (before[1] - level) / (before[1] - value)
-                return before[0] + share * (seconds - before[0])
-            before = seconds, value
-        return None
+        return iterations_to(level, self.seconds, self.values)
 
     def gain(self, doublings_ago: int = 0) -> float:
         """Return the fall over one doubling of the clock, the last one by default."""
@@ -208,7 +198,7 @@ def can_win(arm: Arm, leader: Arm, horizon: float) -> bool:
         return True
     if arm.learned_at is None:
         passed = max(passed, leader.learned_at)
-    late = math.exp(Z * math.sqrt(2) * SEED_SPREAD)
+    late = math.exp(NORMAL_QUANTILE * math.sqrt(2) * SEED_SPREAD)
     catches_up = passed * late + FASTER * max(horizon - own.clock, 0.0) >= horizon
     return catches_up or own.best(horizon) <= ahead.worst(horizon) + ahead.noise
 

@@ -13,7 +13,9 @@ from ncfbench.advice.comparison import Ratio
 from ncfbench.advice.question import TRIED, Question
 from ncfbench.config import RunConfig
 from ncfbench.errors import either
-from ncfbench.reporting.table import Cell, Column, Table
+from ncfbench.reporting.commands import flags
+from ncfbench.reporting.table import Cell, Column, Table, three_digits
+from ncfbench.reporting.views.answers import cost_sentence
 from ncfbench.timing.statistics import BUSY_SPREAD
 
 FORMAT = 1
@@ -26,8 +28,8 @@ def headline(answer: Answer) -> str:
     if best is None:
         clock = answer.state.clock
         return (
-            f"No choice can be justified: after {clock:.3g} s of training each, no candidate is"
-            " better than chance. Give a larger --budget."
+            f"No choice can be justified: after {three_digits(clock)} s of training each, no"
+            " candidate is better than chance. Give a larger --budget."
         )
     parts = [f"Use {flags(best.entrant.config)}."]
     if baseline is None:
@@ -59,7 +61,7 @@ def trust(answer: Answer) -> list[str]:
         epochs = best.records[0].summary["epochs"]
         what = "loss" if answer.question.target == "loss" else "recall"
         change = "fell" if what == "loss" else "rose"
-        line = f"The best trained {best.clock:.3g} s ({epochs:.3g} epochs)"
+        line = f"The best trained {three_digits(best.clock)} s ({epochs:.3g} epochs)"
         if answer.fall > FALLING:
             line += (
                 f", and its {what} {change} by {answer.fall:.0%} in the latter half: longer"
@@ -109,7 +111,7 @@ def standings_table(answer: Answer) -> Table:
         [
             Cell(each.name, "best" if each is answer.best else "plain"),
             f"{each.items:,.0f}",
-            f"{each.seconds * 1e3:.3g}",
+            three_digits(each.seconds * 1e3),
             *_to_level(each, level),
             "" if each.behind is None else f"{1 / each.behind.value:.2g}",
             _with_error(each),
@@ -185,13 +187,6 @@ def as_json(answer: Answer, folder: Path, locations: Mapping[str, str]) -> dict[
     }
 
 
-def flags(config: RunConfig) -> str:
-    """Return the flags of ``ncfbench run`` for what was tried, the defaults too."""
-    effective = config.effective()
-    names = [name for name in TRIED if name != "seed" and effective.get(name) is not None]
-    return shlex.join(word for name in names for word in _arguments(config, name))
-
-
 def run_command(config: RunConfig, more: Sequence[str] = ()) -> str:
     """Return the command line that trains these settings."""
     from ncfbench.reporting.comparison import unusual_settings
@@ -232,7 +227,8 @@ def _ratio_sentences(answer: Answer, best: Standing, baseline: Standing) -> list
     if answer.sooner_at_least is not None:
         return [
             f"The best baseline, {baseline.name}, is still at chance after"
-            f" {baseline.clock:.3g} s; it was better after {best.learned_at or 0:.3g} s: more than"
+            f" {three_digits(baseline.clock)} s; it was better after"
+            f" {three_digits(best.learned_at or 0.0)} s: more than"
             f" {answer.sooner_at_least:.2g} times sooner."
         ]
     if answer.sooner is None or answer.level is None:
@@ -240,28 +236,26 @@ def _ratio_sentences(answer: Answer, best: Standing, baseline: Standing) -> list
     ratio = answer.sooner
     what = "loss" if answer.question.target == "loss" else "validation recall@50"
     times = [each.runs.curves[0].time_to(answer.level) for each in (best, baseline)]
-    own, theirs = (f"{seconds:.3g} s" for seconds in times if seconds is not None)
-    verb = "sooner" if ratio.value >= 1 else "as soon"
+    own, theirs = (f"{three_digits(seconds)} s" for seconds in times if seconds is not None)
     return [
-        f"It reaches a {what} of {abs(answer.level):.3g} {ratio.value:.2g} times {verb} than"
-        f" the best baseline, {baseline.name}: in {own} instead of {theirs}"
-        f" (95 %: {ratio.lower:.2g} to {ratio.upper:.2g}, {_count(ratio.seeds, 'seed')})."
+        f"It reaches a {what} of {abs(answer.level):.3g} in {own}; the best baseline,"
+        f" {baseline.name}, takes {theirs}: {three_digits(ratio.value)} times as long (95 %:"
+        f" {ratio.lower:.2g} to {ratio.upper:.2g}, {_count(ratio.seeds, 'seed')})."
     ]
 
 
 def _why(answer: Answer, best: Standing, baseline: Standing) -> str:
-    text = (
-        f"A batch embeds {best.items:,.0f} items instead of {baseline.items:,.0f}, an iteration"
-        f" takes {best.seconds * 1e3:.3g} ms instead of {baseline.seconds * 1e3:.3g}"
+    own, theirs = (
+        (
+            each.items,
+            each.seconds,
+            None
+            if answer.level is None
+            else (each.runs.curves[0].time_to(answer.level) or 0.0) / each.seconds,
+        )
+        for each in (best, baseline)
     )
-    if answer.level is not None:
-        needed = [
-            (seconds or 0.0) / each.seconds
-            for each in (best, baseline)
-            for seconds in [each.runs.curves[0].time_to(answer.level)]
-        ]
-        text += f", and {needed[0]:,.0f} iterations do instead of {needed[1]:,.0f}"
-    return text + "."
+    return cost_sentence(own, theirs)
 
 
 def _recall(answer: Answer, best: Standing, baseline: Standing | None) -> str:
@@ -337,7 +331,7 @@ def _to_level(each: Standing, level: float | None) -> tuple[str, str]:
     seconds = None if level is None else each.seconds_to(level)
     if seconds is None:
         return "-", "-"
-    return f"{seconds / each.seconds:,.0f}", f"{seconds:.3g}"
+    return f"{seconds / each.seconds:,.0f}", three_digits(seconds)
 
 
 def _with_error(each: Standing) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
 """Formats of which a folder can hold a file for each table."""
+NOT_PRINTED = "No run has the data, encoder and loss of a cell that the paper printed."
 LIST = "list"
 """Instead of a name: list the names."""
 
@@ -28,7 +29,10 @@ class Wanted:
     """The parts of a report to show.
 
     Attributes:
-        tables, figures: names, or what names begin with; all where there are none.
+        tables, figures: names, or what names begin with. Where there are none: all figures, and
+            the tables that are not folded.
+        full: the tables of details too.
+        paper: the tables beside the paper's too, with verdicts.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
 
@@ -36,6 +40,13 @@ class Wanted:
     tables: Sequence[str]
     figures: Sequence[str]
     locations: dict[str, str]
+    full: bool = False
+    paper: bool = False
+
+    @property
+    def folds(self) -> bool:
+        """True if the format shows some tables only on demand; a page folds them, JSON has all."""
+        return not self.tables and self.format not in ("html", "json")
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,9 @@ class Drawing:
         from ncfbench.reporting.figures.drawing import save
         from ncfbench.reporting.selection import choose
 
-        found = figures(results.comparisons, results.beside, allow_mixed=results.allow_mixed)
+        found = figures(
+            results.comparisons, results.beside, results.answers, allow_mixed=results.allow_mixed
+        )
         if self.file is None:
             for kind in self.kinds:
                 check_kind(kind)
@@ -90,7 +103,9 @@ def print_names(results: Results, wanted: Wanted) -> None:
         found = [(table.name, table.title) for table in report_tables(results)]
         kind = "Tables (--table)"
     else:
-        drawn = figures(results.comparisons, results.beside, allow_mixed=results.allow_mixed)
+        drawn = figures(
+            results.comparisons, results.beside, results.answers, allow_mixed=results.allow_mixed
+        )
         made = {name: draw() for name, draw in drawn.items()}
         found = [(name, drawing.title) for name, drawing in made.items() if drawing is not None]
         kind = "Figures (--figure)"
@@ -135,8 +150,13 @@ def deliver(
     return list(texts)
 
 
-def report_tables(results: Results) -> list[Table]:
-    """Return the tables of the runs, then those that ``profile`` and ``audit`` left."""
+def report_tables(results: Results, *, full: bool = True, paper: bool = True) -> list[Table]:
+    """Return the answers, the tables of the runs, and those that ``profile`` and ``audit`` left.
+
+    Args:
+        full: with the details.
+        paper: with those beside the paper's.
+    """
     from ncfbench.auditing.tables import audit_tables
     from ncfbench.profiling.tables import profile_tables
     from ncfbench.reporting.selection import unique
@@ -144,7 +164,10 @@ def report_tables(results: Results) -> list[Table]:
     audited = audit_tables(results.beside).values()
     return unique(
         [
-            *results.tables,
+            *results.answer_tables,
+            *results.main_tables,
+            *(results.detail_tables if full else []),
+            *(results.paper_tables if paper else []),
             *profile_tables(results.beside),
             *(table for tables in audited for table in tables),
         ]
@@ -159,6 +182,8 @@ def chosen_tables(results: Results, wanted: Wanted) -> list[Table]:
     """
     from ncfbench.reporting.selection import choose
 
+    if wanted.folds:
+        return report_tables(results, full=wanted.full, paper=wanted.paper)
     found = {table.name: table for table in report_tables(results)}
     return [found[name] for name in choose(found, wanted.tables, "table")]
 
@@ -169,8 +194,21 @@ def _print_tables(results: Results, wanted: Wanted) -> None:
     if not results.comparisons:
         print_views(f"No finished run in {results.runs_dir} yet.", "")
     print_views(*chosen_tables(results, wanted))
-    if results.has_verdicts and not wanted.tables:
-        print_sentences(*summary_lines(results.verdicts), "")
+    if wanted.tables:
+        return
+    if wanted.paper:
+        found = summary_lines(results.verdicts) if results.has_verdicts else [NOT_PRINTED]
+        print_sentences(*found, "")
+    hidden = [
+        f"{len(tables)} with {what} ({flag})"
+        for tables, what, flag, is_shown in (
+            (results.detail_tables, "details", "--full", wanted.full),
+            (results.paper_tables, "the paper's figures beside ours", "--paper", wanted.paper),
+        )
+        if tables and not is_shown
+    ]
+    if hidden:
+        print_sentences(f"Further tables: {', '.join(hidden)}.", "")
 
 
 def _text(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> str:
@@ -201,8 +239,10 @@ def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[s
     """Return the rows of all tables, and the wanted tables as they are shown."""
     from ncfbench.reporting.render import json
     from ncfbench.reporting.verdicts import as_rows
+    from ncfbench.reporting.views import answers
 
     return {
+        "answers": answers.as_rows(results.answers, wanted.locations),
         "speedup": results.speedup,
         "recall": results.recall,
         "verdicts": as_rows(results.verdicts),

@@ -104,6 +104,22 @@ def report(
             show_default=REGRESSION,
         ),
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Show the details too: all arms, recall at each moment, the ratios' parts.",
+            rich_help_panel="Selection",
+        ),
+    ] = False,
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper",
+            help="Show ours beside the cells that the paper printed, with a verdict on each.",
+            rich_help_panel="Selection",
+        ),
+    ] = False,
     allow_mixed: Annotated[
         bool,
         typer.Option(
@@ -139,14 +155,13 @@ def report(
     runs_dir: options.RunsDir = None,
     json_: options.Json = False,
 ) -> None:
-    """Compare all finished runs: the paper's speedup and recall tables, and figures.
+    """Say which sampler trained soonest, then compare all finished runs in tables and figures.
 
-    The tables are also written beside the runs as Parquet. Each cell that the paper printed stands
-    beside ours with a verdict. Tables that `profile` and `audit` left in the same folder come after
-    them, in every format.
-
-    The baseline is IID for pointwise losses and Negative Sampling for pairwise ones. The last table
-    lists the commands that fill missing cells.
+    The answer of each data set, encoder and loss comes first: all its arms have one target, the
+    smallest loss of the baseline at its best. The baseline is IID for pointwise losses and Negative
+    Sampling for pairwise ones. Then come the paper's speedup and recall tables, and the commands
+    that fill missing cells. Tables that `profile` and `audit` left in the same folder come after
+    them. Speedups and recalls are also written beside the runs as Parquet.
 
     Example: ncfbench report runs/new --against runs/old --regression 5%
     """
@@ -169,11 +184,11 @@ def report(
         )
     _, where = resolve({"data_dir": data_dir, "runs_dir": runs_dir})
     if verify or against is not None:
-        given = (figures, export, output, table, figure)
+        given = (figures, export, output, table, figure, full, paper)
         if kind not in ("table", "json") or any(given):
             raise UsageError(
                 "--verify and --against print a table or JSON: leave --format, --table, --figure,"
-                " --figures, --output and --export out."
+                " --figures, --output, --export, --full and --paper out."
             )
         if against is not None:
             limit = regression or REGRESSION
@@ -191,7 +206,7 @@ def report(
         for flag, path in (("--data-dir", data_dir), ("--runs-dir", runs_dir))
         if path is not None
     }
-    wanted = Wanted(kind, table or [], figure or [], named)
+    wanted = Wanted(kind, table or [], figure or [], named, full, paper)
     _report(where, wanted, only or [], drawing, output, export, allow_mixed=allow_mixed)
 
 

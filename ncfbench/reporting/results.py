@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from ncfbench.errors import DataError
 from ncfbench.reporting import targets
+from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, group
 from ncfbench.reporting.manifests import (
     Manifest,
@@ -22,12 +24,23 @@ from ncfbench.reporting.manifests import (
     label_comparisons,
     write_manifests,
 )
-from ncfbench.reporting.rows import recall_rows, run_command, speedup_rows
+from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.selection import Filter
 from ncfbench.reporting.table import Table
 from ncfbench.reporting.verdicts import MISSING, Verdict, judge_all
+from ncfbench.reporting.views.answers import (
+    answer_tables,
+    frontier_tables,
+    quality_tables,
+    ranking_tables,
+)
 from ncfbench.reporting.views.paper import beside_tables
-from ncfbench.reporting.views.results import missing_tables, recall_tables, speedup_tables
+from ncfbench.reporting.views.results import (
+    missing_tables,
+    parts_tables,
+    recall_tables,
+    speedup_tables,
+)
 from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
@@ -50,6 +63,7 @@ class Results:
         sweeps: files of the folder's sweeps, by name.
         problems: messages about what cannot be read and was left out.
         left_out: messages about runs that are not over, or that a newer one replaces.
+        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
 
     runs_dir: Path
@@ -63,6 +77,7 @@ class Results:
     problems: Sequence[str]
     left_out: Sequence[str]
     allow_mixed: bool
+    locations: Mapping[str, str]
     is_filtered: bool = False
     """True if some runs were left out on purpose: tables beside the runs are those of all."""
 
@@ -82,15 +97,42 @@ class Results:
         return any(one.verdict != MISSING for one in self.verdicts)
 
     @cached_property
-    def tables(self) -> list[Table]:
-        """Speedups, recalls, both beside the paper's, and the commands for missing cells."""
-        beside = beside_tables(self.comparisons, self.speedups, self.recalls, self.verdicts)
+    def answers(self) -> list[Answer]:
+        """The answer of each data set, encoder and loss."""
+        return find_answers(self.comparisons, allow_mixed=self.allow_mixed)
+
+    @cached_property
+    def answer_tables(self) -> list[Table]:
+        """The answers, each with its paragraph."""
+        return answer_tables(self.answers, self.locations)
+
+    @cached_property
+    def main_tables(self) -> list[Table]:
+        """Speedups and recalls, as in the paper, and the commands for missing cells."""
         return [
             *speedup_tables(self.comparisons, self.speedups),
             *recall_tables(self.comparisons, self.recalls),
-            *(beside if self.has_verdicts else []),
             *missing_tables([*self.speedup, *self.recall]),
         ]
+
+    @cached_property
+    def detail_tables(self) -> list[Table]:
+        """All arms of the answers, their quality, the best recall at every time, and the parts of
+        the speedups.
+        """
+        return [
+            *ranking_tables(self.answers),
+            *quality_tables(self.answers),
+            *frontier_tables(self.answers),
+            *parts_tables(self.comparisons, self.speedups),
+        ]
+
+    @cached_property
+    def paper_tables(self) -> list[Table]:
+        """Speedups and recalls beside the paper's; none without a cell that the paper printed."""
+        if not self.has_verdicts:
+            return []
+        return beside_tables(self.comparisons, self.speedups, self.recalls, self.verdicts)
 
     def sensitivity(self) -> Rows:
         """Return speedups at every target."""
@@ -228,6 +270,7 @@ def collect(
         problems=problems,
         left_out=left_out,
         allow_mixed=allow_mixed,
+        locations=locations,
         is_filtered=bool(chosen),
     )
 

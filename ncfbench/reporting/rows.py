@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ncfbench.config import RunConfig, known_settings
+from ncfbench.config import RunConfig
 from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
-from ncfbench.reporting.comparison import Comparison, arm_of, unusual_settings
+from ncfbench.reporting.commands import run_command
+from ncfbench.reporting.comparison import Comparison, arm_of
 from ncfbench.reporting.convergence import why_untrained
-from ncfbench.runs.arms import Variant, shared_settings
+from ncfbench.reporting.tied import RECALL, tied_recalls, tied_speedups
+from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord, are_interleaved
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.timing import seed_statistics
@@ -26,11 +27,13 @@ def speedup_rows(
 ) -> list[Row]:
     """Return one row for each variant, and one for each valid sampler without a run.
 
+    ``tied`` are the columns in which a row is the best of its baseline, or cannot be told from it.
+
     Args:
         allow_mixed: divide times of different environments too; ``same_environment`` marks them.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
-    rows = []
+    rows, tied = [], tied_speedups(comparison)
     for variant in _ordered_variants(comparison):
         row = _identity(comparison, variant) | {
             "baseline": comparison.baseline_sampler,
@@ -49,13 +52,14 @@ def speedup_rows(
             is_baseline = variant == comparison.baseline(variant)
             pairs = comparison.pairs(variant)
             row |= _paired_values(pairs, is_baseline=is_baseline, allow_mixed=allow_mixed)
+            row["tied"] = tied.get(variant, [])
         rows.append(row)
     return rows
 
 
 def recall_rows(comparison: Comparison, *, locations: Mapping[str, str]) -> list[Row]:
     """Return one row for each variant, and one for each valid sampler without a run."""
-    rows = []
+    rows, tied = [], tied_recalls(comparison)
     for variant in _ordered_variants(comparison):
         runs = list(comparison.arms.get(variant, {}).values())
         row = _identity(comparison, variant) | {"runs": [run.name for run in runs]}
@@ -70,6 +74,7 @@ def recall_rows(comparison: Comparison, *, locations: Mapping[str, str]) -> list
             continue
         reason = runs[-1].summary["recall_reason"]
         row |= {"status": "no recall" if reason else "measured", "reason": reason}
+        row["tied"] = [RECALL] * (variant in tied)
         row["reported_epoch"] = _mean([run.summary["reported_epoch"] for run in runs])
         for name in (f"test_recall_at_{m}" for m in CUTOFFS):
             known = [run.summary[name] for run in runs if run.summary[name] is not None]
@@ -77,35 +82,6 @@ def recall_rows(comparison: Comparison, *, locations: Mapping[str, str]) -> list
             row |= _interval(name, seed_statistics.mean(known) if is_known else None)
         rows.append(row)
     return rows
-
-
-def run_command(
-    config: RunConfig, variant: Variant, seed: int, locations: Mapping[str, str]
-) -> str:
-    """Return the command line that trains the run of a missing cell."""
-    named = {"dataset": config.dataset, "encoder": config.encoder, "loss": config.loss}
-    shared = shared_settings(config)
-    settings = {name: value for name, value in unusual_settings(config).items() if name in shared}
-    settings |= named
-    own = {name: getattr(variant, name) for name in ("strata", "uniform_items", "share")}
-    usual = {
-        "stratum_size": RunConfig.stratum_size,
-        "negatives": find_encoder(config.encoder).negatives,
-    }
-    own |= {
-        name: getattr(variant, name)
-        for name, value in usual.items()
-        if getattr(variant, name) != value
-    }
-    settings |= {name: value for name, value in own.items() if value is not None}
-    settings |= {"sampler": variant.sampler, **({"seed": seed} if seed else {})}
-    settings |= dict(variant.own)
-    words = ["ncfbench", "run"]
-    known = {**config.settings, **known_settings([{"sampler": [variant.sampler]}])}
-    for name in dict.fromkeys(["dataset", "sampler", "encoder", "loss", *known]):
-        if name in settings:
-            words += known[name].arguments(settings[name])
-    return shlex.join([*words, *(word for pair in locations.items() for word in pair)])
 
 
 def _filling_command(

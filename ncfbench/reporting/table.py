@@ -72,6 +72,7 @@ class Table:
             and right-aligned elsewhere.
         rows: cells, or their plain text.
         notes: sentences below the table.
+        lead: paragraph between title and table.
         labels: leading columns that name a row, repeated where a table is split into blocks.
         grouped: leading columns whose value is shown once for neighbouring rows that share it. A
             rule separates such groups of rows.
@@ -85,6 +86,7 @@ class Table:
         rows: Iterable[Sequence[Cell | str]],
         notes: Iterable[str] = (),
         *,
+        lead: str = "",
         labels: int = 1,
         grouped: int = 0,
         name: str = "",
@@ -99,6 +101,7 @@ class Table:
             tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows
         )
         self.notes = tuple(notes)
+        self.lead = lead
         self.labels = labels
         self.grouped = grouped
         widths = {len(row) for row in self.rows} - {len(self.header)}
@@ -153,6 +156,11 @@ def slug(*parts: str) -> str:
     return "-".join(
         filter(None, (re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-.") for part in parts))
     )
+
+
+def three_digits(value: float) -> str:
+    """Return a number with three significant digits, and never with an exponent from 100 on."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def sentence(text: str) -> str:

@@ -13,8 +13,15 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from ncfbench.timing.seed_statistics import CONFIDENCE, t_quantile
+from ncfbench.timing.seed_statistics import (
+    CONFIDENCE,
+    NORMAL_QUANTILE,
+    SEED_SPREAD,
+    t_quantile,
+)
 
+ONE_SEED_FACTOR = math.exp(NORMAL_QUANTILE * math.sqrt(2) * SEED_SPREAD)
+"""Two arms with one seed each cannot be told apart if their times differ by less than this."""
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -121,3 +128,40 @@ def rank_over_units(values: Mapping[Name, Mapping[int, float]]) -> Standings[Nam
 
     means = {name: math.fsum(own.values()) / len(own) for name, own in values.items()}
     return rank(means, differ)
+
+
+def tied_ratios(logs: Mapping[Name, Mapping[int, float]]) -> tuple[Name, set[Name], bool]:
+    """Return the arm of the largest ratio, those tied with it, and whether all ties are known.
+
+    With two common seeds or more, paired differences decide (:func:`rank_over_units`); with fewer,
+    ratios are tied that are nearer than :data:`ONE_SEED_FACTOR`.
+
+    Args:
+        logs: logarithms of ratios of times, by arm and seed; each arm has at least one.
+    """
+    ranking = rank_over_units(logs)
+    means = {name: math.fsum(own.values()) / len(own) for name, own in logs.items()}
+    near = [
+        name
+        for name in ranking.unknown
+        if means[ranking.best] - means[name] < math.log(ONE_SEED_FACTOR)
+    ]
+    return ranking.best, {*ranking.tied, *near}, not ranking.unknown
+
+
+def most_wins(
+    names: Sequence[Name],
+    ahead: Callable[[Name, Name], float | None],
+    level: Callable[[Name], float],
+) -> Name:
+    """Return the arm that is ahead of most others; of equal ones that of the lowest level.
+
+    Args:
+        ahead: returns a number above 0 where the first arm is sooner; None where nothing tells.
+    """
+
+    def wins(name: Name) -> int:
+        found = (ahead(name, other) for other in names if other != name)
+        return sum(each is not None and each > 0 for each in found)
+
+    return max(names, key=lambda name: (wins(name), -level(name)))

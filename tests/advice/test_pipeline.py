@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +106,47 @@ def test_an_interrupted_race_answers_and_continues(
     later = {one.name: one.summary["iterations"] for one in runs.read_all(whole.folder)[0]}
     assert all(later[name] >= iterations for name, iterations in trained.items())
     assert len(later) > len(trained) or later != trained
+
+
+@pytest.mark.long
+def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
+    """SIGKILL soon after a rung was kept; then the same command ends the race."""
+    words = ["advise", "tiny", "--encoder", "mf", "--budget", "30m", "--samplers", "iid,ns"]
+    words += ["--batch-sizes", "64", "--learning-rates", "0.01", "--seeds", "1"]
+    words += ["--set", "epochs=4", "--set", "dimension=8"]
+    words += ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ncfbench", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("advice/*/advice.json")) and time.monotonic() < deadline:
+        assert process.poll() is None, "the race was over before it was killed"
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    (folder,) = tmp_path.glob("advice/*")
+    before = {one.name: one.summary["iterations"] for one in runs.read_all(folder)[0]}
+    check(invoke(*words, "--json"), 0)
+    state = read_state(folder)
+    assert state is not None
+    assert state.is_over
+    after = {one.name: one.summary for one in runs.read_all(folder)[0]}
+    assert all(after[name]["iterations"] >= iterations for name, iterations in before.items())
+    assert {summary["status"] for summary in after.values()} == {"finished"}
+
+
+def test_losses_race_for_recall(data_dir: Path, tmp_path: Path) -> None:
+    """With recall as the target, arms of several losses stand in one race and one table."""
+    few = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
+    found, _ = ask(data_dir, tmp_path, target="recall", losses=("sg", "mse"), **few)
+    assert found.answer is not None
+    assert {each.entrant.shape.loss for each in found.answer.standings} == {"sg", "mse"}
+    levels = [
+        min(curve.level for curve in each.runs.curves.values()) for each in found.answer.standings
+    ]
+    assert all(-1 <= level <= 0 for level in levels), "recall with its sign changed"
 
 
 def test_the_winner_is_trained_on_by_run(

@@ -34,7 +34,7 @@ def test_s_and_k_have_their_figures(tmp_path: Path) -> None:
         write_run(tmp_path / "r", "neg", [9, 4, 2 + 0.1 * k], 20, [0.1, 0.2, 0.3], negatives=k)
     assert invoke(tmp_path / "r", "--figures", tmp_path / "f", "--json").exit_code == 0
     kinds = {path.stem.partition("-citeulike")[0] for path in (tmp_path / "f").iterdir()}
-    assert kinds == {"convergence", "stratum-size", "negatives"}
+    assert kinds == {"answer", "convergence", "stratum-size", "negatives"}
 
 
 def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:

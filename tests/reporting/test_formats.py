@@ -180,7 +180,7 @@ def test_an_early_recall_is_a_bound(tmp_path: Path) -> None:
 
 
 def test_the_terminal_shows_intervals_and_verdicts(folder: Path) -> None:
-    text = invoke(folder).stdout
+    text = invoke(folder, "--paper").stdout
     for part in (
         "[",
         "± ",
@@ -283,10 +283,10 @@ def test_the_page_is_whole_and_self_contained(folder: Path, tmp_path: Path) -> N
     assert {reference[1:] for reference in reader.references if reference.startswith("#")} <= set(
         reader.ids
     )
-    assert reader.tags.count("svg") == 2, "convergence, and speedup at every target"
+    assert reader.tags.count("svg") == 3, "the answer, convergence, and speedup at every target"
     order = [
         text.index(f'id="{name}"')
-        for name in ("verdicts", "tables", "figures", "environment", "repeat")
+        for name in ("answer", "tables", "figures", "paper", "environment", "repeat")
     ]
     assert order == sorted(order)
     for part in ("viewport", "prefers-color-scheme: dark", "overflow-x: auto"):

@@ -18,7 +18,12 @@ from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.reporting.rows import recall_rows, run_command, speedup_rows
 from ncfbench.reporting.table import Cell, Table
 from ncfbench.reporting.views.paper import beside_tables
-from ncfbench.reporting.views.results import missing_tables, recall_tables, speedup_tables
+from ncfbench.reporting.views.results import (
+    missing_tables,
+    parts_tables,
+    recall_tables,
+    speedup_tables,
+)
 from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import RunRecord
 from ncfbench.storage import schemas, tables
@@ -477,7 +482,7 @@ def test_titles_name_b_s_k_and_seeds() -> None:
     runs += [record("strat", [9, 3], 1, batch_size=64, epochs=6, stratum_size=8)]
     groups = comparison.group(runs)
     rows = [speedup_rows(group, allow_mixed=False, locations={}) for group in groups]
-    speedup, parts = speedup_tables(groups, rows)
+    (speedup,), (parts,) = speedup_tables(groups, rows), parts_tables(groups, rows)
     settings = "b=64, k=10 (CNN), k=5 (LSTM), epochs=6, seeds 0, 1, 5"
     assert speedup.title == f"Speedup over IID, SG loss: {settings}"
     assert settings in parts.title

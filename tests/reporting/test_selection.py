@@ -107,7 +107,9 @@ def test_tables_by_name(folder: Path) -> None:
 
 
 def test_a_folder_gets_a_file_for_each_table(folder: Path, tmp_path: Path) -> None:
-    result = invoke(folder, "--format", "latex", "--output", tmp_path / "paper")
+    result = invoke(
+        folder, "--format", "latex", "--full", "--paper", "--output", tmp_path / "paper"
+    )
     assert result.exit_code == 0, result.output
     names = [table["name"] for table in json.loads(invoke(folder, "--json").stdout)["tables"]]
     files = {path.stem: path.read_text() for path in (tmp_path / "paper").glob("*.tex")}

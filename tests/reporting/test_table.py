@@ -78,6 +78,7 @@ def test_json_and_html_hold_every_cell() -> None:
         {
             "name": "t",
             "title": "T",
+            "lead": "",
             "header": ["a", "b"],
             "rows": [["x", "1.5"], ["y", "-"]],
             "notes": ["N."],

@@ -75,7 +75,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("width", [80, 60])
 def test_every_number_of_a_record_is_whole(folder: Path, width: int) -> None:
     document = json.loads(CliRunner().invoke(app, ["report", str(folder), "--json"]).stdout)
-    shown = CliRunner(env={"COLUMNS": str(width)}).invoke(app, ["report", str(folder)])
+    shown = CliRunner(env={"COLUMNS": str(width)}).invoke(
+        app, ["report", str(folder), "--full", "--paper"]
+    )
     lines = shown.stdout.splitlines()
     found = numbers_of(shown.stdout)
     assert len(document["tables"]) > 8

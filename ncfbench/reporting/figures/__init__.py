@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.errors import UsageError, nearest
+from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.comparison import Comparison
+from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.arms import draw_arms
 from ncfbench.reporting.figures.costs import (
     draw_epoch_times,
@@ -32,11 +34,12 @@ Draw = Callable[[], Drawing | None]
 def figures(
     comparisons: Sequence[Comparison],
     profile: Mapping[str, Sequence[Row]],
+    answers: Sequence[Answer] = (),
     *,
     allow_mixed: bool = False,
 ) -> dict[str, Draw]:
-    """Return what draws each figure of the runs and of the profile's tables, by its name."""
-    found: dict[str, Draw] = {}
+    """Return what draws each figure of the runs, the answers and the profile's tables, by name."""
+    found: dict[str, Draw] = {each.named("answer"): partial(draw_answer, each) for each in answers}
     for comparison in comparisons:
         own: dict[str, Draw] = {
             "convergence": partial(draw_convergence, comparison),

@@ -56,13 +56,18 @@ def page(
     """Return the whole document.
 
     Args:
-        tables: what the section of tables shows.
+        tables: those to show: answers, main ones, and details and the paper's, which are folded.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
         figures: names of the wanted figures; all by default.
     """
     labels = sorted(
         {(each.config.dataset, each.data_label) for each in results.comparisons if each.data_label}
     )
+    answers, main, paper = (
+        {table.name for table in own}
+        for own in (results.answer_tables, results.main_tables, results.paper_tables)
+    )
+    drawings = _drawings(results, figures)
     return (
         templates()
         .get_template("page.html")
@@ -73,8 +78,12 @@ def page(
             runs=len(_finished(results)),
             verdict_lines=verdicts.summary_lines(results.verdicts) if results.has_verdicts else [],
             verdicts=verdict_table(results.verdicts),
-            tables=tables,
-            drawings=_drawings(results, figures),
+            answers=[table for table in tables if table.name in answers],
+            tables=[table for table in tables if table.name in main],
+            details=[table for table in tables if table.name not in {*answers, *main, *paper}],
+            paper_tables=[table for table in tables if table.name in paper],
+            answer_drawings=[each for each in drawings if each.name in answers],
+            drawings=[each for each in drawings if each.name not in answers],
             has_plots=find_spec("matplotlib") is not None,
             environments=_environments(results),
             sweeps=_sweeps(results, locations),
@@ -115,7 +124,9 @@ def _drawings(results: Results, wanted: Sequence[str]) -> list[Drawing]:
         return []
     from ncfbench.reporting.figures import figures
 
-    found = figures(results.comparisons, results.beside, allow_mixed=results.allow_mixed)
+    found = figures(
+        results.comparisons, results.beside, results.answers, allow_mixed=results.allow_mixed
+    )
     shown = []
     for number, name in enumerate(choose(found, wanted, "figure")):
         drawing = found[name]()

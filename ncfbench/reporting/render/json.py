@@ -9,11 +9,12 @@ from ncfbench.reporting.table import Table
 
 
 def render(tables: Sequence[Table]) -> list[dict[str, Any]]:
-    """Return an object for each table: its name, title, headings, rows of text, and notes."""
+    """Return an object for each table: its name, title, lead, headings, rows of text, and notes."""
     return [
         {
             "name": table.name,
             "title": table.title,
+            "lead": table.lead,
             "header": list(table.headings),
             "rows": [[cell.text for cell in row] for row in table.rows],
             "notes": list(table.notes),

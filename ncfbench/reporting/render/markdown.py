@@ -29,7 +29,8 @@ def _table(table: Table) -> str:
     ]
     body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     notes = "".join(f"\n{escape(note)}\n" for note in table.notes)
-    return f"### {escape(table.title)}\n\n{body}\n{notes}"
+    lead = f"{escape(table.lead)}\n\n" if table.lead else ""
+    return f"### {escape(table.title)}\n\n{lead}{body}\n{notes}"
 
 
 def _cell(cell: Cell, column: Column) -> str:

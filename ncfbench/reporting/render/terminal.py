@@ -54,6 +54,9 @@ class TableView:
         table = _printable(self.table, ascii_only=options.ascii_only)
         if table.title:
             yield Text(table.title, style="bold")
+        if table.lead:
+            yield Text(table.lead)
+            yield Text("")
         for number, block in enumerate(columns.blocks(table, options.max_width)):
             if number:
                 yield Text("")
@@ -79,6 +82,7 @@ def _printable(table: Table, *, ascii_only: bool) -> Table:
         [replace(each, heading=plain(each.heading)) for each in table.header],
         [[replace(cell, text=plain(cell.text)) for cell in row] for row in table.rows],
         map(plain, table.notes),
+        lead=plain(table.lead),
         labels=table.labels,
         grouped=table.grouped,
         name=table.name,

@@ -185,7 +185,8 @@ def _order(key: tuple[str, str, str]) -> tuple[Any, ...]:
 
 
 def _is_best(row: Row, rivals: Sequence[Row], measure: str) -> bool:
-    """Return whether a row has the largest value of its encoder, data set and loss.
+    """Return whether a row has the largest value of its encoder, data set and loss, or cannot be
+    told from it.
 
     Ratios over different baselines, such as those of another k, do not compete.
     """
@@ -195,7 +196,8 @@ def _is_best(row: Row, rivals: Sequence[Row], measure: str) -> bool:
         for other in rivals
         if other.get(measure) is not None and _baseline_of(other, rivals) == against
     ]
-    return bool(known) and row.get(measure) == max(known)
+    is_largest = bool(known) and row.get(measure) == max(known)
+    return is_largest or measure in row.get("tied", ())
 
 
 def _baseline_of(row: Row, rows: Sequence[Row]) -> str | None:

@@ -9,7 +9,7 @@ from ncfbench.config import RunConfig
 from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting import table
 from ncfbench.reporting.comparison import Comparison
-from ncfbench.reporting.marks import Mark, marks, no_mark
+from ncfbench.reporting.marks import BUSY, Mark, marks, no_mark
 from ncfbench.reporting.table import Cell, Table, sentence, slug
 from ncfbench.reporting.verdicts import RECALL
 from ncfbench.reporting.views.layout import (
@@ -28,6 +28,7 @@ from ncfbench.reporting.views.layout import (
 )
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.trials import Budget
+from ncfbench.timing.ties import ONE_SEED_FACTOR
 
 INTERVAL_NOTE = (
     "[..]: 95 % interval over seeds, arm and baseline paired by seed; n: seeds. With one seed there"
@@ -40,6 +41,14 @@ CENSORED_NOTE = (
 RECALL_NOTE = (
     "±: half of the 95 % interval over the seeds in brackets. With one seed there is no interval."
 )
+TIES_NOTE = (
+    "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
+    f" seed, what is nearer than a factor of {ONE_SEED_FACTOR:.1f}."
+)
+RECALL_TIES_NOTE = (
+    "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
+    " seed, over users and items, if the runs kept their evaluations."
+)
 SPEEDUPS = (
     ("per it.", "per_iteration_speedup", True),
     ("# of it.", "iterations_speedup", False),
@@ -49,7 +58,7 @@ SPEEDUPS = (
 
 
 def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> list[Table]:
-    """Return a speedup table for each loss and choice of settings, with its parts after it."""
+    """Return a speedup table for each loss and choice of settings."""
     tables = []
     for (loss, settings), members in by_table(comparisons, rows).items():
         baseline = find_sampler(members[0][0].baseline_sampler).title
@@ -59,7 +68,7 @@ def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
             Column(heading, loss, partial(_speedup, measure, mark if timed else no_mark), measure)
             for heading, measure, timed in SPEEDUPS
         ]
-        notes = [_reference_note(members), *_untrained_notes(members), INTERVAL_NOTE]
+        notes = [_reference_note(members), *_untrained_notes(members), INTERVAL_NOTE, TIES_NOTE]
         notes += [CENSORED_NOTE] * any(row["status"] == "not reached" for row in flat)
         notes += [*times, *_tuned_notes(members)]
         if any(row.get("same_environment") is False for row in flat):
@@ -68,10 +77,18 @@ def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
         name = slug("speedup", loss, settings)
         columns.append(Column("n", loss, _seeds))
         tables.append(arrange(title, members, columns, notes, name=name))
-        parts = [
+    return tables
+
+
+def parts_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> list[Table]:
+    """Return what the ratios of each speedup table and data set are made of."""
+    tables = []
+    for (loss, settings), members in by_table(comparisons, rows).items():
+        columns = [
             Column("items", loss, _number("item_slots", 0)),
             Column("full ms", loss, _number("full_iteration_seconds", 2, 1e3)),
             Column("step ms", loss, _number("step_iteration_seconds", 2, 1e3)),
+            Column("full/step", loss, _full_over_step),
             Column("step x", loss, _number("step_per_iteration_speedup", 2)),
             Column("it. to ref.", loss, _number("iterations_to_reference", 0)),
             Column("s to ref.", loss, _number("seconds_to_reference", 1)),
@@ -83,7 +100,7 @@ def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Ro
                 " (full account; step beside it)"
             )
             name = slug("parts", data[0], loss, settings)
-            tables.append(arrange(title, own, parts, (), name=name))
+            tables.append(arrange(title, own, columns, (), name=name))
     return tables
 
 
@@ -95,8 +112,12 @@ def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
         reasons = sorted(
             {str(row["reason"]) for _, member in members for row in member if row.get("reason")}
         )
-        notes = [RECALL_NOTE, *(sentence(f"No recall: {reason}") for reason in reasons)]
-        notes += _tuned_notes(members)
+        notes = [
+            RECALL_NOTE,
+            RECALL_TIES_NOTE,
+            *(sentence(f"No recall: {reason}") for reason in reasons),
+        ]
+        notes += [*_tuned_notes(members), _epochs_note(members)]
         title = f"Recall@50 on cold test items: {label_of(members)}"
         tables.append(arrange(title, members, columns, notes, name=slug("recall", settings)))
     return tables
@@ -138,6 +159,26 @@ def _untrained_notes(members: Sequence[Member]) -> list[str]:
     return list(found)
 
 
+def _epochs_note(members: Sequence[Member]) -> str:
+    """Return the epochs whose recall is shown."""
+    epochs = sorted(
+        {
+            row["reported_epoch"]
+            for _, member in members
+            for row in member
+            if row.get("reported_epoch") is not None
+        }
+    )
+    if not epochs:
+        return "No epoch was evaluated."
+    if len(epochs) == 1:
+        return f"At epoch {epochs[0]:.3g}."
+    return (
+        f"At epochs {epochs[0]:.3g} to {epochs[-1]:.3g}, means over seeds; the tables named"
+        " quality-... have each, with the end."
+    )
+
+
 def _tuned_notes(members: Sequence[Member]) -> list[str]:
     """Return what a sweep tuned for each arm, and the budget that each had."""
     notes = []
@@ -174,7 +215,8 @@ def _speedup(measure: str, mark: Mark, row: Row, best: bool) -> Cell:
     if lower is not None and upper is not None and row["status"] != "baseline":
         text += f" [{lower:.2f}, {upper:.2f}]"
     text += "" if row.get("same_environment", True) else " mixed"
-    return Cell(text + mark(row), "best" if best else "plain")
+    marked = mark(row)
+    return Cell(text + marked, "best" if best and BUSY not in marked else "plain")
 
 
 def _seeds(row: Row, best: bool) -> Cell:
@@ -187,6 +229,12 @@ def _recall(row: Row, best: bool) -> Cell:
         return without_value(row)
     text = f"{value:.4f}" + ("" if upper is None else f" ± {upper - value:.4f} ({row['seeds']})")
     return Cell(text, "best" if best else "plain")
+
+
+def _full_over_step(row: Row, best: bool) -> Cell:
+    """Return what the sampler and the loop add to an iteration, as a ratio."""
+    full, step = row.get("full_iteration_seconds"), row.get("step_iteration_seconds")
+    return Cell(f"{full / step:.2f}") if full and step else without_value(row)
 
 
 def _number(column: str, digits: int, scale: float = 1) -> Render:

@@ -1,0 +1,386 @@
+"""Answers: the arm to train with, by the finished runs of a data set, encoder and loss.
+
+All arms have one target for each seed: the smallest probe loss of the baseline at its best. That is
+the arm of the baseline which is sooner than most of its others, over batch sizes, k and learning
+rates, each pair compared at the latest loss that both have reached. So neither a run that stopped
+early decides, nor one that creeps below the others after hours. The best arm is the soonest of all
+that come down to the target with every seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from ncfbench.config import RunConfig
+from ncfbench.registry import baseline_sampler, find_sampler
+from ncfbench.reporting.comparison import Comparison, arm_of, unusual_settings
+from ncfbench.reporting.convergence import find_fault, why_untrained
+from ncfbench.reporting.quality import Quality, quality_of
+from ncfbench.reporting.table import slug
+from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
+from ncfbench.runs.folder import RunRecord, are_interleaved
+from ncfbench.timing import seed_statistics, ties
+from ncfbench.timing import statistics as analysis
+
+TRIED = (
+    *ARM_SETTINGS,
+    "batch_size",
+    "learning_rate",
+    "epochs",
+    "patience",
+    "probe_every",
+    "iterations_per_dispatch",
+    "tuned",
+)
+"""Settings in which the arms of an answer may differ: none changes the objective or the model."""
+Status = Literal["best", "tied", "slower", "never", "diverged", "no target"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A sampler with its settings, batch size and learning rate, and its runs by seed."""
+
+    name: str
+    config: RunConfig
+    runs: Mapping[int, RunRecord]
+
+    @property
+    def is_baseline(self) -> bool:
+        """True if speedups are measured against its sampler."""
+        return self.config.sampler == baseline_sampler(self.config.loss)
+
+    @property
+    def has_diverged(self) -> bool:
+        """True if any of its seeds diverged."""
+        return any(run.summary["status"] == "diverged" for run in self.runs.values())
+
+    @property
+    def is_timed(self) -> bool:
+        """True if all its runs have times."""
+        return all(run.summary["full_iteration_seconds"] for run in self.runs.values())
+
+    @property
+    def seconds(self) -> float:
+        """Median seconds of an iteration, on average over seeds, if it :attr:`is_timed`."""
+        return _mean(run.summary["full_iteration_seconds"] for run in self.runs.values())
+
+    @property
+    def items(self) -> float | None:
+        """Items embedded for a batch."""
+        known = [run.summary["item_slots"] for run in self.runs.values()]
+        return None if None in known else _mean(known)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a contender stands beside the baseline at its best.
+
+    Attributes:
+        sooner: how many times sooner it reaches the target; None without a target or common seed.
+        seconds, iterations: means to the target over those seeds; None if some never reached it.
+        quality: at the reported epoch, at the end, and at the target.
+    """
+
+    contender: Contender
+    status: Status
+    sooner: seed_statistics.AtTarget | None = None
+    seconds: float | None = None
+    iterations: float | None = None
+    quality: Sequence[Quality] = ()
+
+    @property
+    def name(self) -> str:
+        """The contender's."""
+        return self.contender.name
+
+    @property
+    def at_end(self) -> Quality | None:
+        """Quality at the last evaluation; None where nothing was evaluated."""
+        return next((each for each in self.quality if "end" in each.moments), None)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of some comparisons that differ only in :data:`TRIED`.
+
+    Attributes:
+        standings: the best first; at least one.
+        baseline: the baseline at its best; None where none has trained.
+        target: probe loss that all come down to, on average over the baseline's seeds.
+        is_tie_known: False if some tie is a guess from one seed.
+        reasons: why there is no ratio, or what was left out, in sentences.
+    """
+
+    config: RunConfig
+    data_fingerprint: str
+    data_label: str
+    settings: str
+    standings: Sequence[Standing]
+    baseline: Standing | None = None
+    target: float | None = None
+    is_tie_known: bool = True
+    reasons: Sequence[str] = field(default_factory=list)
+
+    def named(self, kind: str) -> str:
+        """Return the name of a table or figure of a kind."""
+        config, digits = self.config, self.data_fingerprint[:6]
+        return slug(kind, config.dataset, config.encoder, config.loss, digits, self.settings)
+
+    @property
+    def best(self) -> Standing | None:
+        """The recommended arm; None without a target."""
+        first = self.standings[0]
+        return first if first.status == "best" else None
+
+    @property
+    def ties(self) -> list[Standing]:
+        """Arms that cannot be told from the best."""
+        return [each for each in self.standings if each.status == "tied"]
+
+    @property
+    def main(self) -> list[Standing]:
+        """The best, its ties, the baseline at its best, and the first arm of each other sampler."""
+        seen: set[str] = set()
+        found = []
+        for each in self.standings:
+            sampler = each.contender.config.sampler
+            if each.status in ("best", "tied") or each is self.baseline or sampler not in seen:
+                found.append(each)
+            seen.add(sampler)
+        return found
+
+    @property
+    def least_seeds(self) -> int:
+        """Smallest number of seeds of an arm."""
+        return min(len(each.contender.runs) for each in self.standings)
+
+    @property
+    def spread(self) -> float:
+        """Largest spread of the times of an arm's blocks."""
+        runs = [run for each in self.main for run in each.contender.runs.values()]
+        return max((analysis.spread(run.timing, "full") or 0.0 for run in runs), default=0.0)
+
+    @property
+    def is_interleaved(self) -> bool:
+        """True if all arms shown took turns with the baseline."""
+        if self.baseline is None:
+            return False
+        base = self.baseline.contender.runs
+        return all(
+            are_interleaved(run, base[seed])
+            for each in self.main
+            for seed, run in each.contender.runs.items()
+            if seed in base and each is not self.baseline
+        )
+
+    @property
+    def is_still_falling(self) -> bool:
+        """True if the loss of the best arm still falls fast at the end."""
+        if self.best is None:
+            return False
+        faults = [find_fault(run.curve) for run in self.best.contender.runs.values()]
+        return any(fault is not None and fault.kind == "falling" for fault in faults)
+
+
+def find_answers(comparisons: Sequence[Comparison], *, allow_mixed: bool = False) -> list[Answer]:
+    """Return an answer for each data set, encoder, loss and choice of settings outside
+    :data:`TRIED`.
+
+    Args:
+        allow_mixed: compare times of different environments too; else those of the environment
+            with the most runs count.
+    """
+    groups: dict[tuple[Any, ...], list[Comparison]] = {}
+    for comparison in comparisons:
+        shared = shared_settings(comparison.config)
+        key = [(name, str(shared[name])) for name in sorted(shared) if name not in TRIED]
+        groups.setdefault((comparison.data_fingerprint, *key), []).append(comparison)
+    return [_answer(own, allow_mixed=allow_mixed) for own in groups.values()]
+
+
+def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
+    config = comparisons[0].config
+    unusual = unusual_settings(config)
+    shared = shared_settings(config).keys() - {"dataset", "encoder", "loss", *TRIED}
+    settings = ", ".join(f"{name}={unusual[name]}" for name in unusual if name in shared)
+    data = comparisons[0].data_fingerprint, comparisons[0].data_label
+    runs, reasons = _comparable(comparisons, allow_mixed=allow_mixed)
+    contenders = _contenders(runs)
+    baseline = None
+    if any(each.is_simulated for each in comparisons):
+        reasons.append("Devices are SIMULATED by CPUs: their times are not compared.")
+    else:
+        baseline, untrained = _best_baseline(contenders)
+        reasons += untrained
+    if baseline is None:
+        standings = [
+            Standing(each, "no target", quality=quality_of(each.runs, {})) for each in contenders
+        ]
+        return Answer(config, *data, settings, standings, reasons=reasons)
+    targets = {seed: min(arm_of(run).losses) for seed, run in baseline.runs.items()}
+    measured = [_stand(each, baseline, targets) for each in contenders]
+    standings, is_tie_known = _ranked(measured, baseline, targets)
+    return Answer(
+        config,
+        *data,
+        settings,
+        standings,
+        next(each for each in standings if each.contender is baseline),
+        _mean(targets.values()),
+        is_tie_known,
+        reasons,
+    )
+
+
+def _comparable(
+    comparisons: Sequence[Comparison], *, allow_mixed: bool
+) -> tuple[list[RunRecord], list[str]]:
+    """Return the runs whose times may be compared, and a sentence on those left out."""
+    runs = [run for each in comparisons for own in each.arms.values() for run in own.values()]
+    keys = Counter(str(run.environment["key"]) for run in runs)
+    main = keys.most_common(1)[0][0]
+    if allow_mixed or len(keys) == 1:
+        return runs, []
+    kept = [run for run in runs if run.environment["key"] == main]
+    count = len(runs) - len(kept)
+    left_out = f"{count} run{'s' * (count > 1)} of another machine or environment left out."
+    return kept, [left_out]
+
+
+def _contenders(runs: Sequence[RunRecord]) -> list[Contender]:
+    """Return the arms with their runs; of two runs of a seed that differ in length, the longer."""
+    arms: dict[tuple[Variant, int, float], dict[int, RunRecord]] = {}
+    for run in runs:
+        config = run.config
+        key = (Variant.of(config), config.batch_size, config.learning_rate)
+        own = arms.setdefault(key, {})
+        if config.seed not in own or config.epochs > own[config.seed].config.epochs:
+            own[config.seed] = run
+    batch_sizes, rates = ({key[index] for key in arms} for index in (1, 2))
+    found = []
+    for (variant, batch_size, rate), own in arms.items():
+        config = next(iter(own.values())).config
+        parts = [
+            find_sampler(variant.sampler).title,
+            f"b={batch_size}" if len(batch_sizes) > 1 else "",
+            variant.note(config.encoder),
+            f"rate={rate:g}" if len(rates) > 1 else "",
+        ]
+        found.append(Contender(" ".join(filter(None, parts)), config, own))
+    return found
+
+
+def _best_baseline(contenders: Sequence[Contender]) -> tuple[Contender | None, list[str]]:
+    """Return the baseline at its best, None if none has trained, and what is wrong with others."""
+    title = find_sampler(baseline_sampler(contenders[0].config.loss)).title
+    own = [each for each in contenders if each.is_baseline]
+    if not own:
+        return None, [f"No run of the baseline, {title}, is finished, so there is no ratio."]
+    faults = {each.name: why_untrained(list(each.runs.values())) for each in own}
+    able = {
+        each.name: each
+        for each in own
+        if not each.has_diverged and each.is_timed and faults[each.name] is None
+    }
+    # A fault that keeps no ratio from the answer needs no words.
+    reasons = [] if able else [f"No ratio: {fault}" for fault in faults.values() if fault]
+    reasons = reasons or ([] if able else [f"No ratio: every run of {title} diverged."])
+    if not able:
+        return None, reasons
+    name = ties.most_wins(
+        list(able),
+        lambda one, other: _ahead(able[one], able[other]),
+        lambda one: _mean(min(arm_of(run).losses) for run in able[one].runs.values()),
+    )
+    return able[name], reasons
+
+
+def _ahead(one: Contender, other: Contender) -> float | None:
+    """Return the mean logarithm of how many times sooner an arm is than another, at the latest loss
+    that both reached; None without a common seed that both trained.
+    """
+    logs = []
+    for seed in one.runs.keys() & other.runs.keys():
+        arms = arm_of(one.runs[seed]), arm_of(other.runs[seed])
+        level = max(min(arm.losses) for arm in arms)
+        own, theirs = (_seconds_to(level, arm) for arm in arms)
+        if own and theirs:
+            logs.append(math.log(theirs / own))
+    return _mean(logs) if logs else None
+
+
+def _stand(contender: Contender, baseline: Contender, targets: Mapping[int, float]) -> Standing:
+    """Return how soon a contender comes down to the targets; its status is decided later."""
+    quality = quality_of(contender.runs, targets)
+    if contender.has_diverged:
+        return Standing(contender, "diverged", quality=quality)
+    seeds = sorted(contender.runs.keys() & targets.keys())
+    if not seeds or not contender.is_timed:
+        return Standing(contender, "no target", quality=quality)
+    arms = [arm_of(contender.runs[seed]) for seed in seeds]
+    own_targets = [targets[seed] for seed in seeds]
+    bases = [arm_of(baseline.runs[seed]) for seed in seeds]
+    sooner = seed_statistics.speedup_at(own_targets, list(zip(arms, bases, strict=True)))
+    if sooner.total is None:
+        return Standing(contender, "never", sooner, quality=quality)
+    pairs = list(zip(own_targets, arms, strict=True))
+    iterations = [analysis.iterations_to(level, arm.iterations, arm.losses) for level, arm in pairs]
+    return Standing(
+        contender,
+        "slower",
+        sooner,
+        _mean(_seconds_to(level, arm) or 0.0 for level, arm in pairs),
+        _mean(each or 0.0 for each in iterations),
+        quality,
+    )
+
+
+def _ranked(
+    measured: Sequence[Standing], baseline: Contender, targets: Mapping[int, float]
+) -> tuple[list[Standing], bool]:
+    """Return the standings with their statuses, the best first, and whether all ties are known."""
+    logs = {
+        each.name: _log_ratios(each.contender, baseline, targets)
+        for each in measured
+        if each.status == "slower"
+    }
+    best, tied, is_known = ties.tied_ratios(logs)
+    found: dict[str, Status] = dict.fromkeys(tied, "tied")
+    found[best] = "best"
+    ranked = [replace(each, status=found.get(each.name, each.status)) for each in measured]
+    ranked.sort(key=lambda each: (STATUSES.index(each.status), -_total(each)))
+    return ranked, is_known
+
+
+def _log_ratios(
+    contender: Contender, baseline: Contender, targets: Mapping[int, float]
+) -> dict[int, float]:
+    """Return the logarithm of how many times sooner a contender reaches the target, by seed."""
+    found = {}
+    for seed in contender.runs.keys() & targets.keys():
+        times = [
+            _seconds_to(targets[seed], arm_of(each.runs[seed])) for each in (baseline, contender)
+        ]
+        if times[0] and times[1]:
+            found[seed] = math.log(times[0] / times[1])
+    return found
+
+
+def _total(standing: Standing) -> float:
+    total = standing.sooner.total if standing.sooner else None
+    return total.value if total else 0.0
+
+
+def _seconds_to(level: float, arm: analysis.Arm) -> float | None:
+    iterations = analysis.iterations_to(level, arm.iterations, arm.losses)
+    return None if iterations is None else iterations * arm.full_iteration_seconds
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return math.fsum(found) / len(found)

@@ -1,0 +1,93 @@
+"""Quality of an arm at three moments: the reported epoch, the end, and the target loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ncfbench.runs.folder import RunRecord
+from ncfbench.storage.schemas import QUALITY
+from ncfbench.timing.statistics import iterations_to
+
+Moment = Literal["reported", "end", "target"]
+Row = Mapping[str, Any]
+CUTOFF = "recall_at_50"
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Measures on test items at an evaluation, on average over seeds.
+
+    Attributes:
+        moments: those that this evaluation is.
+        epoch: of the evaluation, on average over seeds.
+        values: measures, their standard errors over users and chance levels, by the names of
+            :data:`ncfbench.storage.schemas.QUALITY`; None where a run has none.
+    """
+
+    moments: tuple[Moment, ...]
+    epoch: float
+    values: Mapping[str, float | None]
+
+    def text(self, measure: str) -> str:
+        """Return a measure with its error, such as ``0.414 ± 0.006``."""
+        value, error = self.values[measure], self.values.get(f"{measure}_error")
+        if value is None:
+            return "-"
+        return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
+
+
+def quality_of(runs: Mapping[int, RunRecord], targets: Mapping[int, float]) -> list[Quality]:
+    """Return the quality of an arm's runs at each moment; none where some run was not evaluated.
+
+    Moments that fall on the same evaluations of all seeds are one. At the target is the first
+    evaluation after the probe came down to it; it is left out if some seed has none, or no target.
+
+    Args:
+        runs, targets: by seed.
+    """
+    found: dict[tuple[int, ...], tuple[list[Moment], list[Row]]] = {}
+    for moment in ("reported", "end", "target"):
+        rows = [_row(moment, run, targets.get(seed)) for seed, run in sorted(runs.items())]
+        known = [row for row in rows if row is not None]
+        if not known or len(known) < len(rows):
+            continue
+        key = tuple(row["iteration"] for row in known)
+        found.setdefault(key, ([], known))[0].append(moment)
+    return [
+        Quality(
+            tuple(moments),
+            math.fsum(row["epoch"] for row in rows) / len(rows),
+            {name: _mean(rows, f"test_{name}") for name in QUALITY},
+        )
+        for moments, rows in found.values()
+    ]
+
+
+def _row(moment: str, run: RunRecord, target: float | None) -> Row | None:
+    """Return the row of a run's curve at a moment; None if it has no such evaluation."""
+    evaluated = [row for row in run.curve if row[f"test_{CUTOFF}"] is not None]
+    if not evaluated:
+        return None
+    if moment == "end":
+        return evaluated[-1]
+    if moment == "reported":
+        epoch = run.summary["reported_epoch"]
+        return next((row for row in evaluated if row["epoch"] == epoch), None)
+    if target is None:
+        return None
+    curve = run.curve
+    reached = iterations_to(
+        target, [row["iteration"] for row in curve], [row["probe_loss"] for row in curve]
+    )
+    if reached is None:
+        return None
+    return next((row for row in evaluated if row["iteration"] >= reached), None)
+
+
+def _mean(rows: Sequence[Row], column: str) -> float | None:
+    values = [row.get(column) for row in rows]
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if len(known) == len(values) else None

@@ -1,0 +1,369 @@
+"""Answers as a paragraph and a table of 80 columns; quality and the best recall at every time."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ncfbench.registry import find_encoder, find_loss, find_sampler
+from ncfbench.reporting.answers import Answer, Standing
+from ncfbench.reporting.commands import flags
+from ncfbench.reporting.comparison import seeds_label
+from ncfbench.reporting.frontier import frontier
+from ncfbench.reporting.quality import CUTOFF
+from ncfbench.reporting.table import Cell, Column, Table, sentence, three_digits
+from ncfbench.timing.statistics import BUSY_SPREAD
+from ncfbench.timing.ties import ONE_SEED_FACTOR
+
+STATUS_WORDS = {"never": "not reached", "diverged": "diverged", "no target": "-"}
+
+
+def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[Table]:
+    """Return a table for each answer that compares arms, its paragraph above it.
+
+    Args:
+        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
+    """
+    return [_answer_table(each, locations) for each in answers if len(each.standings) > 1]
+
+
+def ranking_tables(answers: Sequence[Answer]) -> list[Table]:
+    """Return all arms of each answer whose own table leaves some out."""
+    return [
+        Table(
+            f"All arms, the soonest first: {_subject(each)}",
+            _header(each),
+            _rows(each, each.standings),
+            name=each.named("arms"),
+        )
+        for each in answers
+        if len(each.standings) > len(each.main)
+    ]
+
+
+def quality_tables(answers: Sequence[Answer]) -> list[Table]:
+    """Return the quality of the main arms of each answer at each moment, with its epoch."""
+    tables = []
+    for answer in answers:
+        rows: list[list[Cell | str]] = [
+            [
+                standing.name,
+                ", ".join(quality.moments),
+                f"{quality.epoch:.3g}",
+                *(quality.text(measure) for measure in (CUTOFF, "ndcg_at_50", "mrr")),
+            ]
+            for standing in answer.main
+            for quality in standing.quality
+        ]
+        if not rows:
+            continue
+        notes = [_chance(answer), "±: standard error over users, on average over seeds."]
+        if answer.target is not None:
+            notes.append("target: the first evaluation after the target loss was reached.")
+        header = [Column("arm", "left", wraps=True), Column("at", "left"), Column("epoch")]
+        measures = [Column(each) for each in ("recall@50", "NDCG@50", "MRR")]
+        tables.append(
+            Table(
+                f"Quality on cold test items: {_subject(answer)}",
+                [*header, *measures],
+                rows,
+                [*filter(None, notes)],
+                grouped=1,
+                name=answer.named("quality"),
+            )
+        )
+    return tables
+
+
+def frontier_tables(answers: Sequence[Answer]) -> list[Table]:
+    """Return which arm has the best recall after how much training, for each answer."""
+    tables = []
+    for answer in answers:
+        steps = frontier(answer)
+        if len(answer.standings) < 2 or not steps:
+            continue
+        rows = [
+            [
+                each.name,
+                three_digits(each.since),
+                f"{each.recall_since:.3f}",
+                f"{each.recall_until:.3f}",
+            ]
+            for each in steps
+        ]
+        header = [
+            Column("arm", "left", wraps=True),
+            Column("from s"),
+            Column("recall@50 then"),
+            Column("at its last gain"),
+        ]
+        title = f"Best recall at every training time: {_subject(answer)}"
+        tables.append(Table(title, header, rows, name=answer.named("frontier")))
+    return tables
+
+
+def headline(answer: Answer) -> str:
+    """Return the answer in one paragraph."""
+    best, baseline = answer.best, answer.baseline
+    if best is None or baseline is None or answer.target is None:
+        return " ".join(answer.reasons)
+    parts = [f"Use {flags(best.contender.config)}."]
+    if best is baseline:
+        parts.append("It is the baseline itself, at its best: no other arm comes down to its loss")
+        parts[-1] += " sooner."
+    else:
+        parts += [_ratio(answer, best, baseline), _why(best, baseline)]
+    parts += [_recalls(best, baseline)]
+    if answer.ties:
+        names = ", ".join(each.name for each in answer.ties)
+        parts.append(sentence(f"Not to be told from it: {names}"))
+    return " ".join(filter(None, parts))
+
+
+def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
+    """Return what speaks against an answer, a sentence each, and the command that raises trust."""
+    if answer.best is None:
+        return []
+    found = list(answer.reasons)
+    seeds = answer.least_seeds
+    if seeds == 1:
+        found.append(
+            "Some arm has one seed: times that differ by less than a factor of"
+            f" {ONE_SEED_FACTOR:.1f} cannot be told apart."
+        )
+    if answer.is_still_falling:
+        found.append("The loss of the best arm was still falling: train longer.")
+    if answer.spread > BUSY_SPREAD:
+        found.append(
+            f"The machine was busy: times of blocks of iterations spread by {answer.spread:.0%}."
+        )
+    if not answer.is_interleaved:
+        found.append("Some runs did not take turns, so a change of the machine's speed counts.")
+    found += _better_recall(answer, answer.best)
+    own = [each.contender.config for each in answer.standings if each.contender.is_baseline]
+    if len({(each.batch_size, each.learning_rate) for each in own}) == 1:
+        config = answer.config
+        words = ["ncfbench", "advise", config.dataset, "--encoder", config.encoder]
+        words += ["--loss", config.loss, *(word for pair in locations.items() for word in pair)]
+        found.append(
+            "The baseline has one batch size and one learning rate; others may suit it better. To"
+            f" try them: {shlex.join(words)}"
+        )
+    return found
+
+
+def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the answers as plain objects, for JSON; times in seconds."""
+    return [
+        {
+            "dataset": answer.config.dataset,
+            "data_fingerprint": answer.data_fingerprint,
+            "encoder": answer.config.encoder,
+            "loss": answer.config.loss,
+            "settings": answer.settings,
+            "headline": headline(answer),
+            "trust": trust(answer, locations),
+            "target": answer.target,
+            "best": answer.best and answer.best.name,
+            "flags": answer.best and flags(answer.best.contender.config),
+            "baseline": answer.baseline and answer.baseline.name,
+            "arms": [_as_row(each) for each in answer.standings],
+            "frontier": [asdict(step) for step in frontier(answer)],
+        }
+        for answer in answers
+    ]
+
+
+def cost_sentence(
+    own: tuple[float | None, float, float | None], theirs: tuple[float | None, float, float | None]
+) -> str:
+    """Return why one arm is sooner than another: its items a batch, seconds and iterations.
+
+    Args:
+        own, theirs: items embedded for a batch, seconds of an iteration, and iterations to the
+            target, of both.
+    """
+    parts = [
+        f"an iteration takes {three_digits(own[1] * 1e3)} ms instead of"
+        f" {three_digits(theirs[1] * 1e3)}"
+    ]
+    if own[0] is not None and theirs[0] is not None:
+        parts.insert(0, f"a batch embeds {own[0]:,.0f} items instead of {theirs[0]:,.0f}")
+    if own[2] is not None and theirs[2] is not None:
+        parts.append(f"{own[2]:,.0f} iterations do instead of {theirs[2]:,.0f}")
+    text = ", and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
+    notes = [*trust(answer, locations)]
+    if any(each.sooner and each.sooner.total_at_most for each in answer.main):
+        notes.append(
+            "<: some seed never came down to that loss, so the ratio is at most this; (seeds that"
+            " did)."
+        )
+    if chance := _chance(answer):
+        notes.append(f"recall@50 is that at the end. {chance}")
+    if len(answer.standings) > len(answer.main):
+        notes.append(
+            f"{len(answer.standings) - len(answer.main)} further arms: --table"
+            f" {answer.named('arms')}"
+        )
+    return Table(
+        f"Which sampler trains soonest: {_subject(answer)}",
+        _header(answer),
+        _rows(answer, answer.main),
+        notes,
+        lead=headline(answer),
+        name=answer.named("answer"),
+    )
+
+
+def _header(answer: Answer) -> list[Column]:
+    target = "to the target" if answer.target is None else f"to loss {answer.target:.4g}"
+    return [
+        Column("arm", "left", wraps=True),
+        Column("items", group="a batch"),
+        Column("ms", group="a batch"),
+        Column("its", group=target),
+        Column("s", group=target),
+        Column("times sooner", group=target),
+        Column("recall@50"),
+    ]
+
+
+def _rows(answer: Answer, standings: Sequence[Standing]) -> list[list[Cell | str]]:
+    return [
+        [
+            Cell(each.name, "best" if each is answer.best else "plain"),
+            "-" if each.contender.items is None else f"{each.contender.items:,.0f}",
+            three_digits(each.contender.seconds * 1e3) if each.contender.is_timed else "-",
+            "-" if each.iterations is None else f"{each.iterations:,.0f}",
+            "-" if each.seconds is None else three_digits(each.seconds),
+            _sooner(each),
+            "-" if each.at_end is None else each.at_end.text(CUTOFF),
+        ]
+        for each in standings
+    ]
+
+
+def _sooner(standing: Standing) -> str | Cell:
+    found = standing.sooner
+    if found is None or found.total is None:
+        if found is not None and found.total_at_most is not None:
+            return Cell(f"< {found.total_at_most:.2f} ({found.reached}/{found.seeds})", "muted")
+        return Cell(STATUS_WORDS.get(standing.status, "-"), "muted")
+    total = found.total
+    text = f"{total.value:.2f}"
+    if total.lower is not None and total.upper is not None and total.lower < total.upper:
+        text += f" [{total.lower:.2f}, {total.upper:.2f}]"
+    return Cell(text, "best" if standing.status == "best" else "plain")
+
+
+def _ratio(answer: Answer, best: Standing, baseline: Standing) -> str:
+    total = best.sooner.total if best.sooner else None
+    if total is None:
+        return ""
+    seeds = f"{total.seeds} seed{'s' * (total.seeds > 1)}"
+    interval = ""
+    if total.lower is not None and total.upper is not None:
+        interval = f"95 %: {total.lower:.3g} to {total.upper:.3g}, "
+    which = (
+        "at its best, " if sum(each.contender.is_baseline for each in answer.standings) > 1 else ""
+    )
+    times = [three_digits(each.seconds or 0.0) for each in (best, baseline)]
+    return (
+        f"It comes down to the smallest loss of {baseline.name} ({which}{answer.target:.4g})"
+        f" {three_digits(total.value)} times sooner ({interval}{seeds}): in {times[0]} s instead of"
+        f" {times[1]}."
+    )
+
+
+def _why(best: Standing, baseline: Standing) -> str:
+    own, theirs = (
+        (each.contender.items, each.contender.seconds, each.iterations) for each in (best, baseline)
+    )
+    return cost_sentence(own, theirs)
+
+
+def _recalls(best: Standing, baseline: Standing) -> str:
+    end = best.at_end
+    if end is None or end.values[CUTOFF] is None:
+        return ""
+    text = f"Recall@50 at the end: {end.text(CUTOFF)}"
+    other = baseline.at_end
+    if baseline is not best and other is not None:
+        text += f", the baseline's {other.text(CUTOFF)}"
+    chance = end.values.get(f"{CUTOFF}_chance")
+    return text + ("." if chance is None else f" (chance: {chance:.3f}).")
+
+
+def _better_recall(answer: Answer, best: Standing) -> list[str]:
+    """Return a sentence if another arm's recall at the end is above the best's by two errors."""
+    own = best.at_end
+    recall, error = (own.values.get(name) if own else None for name in (CUTOFF, f"{CUTOFF}_error"))
+    if recall is None or error is None:
+        return []
+    above = [
+        (value, quality.text(CUTOFF), each.name)
+        for each in answer.standings
+        for quality in [each.at_end]
+        if quality is not None
+        and (value := quality.values[CUTOFF]) is not None
+        and value > recall + 2 * math.hypot(error, quality.values[f"{CUTOFF}_error"] or error)
+    ]
+    if not above:
+        return []
+    _, text, name = max(above)
+    return [f"{name} ends with a higher recall@50, {text}: see --table {answer.named('frontier')}."]
+
+
+def _chance(answer: Answer) -> str:
+    """Return the chance level of recall, and what follows where it is 1."""
+    for each in answer.main:
+        chance = each.at_end.values.get(f"{CUTOFF}_chance") if each.at_end else None
+        if chance is not None and chance >= 1:
+            return (
+                "recall@50 is 1 by construction: there are at most 50 test items. Prepare the data"
+                " with a larger test fraction."
+            )
+        if chance is not None:
+            return f"By chance it is {chance:.3f}."
+    return ""
+
+
+def _subject(answer: Answer) -> str:
+    config = answer.config
+    encoder, loss = find_encoder(config.encoder).title, find_loss(config.loss).title
+    shared = {each.contender.config.batch_size for each in answer.standings}
+    sizes = [f"b={next(iter(shared))}"] if len(shared) == 1 else []
+    seeds = {seed for each in answer.standings for seed in each.contender.runs}
+    parts = [config.dataset, encoder, loss, *sizes, answer.settings, seeds_label(seeds)]
+    return ", ".join(filter(None, parts))
+
+
+def _as_row(standing: Standing) -> dict[str, Any]:
+    total = standing.sooner.total if standing.sooner else None
+    contender = standing.contender
+    return {
+        "arm": standing.name,
+        "sampler": contender.config.sampler,
+        "title": find_sampler(contender.config.sampler).title,
+        "flags": flags(contender.config),
+        "status": standing.status,
+        "is_baseline": contender.is_baseline,
+        "seeds": len(contender.runs),
+        "item_slots": contender.items,
+        "full_iteration_seconds": contender.seconds if contender.is_timed else None,
+        "iterations_to_target": standing.iterations,
+        "seconds_to_target": standing.seconds,
+        "times_sooner": total and total.value,
+        "times_sooner_lower": total and total.lower,
+        "times_sooner_upper": total and total.upper,
+        "times_sooner_at_most": standing.sooner and standing.sooner.total_at_most,
+        "quality": [asdict(each) for each in standing.quality],
+        "runs": [run.name for run in contender.runs.values()],
+    }

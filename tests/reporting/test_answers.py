@@ -1,0 +1,237 @@
+"""The answer of a report: one target, the baseline at its best, ties, quality, the frontier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import write_run
+from invoked import invoke
+
+from ncfbench.reporting import comparison
+from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.frontier import frontier
+from ncfbench.reporting.views import answers as views
+from ncfbench.runs.folder import read_all
+from ncfbench.timing.ties import ONE_SEED_FACTOR
+
+
+def answers_of(folder: Path, **options: Any) -> list[Answer]:
+    return find_answers(comparison.group(read_all(folder)[0]), **options)
+
+
+def answer_of(folder: Path, **options: Any) -> Answer:
+    (found,) = answers_of(folder, **options)
+    return found
+
+
+def statuses(answer: Answer) -> dict[str, str]:
+    return {each.name: each.status for each in answer.standings}
+
+
+def test_the_baseline_is_taken_at_its_best(tmp_path: Path) -> None:
+    """Probes every 100 iterations. IID comes to 3 at iteration 200 in 100 ms (b=512: 20 s), or in
+    20 ms with b=128: 4 s; at 2.9 the slow one ends, where b=128 never is.
+    """
+    write_run(tmp_path, "iid", [9, 5, 3, 2.9], 100)
+    write_run(tmp_path, "iid", [9, 5, 3, 3.1], 20, batch_size=128)
+    write_run(tmp_path, "strat-ns", [9, 3, 2, 1.9], 10)
+    write_run(tmp_path, "ns", [9, 6, 4, 3.5], 10)
+    answer = answer_of(tmp_path)
+    assert answer.baseline is not None
+    assert answer.baseline.name == "IID b=128"
+    assert answer.target == 3
+    best = answer.best
+    assert best is not None
+    assert best.name == "Strat. w. N.S. b=512"
+    assert (best.iterations, best.seconds) == (100, 1.0)
+    assert best.sooner is not None
+    assert best.sooner.total is not None
+    assert best.sooner.total.value == pytest.approx(4.0)
+    assert statuses(answer) == {
+        "Strat. w. N.S. b=512": "best",
+        "IID b=128": "slower",
+        "IID b=512": "slower",
+        "N.S. b=512": "never",
+    }
+    by_name = {each.name: each for each in answer.standings}
+    slow = by_name["IID b=512"].sooner
+    assert slow is not None
+    assert slow.total is not None
+    assert slow.total.value == pytest.approx(4 / 20)
+    never = by_name["N.S. b=512"].sooner
+    assert never is not None
+    assert never.total_at_most == pytest.approx(200 * 20 / (300 * 10))
+
+
+@pytest.mark.parametrize(("share", "status"), [(1.05, "tied"), (0.95, "slower")])
+def test_one_seed_ties_what_is_near(tmp_path: Path, share: float, status: str) -> None:
+    """1.96 standard errors of a difference of two arms, whose seeds differ by a tenth each."""
+    assert math.exp(1.96 * 0.1 * math.sqrt(2)) == pytest.approx(ONE_SEED_FACTOR, rel=1e-4)
+    write_run(tmp_path, "iid", [9, 5, 3], 500)
+    write_run(tmp_path, "ns", [9, 5, 3], 10)
+    write_run(tmp_path, "strat-ns", [9, 5, 3], 10 * ONE_SEED_FACTOR / share)
+    answer = answer_of(tmp_path)
+    assert statuses(answer) == {"N.S.": "best", "Strat. w. N.S.": status, "IID": "slower"}
+    assert not answer.is_tie_known
+    assert "one seed" in " ".join(views.trust(answer, {}))
+
+
+def test_seeds_decide_ties_by_paired_differences(tmp_path: Path) -> None:
+    """Stratified with sharing is a fifth slower in every seed; Negative is as often sooner."""
+    for seed, factor in enumerate((1.0, 1.3, 0.8, 1.1)):
+        write_run(tmp_path, "iid", [9, 5, 3], 300 * factor, seed=seed)
+        write_run(tmp_path, "ns", [9, 5, 3], 10 * factor, seed=seed)
+        slower = 12 * factor * (1 + 0.01 * seed)
+        write_run(tmp_path, "strat-ns", [9, 5, 3], slower, seed=seed)
+        write_run(tmp_path, "neg", [9, 5, 3], 10.2 * factor * 1.1 ** (-1) ** seed, seed=seed)
+    answer = answer_of(tmp_path)
+    assert statuses(answer) == {
+        "N.S.": "best",
+        "Negative": "tied",
+        "Strat. w. N.S.": "slower",
+        "IID": "slower",
+    }
+    assert answer.is_tie_known
+    assert "Not to be told from it: Negative." in views.headline(answer)
+
+
+def test_the_paragraph_says_what_and_why(tmp_path: Path) -> None:
+    for seed in range(2):
+        taken: dict[str, Any] = {"seed": seed, "interleaved": ["a"]}
+        write_run(tmp_path, "iid", [9, 5, 3, 3], 40, [0, 0.1, 0.2, 0.25], **taken)
+        write_run(tmp_path, "strat-ns", [9, 3, 2, 2], 10, [0, 0.1, 0.3, 0.4], **taken)
+    answer = answer_of(tmp_path)
+    text = views.headline(answer)
+    assert text.startswith(
+        "Use --loss sg --sampler strat-ns --batch-size 512 --stratum-size 4 --learning-rate 0.01."
+    )
+    assert "smallest loss of IID (3) 8 times sooner (95 %: 8 to 8, 2 seeds): in 1 s" in text
+    assert "10 ms instead of 40, and 100 iterations do instead of 200." in text
+    assert text.endswith("Recall@50 at the end: 0.400, the baseline's 0.250.")
+    assert not any("take turns" in each for each in views.trust(answer, {}))
+    ours = {"--runs-dir": str(tmp_path)}
+    assert "ncfbench advise citeulike" in views.trust(answer, ours)[-1]
+    row = views.as_rows([answer], ours)[0]
+    assert [arm["status"] for arm in row["arms"]] == ["best", "slower"]
+    assert row["arms"][0]["times_sooner"] == pytest.approx(8.0)
+
+
+def test_quality_has_its_epoch_at_every_moment(tmp_path: Path) -> None:
+    """The target, 3, is reached at iteration 150; the first evaluation after that is epoch 2."""
+    write_run(tmp_path, "iid", [9, 5, 4, 3], 10, [0, 0.1, 0.2, 0.25])
+    write_run(tmp_path, "ns", [9, 5, 1, 2], 10, [0, 0.1, 0.3, 0.4])
+    by_name = {each.name: each.quality for each in answer_of(tmp_path).standings}
+    found = [(each.moments, each.epoch, each.values["recall_at_50"]) for each in by_name["N.S."]]
+    assert found == [(("reported", "end"), 3, 0.4), (("target",), 2, 0.3)]
+    assert [each.moments for each in by_name["IID"]] == [("reported", "end", "target")]
+    (table,) = views.quality_tables([answer_of(tmp_path)])
+    assert [[cell.text for cell in row[:4]] for row in table.rows] == [
+        ["N.S.", "reported, end", "3", "0.400"],
+        ["N.S.", "target", "2", "0.300"],
+        ["IID", "reported, end, target", "3", "0.250"],
+    ]
+
+
+def test_the_frontier_is_the_best_recall_so_far(tmp_path: Path) -> None:
+    """Brute force: at every evaluation of any arm, whose largest recall so far is the largest."""
+    arms = {
+        "iid": (50.0, [0, 0.1, 0.35, 0.5]),
+        "ns": (12.0, [0, 0.2, 0.25, 0.3]),
+        "strat-ns": (5.0, [0, 0.1, 0.15, 0.27]),
+    }
+    for sampler, (ms, recalls) in arms.items():
+        write_run(tmp_path, sampler, [9, 4, 3, 2], ms, recalls)
+    names = {"iid": "IID", "ns": "N.S.", "strat-ns": "Strat. w. N.S."}
+    events = sorted(
+        {0.1 * place * ms for ms, recalls in arms.values() for place in range(1, len(recalls))}
+    )
+    leaders: list[str] = []
+    for now in events:
+        so_far = {
+            names[sampler]: max(
+                (recalls[place] for place in range(1, 4) if 0.1 * place * ms <= now), default=0.0
+            )
+            for sampler, (ms, recalls) in arms.items()
+        }
+        leader = max(so_far, key=lambda name: so_far[name])
+        if not leaders or so_far[leader] > so_far[leaders[-1]]:
+            leaders.append(leader)
+    steps = frontier(answer_of(tmp_path))
+    assert [step.name for step in steps] == [
+        name for place, name in enumerate(leaders) if not place or leaders[place - 1] != name
+    ]
+    assert (steps[0].since, steps[0].recall_since) == pytest.approx((0.5, 0.1))
+    assert steps[-1].recall_until == 0.5
+
+
+@pytest.mark.parametrize(
+    ("losses", "sentence"),
+    [
+        (None, "No run of the baseline, IID, is finished, so there is no ratio."),
+        ([9, 3, 5, 5, 5, 5, 5, 5, 5], "No ratio: IID has not trained: its smallest loss comes at"),
+    ],
+)
+def test_without_a_baseline_there_is_no_ratio(
+    tmp_path: Path, losses: Sequence[float] | None, sentence: str
+) -> None:
+    if losses is not None:
+        write_run(tmp_path, "iid", losses, 10)
+    write_run(tmp_path, "ns", [9, 5, 3], 10)
+    write_run(tmp_path, "strat-ns", [9, 5, 3], 10)
+    answer = answer_of(tmp_path)
+    assert answer.best is None
+    assert views.headline(answer).startswith(sentence)
+    assert set(statuses(answer).values()) == {"no target"}
+    assert invoke("report", tmp_path).exit_code == 0
+
+
+def test_other_machines_and_diverged_runs_are_left_out(tmp_path: Path) -> None:
+    for sampler, ms in (("iid", 100), ("ns", 10)):
+        write_run(tmp_path, sampler, [9, 5, 3], ms)
+    write_run(tmp_path, "strat-ns", [9, 5, 3], 1, key="other")
+    write_run(tmp_path, "neg", [9, 5, 3], 1, status="diverged")
+    answer = answer_of(tmp_path)
+    assert statuses(answer) == {"N.S.": "best", "IID": "slower", "Negative": "diverged"}
+    assert "1 run of another machine or environment left out." in views.trust(answer, {})
+    mixed = answer_of(tmp_path, allow_mixed=True)
+    assert mixed.best is not None
+    assert mixed.best.name == "Strat. w. N.S."
+
+
+def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path: Path) -> None:
+    for epochs, losses in ((2, [9, 5, 4]), (3, [9, 5, 4, 3])):
+        write_run(tmp_path, "iid", losses, 100, epochs=epochs)
+    write_run(tmp_path, "ns", [9, 5, 4, 3], 10, epochs=3)
+    answer = answer_of(tmp_path)
+    assert len(answer.standings) == 2
+    assert answer.target == 3
+
+
+def test_other_objectives_and_models_have_other_answers(tmp_path: Path) -> None:
+    for more in ({}, {"loss": "mse"}, {"encoder": "lstm"}, {"dimension": 20}):
+        for sampler in ("iid", "ns"):
+            write_run(tmp_path, sampler, [9, 5, 3], 10, **more)
+    found = answers_of(tmp_path)
+    assert len(found) == 4
+    assert [each.settings for each in found].count("dimension=20") == 1
+    assert len({each.named("answer") for each in found}) == 4
+
+
+def test_details_are_folded_until_they_are_wanted(tmp_path: Path) -> None:
+    for s in (1, 2, 4):
+        write_run(tmp_path, "strat-ns", [9, 4, 2], 20 * s * s, [0, 0.2, 0.3], stratum_size=s)
+    write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
+    brief, full = (invoke("report", tmp_path, *more).stdout for more in ([], ["--full", "--paper"]))
+    titles = ["All arms", "Quality on", "Best recall at", "What the ratios"]
+    assert brief.startswith("Which sampler trains soonest")
+    assert not any(title in brief for title in titles)
+    assert all(title in full for title in titles)
+    assert "beside the paper's" in full
+    assert "with details (--full)" in brief
+    assert "--table arms-citeulike-cnn-sg-ffffff" in brief
+    named = invoke("report", tmp_path, "--table", "arms").stdout
+    assert named.startswith("All arms")
