@@ -34,10 +34,18 @@ BUDGET = 1e5
 
 
 def ask(
-    data_dir: Path, runs_dir: Path, *, budget: float = BUDGET, dry_run: bool = False, **more: Any
+    data_dir: Path,
+    runs_dir: Path,
+    *,
+    budget: float = BUDGET,
+    dry_run: bool = False,
+    encoder: str = "mf",
+    **more: Any,
 ) -> tuple[Advice, list[str]]:
     said: list[str] = []
-    question = Question(FIXED, **(ASKED | {"learning_rates": (0.01, 0.03)} | more))
+    question = Question(
+        FIXED | {"encoder": encoder}, **(ASKED | {"learning_rates": (0.01, 0.03)} | more)
+    )
     locations = Locations(data_dir, runs_dir)
     found = pipeline.advise(question, locations, budget, dry_run=dry_run, say=said.append)
     return found, said
@@ -140,7 +148,8 @@ def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
 def test_losses_race_for_recall(data_dir: Path, tmp_path: Path) -> None:
     """With recall as the target, arms of several losses stand in one race and one table."""
     few = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
-    found, _ = ask(data_dir, tmp_path, target="recall", losses=("sg", "mse"), **few)
+    more = few | {"encoder": "cnn", "target": "recall", "losses": ("sg", "mse")}
+    found, _ = ask(data_dir, tmp_path, **more)
     assert found.answer is not None
     assert {each.entrant.shape.loss for each in found.answer.standings} == {"sg", "mse"}
     levels = [
