@@ -53,8 +53,8 @@ def test_linked_pairs_agree_with_the_set_of_links(
     assert np.array_equal(
         graph.searched(*np.broadcast_arrays(users[:, None], items[None, :])), truth
     )
-    scratch = Scratch(graph)
-    for tables in (None, scratch, scratch):
+    scratch, plain = Scratch(graph), Scratch(graph, uses_bits=False)
+    for tables in (None, scratch, plain, scratch, plain):
         row, column = graph.linked_block(users, items, tables)
         block = np.zeros_like(truth)
         block[row, column] = True
@@ -76,7 +76,7 @@ def test_linked_block_scans_either_side() -> None:
     graph = BipartiteGraph.from_links(
         np.array([u for u, _ in links]), np.array([v for _, v in links]), 5000, 5000
     )
-    scratch = Scratch(graph)
+    scratch = Scratch(graph, uses_bits=False)
     for users, items in (
         ([0, 0, 3], [2, 7, 4999]),
         ([1, 2, 3, 3], [11, 12]),
@@ -91,6 +91,35 @@ def test_linked_block_scans_either_side() -> None:
             assert found == [
                 (i, j) for i, u in enumerate(users) for j, v in enumerate(items) if (u, v) in links
             ]
+
+
+@pytest.mark.parametrize(("n_users", "n_items"), [(1, 1), (8, 3), (9, 200), (300, 17)])
+def test_bits_are_the_links(n_users: int, n_items: int) -> None:
+    """Every cell of blocks with repeated users, beside the set of links."""
+    rng = np.random.default_rng(n_users)
+    links = {
+        (int(u), int(v))
+        for u, v in zip(rng.integers(0, n_users, 400), rng.integers(0, n_items, 400), strict=True)
+    }
+    graph = BipartiteGraph.from_links(
+        np.array([u for u, _ in links]), np.array([v for _, v in links]), n_users, n_items
+    )
+    assert graph.link_bits is not None
+    users = rng.integers(0, n_users, 50).astype(np.int32)
+    items = np.unique(rng.integers(0, n_items, 30)).astype(np.int32)
+    row, column = graph.link_bits.block(users, items)
+    assert sorted(zip(row.tolist(), column.tolist(), strict=True)) == [
+        (i, j)
+        for i, u in enumerate(users.tolist())
+        for j, v in enumerate(items.tolist())
+        if (u, v) in links
+    ]
+
+
+def test_bits_are_left_out_where_they_would_be_many() -> None:
+    ends = np.array([0, 2**15 - 1])
+    graph = BipartiteGraph.from_links(ends, ends, 2**15, 2**15)
+    assert Scratch(graph).bits is None
 
 
 @pytest.mark.parametrize("hubs", [[0], [0, 5, 0], [0, 17], [0, 5, 5, 3, 9]])
@@ -119,7 +148,7 @@ def test_long_rows_are_searched_and_not_scanned(
         return plain(values, ids, size)
 
     monkeypatch.setattr(graphs_module, "_hits", hits)
-    for tables in (None, Scratch(graph)):
+    for tables in (None, Scratch(graph, uses_bits=False)):
         row, column = graph.linked_block(users, items, tables)
         found = sorted(zip(row.tolist(), column.tolist(), strict=True))
         assert found == [

@@ -61,6 +61,12 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
         if not rows:
             continue
         notes = [_chance(answer), "±: standard error over users, on average over seeds."]
+        rules = {
+            str(run.summary.get("reported_by") or "validation, in an older version")
+            for standing in answer.main
+            for run in standing.contender.runs.values()
+        }
+        notes.append(f"How reported epochs were chosen: {'; '.join(sorted(rules))}.")
         if answer.target is not None:
             notes.append("target: the first evaluation after the target loss was reached.")
         header = [Column("arm", "left", wraps=True), Column("at", "left"), Column("epoch")]
