@@ -50,17 +50,27 @@ SAVE_SECONDS = 300.0
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
 
 
-def plan(question: Question, dataset: Dataset, content: Content, horizon: float) -> State:
+def plan(
+    question: Question,
+    dataset: Dataset,
+    content: Content,
+    horizon: float,
+    interrupted: Callable[[], bool],
+) -> State:
     """Return the state of a sweep that has not begun: all candidates, and what cannot work.
 
     Args:
         horizon: training clock of each candidate, in seconds.
+
+    Raises:
+        KeyboardInterrupt: ``interrupted()`` was true.
     """
     graph = dataset.graph
     candidates, refused = list_candidates(question, graph.n_links)
     configs = {each.shape: each.config for each in reversed(candidates)}
     work = {shape: count_work(graph, config) for shape, config in configs.items()}
-    seconds = calibrate(dataset, content, configs, work, CALIBRATION_SECONDS).seconds
+    calibrated = calibrate(dataset, content, configs, work, CALIBRATION_SECONDS, interrupted)
+    seconds = calibrated.seconds
     first = FIRST_PROBES * horizon / PROBES
     entrants = [
         make_entrant(question, each, seconds[each.shape], first, graph.n_links)
@@ -186,7 +196,7 @@ def run(name: str, data_dir: Path, folder: Path, say: Callable[[str], None]) -> 
     with deferred_signals(say, STOPPING) as interrupted:
         state = read_state(folder)
         if state is None:
-            state = plan(cell.question, dataset, content, cell.horizon_seconds)
+            state = plan(cell.question, dataset, content, cell.horizon_seconds, interrupted)
             state.write(folder)
         say(f"{name}: {len(state.entrants)} candidates to {state.horizon:g} s each.")
         Sweep(state, dataset, content, Locations(data_dir, folder), say, interrupted).train()

@@ -85,9 +85,9 @@ def regret(seconds: Mapping[str, float], recommended: str | None) -> float:
     """
     best = min(seconds.values(), default=math.inf)
     own = seconds.get(recommended or "", math.inf)
-    if math.isinf(own):
-        return math.inf
-    return own / best if best else 1.0
+    if own == best < math.inf:
+        return 1.0
+    return own / best if 0 < best < math.inf else math.inf
 
 
 def sweep_order(arms: Sequence[Arm], seconds: Mapping[str, float]) -> list[str]:

@@ -44,7 +44,7 @@ from cell_files import (
     Result,
     choose_cells,
     code_fingerprint,
-    default_data_dir,
+    default_folder,
     missing_data,
     process_failed,
     put_cell,
@@ -56,7 +56,6 @@ from cell_files import (
 import ncfbench
 from ncfbench.advice.curves import curve_of, learned_at
 from ncfbench.advice.state import State, read_state
-from ncfbench.config import Locations
 from ncfbench.data import Dataset
 from ncfbench.data.store import load, read_manifest
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
@@ -268,11 +267,11 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data-dir", type=Path, default=default_data_dir())
+    parser.add_argument("--data-dir", type=Path, default=default_folder("data_dir"))
     parser.add_argument(
         "--runs-dir",
         type=Path,
-        default=Locations().runs_dir / "bench-advice",
+        default=default_folder("runs_dir") / "bench-advice",
         help="a folder of runs for each cell",
     )
     parser.add_argument("--cells", default="*", help="names or patterns, separated by commas")

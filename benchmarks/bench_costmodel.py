@@ -35,7 +35,7 @@ from cell_files import (
     Result,
     choose_cells,
     code_fingerprint,
-    default_data_dir,
+    default_folder,
     missing_data,
     process_failed,
     put_cell,
@@ -186,7 +186,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data-dir", type=Path, default=default_data_dir())
+    parser.add_argument("--data-dir", type=Path, default=default_folder("data_dir"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--cells", default="*", help="names or patterns, separated by commas")
     parser.add_argument("--pass", type=int, default=1, dest="number", metavar="N")

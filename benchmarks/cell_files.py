@@ -14,7 +14,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ncfbench.config import Locations
 from ncfbench.config.layers import LOCATION_VARIABLES
@@ -62,9 +62,9 @@ def choose_cells(patterns: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if any(fnmatch.fnmatch(name, each) for each in wanted)]
 
 
-def default_data_dir() -> Path:
-    """Return the folder of data sets that the commands use."""
-    return Path(os.environ.get(LOCATION_VARIABLES["data_dir"]) or Locations().data_dir)
+def default_folder(kind: Literal["data_dir", "runs_dir"]) -> Path:
+    """Return the folder of data sets or of runs that the commands use."""
+    return Path(os.environ.get(LOCATION_VARIABLES[kind]) or getattr(Locations(), kind))
 
 
 def missing_data(dataset: str, cells: Iterable[str], data_dir: Path) -> DataError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import pytest
 from invoked import invoke
 
 from ncfbench.advice.rule import Curve
+from ncfbench.advice.state import read_state
 from ncfbench.data.sources import synthetic
+from ncfbench.data.store import load
 from ncfbench.errors import CheckFailedError, DataError, UsageError
+from ncfbench.runs import folder as runs
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 EXIT_MISSING, EXIT_MISSED, EXIT_INTERRUPTED = DataError.exit_code, CheckFailedError.exit_code, 130
@@ -85,6 +89,8 @@ def test_a_baseline_at_chance_is_no_target(benchmarks: Namespace) -> None:
 
 def test_regret_is_a_ratio_of_times(benchmarks: Namespace) -> None:
     regret = benchmarks.table.regret
+    assert regret({"a": 0.0, "b": 1.0}, "a") == 1.0
+    assert regret({"a": 0.0, "b": 1.0}, "b") == float("inf")
     seconds = {"a": 12.0, "b": 10.0, "c": float("inf")}
     assert regret(seconds, "a") == pytest.approx(1.2)
     assert regret(seconds, "b") == 1.0
@@ -313,6 +319,44 @@ def test_a_failed_process_is_named(benchmarks: Namespace, tmp_path: Path) -> Non
     with pytest.raises(KeyboardInterrupt):
         benchmarks.bench.run_part("x/y", "sweep", interrupted, tmp_path)
     assert benchmarks.bench.seconds_of(tmp_path, "sweep") > first > 0
+
+
+def test_an_interrupted_sweep_continues(
+    benchmarks: Namespace, monkeypatch: pytest.MonkeyPatch, data_dir: Path, tmp_path: Path
+) -> None:
+    """Ctrl-C among the first blocks; then every arm is trained to the horizon, and not again."""
+    import advice_sweep
+
+    small = {"samplers": ("iid", "ns"), "batch_sizes": (64,), "learning_rates": (0.01, 1e30)}
+    each = benchmarks.cells.Cell("tiny", "mf", "sg", 0.2, **small)
+    monkeypatch.setattr(advice_sweep, "QUICK", {"x": each})
+    calls = iter(range(10**9))
+
+    @contextmanager
+    def interrupt(*rest: Any) -> Iterator[Callable[[], bool]]:
+        yield lambda: next(calls) > 30
+
+    with monkeypatch.context() as patch:
+        patch.setattr(advice_sweep, "deferred_signals", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            advice_sweep.run("x", data_dir, tmp_path, print)
+    before = {one.name: one.summary["iterations"] for one in runs.read_all(tmp_path)[0]}
+    assert before
+    for _ in range(2):
+        advice_sweep.run("x", data_dir, tmp_path, print)
+    records, problems = runs.read_all(tmp_path)
+    assert not problems
+    assert len(records) == 4
+    assert all(one.summary["iterations"] >= before.get(one.name, 0) for one in records)
+    state = read_state(tmp_path)
+    assert state is not None
+    assert state.is_over
+    assert state.spent_seconds > 0
+    assert [each.config.learning_rate for each in state.racing] == [0.01, 0.01]
+    usual = [one.summary for one in records if one.config.learning_rate == 0.01]
+    assert all(summary["train_seconds"] >= 0.2 for summary in usual)
+    found = benchmarks.bench.read_arms(state, tmp_path, load(data_dir, "tiny"))
+    assert [arm.is_baseline for arm in found] == [True, False]
 
 
 @pytest.mark.long
