@@ -78,7 +78,7 @@ QUICK = {
         samplers=("iid", "ns", "strat-ns"),
         batch_sizes=(64,),
         learning_rates=(0.01,),
-        least_budget_seconds=12,
+        least_budget_seconds=24,
     ),
     "tiny/cnn-hinge": Cell(
         "advice-tiny",
@@ -88,10 +88,10 @@ QUICK = {
         samplers=("neg", "ns", "strat-ns"),
         batch_sizes=(64,),
         learning_rates=(0.01,),
-        least_budget_seconds=15,
+        least_budget_seconds=40,
     ),
 }
-"""Cells of seconds, which show that the benchmark works; races so short decide nothing."""
+"""Cells of a minute, which show that the benchmark works; races so short decide nothing."""
 SYNTHETIC: Mapping[str, Mapping[str, Any]] = {
     "advice-sparse": {"users": 4000, "items": 8000, "links": 60_000},
     "advice-dense": {"users": 1500, "items": 1000, "links": 120_000},

@@ -37,6 +37,7 @@ from ncfbench.models.towers import Content
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
+from ncfbench.storage import tables
 from ncfbench.timing import allocator
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.training.turns import FAILURES, OpenRun, first_line
@@ -112,8 +113,8 @@ class Sweep:
         try:
             for entrant in self.state.racing:
                 self._attempt(entrant, self._open_run)
-            while (entrant := self._furthest_behind()) is not None:
-                self._attempt(entrant, lambda own: self._open[own.name].advance())
+            while (last := self._furthest_behind()) is not None:
+                self._attempt(last, lambda own: self._open[own.name].advance())
                 if time.perf_counter() - self._saved > SAVE_SECONDS:
                     self._save()
             self.state.is_over = True
@@ -197,6 +198,8 @@ def run(name: str, data_dir: Path, folder: Path, say: Callable[[str], None]) -> 
         state = read_state(folder)
         if state is None:
             state = plan(cell.question, dataset, content, cell.horizon_seconds, interrupted)
+            with tables.storage_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
             state.write(folder)
         say(f"{name}: {len(state.entrants)} candidates to {state.horizon:g} s each.")
         Sweep(state, dataset, content, Locations(data_dir, folder), say, interrupted).train()

@@ -3,7 +3,7 @@ time?
 
     make bench-advice                                 # goes on where it was stopped
     python benchmarks/bench_advice.py --cells 'dense/*,citeulike/cnn-sg' --json FILE
-    python benchmarks/bench_advice.py --quick         # two cells of seconds, to try it out
+    python benchmarks/bench_advice.py --quick         # two tiny cells, to try it out
 
 Each cell is one question. A full sweep trains every candidate, those too that advice would leave
 out, to the same training clock; then ``ncfbench advise`` gets the same question and a tenth of the
@@ -275,7 +275,7 @@ def main(words: Sequence[str] | None = None) -> None:
         help="a folder of runs for each cell",
     )
     parser.add_argument("--cells", default="*", help="names or patterns, separated by commas")
-    parser.add_argument("--quick", action="store_true", help="two cells of seconds instead")
+    parser.add_argument("--quick", action="store_true", help="two tiny cells instead, of a minute each")
     parser.add_argument("--json", type=Path, default=RESULT, metavar="FILE")
     parser.add_argument(
         "--resume",

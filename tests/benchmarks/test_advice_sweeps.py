@@ -327,6 +327,7 @@ def test_an_interrupted_sweep_continues(
     """Ctrl-C among the first blocks; then every arm is trained to the horizon, and not again."""
     import advice_sweep
 
+    folder = tmp_path / "sweep"
     small = {"samplers": ("iid", "ns"), "batch_sizes": (64,), "learning_rates": (0.01, 1e30)}
     each = benchmarks.cells.Cell("tiny", "mf", "sg", 0.2, **small)
     monkeypatch.setattr(advice_sweep, "QUICK", {"x": each})
@@ -339,23 +340,23 @@ def test_an_interrupted_sweep_continues(
     with monkeypatch.context() as patch:
         patch.setattr(advice_sweep, "deferred_signals", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            advice_sweep.run("x", data_dir, tmp_path, print)
-    before = {one.name: one.summary["iterations"] for one in runs.read_all(tmp_path)[0]}
+            advice_sweep.run("x", data_dir, folder, print)
+    before = {one.name: one.summary["iterations"] for one in runs.read_all(folder)[0]}
     assert before
     for _ in range(2):
-        advice_sweep.run("x", data_dir, tmp_path, print)
-    records, problems = runs.read_all(tmp_path)
+        advice_sweep.run("x", data_dir, folder, print)
+    records, problems = runs.read_all(folder)
     assert not problems
     assert len(records) == 4
     assert all(one.summary["iterations"] >= before.get(one.name, 0) for one in records)
-    state = read_state(tmp_path)
+    state = read_state(folder)
     assert state is not None
     assert state.is_over
     assert state.spent_seconds > 0
     assert [each.config.learning_rate for each in state.racing] == [0.01, 0.01]
     usual = [one.summary for one in records if one.config.learning_rate == 0.01]
     assert all(summary["train_seconds"] >= 0.2 for summary in usual)
-    found = benchmarks.bench.read_arms(state, tmp_path, load(data_dir, "tiny"))
+    found = benchmarks.bench.read_arms(state, folder, load(data_dir, "tiny"))
     assert [arm.is_baseline for arm in found] == [True, False]
 
 
