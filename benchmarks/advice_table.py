@@ -237,7 +237,7 @@ def cell_table(cells: Sequence[Found], notes: Sequence[str]) -> Table:
 def _notes(cells: Sequence[Found], environments: Mapping[str, Any]) -> Iterator[str]:
     """Yield the verdict of all cells, the recommendations that missed, and where it was."""
     found = complaints(cells)
-    yield " ".join(found) if found else f"The verdict: met by {len(cells)} cells."
+    yield " ".join(found) or "The verdict is met."
     for each in cells:
         if each["recommended"] and (each["regret"] is None or each["regret"] > REGRET):
             yield f"{each['cell']}: {each['recommended']}; best: {each['best']}."

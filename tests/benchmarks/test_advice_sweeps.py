@@ -264,7 +264,7 @@ def test_resume_keeps_finished_cells(
     assert run(bench, tmp_path, "--quick") == EXIT_INTERRUPTED
     assert asked == ["tiny/mf-sg", "tiny/cnn-hinge"]
     captured = capsys.readouterr()
-    assert "met by 1 cells" in captured.out
+    assert "The verdict is met." in captured.out
     assert "Go on with --resume" in captured.err
     asked = fake(bench, monkeypatch, {"tiny/cnn-hinge": CheckFailedError("no luck")})
     assert run(bench, tmp_path, "--quick", "--resume") == EXIT_MISSED
