@@ -275,7 +275,9 @@ def main(words: Sequence[str] | None = None) -> None:
         help="a folder of runs for each cell",
     )
     parser.add_argument("--cells", default="*", help="names or patterns, separated by commas")
-    parser.add_argument("--quick", action="store_true", help="two tiny cells instead, of a minute each")
+    parser.add_argument(
+        "--quick", action="store_true", help="two tiny cells instead, of a minute each"
+    )
     parser.add_argument("--json", type=Path, default=RESULT, metavar="FILE")
     parser.add_argument(
         "--resume",
