@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo test test-real test-long test-browser check bench bench-peer bench-gpu bench-costmodel clean
+.PHONY: demo test test-real test-long test-browser check bench bench-peer bench-gpu bench-costmodel bench-advice clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -64,6 +64,10 @@ bench-gpu:
 # Whether the cost model predicts what is measured, over the grid of benchmarks/bench_costmodel.py. Goes on where it was stopped.
 bench-costmodel: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_costmodel.py --resume $(BENCH_FLAGS)
+
+# Whether a tenth of a sweep's time is enough for advice, over the questions of benchmarks/advice_cells.py. Goes on where it was stopped.
+bench-advice: $(VENV)/.installed
+	$(BIN)/python benchmarks/bench_advice.py --resume $(BENCH_FLAGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

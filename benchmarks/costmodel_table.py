@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from cell_files import environment_notes
+
 from ncfbench.profiling.cost_model import DRIFT_TOLERANCE, RESIDUAL_TOLERANCE
 from ncfbench.registry import find_sampler
 from ncfbench.reporting import table
@@ -126,17 +128,7 @@ def cell_table(cells: Sequence[Cell]) -> Table:
 
 
 def notes(cells: Sequence[Cell], environments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where and with what the cells were measured; more than one of a kind is said."""
-    for key in dict.fromkeys(each["environment_key"] for each in cells):
-        where = environments.get(key)
-        if where is not None:
-            yield (
-                f"{where['cpu']}, {where['cores']} cores, jax {where['packages']['jax']},"
-                f" environment {key}."
-            )
+    """Yield where and with what the cells were measured."""
     rounds = sorted({each["rounds"] for each in cells})
-    times = sorted(each["time"] for each in cells)
-    yield f"{' and '.join(map(str, rounds))} rounds; {times[0]} to {times[-1]}."
-    for kind, what in (("environment_key", "environment"), ("code", "source code")):
-        if len({each[kind] for each in cells}) > 1:
-            yield f"These cells are not of one {what}: measure them again to compare them."
+    yield f"{' and '.join(map(str, rounds))} rounds."
+    yield from environment_notes(cells, environments)

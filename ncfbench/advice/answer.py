@@ -191,7 +191,7 @@ def make_answer(
         level,
         chance(dataset, "test"),
         budget_seconds,
-        dataset.manifest["options"].get("sample_users"),
+        dataset.n_users if dataset.manifest.get("removed", {}).get("users_not_drawn") else None,
     )
 
 

@@ -122,6 +122,18 @@ def distinct_links(
     return ids[:, 1].copy(), ids[:, 0].copy(), repeated
 
 
+def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
+    """Draw users at random, each as likely as any other; a smaller draw is part of a larger one.
+
+    Args:
+        size: number of users to draw, at most ``n_users``.
+
+    Returns:
+        int64[size], ascending.
+    """
+    return np.sort(Streams(seed).generator("users").permutation(n_users)[:size])
+
+
 def split_items(
     n_items: int, test_fraction: float, validation_fraction: float, seed: int
 ) -> NDArray[np.uint8]:

@@ -34,7 +34,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         },
     )
     yield bench_costmodel
-    for name in ("bench_costmodel", "costmodel_table"):
+    for name in ("bench_costmodel", "costmodel_table", "cell_files"):
         del sys.modules[name]
 
 
@@ -134,7 +134,7 @@ def test_resume_measures_what_has_changed(
         assert run(bench, data_dir, file, *words, *more) == 0
     assert len(asked) == 3
     for name, value in (
-        ("code_fingerprint", lambda: "other"),
+        ("code_fingerprint", lambda *more: "other"),
         ("read_manifest", lambda folder, name: {"fingerprint": "other"}),
     ):
         with monkeypatch.context() as patch:
@@ -193,12 +193,13 @@ def test_the_grid_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import bench_costmodel
+    import cell_files
 
     assert len(bench_costmodel.CELLS) == 9
     for cell in bench_costmodel.CELLS.values():
         words = dict(word.removeprefix("--").split("=") for word in cell.arguments)
         assert complete({"dataset": cell.dataset, **words}).encoder
-        assert f" {cell.dataset}" in bench_costmodel.PREPARE[cell.dataset]
+        assert f" {cell.dataset}" in cell_files.PREPARE[cell.dataset]
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,13 @@ from ncfbench.data.readers import columns
 from ncfbench.data.readers.files import sha256
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.sources.custom_columns import Columns
+from ncfbench.data.sources.custom_kept import (
+    Links,
+    count_removed,
+    describe_removed,
+    keep_frequent,
+    sample_users,
+)
 from ncfbench.data.text import Corpus, tokenize
 from ncfbench.errors import DataError, UsageError
 
@@ -106,6 +113,15 @@ class Options(ItemOptions):
     min_item_links: int = option(
         1, "The same for items; 0 keeps those without any link.", panel=SPLIT, at_least=0
     )
+    sample_users: int | None = option(
+        None,
+        "For a quick first answer: keep this many of the users that are left, drawn at random by"
+        " --split-seed, with all their links, and no items that they have no link to. The minimum"
+        " numbers of links are counted before.",
+        panel=SPLIT,
+        shown="all",
+        at_least=1,
+    )
     delimiter: str | None = option(
         None,
         "Delimiter of the CSV files that have it.",
@@ -116,6 +132,9 @@ class Options(ItemOptions):
         True, "Whether quotation marks enclose fields of CSV files.", is_stored=False
     )
     encoding: str = option("utf-8", "Encoding of CSV files, such as latin-1.", is_stored=False)
+    split_seed: int = option(
+        0, "Seed of the choice of held-out items, and of --sample-users.", at_least=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,6 +147,15 @@ class Options(ItemOptions):
                 "--tokens-column and --text-columns exclude each other: a text is made of one or"
                 " the other."
             )
+
+    def stored(self) -> dict[str, Any]:
+        """Return the options that decide the content; ``sample_users`` only where it is given, so
+        that all other data sets have the fingerprints they had before there were samples.
+        """
+        values = super().stored()
+        if self.sample_users is None:
+            del values["sample_users"]
+        return values
 
     def arguments(self) -> list[str]:
         """Return the words of a command that name the files and how they are read."""
@@ -168,10 +196,10 @@ def read_content(
     """Read the links, which decide what items are kept, and then those items' texts."""
     item_ids, first_rows, splits, removed = _read_items(chosen)
     links = _read_links(chosen, item_ids, removed)
-    kept_users, kept_items, kept = _often(links, len(links.user_ids), len(item_ids), options)
-    removed["rare_users"] = int(np.sum(~kept_users))
-    removed["rare_items"] = int(np.sum(~kept_items))
-    removed["links_of_rare"] = int(np.sum(~kept))
+    frequent = keep_frequent(links, len(item_ids), options)
+    sampled = sample_users(links, frequent, options)
+    removed |= count_removed(frequent, sampled)
+    kept_users, kept_items, kept = sampled
     if not kept.any():
         raise DataError(
             f"No link is left of {options.links} with --min-user-links {options.min_user_links} and"
@@ -205,7 +233,7 @@ def read_content(
     texts, vocabulary = corpus.finish(
         options.min_count, options.vocabulary_size, options.max_length
     )
-    for line in _removals(removed, options, chosen):
+    for line in describe_removed(removed, int(kept_users.sum()), options, chosen):
         say(line)
     return Content(
         n_users=int(kept_users.sum()),
@@ -218,15 +246,6 @@ def read_content(
         item_ids=item_ids.filter(pa.array(kept_items)),
         removed=removed,
     )
-
-
-class Links(NamedTuple):
-    """Links as the file has them: numbers of users and items, and times where they are needed."""
-
-    user_ids: pa.StringArray
-    users: NDArray[np.int32]
-    items: NDArray[np.int32]
-    times: NDArray[np.float64]
 
 
 def _read_items(
@@ -319,27 +338,6 @@ def _read_links(chosen: Columns, item_ids: pa.StringArray, removed: dict[str, in
     )
 
 
-def _often(
-    links: Links, n_users: int, n_items: int, options: Options
-) -> tuple[NDArray[np.bool_], ...]:
-    """Return which users, items and links remain when those of too few links are left out, until
-    none is left.
-    """
-    users, items = np.ones(n_users, bool), np.ones(n_items, bool)
-    kept = np.ones(len(links.users), bool)
-    while True:
-        # A link that is given twice counts once.
-        pairs = distinct_links(links.users[kept], links.items[kept])
-        enough_users = np.bincount(pairs[0], minlength=n_users) >= max(options.min_user_links, 1)
-        enough_items = np.bincount(pairs[1], minlength=n_items) >= options.min_item_links
-        users &= enough_users
-        items &= enough_items
-        still = kept & users[links.users] & items[links.items]
-        if still.sum() == kept.sum():
-            return users, items, kept
-        kept = still
-
-
 def _texts(chosen: Columns, rows: NDArray[np.int64]) -> Iterator[list[str]]:
     """Yield the tokens of the items in some rows, which ascend."""
     names = [chosen.tokens] if chosen.tokens else list(chosen.texts)
@@ -355,33 +353,3 @@ def _texts(chosen: Columns, rows: NDArray[np.int64]) -> Iterator[list[str]]:
         parts = [columns.texts(taken[name], chosen.items, start, name) for name in chosen.texts]
         for of_item in zip(*parts, strict=True):
             yield tokenize("\n".join(of_item))
-
-
-def _removals(removed: dict[str, int], options: Options, chosen: Columns) -> Iterator[str]:
-    """Yield a message for each reason for which something was left out."""
-    links, items = options.links.name, options.items.name
-    fewer = {
-        name: "without a link" if least <= 1 else f"of fewer than {least} links"
-        for name, least in (
-            ("users", options.min_user_links),
-            ("items", options.min_item_links),
-        )
-    }
-    messages = {
-        "items_without_id": f"rows of {items} without {chosen.id}",
-        "duplicate_items": f"rows of {items} that repeat the {chosen.id} of an earlier one",
-        "links_without_id": f"rows of {links} without a user or an item",
-        "links_to_unknown_items": f"links to items that {items} does not have",
-        "duplicate_links": f"links of {links} that are given again",
-        "links_of_rare": "links of users or items that are left out",
-        "rare_users": f"users {fewer['users']}",
-        "rare_items": f"items {fewer['items']}",
-    }
-    for reason, message in messages.items():
-        if removed.get(reason):
-            yield f"Warning: left out, {message}: {removed[reason]:,}."
-    if removed["links_below_threshold"]:
-        yield (
-            f"Rows of {links} below the threshold, which are not links:"
-            f" {removed['links_below_threshold']:,}."
-        )

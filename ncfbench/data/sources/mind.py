@@ -23,14 +23,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data.content import Content, distinct_links, split_items
+from ncfbench.data.content import Content, distinct_links, draw_users, split_items
 from ncfbench.data.ids import natural_order
 from ncfbench.data.options import ItemOptions, option
 from ncfbench.data.readers.files import Member, find_members
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Corpus, Texts, Vocabulary, tokenize
 from ncfbench.errors import DataError, UsageError, shown
-from ncfbench.rng import Streams
 
 LABEL = "MIND, a stand-in for the paper's Yahoo! News data"
 STATISTICS = Statistics(
@@ -398,7 +397,7 @@ def _drawn(
     if size > len(ids):
         raise UsageError(f"users = {size:,}: only {len(ids):,} users have a link.")
     removed["users_not_drawn"] = len(ids) - size
-    chosen = np.sort(Streams(seed).generator("users").permutation(len(ids))[:size])
+    chosen = draw_users(len(ids), size, seed)
     position = np.full(len(ids), -1, np.int32)
     position[chosen] = np.arange(size, dtype=np.int32)
     return [ids[number] for number in chosen.tolist()], np.where(new < 0, new, position[new])

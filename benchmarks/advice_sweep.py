@@ -1,0 +1,233 @@
+"""Train every candidate of a question to the same training clock, in turn: a full sweep.
+
+    python benchmarks/advice_sweep.py CELL --data-dir DIR --folder DIR
+
+``bench_advice.py`` starts it in a process of its own. The candidates are those of
+``ncfbench advise``, without its pruning: what it would leave out trains too. The one with the least
+training clock trains next, to its next probe. Runs are ordinary ones below the folder; the same
+command continues after an interruption or a kill.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import jax
+from advice_cells import CELLS, QUICK
+
+from ncfbench.advice.calibration import calibrate
+from ncfbench.advice.candidates import count_work, list_candidates
+from ncfbench.advice.clock import Clock
+from ncfbench.advice.question import Question
+from ncfbench.advice.race import FIRST_PROBES, make_entrant
+from ncfbench.advice.state import Entrant, State, read_state
+from ncfbench.config import Locations
+from ncfbench.data import Dataset, open_dataset
+from ncfbench.distributed.process_group import AgreedInterrupt
+from ncfbench.distributed.signals import deferred_signals
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, DivergedError, NcfbenchError
+from ncfbench.models.towers import Content
+from ncfbench.runs import choice
+from ncfbench.runs import folder as runs
+from ncfbench.runs.progress import Progress
+from ncfbench.storage import tables
+from ncfbench.timing import allocator
+from ncfbench.timing.compile_cache import keep_compiled
+from ncfbench.training.turns import FAILURES, OpenRun, first_line
+
+PROBES = 40
+"""Least number of probes up to the horizon."""
+CALIBRATION_SECONDS = 20.0
+"""After this time no further shape is timed. It only decides how often a candidate is probed."""
+SAVE_SECONDS = 300.0
+"""Between two checkpoints of all candidates."""
+STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
+
+
+def plan(
+    question: Question,
+    dataset: Dataset,
+    content: Content,
+    horizon: float,
+    interrupted: Callable[[], bool],
+) -> State:
+    """Return the state of a sweep that has not begun: all candidates, and what cannot work.
+
+    Args:
+        horizon: training clock of each candidate, in seconds.
+
+    Raises:
+        KeyboardInterrupt: ``interrupted()`` was true.
+    """
+    graph = dataset.graph
+    candidates, refused = list_candidates(question, graph.n_links)
+    configs = {each.shape: each.config for each in reversed(candidates)}
+    work = {shape: count_work(graph, config) for shape, config in configs.items()}
+    calibrated = calibrate(dataset, content, configs, work, CALIBRATION_SECONDS, interrupted)
+    seconds = calibrated.seconds
+    first = FIRST_PROBES * horizon / PROBES
+    entrants = [
+        make_entrant(question, each, seconds[each.shape], first, graph.n_links)
+        for each in candidates
+    ]
+    return State(dataset.fingerprint, entrants, [], refused, first, horizon=horizon)
+
+
+class Sweep:
+    """The runs of a sweep. :meth:`train` begins or continues it.
+
+    Args:
+        locations: of the data, and of the sweep's runs.
+        interrupted: when it is true, the sweep saves everything and raises KeyboardInterrupt.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        dataset: Dataset,
+        content: Content,
+        locations: Locations,
+        say: Callable[[str], None],
+        interrupted: Callable[[], bool],
+    ) -> None:
+        self.state, self.dataset, self.content = state, dataset, content
+        self.locations, self.say, self.interrupted = locations, say, interrupted
+        self.clock = Clock(math.inf, state.spent_seconds)
+        self._open: dict[str, OpenRun] = {}
+        self._turns = uuid.uuid4().hex[:12]
+        self._saved = time.perf_counter()
+
+    def train(self) -> None:
+        """Train every candidate to the horizon, and write the state.
+
+        Raises:
+            KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved.
+        """
+        try:
+            for entrant in self.state.racing:
+                self._attempt(entrant, self._open_run)
+            while (last := self._furthest_behind()) is not None:
+                self._attempt(last, lambda own: self._open[own.name].advance())
+                if time.perf_counter() - self._saved > SAVE_SECONDS:
+                    self._save()
+            self.state.is_over = True
+            self._save()
+        except AgreedInterrupt:  # not a second Ctrl-C, which cuts an iteration
+            self._save()
+            raise
+        finally:
+            for name in list(self._open):
+                self._close(name)
+
+    def _furthest_behind(self) -> Entrant | None:
+        """Return the candidate with the least training clock; None if all are at the horizon."""
+        clocks = {
+            each.name: self._open[each.name].train_seconds
+            for each in self.state.racing
+            if each.name in self._open and not self._open[each.name].session.is_done
+        }
+        behind = [each for each in self.state.racing if each.name in clocks]
+        found = min(behind, key=lambda each: clocks[each.name], default=None)
+        return found if found and clocks[found.name] < self.state.horizon else None
+
+    def _open_run(self, entrant: Entrant) -> None:
+        """Open a candidate's run, unless it is at the horizon."""
+        folder = choice.find(self.locations.runs_dir, entrant.config, self.dataset.fingerprint)
+        if folder is not None and (folder / "summary.parquet").exists():
+            trained = runs.read(folder).summary["train_seconds"] or 0.0
+            if trained >= self.state.horizon:
+                return
+        self._open[entrant.name] = OpenRun.open(
+            entrant.config,
+            self.locations,
+            self.dataset,
+            folder=folder,
+            progress=Progress(),
+            interrupted=self.interrupted,
+            content=self.content,
+            turns=self._turns,
+        )
+
+    def _attempt(self, entrant: Entrant, action: Callable[[Entrant], object]) -> None:
+        """Do something for a candidate; if it fails, the candidate leaves with the reason."""
+        if self.interrupted():
+            raise AgreedInterrupt
+        try:
+            action(entrant)
+        except DivergedError as error:
+            entrant.reason = f"diverged: {first_line(error)}"
+        except FAILURES as error:
+            entrant.reason = f"failed: {first_line(error)}"
+        if entrant.reason:
+            self.say(f"{entrant.name} {entrant.reason}")
+            self._close(entrant.name)
+
+    def _save(self) -> None:
+        for run in self._open.values():
+            if not run.session.is_done and not run.session.is_saved:
+                run.save()
+        self.state.spent_seconds = self.clock.spent
+        self.state.write(self.locations.runs_dir)
+        self._saved = time.perf_counter()
+
+    def _close(self, name: str) -> None:
+        if name in self._open:
+            with suppress(*FAILURES):
+                self._open.pop(name).close()
+
+
+def run(name: str, data_dir: Path, folder: Path, say: Callable[[str], None]) -> None:
+    """Train the sweep of a cell, or what is left of it.
+
+    Raises:
+        DataError: the data set is missing, or the folder cannot be written.
+        KeyboardInterrupt: interrupted; the same call continues.
+    """
+    cell = (CELLS | QUICK)[name]
+    keep_compiled(say)
+    dataset = open_dataset(data_dir, cell.dataset, say)
+    content = jax.block_until_ready(Content.of(dataset))
+    with deferred_signals(say, STOPPING) as interrupted:
+        state = read_state(folder)
+        if state is None:
+            state = plan(cell.question, dataset, content, cell.horizon_seconds, interrupted)
+            with tables.storage_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+            state.write(folder)
+        say(f"{name}: {len(state.entrants)} candidates to {state.horizon:g} s each.")
+        Sweep(state, dataset, content, Locations(data_dir, folder), say, interrupted).train()
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Parse, and train."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cell", choices=[*CELLS, *QUICK])
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    arguments = parser.parse_args(words)
+    try:
+        run(
+            arguments.cell,
+            arguments.data_dir,
+            arguments.folder,
+            lambda text: print(text, file=sys.stderr, flush=True),
+        )
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED_EXIT_CODE) from None
+    except NcfbenchError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from error
+
+
+if __name__ == "__main__":
+    allocator.restart()
+    main()

@@ -1,0 +1,118 @@
+"""``prepare custom --sample-users``: what a sample keeps, by brute force, and what it says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tables_of import ITEMS, LINKS, as_csv, named_links, prepare
+from typer.testing import CliRunner
+
+from ncfbench.cli import app
+from ncfbench.data.content import draw_users
+from ncfbench.data.sources import prepare_command
+from ncfbench.errors import DataError, UsageError
+
+Pairs = set[tuple[int, int]]
+N_ITEMS = 7
+
+
+def frequent(pairs: Pairs, least_user: int, least_item: int) -> Pairs:
+    """Those left when users and items of fewer links are taken out, one kind after the other."""
+    while True:
+        users, items = (Counter(pair[end] for pair in pairs) for end in (0, 1))
+        left = {(u, v) for u, v in pairs if users[u] >= least_user and items[v] >= least_item}
+        if left == pairs:
+            return left
+        pairs = left
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, N_ITEMS - 1)), min_size=1, max_size=40),
+    st.integers(1, 3),
+    st.integers(0, 3),
+    st.integers(1, 7),
+    st.integers(0, 2**31),
+)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
+)
+def test_a_sample_by_brute_force(
+    tmp_path: Path,
+    pairs: list[tuple[int, int]],
+    least_user: int,
+    least_item: int,
+    size: int,
+    seed: int,
+) -> None:
+    """Users are drawn after the filters, keep all links, and decide the items that stay."""
+    links = as_csv(tmp_path / "r.csv", [{"user": user, "item": item} for user, item in pairs])
+    titles = as_csv(
+        tmp_path / "m.csv", [{"id": item, "title": f"t{item}"} for item in range(N_ITEMS)]
+    )
+    before = frequent(set(pairs), least_user, least_item)
+    options: dict[str, Any] = {"min_user_links": least_user, "min_item_links": least_item}
+    options |= {"sample_users": size, "split_seed": seed, "test_fraction": 0.0}
+    try:
+        dataset, said = prepare(tmp_path, links, titles, **options)
+    except DataError as error:
+        assert not before, error
+        return
+    assert dataset.user_ids is not None
+    assert dataset.item_ids is not None
+    present = {user for user, _ in before}
+    users = {int(user) for user in dataset.user_ids.to_pylist()}
+    assert users <= present
+    assert len(users) == min(size, len(present))
+    left = {pair for pair in before if pair[0] in users}
+    assert {(int(user), int(item)) for user, item in named_links(dataset)} == left
+    linked = {item for _, item in left}
+    kept_items = {int(item) for item in dataset.item_ids.to_pylist()}
+    assert kept_items == (linked if least_item else set(range(N_ITEMS)))
+    removed = dataset.manifest["removed"]
+    rows = ("links_of_rare", "links_of_users_not_drawn", "duplicate_links")
+    assert len(left) + sum(removed.get(reason, 0) for reason in rows) == len(pairs)
+    assert removed.get("users_not_drawn", 0) == len(present) - len(users)
+    everybody = f"--sample-users {size}: there are {len(present)} users; all are kept."
+    assert (everybody in said) == (size >= len(present))
+
+
+def test_every_user_is_as_likely_as_any_other() -> None:
+    """Over 3,000 seeds, 2 of 5 users: 1,200 each, give or take five standard deviations."""
+    counts = Counter(user for seed in range(3000) for user in draw_users(5, 2, seed).tolist())
+    assert sorted(counts) == list(range(5))
+    assert all(abs(count - 1200) < 5 * (3000 * 0.4 * 0.6) ** 0.5 for count in counts.values())
+
+
+def test_a_smaller_draw_is_part_of_a_larger_one() -> None:
+    draws = [set(draw_users(100, size, seed=3).tolist()) for size in (1, 10, 50, 100)]
+    assert [len(draw) for draw in draws] == [1, 10, 50, 100]
+    assert draws[0] < draws[1] < draws[2] < draws[3]
+
+
+def test_the_manifest_names_a_sample_and_nothing_else(tmp_path: Path) -> None:
+    """Without the option a data set has the options, and so the fingerprint, of before."""
+    links, items = as_csv(tmp_path / "r.csv", LINKS), as_csv(tmp_path / "m.csv", ITEMS)
+    whole, _ = prepare(tmp_path, links, items)
+    assert "sample_users" not in whole.manifest["options"]
+    sample, said = prepare(tmp_path, links, items, sample_users=2, test_fraction=0.0)
+    assert sample.manifest["options"]["sample_users"] == 2
+    assert sample.fingerprint != whole.fingerprint
+    assert any(
+        line.startswith("A sample: 2 of 3 users; left out with the others:") for line in said
+    )
+    assert "--sample-users 2" in prepare_command("x", sample.manifest)
+
+
+def test_no_sample_of_nobody(tmp_path: Path) -> None:
+    links, items = as_csv(tmp_path / "r.csv", LINKS), as_csv(tmp_path / "m.csv", ITEMS)
+    with pytest.raises(UsageError, match=r"^sample_users = 0: it must be at least 1\.$"):
+        prepare(tmp_path, links, items, sample_users=0)
+    words = ["prepare", "custom", "--links", str(links), "--items", str(items)]
+    done = CliRunner().invoke(app, [*words, "--sample-users", "0", "--data-dir", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "sample" in done.stderr
