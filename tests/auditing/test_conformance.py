@@ -35,7 +35,7 @@ def cases() -> Iterator[Any]:
                 yield pytest.param(sampler, strata, family, noise, marks=[LONG] * is_long)
 
 
-@pytest.mark.parametrize(("sampler", "strata", "family", "noise"), cases())
+@pytest.mark.parametrize(("sampler", "strata", "family", "noise"), list(cases()))
 def test_built_in_samplers_pass(
     tiny: Dataset, sampler: str, strata: str, family: str, noise: str
 ) -> None:

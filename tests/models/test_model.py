@@ -35,10 +35,9 @@ def towers(config: RunConfig, n_items: int = 6) -> Towers:
     made = Towers(config, 7, n_items, WORDS, rngs=nnx.Rngs(0))
     # Biases begin at zero, which would hide one that is applied to padding.
     graph, parameters = nnx.split(made)
-    rng = np.random.default_rng(0)
     noisy = jax.tree.map(
-        lambda leaf: jnp.asarray(leaf + np.float32(0.3) * rng.normal(size=leaf.shape), leaf.dtype),
-        jax.tree.map(np.asarray, parameters),
+        lambda leaf: leaf + 0.3 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
+        parameters,
     )
     return nnx.merge(graph, noisy)
 

@@ -214,7 +214,7 @@ def test_intervals_hold_19_times_in_20(disturbed: float) -> None:
         slower = rng.exponential(0.3, count) * (rng.random(count) < disturbed)
         return np.exp(rng.normal(size=count) * 0.05 + slower)
 
-    found = [analysis.ratio_of_medians(20 * blocks(11), blocks(11)) for _ in range(400)]
+    found = [analysis.ratio_of_medians(20 * blocks(11), blocks(11)) for _ in range(1000)]
     assert np.mean([lower <= 20 <= upper for _, lower, upper in found]) == pytest.approx(
         0.95, abs=0.03
     )
