@@ -159,6 +159,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long_cases(r".*-(unigram|uniform)-(True|False)-False$")
 @pytest.mark.parametrize(("sampler", "strata", "family", "noise", "mask", "unique"), CASES)
 def test_expected_loss_of_all_draws_is_the_objective(
     five_nodes: BipartiteGraph,
@@ -224,6 +225,7 @@ def test_the_enumeration_finds_a_wrong_estimator(five_nodes: BipartiteGraph, fau
 LOCAL_SIZES = {"ns": (4, 1), "strat-ns": (8, 2), "mixed-ns": (4, 1)}
 
 
+@pytest.mark.long_cases(r".*-pairwise-")  # its weights are those of a pointwise loss
 @pytest.mark.parametrize("mask", [True, False])
 @pytest.mark.parametrize("family", ["pointwise", "pairwise", "listwise"])
 @pytest.mark.parametrize("sampler", LOCAL_SIZES)
