@@ -23,8 +23,9 @@ demo: $(VENV)/.installed
 	@$(BIN)/ncfbench report $(DEMO_FLAGS)
 
 # Three workers also where there are two cores: a good part of the tests waits for processes that they start.
+# Whole stretches of the list go to a worker, so that few make what the tests of a module share.
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # Minutes on the real data that NCFBENCH_SHARED_DATA names.
 test-real: $(VENV)/.installed

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from shortened import shorten
 
 import ncfbench
 from ncfbench.errors import DataError, UsageError
@@ -64,14 +65,22 @@ def test_from_data_to_report(tmp_path: Path) -> None:
     assert results.tables
 
 
-def test_audit_and_profile(tmp_path: Path) -> None:
+def test_audit_and_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten(monkeypatch)
+    monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
     data = {"data_dir": tmp_path, "say": quiet}
     ncfbench.prepare("synthetic", min_words=3, max_length=9, **SIZES, **data)
     few = {"samplers": ["ns"], "losses": ["sg"], "noises": ["unigram"], "batches": 0}
     audited = ncfbench.audit(dataset="synthetic", encoder="mf", batch_size=32, **few, **data)
     assert (audited.failures, len(audited.xray)) == ([], 1)
     profiled = ncfbench.profile(
-        dataset="synthetic", encoder="mf", batch_size=32, samplers=["ns"], rounds=3, **data
+        dataset="synthetic",
+        encoder="mf",
+        batch_size=32,
+        dimension=8,
+        samplers=["ns"],
+        rounds=3,
+        **data,
     )
     assert [row["sampler"] for row in profiled.costmodel] == ["ns"]
     assert max(len(repr(record)) for record in (audited, profiled)) < 100

@@ -18,8 +18,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 COMMANDS = [ROOT / "README.md", ROOT / "docs/getting-started.md"]
 SMALL = {"users": 120, "items": 200, "links": 1500, "topics": 5, "vocabulary_size": 200}
+SIZES = ["--set", "dimension=8", "--set", "word_dimension=8", "--set", "filters=8"]
 LESS = {
-    "run": ["--epochs", "2", "--batch-size", "64"],
+    "run": ["--epochs", "1", "--batch-size", "64", *SIZES],
     "sweep": [
         *("--epochs", "1", "--seeds", "1", "--set", "batch_size=64", "--set", "encoder=mf"),
         *("--set", "loss=sg", "--set", "sampler=iid,strat-ns"),

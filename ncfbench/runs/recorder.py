@@ -190,12 +190,12 @@ class RunRecorder(Recorder):
     def write(self, status: str, iteration: int, message: str = "") -> None:
         """See :meth:`Recorder.write`; the summary comes last: it names rows that are there."""
         with self.ledger.line("tables"):
-            ledger = self._ledger_rows()
             tables.write_rows(self.folder / "curve.parquet", self._curve, schemas.CURVE)
             tables.write_rows(self.folder / "timing.parquet", self._timing, schemas.TIMING)
-            tables.write_rows(self.folder / "ledger.parquet", ledger, schemas.LEDGER)
             if self._evaluations:
                 evaluations.write(self.folder, self._evaluations)
+            ledger = self._ledger_rows()  # late, so that it has the time of the tables before it
+            tables.write_rows(self.folder / "ledger.parquet", ledger, schemas.LEDGER)
             summary = self._summary(status, iteration, ledger) | {"message": message}
             tables.write_rows(self.folder / "summary.parquet", [summary], schemas.SUMMARY)
             self._due = time.perf_counter() + TABLES_SECONDS

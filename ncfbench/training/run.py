@@ -63,7 +63,10 @@ def run(
         UsageError: the run cannot work, see :meth:`RunPlan.of`; there is none to resume; or there
             is one to resume, and neither ``resume`` nor ``again`` is given.
     """
-    if ProcessGroup.current().count > 1:
+    ledger = Ledger()
+    with ledger.line("initialising"):  # the first question for devices starts JAX
+        group = ProcessGroup.current()
+    if group.count > 1:
         raise UsageError("JAX has joined several processes: train with ncfbench run --coordinator.")
     record = run_in_group(
         config,
@@ -73,6 +76,7 @@ def run(
         progress=progress,
         trace=trace,
         recommend=recommend,
+        ledger=ledger,
     )
     assert record is not None
     return record
@@ -87,19 +91,23 @@ def run_in_group(
     progress: Progress | None = None,
     trace: Path | None = None,
     recommend: int | None = None,
+    ledger: Ledger | None = None,
 ) -> RunRecord | None:
     """Train a run like :func:`run`, together with the other processes, which call it alike.
 
     The first process writes, shows and returns the run. The others return None.
+
+    Args:
+        ledger: made when the run began; by default it begins here.
     """
-    shown = progress if progress and ProcessGroup.current().is_first else Progress()
-    ledger = Ledger()
+    ledger = ledger or Ledger()
     with ledger.line("initialising"):
+        is_first = ProcessGroup.current().is_first
         others = OtherPrograms()
+    shown = progress if progress and is_first else Progress()
     plan = RunPlan.of(
         config, locations, trace=trace, recommend=recommend, ledger=ledger, say=shown.say
     )
-    is_first = ProcessGroup.current().is_first
     folder = choose_folder(plan, resume=resume, again=again) if is_first else None
     with open_recorder(plan, ledger, shown, folder=folder) as recorder:
         return train(plan, recorder, others)

@@ -47,7 +47,7 @@ def test_intervals_hold_the_truth(spectrum: str, bias: float) -> None:
     that.
     """
     rng = np.random.default_rng(1)
-    found = [measure(rng, SPECTRA[spectrum], bias) for _ in range(500)]
+    found = [measure(rng, SPECTRA[spectrum], bias) for _ in range(300)]
     assert np.mean([one.lower > bias for one in found]) <= 0.02
     assert np.mean([one.upper < bias for one in found]) <= 0.03
     assert all(one.lower <= one.estimate <= one.upper for one in found)

@@ -40,9 +40,10 @@ def _importable() -> Iterator[None]:
 def towers() -> Towers:
     """With noise on all parameters: a bias of zero would hide that padding gets it."""
     graph, parameters = nnx.split(Towers(complete(SMALL), 7, 6, 9, rngs=nnx.Rngs(0)))
-    keys = iter(jax.random.split(jax.random.key(0), len(jax.tree.leaves(parameters))))
+    rng = np.random.default_rng(0)
     noisy = jax.tree.map(
-        lambda leaf: leaf + 0.3 * jax.random.normal(next(keys), leaf.shape), parameters
+        lambda leaf: jnp.asarray(leaf + np.float32(0.3) * rng.normal(size=leaf.shape), leaf.dtype),
+        jax.tree.map(np.asarray, parameters),
     )
     return nnx.merge(graph, noisy)
 
@@ -54,10 +55,10 @@ def content_of(length: int) -> Content:
 
 def test_padding_contributes_nothing(towers: Towers) -> None:
     embed = jax.jit(towers.items)
-    for dropout in (None, Dropout(jnp.uint32(3), jnp.uint32(7))):
-        short, long = (embed(jnp.arange(6), content_of(size), dropout) for size in (5, 23))
-        np.testing.assert_allclose(short, long, atol=2e-6)
-        assert np.ptp(short, axis=0).min() > 1e-3
+    dropout = Dropout(jnp.uint32(3), jnp.uint32(7))
+    short, long = (embed(jnp.arange(6), content_of(size), dropout) for size in (5, 23))
+    np.testing.assert_allclose(short, long, atol=2e-6)
+    assert np.ptp(short, axis=0).min() > 1e-3
 
 
 def test_items_do_not_see_each_other(towers: Towers) -> None:
@@ -80,14 +81,13 @@ def test_order_and_company_of_words_matter(towers: Towers) -> None:
 
 
 def test_it_trains(tiny: Dataset) -> None:
-    """With finite gradients, also where a text has no words."""
+    """With finite gradients, also where a text has no words: one that is not would stay."""
     config = complete(SMALL | {"learning_rate": 0.01})
     trainer, state = Trainer.create(config, tiny)
-    stream, content, losses = batches(tiny.graph, config, Streams(0)), Content.of(tiny), []
-    batch = next(stream)
-    _, gradient = jax.jit(trainer.gradient)(state.parameters, batch, content, None)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    batch, content = next(batches(tiny.graph, config, Streams(0))), Content.of(tiny)
+    losses = []
     for _ in range(20):
         state, loss = trainer.step(state, batch, content)
         losses.append(float(loss))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.parameters))
     assert losses[-1] < 0.9 * losses[0]

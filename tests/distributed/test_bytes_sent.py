@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from compiled_bytes import count_bytes
+from shortened import shorten
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
@@ -14,9 +15,7 @@ from ncfbench.distributed import collectives
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
-from ncfbench.profiling import cost_rows, rounds
 from ncfbench.profiling import profile as profiling
-from ncfbench.profiling.roofline import Peaks
 from ncfbench.profiling.tables import profile_tables, write
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
@@ -118,13 +117,10 @@ def test_a_profile_of_several_devices(
     tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path))
-    for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
-        monkeypatch.setattr(rounds, name, number)
-    monkeypatch.setattr(profiling.roofline, "measure_peaks", lambda precision: Peaks(1e9, 1e9))
+    shorten(monkeypatch)
     monkeypatch.setattr(profiling.roofline, "demand", lambda *_: None)
-    for module in (rounds, cost_rows):
-        monkeypatch.setattr(module, "PRODUCT_SIZES", (32,))
-    settings = SMALL | {"encoder": "mf", "devices": 2, "share": "local"}
+    small = SMALL | {"negatives": 1, "batch_size": 16}
+    settings = small | {"encoder": "mf", "devices": 2, "share": "local"}
     configs = profiling.configurations(settings, ("iid", "ns"))
     assert list(configs) == ["ns"], "iid shares nothing"
     record = profiling.run(tiny, configs, rounds=3)

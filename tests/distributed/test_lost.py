@@ -136,12 +136,10 @@ def test_lonely_processes_end(data_dir: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("victim", "error", "code"),
-    [
-        (0, "DataError('the disk is full')", 3),
-        pytest.param(1, "ValueError('a mistake of ours')", 1, marks=LONG),
-    ],
+    [(0, "DataError('the disk is full')", 3), (1, "ValueError('a mistake of ours')", 1)],
 )
 def test_failing_process_ends_the_others(
     data_dir: Path, tmp_path: Path, victim: int, error: str, code: int

@@ -67,7 +67,7 @@ def test_curve_is_that_of_one_process(
 @pytest.mark.parametrize(
     ("count", "cases"),
     [
-        (2, ["iid", "words"]),
+        (2, ["iid", "tables"]),
         pytest.param(2, list(joined_step.CASES), marks=LONG),
         pytest.param(4, list(joined_step.CASES), marks=LONG),
     ],

@@ -60,6 +60,7 @@ def assert_agree(
         assert np.linalg.norm(one - other) <= 3e-6 * scale, name
 
 
+@pytest.mark.long_cases(r"1-9-[vc]|2-1-[tc]|4-2-[tv]")
 @pytest.mark.parametrize(
     "words", [3, 40, 4000], ids=["tied", "vocabulary projected", "columns projected"]
 )

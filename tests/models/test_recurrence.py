@@ -46,9 +46,9 @@ def assert_agree(
         assert np.linalg.norm(one - other) <= 3e-6 * max(float(np.linalg.norm(one)), 1e-6), name
 
 
-@pytest.mark.parametrize(("items", "length"), [(1, 11), (7, 11), (8, 1), (50, 11)])
+@pytest.mark.parametrize(("items", "length"), [(7, 6), (8, 1)])
 def test_both_agree(items: int, length: int) -> None:
-    """Fewer texts than groups, as many, and more; empty and full-length ones among them."""
+    """Fewer texts than groups, and as many; empty and full-length ones among them."""
     rng = np.random.default_rng(items)
     assert_agree(rng, texts_of(rng, items, length, 30, 0.3), 30)
 
@@ -56,6 +56,7 @@ def test_both_agree(items: int, length: int) -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([0.0, 0.5, 1.0]))
 def test_both_agree_on_any_texts(seed: int, removed: float) -> None:
+    """More texts than groups."""
     rng = np.random.default_rng(seed)
     assert_agree(rng, texts_of(rng, 20, 6, 9, removed), 9)
 
@@ -63,14 +64,14 @@ def test_both_agree_on_any_texts(seed: int, removed: float) -> None:
 @pytest.mark.parametrize("recur", [plain_recur, grouped_recur])
 def test_words_behind_a_text_do_not_matter(recur: Recur) -> None:
     rng = np.random.default_rng(1)
-    texts = texts_of(rng, 12, 8, 20, 0.2)
-    behind = jnp.arange(8)[None, :] >= texts.lengths[:, None]
+    texts = texts_of(rng, 20, 6, 9, 0.2)
+    behind = jnp.arange(6)[None, :] >= texts.lengths[:, None]
     filled = texts._replace(
         tokens=jnp.where(behind, 7, texts.tokens), present=texts.present | behind
     )
-    shapes = ((21, 4), (4, 12), (12,), (3, 12))
+    shapes = ((10, 4), (4, 20), (20,), (5, 20))
     arrays = [jnp.asarray(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
-    weights = jnp.ones((12, 3))
+    weights = jnp.ones((20, 5))
     for one, other in zip(
         both(recur, arrays, texts, weights), both(recur, arrays, filled, weights), strict=True
     ):

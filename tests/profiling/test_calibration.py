@@ -102,7 +102,9 @@ def test_other_items_keep_the_links(tiny: Dataset) -> None:
 
 def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
     """Ten times the slots of the same links: ten times the operations of the convolution."""
-    config = complete(SMALL | {"encoder": "cnn", "convolution": "plain", "sampler": "ns"})
+    config = complete(
+        SMALL | {"encoder": "cnn", "convolution": "plain", "sampler": "ns", "filters": 10}
+    )
     maker = BatchMaker.of(tiny, config)
     flops = {}
     for items in (16, 160):
@@ -112,7 +114,7 @@ def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
         demand = roofline.demand(config, tiny, Content.of(tiny), batch)
         assert demand is not None
         flops[items] = demand.flops
-    convolution = 2 * tiny.tokens_IxL.shape[1] * 3 * 50 * 50
+    convolution = 2 * tiny.tokens_IxL.shape[1] * 3 * 50 * 10
     assert flops[160] - flops[16] > 0.9 * 2 * 144 * convolution
 
 

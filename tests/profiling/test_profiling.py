@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from flax import nnx
+from shortened import shorten
 from typer.testing import CliRunner
 
 from ncfbench.auditing.gradients import flat
@@ -23,7 +24,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import Content
-from ncfbench.profiling import cost_rows, roofline, rounds
+from ncfbench.profiling import roofline, rounds
 from ncfbench.profiling import profile as profiling
 from ncfbench.profiling.cost_model import AXES, PARTS, Counts
 from ncfbench.profiling.parts import Parts, products
@@ -84,15 +85,6 @@ def test_both_products_compute_the_same() -> None:
     np.testing.assert_allclose(matrix[0], vectors[0], rtol=1e-4)
     for one, other in zip(matrix[1], vectors[1], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
-
-
-def shorten(patch: pytest.MonkeyPatch) -> None:
-    """Blocks of moments, fewer products, and peaks that are not measured."""
-    for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
-        patch.setattr(rounds, name, number)
-    for module in (rounds, cost_rows):
-        patch.setattr(module, "PRODUCT_SIZES", (8, 16))
-    patch.setattr(roofline, "measure_peaks", lambda precision: roofline.Peaks(1e11, 1e10))
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,13 @@ def pair_loss(positive: float, negative: float) -> float:
     return math.log1p(math.exp(2 * (negative - positive)))
 
 
+NEGATIVE = np.array([[LAMBDA * negative_loss(score) for score in row] for row in SCORES.tolist()])
+PAIR = np.array(
+    [[[pair_loss(own, other) for other in row] for own in row] for row in SCORES.tolist()]
+)
+"""Losses of a negative link by user and item; of a pair by user, own item and other item."""
+
+
 def links_of(graph: BipartiteGraph) -> list[tuple[int, int]]:
     return list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
 
@@ -68,34 +75,19 @@ def exact_objective(graph: BipartiteGraph, alpha: float, mask: bool, family: str
 
 def batch_objective(batch: Batch, family: str) -> float:
     """Return the batch's loss from ids and weights, link by link."""
-    pointwise = family == "pointwise"
-    positive = [
-        (int(batch.users[u]), int(batch.items[v]))
-        for u, v in zip(batch.pos_user, batch.pos_item, strict=True)
-    ]
-    total = (
-        sum(positive_loss(SCORES[link]) for link in positive) / len(positive) if pointwise else 0.0
-    )
-    for i, (user, item) in enumerate(positive):
-        negatives = batch.negatives
-        if isinstance(negatives, Listed):
-            terms = [
-                (int(batch.users[u]), int(batch.items[v]), w)
-                for u, v, w in zip(
-                    negatives.user[i], negatives.item[i], negatives.weight[i], strict=True
-                )
-            ]
-        else:
-            terms = [(user, int(batch.items[j]), w) for j, w in enumerate(negatives.weight[i])]
-        for u, v, w in terms:
-            assert pointwise or u == user
-            loss = (
-                LAMBDA * negative_loss(SCORES[u, v])
-                if pointwise
-                else pair_loss(SCORES[user, item], SCORES[u, v])
-            )
-            total += float(w) * loss
-    return total
+    users, items = batch.users[batch.pos_user], batch.items[batch.pos_item]
+    negatives = batch.negatives
+    if isinstance(negatives, Listed):
+        of_users, of_items = batch.users[negatives.user], batch.items[negatives.item]
+    else:
+        of_users, of_items = users[:, None], batch.items[None, :]
+    if family == "pointwise":
+        losses = NEGATIVE[of_users, of_items]
+        own = math.fsum(map(positive_loss, SCORES[users, items].tolist())) / len(users)
+    else:
+        assert (of_users == users[:, None]).all()
+        losses, own = PAIR[users[:, None], items[:, None], of_items], 0.0
+    return own + float(np.sum(negatives.weight * losses))
 
 
 def strata(
@@ -167,6 +159,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long_cases(r".*-(unigram|uniform)-(True|False)-False$")
 @pytest.mark.parametrize(("sampler", "strata", "family", "noise", "mask", "unique"), CASES)
 def test_expected_loss_of_all_draws_is_the_objective(
     five_nodes: BipartiteGraph,
@@ -232,6 +225,7 @@ def test_the_enumeration_finds_a_wrong_estimator(five_nodes: BipartiteGraph, fau
 LOCAL_SIZES = {"ns": (4, 1), "strat-ns": (8, 2), "mixed-ns": (4, 1)}
 
 
+@pytest.mark.long_cases(r".*-pairwise-")  # its weights are those of a pointwise loss
 @pytest.mark.parametrize("mask", [True, False])
 @pytest.mark.parametrize("family", ["pointwise", "pairwise", "listwise"])
 @pytest.mark.parametrize("sampler", LOCAL_SIZES)

@@ -30,35 +30,31 @@ def exact(dataset: Dataset, config: object, f: np.ndarray, g: np.ndarray, raw: n
     noise = np.where(degrees > 0, np.maximum(degrees, 1.0) ** config.noise_exponent, 0)
     noise /= noise.sum()
     links = set(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
+    scores, used, share = (f @ g.T).tolist(), np.flatnonzero(noise).tolist(), noise.tolist()
     total = 0.0
     for user, item in links:
-        p = float(f[user] @ g[item])
-        if config.family == "listwise":
-            others = [
-                v for v in np.flatnonzero(noise) if (user, int(v)) not in links or not config.mask
-            ]
-            total += math.log1p(
-                math.fsum(math.exp(10 * (float(f[user] @ g[v]) - p)) for v in others)
-            )
-            total += config.user_l2 * float(raw[user] @ raw[user])
-            continue
-        for other in np.flatnonzero(noise):
-            if (user, int(other)) not in links or not config.mask:
-                n = float(f[user] @ g[other])
-                if config.family == "pairwise":
-                    total += noise[other] * LOSS[config.loss](p, n)
-                else:
-                    total += config.lambda_ * noise[other] * LOSS[config.loss][1](n)
-        if config.family == "pointwise":
-            total += LOSS[config.loss][0](p)
+        own, row = scores[user][item], scores[user]
+        others = [v for v in used if not config.mask or (user, v) not in links]
         total += config.user_l2 * float(raw[user] @ raw[user])
+        if config.family == "listwise":
+            total += math.log1p(math.fsum(math.exp(10 * (row[v] - own)) for v in others))
+        elif config.family == "pairwise":
+            total += math.fsum(share[v] * LOSS[config.loss](own, row[v]) for v in others)
+        else:
+            positive, negative = LOSS[config.loss]
+            total += positive(own)
+            total += config.lambda_ * math.fsum(share[v] * negative(row[v]) for v in others)
     return total / len(links)
+
+
+SMALL = {"dimension": 5, "word_dimension": 6, "filters": 6}
 
 
 @pytest.mark.parametrize("loss", ["sg", "mse", "log", "hinge", "softmax"])
 @pytest.mark.parametrize(("noise", "mask"), [("unigram", True), ("0.5", False)])
 def test_exact_probe_is_the_objective(tiny: Dataset, loss: str, noise: str, mask: bool) -> None:
-    config = complete({"loss": loss, "noise": noise, "mask": mask, "dimension": 5, "user_l2": 0.01})
+    settings = {"loss": loss, "noise": noise, "mask": mask, "user_l2": 0.01}
+    config = complete(SMALL | settings)
     trainer, state = Trainer.create(config, tiny)
     embedder = Embedder(trainer.towers, Content.of(tiny))
     probe = Probe(tiny.graph, config, embedder)
@@ -75,7 +71,7 @@ def test_sampled_probe_is_unbiased(
     """The mean over twelve choices of links and draws lies within four standard errors of the exact
     sum.
     """
-    config = complete({"loss": loss, "probe_links": 300, "probe_negatives": 20})
+    config = complete(SMALL | {"loss": loss, "probe_links": 300, "probe_negatives": 20})
     trainer, state = Trainer.create(config, tiny)
     # Larger vectors, so that the links' losses differ and a wrong weight would show.
     parameters = state.parameters

@@ -68,7 +68,8 @@ def test_each_way_gives_one_gradient(tiny: Dataset, setting: str) -> None:
         trainer, state = Trainer.create(config, tiny)
         batch = next(batches(tiny.graph, config, Streams(0)))
         dropout = Dropout(jnp.uint32(0), jnp.uint32(3))
-        found[way] = gradient_of(trainer, state, batch, tiny, dropout)
+        if way != "auto":
+            found[way] = gradient_of(trainer, state, batch, tiny, dropout)
         program = jax.make_jaxpr(trainer.gradient)
         programs[way] = str(program(state.parameters, batch, Content.of(tiny), dropout))
     plain, fast = ways
@@ -121,7 +122,7 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
     assert_alike(gradient, same, 1e-6)
 
 
-@pytest.mark.long_cases(r"(?!(neg|strat-ns)-.*-mf|.*-sg-mf|(iid|strat-ns)-sg-cnn|ns-sg-lstm)")
+@pytest.mark.long_cases(r"(?!strat-ns-.*-mf|.*-sg-mf|strat-ns-sg-cnn|ns-sg-lstm)")
 @pytest.mark.parametrize(
     ("sampler", "loss", "encoder"),
     [
