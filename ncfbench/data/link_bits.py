@@ -41,4 +41,5 @@ def bytes_per_item(n_users: int) -> int:
 
 
 def _bit(users: Int32) -> NDArray[np.uint8]:
-    return np.left_shift(1, users & 7).astype(np.uint8)
+    bits: NDArray[np.uint8] = np.left_shift(1, users & 7).astype(np.uint8)
+    return bits

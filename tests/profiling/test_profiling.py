@@ -24,8 +24,8 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import Content
-from ncfbench.profiling import roofline, rounds
 from ncfbench.profiling import profile as profiling
+from ncfbench.profiling import roofline, rounds
 from ncfbench.profiling.cost_model import AXES, PARTS, Counts
 from ncfbench.profiling.parts import Parts, products
 from ncfbench.profiling.tables import profile_tables
