@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from jax.extend.random import threefry_2x32
 
 from ncfbench.config import RunConfig, complete
-from ncfbench.models.dropout import FIRST_OUTPUT, Dropout, threefry
+from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.cnn import Convolution
 from ncfbench.models.encoders.lstm import Lstm
 from ncfbench.models.encoders.protocol import Texts
@@ -152,17 +151,6 @@ def test_unit_vectors_keep_zeros() -> None:
 
 
 # --- dropout
-
-
-def test_threefry_gives_the_bits_of_the_library() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(3):
-        key, counter = (
-            jnp.asarray(rng.integers(0, 2**32, (2, *shape), np.uint32)) for shape in ((), (50,))
-        )
-        own = threefry((key[0], key[1]), (counter[0], counter[1]))
-        theirs = threefry_2x32(key, counter.reshape(-1)).reshape(2, -1)
-        np.testing.assert_array_equal(np.stack(own), theirs)
 
 
 def test_dropout_is_a_function_of_its_counter() -> None:
