@@ -21,6 +21,10 @@ SMALL = {"users": 120, "items": 200, "links": 1500, "topics": 5, "vocabulary_siz
 SIZES = ["--set", "dimension=8", "--set", "word_dimension=8", "--set", "filters=8"]
 LESS = {
     "run": ["--epochs", "1", "--batch-size", "64", *SIZES],
+    "advise": [
+        *("--dry-run", "--samplers", "iid,strat-ns", "--batch-sizes", "64"),
+        *("--stratum-sizes", "4", "--negatives", "5"),
+    ],
     "sweep": [
         *("--epochs", "1", "--seeds", "1", "--set", "batch_size=64", "--set", "encoder=mf"),
         *("--set", "loss=sg", "--set", "sampler=iid,strat-ns"),

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.link_bits import MOST_BYTES, LinkBits, bytes_per_item
+from ncfbench.data.link_bits import LinkBits, is_small
 from ncfbench.errors import DataError
 
 Int32 = NDArray[np.int32]
@@ -227,10 +227,10 @@ class BipartiteGraph:
 
     @cached_property
     def link_bits(self) -> LinkBits | None:
-        """The links as bits; None where the table would take more than
-        :data:`ncfbench.data.link_bits.MOST_BYTES`.
+        """The links as bits; None where their table is not small
+        (:func:`ncfbench.data.link_bits.is_small`).
         """
-        if self.n_items * bytes_per_item(self.n_users) > MOST_BYTES:
+        if not is_small(self.n_links, self.n_users, self.n_items):
             return None
         return LinkBits(self.link_user, self.link_item, self.n_users, self.n_items)
 

@@ -96,6 +96,11 @@ class Results:
         """True if any run has a cell that the paper printed."""
         return any(one.verdict != MISSING for one in self.verdicts)
 
+    @property
+    def tables(self) -> list[Table]:
+        """All tables of the runs: answers, main ones, details, and those beside the paper's."""
+        return [*self.answer_tables, *self.main_tables, *self.detail_tables, *self.paper_tables]
+
     @cached_property
     def answers(self) -> list[Answer]:
         """The answer of each data set, encoder and loss."""

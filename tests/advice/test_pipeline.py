@@ -147,7 +147,7 @@ def test_a_killed_race_continues(data_dir: Path, tmp_path: Path) -> None:
 
 def test_losses_race_for_recall(data_dir: Path, tmp_path: Path) -> None:
     """With recall as the target, arms of several losses stand in one race and one table."""
-    few = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
+    few = {"samplers": ("ns",), "learning_rates": (0.01,), "seeds": 1}
     more = few | {"encoder": "cnn", "target": "recall", "losses": ("sg", "mse")}
     found, _ = ask(data_dir, tmp_path, **more)
     assert found.answer is not None

@@ -321,6 +321,7 @@ def test_a_failed_process_is_named(benchmarks: Namespace, tmp_path: Path) -> Non
     assert benchmarks.bench.seconds_of(tmp_path, "sweep") > first > 0
 
 
+@pytest.mark.long
 def test_an_interrupted_sweep_continues(
     benchmarks: Namespace, monkeypatch: pytest.MonkeyPatch, data_dir: Path, tmp_path: Path
 ) -> None:

@@ -93,7 +93,7 @@ def test_linked_block_scans_either_side() -> None:
             ]
 
 
-@pytest.mark.parametrize(("n_users", "n_items"), [(1, 1), (8, 3), (9, 200), (300, 17)])
+@pytest.mark.parametrize(("n_users", "n_items"), [(1, 1), (8, 3), (9, 200), (100, 17)])
 def test_bits_are_the_links(n_users: int, n_items: int) -> None:
     """Every cell of blocks with repeated users, beside the set of links."""
     rng = np.random.default_rng(n_users)
@@ -117,9 +117,11 @@ def test_bits_are_the_links(n_users: int, n_items: int) -> None:
 
 
 def test_bits_are_left_out_where_they_would_be_many() -> None:
-    ends = np.array([0, 2**15 - 1])
-    graph = BipartiteGraph.from_links(ends, ends, 2**15, 2**15)
-    assert Scratch(graph).bits is None
+    """Two links among 256 users: 32 bytes for each item, and 16 for each link."""
+    ends = np.array([0, 255])
+    for n_items, is_small in ((1, True), (256, False)):
+        graph = BipartiteGraph.from_links(ends, ends % n_items, 256, n_items)
+        assert (Scratch(graph).bits is not None) == is_small
 
 
 @pytest.mark.parametrize("hubs", [[0], [0, 5, 0], [0, 17], [0, 5, 5, 3, 9]])

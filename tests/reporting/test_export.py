@@ -186,7 +186,7 @@ def test_damaged_descriptions_of_data_are_left_out(
         assert [problem.startswith("Skipped datasets.json") for problem in results.problems] == [
             True
         ] * (not known)
-        text = html.page(results, results.main_tables, {})
+        text = html.page(results, results.tables, {})
         assert ("ncfbench prepare citeulike --text title --max-length 40" in text) == known
         assert ("words mean" in text) == known
 
