@@ -9,9 +9,10 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 MOST_BYTES, MOST_BYTES_A_LINK = 2**26, 16
-"""Largest table, and how much it may take beside the graph's 12 bytes a link. Data with a larger one
-are so sparse that scanning the links is as fast: CiteULike's would take 72 bytes a link, and save
-nothing; that of MovieLens with plots takes 3.
+"""Largest table, and how much it may take beside the graph's 12 bytes a link.
+
+Data with a larger one are so sparse that scanning the links is as fast: CiteULike's would take 72
+bytes a link and save nothing; that of MovieLens with plots takes 3.
 """
 
 
