@@ -11,7 +11,7 @@ from ncfbench.advice.question import Question
 from ncfbench.advice.summary import advise_command
 
 EPOCHS = 100_000
-"""Of every run, in the sweep and in the race: the clock ends them, not the schedule."""
+"""More than any run has time for, in the sweep and in the race: the clock ends them."""
 
 
 @dataclass(frozen=True)

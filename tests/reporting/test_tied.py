@@ -43,8 +43,8 @@ def test_recalls_are_tied_by_paired_differences(tmp_path: Path) -> None:
 
 
 def test_one_seed_is_compared_over_users_and_items(tmp_path: Path) -> None:
-    """Of 400 users N.S. has 160 hits; 20 of these are others with strata, and 120 are missed by
-    IID. Without evaluations nothing is tied.
+    """400 users, 160 hits of N.S.; 20 of these are others with strata, and 120 are missed by IID.
+    Without evaluations nothing is tied.
     """
     hits = np.arange(400) < 160
     arms = {
