@@ -155,11 +155,6 @@ class Answer:
         return found
 
     @property
-    def least_seeds(self) -> int:
-        """Smallest number of seeds of an arm."""
-        return min(len(each.contender.runs) for each in self.standings)
-
-    @property
     def spread(self) -> float:
         """Largest spread of the times of an arm's blocks."""
         runs = [run for each in self.main for run in each.contender.runs.values()]

@@ -118,8 +118,9 @@ def headline(answer: Answer) -> str:
         return " ".join(answer.reasons)
     parts = [f"Use {flags(best.contender.config)}."]
     if best is baseline:
-        parts.append("It is the baseline itself, at its best: no other arm comes down to its loss")
-        parts[-1] += " sooner."
+        parts.append(
+            "It is the baseline itself, at its best: no other arm comes down to its loss sooner."
+        )
     else:
         parts += [_ratio(answer, best, baseline), _why(best, baseline)]
     parts += [_recalls(best, baseline)]
@@ -134,8 +135,7 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     if answer.best is None:
         return []
     found = list(answer.reasons)
-    seeds = answer.least_seeds
-    if seeds == 1:
+    if not answer.is_tie_known:
         found.append(
             "Some arm has one seed: times that differ by less than a factor of"
             f" {ONE_SEED_FACTOR:.1f} cannot be told apart."
