@@ -69,6 +69,19 @@ class Contender:
         """Median seconds of an iteration, on average over seeds, if it :attr:`is_timed`."""
         return _mean(run.summary["full_iteration_seconds"] for run in self.runs.values())
 
+    def means(self, column: str) -> list[tuple[float, float]]:
+        """Return a column of the curve against seconds of training (full account): means over seeds
+        at the evaluations that all have; none if it has no times.
+        """
+        if not self.is_timed:
+            return []
+        curves = [
+            {row["iteration"]: row[column] for row in run.curve if row[column] is not None}
+            for run in self.runs.values()
+        ]
+        common = sorted(set.intersection(*(set(curve) for curve in curves)))
+        return [(each * self.seconds, _mean(curve[each] for curve in curves)) for each in common]
+
     @property
     def items(self) -> float | None:
         """Items embedded for a batch."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ncfbench.reporting.answers import Answer, Contender
-from ncfbench.reporting.quality import CUTOFF
+from ncfbench.reporting.answers import Answer
+from ncfbench.reporting.quality import RECALL
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def frontier(answer: Answer) -> list[Step]:
         (seconds, recall, each.contender.name)
         for each in answer.standings
         if each.status != "diverged"
-        for seconds, recall in _recalls(each.contender)
+        for seconds, recall in each.contender.means(f"test_{RECALL}")
     )
     steps: list[Step] = []
     best = -math.inf
@@ -49,22 +49,3 @@ def frontier(answer: Answer) -> list[Step]:
         else:
             steps.append(Step(name, seconds, recall, recall))
     return steps
-
-
-def _recalls(contender: Contender) -> list[tuple[float, float]]:
-    """Return training seconds and mean recall at the evaluations that all seeds have."""
-    column = f"test_{CUTOFF}"
-    curves = [
-        {row["iteration"]: row[column] for row in run.curve if row[column] is not None}
-        for run in contender.runs.values()
-    ]
-    if not contender.is_timed:
-        return []
-    common = set.intersection(*(set(curve) for curve in curves))
-    return [
-        (
-            iteration * contender.seconds,
-            math.fsum(curve[iteration] for curve in curves) / len(curves),
-        )
-        for iteration in sorted(common)
-    ]

@@ -13,7 +13,7 @@ from ncfbench.timing.statistics import iterations_to
 
 Moment = Literal["reported", "end", "target"]
 Row = Mapping[str, Any]
-CUTOFF = "recall_at_50"
+RECALL = "recall_at_50"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def quality_of(runs: Mapping[int, RunRecord], targets: Mapping[int, float]) -> l
 
 def _row(moment: str, run: RunRecord, target: float | None) -> Row | None:
     """Return the row of a run's curve at a moment; None if it has no such evaluation."""
-    evaluated = [row for row in run.curve if row[f"test_{CUTOFF}"] is not None]
+    evaluated = [row for row in run.curve if row[f"test_{RECALL}"] is not None]
     if not evaluated:
         return None
     if moment == "end":

@@ -10,7 +10,8 @@ from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, arm_of
 from ncfbench.reporting.convergence import why_untrained
-from ncfbench.reporting.tied import RECALL, tied_recalls, tied_speedups
+from ncfbench.reporting.tied import tied_recalls, tied_speedups
+from ncfbench.reporting.verdicts import RECALL
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord, are_interleaved
 from ncfbench.storage.schemas import CUTOFFS

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 
 from ncfbench.errors import DataError
 from ncfbench.reporting.comparison import Comparison, arm_of
+from ncfbench.reporting.verdicts import RECALL
 from ncfbench.runs import evaluations
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
@@ -21,7 +21,6 @@ from ncfbench.runs.quality import Evaluation, difference
 from ncfbench.timing import ties
 from ncfbench.timing.statistics import Speedup, compare
 
-RECALL = "test_recall_at_50"
 RATIOS: Mapping[str, Callable[[Speedup], float | None]] = {
     "iterations_speedup": lambda found: found.iterations,
     "total_speedup": lambda found: found.total,
@@ -99,8 +98,8 @@ def _reported(run: RunRecord) -> Evaluation | None:
     return None if row is None else _evaluations(run.folder).get((row["iteration"], "test"))
 
 
-@cache
 def _evaluations(folder: Path) -> evaluations.Evaluations:
+    """Return a run's evaluations; none where they are damaged: then nothing is known of a tie."""
     try:
         return evaluations.read(folder)
     except DataError:

@@ -10,7 +10,7 @@ from folders import write_run
 
 from ncfbench.reporting import comparison
 from ncfbench.reporting.rows import recall_rows, speedup_rows
-from ncfbench.reporting.tied import RECALL
+from ncfbench.reporting.verdicts import RECALL
 from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import evaluations
 from ncfbench.runs.folder import read_all

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ncfbench.registry import find_encoder, find_loss
-from ncfbench.reporting.answers import Answer, Contender, Standing
+from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
@@ -75,7 +74,8 @@ def _finish_losses(axis: Any, answer: Answer) -> None:
 
 
 def _plot(axis: Any, standing: Standing, measure: str, *, is_main: bool, is_best: bool) -> None:
-    points = _points(standing.contender, measure)
+    # The start is no point of a logarithmic axis.
+    points = [point for point in standing.contender.means(measure) if point[0] > 0]
     if not points:
         return
     style: dict[str, Any] = {"color": GREY, "alpha": FADED, "linewidth": 0.8}
@@ -83,20 +83,3 @@ def _plot(axis: Any, standing: Standing, measure: str, *, is_main: bool, is_best
         style = line_style(Variant.of(standing.contender.config))
         style |= {"label": standing.name, "linewidth": 2.2 if is_best else 1.3}
     axis.plot(*zip(*points, strict=True), markevery=max(1, len(points) // 8), **style)
-
-
-def _points(contender: Contender, measure: str) -> list[tuple[float, float]]:
-    """Return seconds and the mean over seeds at the evaluations that all have, without the start,
-    which no logarithmic axis shows.
-    """
-    if not contender.is_timed:
-        return []
-    curves = [
-        {row["iteration"]: row[measure] for row in run.curve if row[measure] is not None}
-        for run in contender.runs.values()
-    ]
-    common = sorted(set.intersection(*(set(curve) for curve in curves)) - {0})
-    return [
-        (each * contender.seconds, math.fsum(curve[each] for curve in curves) / len(curves))
-        for each in common
-    ]

@@ -13,7 +13,7 @@ from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.commands import flags
 from ncfbench.reporting.comparison import seeds_label
 from ncfbench.reporting.frontier import frontier
-from ncfbench.reporting.quality import CUTOFF
+from ncfbench.reporting.quality import RECALL
 from ncfbench.reporting.table import Cell, Column, Table, sentence, three_digits
 from ncfbench.timing.statistics import BUSY_SPREAD
 from ncfbench.timing.ties import ONE_SEED_FACTOR
@@ -53,7 +53,7 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
                 standing.name,
                 ", ".join(quality.moments),
                 f"{quality.epoch:.3g}",
-                *(quality.text(measure) for measure in (CUTOFF, "ndcg_at_50", "mrr")),
+                *(quality.text(measure) for measure in (RECALL, "ndcg_at_50", "mrr")),
             ]
             for standing in answer.main
             for quality in standing.quality
@@ -250,7 +250,7 @@ def _rows(answer: Answer, standings: Sequence[Standing]) -> list[list[Cell | str
             "-" if each.iterations is None else f"{each.iterations:,.0f}",
             "-" if each.seconds is None else three_digits(each.seconds),
             _sooner(each),
-            "-" if each.at_end is None else each.at_end.text(CUTOFF),
+            "-" if each.at_end is None else each.at_end.text(RECALL),
         ]
         for each in standings
     ]
@@ -297,29 +297,29 @@ def _why(best: Standing, baseline: Standing) -> str:
 
 def _recalls(best: Standing, baseline: Standing) -> str:
     end = best.at_end
-    if end is None or end.values[CUTOFF] is None:
+    if end is None or end.values[RECALL] is None:
         return ""
-    text = f"Recall@50 at the end: {end.text(CUTOFF)}"
+    text = f"Recall@50 at the end: {end.text(RECALL)}"
     other = baseline.at_end
     if baseline is not best and other is not None:
-        text += f", the baseline's {other.text(CUTOFF)}"
-    chance = end.values.get(f"{CUTOFF}_chance")
+        text += f", the baseline's {other.text(RECALL)}"
+    chance = end.values.get(f"{RECALL}_chance")
     return text + ("." if chance is None else f" (chance: {chance:.3f}).")
 
 
 def _better_recall(answer: Answer, best: Standing) -> list[str]:
     """Return a sentence if another arm's recall at the end is above the best's by two errors."""
     own = best.at_end
-    recall, error = (own.values.get(name) if own else None for name in (CUTOFF, f"{CUTOFF}_error"))
+    recall, error = (own.values.get(name) if own else None for name in (RECALL, f"{RECALL}_error"))
     if recall is None or error is None:
         return []
     above = [
-        (value, quality.text(CUTOFF), each.name)
+        (value, quality.text(RECALL), each.name)
         for each in answer.standings
         for quality in [each.at_end]
         if quality is not None
-        and (value := quality.values[CUTOFF]) is not None
-        and value > recall + 2 * math.hypot(error, quality.values[f"{CUTOFF}_error"] or error)
+        and (value := quality.values[RECALL]) is not None
+        and value > recall + 2 * math.hypot(error, quality.values[f"{RECALL}_error"] or error)
     ]
     if not above:
         return []
@@ -330,7 +330,7 @@ def _better_recall(answer: Answer, best: Standing) -> list[str]:
 def _chance(answer: Answer) -> str:
     """Return the chance level of recall, and what follows where it is 1."""
     for each in answer.main:
-        chance = each.at_end.values.get(f"{CUTOFF}_chance") if each.at_end else None
+        chance = each.at_end.values.get(f"{RECALL}_chance") if each.at_end else None
         if chance is not None and chance >= 1:
             return (
                 "recall@50 is 1 by construction: there are at most 50 test items. Prepare the data"
