@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
+from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataSizes, Texts
 from ncfbench.settings import Setting
 
 POSITIONS = 512
@@ -57,10 +57,10 @@ class Transformer(nnx.Module):
         Setting("width", 64, "Length of a word's vector, a multiple of the heads", at_least=1),
     )
 
-    def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
         normal = nnx.initializers.normal(EMBEDDING_SCALE)
         width = config.width
-        self.words = nnx.Embed(n_words + 1, width, embedding_init=normal, rngs=rngs)
+        self.words = nnx.Embed(sizes.words + 1, width, embedding_init=normal, rngs=rngs)
         self.positions = nnx.Embed(POSITIONS, width, embedding_init=normal, rngs=rngs)
         self.blocks = nnx.List(
             [Block(width, config.heads, rngs=rngs) for _ in range(config.layers)]

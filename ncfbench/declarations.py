@@ -169,6 +169,8 @@ class EncoderTraits(Traits):
 
     negatives: int = 10
     """Default of the setting k (KDD 2017, section 5.2)."""
+    content: tuple[str, ...] = ("text",)
+    """What it reads of an item: ``text``, ``features``, both or nothing."""
     scores_cold_items: bool = True
     """True if it embeds items without training links."""
     item_tables: tuple[str, ...] = ()
@@ -183,6 +185,8 @@ class UserTowerTraits(Traits):
     :mod:`ncfbench.models.user_table`.
     """
 
+    content: tuple[str, ...] = ()
+    """What it reads of a user beside the id: ``features``, or nothing."""
     user_tables: tuple[str, ...] = ()
     """Its :class:`flax.nnx.Embed` tables by user id; see :attr:`EncoderTraits.item_tables`."""
 

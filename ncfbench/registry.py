@@ -41,9 +41,12 @@ ENCODERS: Mapping[str, str] = {
     "mf": "ncfbench.models.encoders.mf:MatrixFactorization",
     "cnn": "ncfbench.models.encoders.cnn:Convolution",
     "lstm": "ncfbench.models.encoders.lstm:Lstm",
+    "mlp": "ncfbench.models.encoders.mlp:FeatureMlp",
 }
 USER_TOWERS: Mapping[str, str] = {
     "table": "ncfbench.models.user_table:UserTable",
+    "features": "ncfbench.models.user_features:UserFeatures",
+    "table-features": "ncfbench.models.user_features:UserTableAndFeatures",
 }
 INTERACTIONS: Mapping[str, str] = {
     "dot": "ncfbench.models.interaction:DotProduct",

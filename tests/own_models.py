@@ -7,7 +7,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
+from ncfbench.models.encoders.protocol import DataSizes
 from ncfbench.models.interaction import Interaction
+from ncfbench.models.user_table import Users
 
 WEIGHTS = (2.0, -1.0, 0.5, 3.0)
 
@@ -34,9 +36,9 @@ class Gated(nnx.Module):
 
     user_tables = ("vectors",)
 
-    def __init__(self, config: RunConfig, n_users: int, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
         self.gate = nnx.Param(jnp.linspace(0.5, 2, config.dimension))
-        self.vectors = nnx.Embed(n_users, config.dimension, rngs=rngs)
+        self.vectors = nnx.Embed(sizes.users, config.dimension, rngs=rngs)
 
-    def __call__(self, users: jax.Array) -> jax.Array:
-        return self.vectors(users) * self.gate[...][None, :]
+    def __call__(self, users: Users) -> jax.Array:
+        return self.vectors(users.rows) * self.gate[...][None, :]

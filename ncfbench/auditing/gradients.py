@@ -75,8 +75,13 @@ class Pullback:
 
         @jax.jit
         @full
-        def by_users(parameters: Parameters, cotangent: UserVectors) -> Parameters:
-            return jax.vjp(lambda p: nnx.merge(towers, p).users(), parameters)[1](cotangent)[0]
+        def by_users(
+            parameters: Parameters, cotangent: UserVectors, content: Content
+        ) -> Parameters:
+            def embed(parameters: Parameters) -> UserVectors:
+                return nnx.merge(towers, parameters).users(content)
+
+            return jax.vjp(embed, parameters)[1](cotangent)[0]
 
         @jax.jit
         @full
@@ -93,7 +98,7 @@ class Pullback:
     def __call__(self, parameters: Parameters, found: VectorGradient) -> NDArray[np.float32]:
         """Return float32[P]: the gradient with respect to all parameters, as one vector."""
         users, raw = (jnp.asarray(part, jnp.float32) for part in (found.users, found.raw))
-        total = self._by_users(parameters, UserVectors(users, raw))
+        total = self._by_users(parameters, UserVectors(users, raw), self.embedder.content)
         block = min(self.embedder.block, len(self.nodes))
         for start in range(0, len(self.nodes), block):
             # Behind the last item stand items with no gradient.

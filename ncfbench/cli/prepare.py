@@ -145,7 +145,7 @@ def _show(manifest: dict[str, Any], module: SourceModule, *, as_json: bool) -> N
     from ncfbench.reporting.views.run import statistics_table
 
     statistics = manifest["statistics"]
-    if statistics["items_without_text"]:
+    if statistics["items_without_text"] and statistics["vocabulary"]:
         say(
             f"Warning: {statistics['items_without_text']:,} of {statistics['items']:,} items have"
             " no text; an encoder gives them all the same embedding."

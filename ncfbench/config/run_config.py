@@ -2,6 +2,7 @@
 
 History of the identity (:meth:`RunConfig.digest`):
 
+4. ``features`` is new; at its default the identity is that without it.
 3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.
 2. ``user_tower`` and ``interaction`` are new; at their defaults the identity is that without them.
    Settings that only some encoders have are declared on these. A plug-in that does not declare what
@@ -175,6 +176,14 @@ class RunConfig:
     )
     word_dimension: int = _setting(
         50, "Length of the word embeddings", panel="Model", at_least=1, used_by="encoder"
+    )
+    features: str = _setting(
+        "add",
+        "Dense features of items beside their texts: added to g through a linear layer, or ignored",
+        panel="Model",
+        choices=("add", "ignore"),
+        used_by="encoder",
+        since=4,
     )
     patience: int = _setting(
         10,

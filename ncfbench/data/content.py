@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ncfbench.data.features import Float32
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
@@ -38,6 +39,8 @@ class Content:
         split: uint8[n_items], an index into :data:`SPLITS`.
         user_ids, item_ids: the source's names of users and items; None where these are numbers.
         removed: counts of what was left out of the source, by reason (``duplicate_links``, ...).
+        user_features, item_features: float32[n_users, F] and float32[n_items, F'], standardised;
+            None where there are none.
     """
 
     n_users: int
@@ -49,6 +52,8 @@ class Content:
     user_ids: pa.StringArray | None = None
     item_ids: pa.StringArray | None = None
     removed: Mapping[str, int] = field(default_factory=dict)
+    user_features: Float32 | None = None
+    item_features: Float32 | None = None
 
     def fingerprint(self, options: Mapping[str, Any]) -> str:
         """Return the SHA-256 (hexadecimal) of everything a run can see of this content, and of the
@@ -68,6 +73,10 @@ class Content:
             for start in range(0, len(ids), NAMES_AT_ONCE):
                 names = "\n".join(ids[start : start + NAMES_AT_ONCE].to_pylist())
                 digest.update(("\n" * (start > 0) + names).encode())
+        for kind, features in (("users", self.user_features), ("items", self.item_features)):
+            if features is not None:
+                digest.update(f"\nfeatures of {kind} {features.shape[1]}\n".encode())
+                digest.update(np.ascontiguousarray(features).data)
         return digest.hexdigest()
 
     def statistics(self) -> dict[str, float]:
@@ -76,7 +85,7 @@ class Content:
         split_of_link = self.split[self.items]
         with_test_items = np.zeros(self.n_users, bool)
         with_test_items[self.users[split_of_link == 2]] = True
-        return {
+        counts = {
             "users": self.n_users,
             "items": len(self.texts),
             "links": len(self.users),
@@ -92,6 +101,14 @@ class Content:
             "words_median": float(np.median(lengths)),
             "items_without_text": int((lengths == 0).sum()),
         }
+        for kind, features in (("user", self.user_features), ("item", self.item_features)):
+            if features is not None:
+                counts[f"{kind}_features"] = features.shape[1]
+        if self.user_features is not None:
+            is_cold = with_test_items
+            is_cold[self.users[split_of_link == 0]] = False
+            counts["cold_users_with_test_items"] = int(is_cold.sum())
+        return counts
 
 
 def distinct_links(

@@ -9,6 +9,7 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
         split.npy                         uint8[items]: 0 train, 1 validation, 2 test
         vocabulary.parquet                word, count: row i is token i + 1
         user_ids.parquet, item_ids.parquet   id: row i is the source's id of user or item i
+        user_features.npy, item_features.npy   float32[n, F]: where there are any
 
 Arrays are mapped into memory, not read. Replacing the manifest is one rename, so an interrupted
 ``prepare`` leaves the previous data set as it was.
@@ -37,6 +38,7 @@ from numpy.typing import NDArray
 
 from ncfbench import __version__
 from ncfbench.data.content import SPLITS, Content, Int32, Split
+from ncfbench.data.features import Float32
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import SOURCES, Preparation, how_to_prepare, prepare_command
 from ncfbench.data.text import Texts, Vocabulary
@@ -62,6 +64,10 @@ class Dataset:
     texts: Texts
     user_ids: pa.StringArray | None = None
     item_ids: pa.StringArray | None = None
+    user_features: Float32 | None = None
+    """float32[n_users, F]: dense features, standardised; None where there are none."""
+    item_features: Float32 | None = None
+    """float32[n_items, F']."""
 
     @property
     def fingerprint(self) -> str:
@@ -93,6 +99,12 @@ class Dataset:
         """The training links."""
         users, items = self.links("train")
         return BipartiteGraph.from_links(users, items, self.n_users, self.n_items)
+
+    @cached_property
+    def has_links(self) -> NDArray[np.bool_]:
+        """bool[n_users]: which users have training links; the others are cold."""
+        has_links: NDArray[np.bool_] = self.graph.user_degrees > 0
+        return has_links
 
     def items_of(self, split: Split) -> Int32:
         """Return the ids of the items in a split, ascending."""
@@ -260,6 +272,9 @@ def _write(folder: Path, content: Content) -> None:
     for part, ids in (("user_ids", content.user_ids), ("item_ids", content.item_ids)):
         if ids is not None:
             tables.write_table(folder / f"{part}.parquet", pa.table([ids], schema=IDS))
+    for part in FEATURES:
+        if (features := getattr(content, part)) is not None:
+            tables.write_array(folder / f"{part}.npy", features, np.float32)
 
 
 def load(data_dir: Path, name: str) -> Dataset:
@@ -298,6 +313,8 @@ def load(data_dir: Path, name: str) -> Dataset:
         texts=content.texts,
         user_ids=content.user_ids,
         item_ids=content.item_ids,
+        user_features=content.user_features,
+        item_features=content.item_features,
     )
 
 
@@ -334,6 +351,11 @@ def _read(folder: Path, n_users: int) -> Content:
     for part in ("user_ids", "item_ids"):
         path = folder / f"{part}.parquet"
         ids[part] = tables.read_table(path, IDS)["id"].combine_chunks() if path.exists() else None
+    features = {
+        part: tables.read_array(path, np.float32, 2)
+        for part in FEATURES
+        if (path := folder / f"{part}.npy").exists()
+    }
     return Content(
         n_users=n_users,
         users=links[0],
@@ -345,6 +367,8 @@ def _read(folder: Path, n_users: int) -> Content:
         split=split,
         user_ids=ids["user_ids"],
         item_ids=ids["item_ids"],
+        user_features=features.get("user_features"),
+        item_features=features.get("item_features"),
     )
 
 
@@ -355,6 +379,8 @@ ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
     "split": (np.uint8, 1),
 }
 """Type and number of axes of each array."""
+FEATURES = ("user_features", "item_features")
+"""Arrays of dense features, where there are any."""
 VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])
 """Row i holds the word of token i + 1."""
 IDS = pa.schema([("id", pa.string())])

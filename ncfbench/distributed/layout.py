@@ -31,6 +31,8 @@ class Shard(NamedTuple):
     """Rescales whole-batch weights to a mean over this shard's rows."""
     item_rows: jax.Array | None
     """int32[V]: rows of the item slots in tables by item; None where rows are item ids."""
+    user_rows: jax.Array | None = None
+    """int32[U]: rows of the user slots in tables by user; None where rows are user ids."""
 
 
 WHOLE = Shard(lambda vectors: vectors, 1, None)

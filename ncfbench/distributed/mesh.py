@@ -282,9 +282,9 @@ class MeshLayout(Layout):
             parameters: Tree, batch: Batch, content: Any, dropout: Any
         ) -> tuple[jax.Array, Tree]:
             def own(parameters: Tree) -> jax.Array:
-                held, batch_seen, item_rows = self._held(parameters, batch)
-                shard = Shard(self._gather, 1 if self.shares_locally else self.size, item_rows)
-                return loss(held, batch_seen, content, dropout, shard) / self.size
+                held, *rows = self._held(parameters, batch)
+                shard = Shard(self._gather, 1 if self.shares_locally else self.size, *rows)
+                return loss(held, batch, content, dropout, shard) / self.size
 
             value, gradient = transform(jax.value_and_grad(own))(parameters)
             # The rows of a sharded table have been summed over the devices already.
@@ -310,12 +310,14 @@ class MeshLayout(Layout):
     def _gather(self, vectors: jax.Array) -> jax.Array:
         return vectors if self.shares_locally else gather(vectors)
 
-    def _held(self, parameters: Tree, batch: Batch) -> tuple[Tree, Batch, jax.Array | None]:
-        """Fetch the parameters that a device needs; return them, the batch by their rows, and the
-        items' rows.
+    def _held(
+        self, parameters: Tree, batch: Batch
+    ) -> tuple[Tree, jax.Array | None, jax.Array | None]:
+        """Fetch the parameters that a device needs; return them, and the rows in fetched tables of
+        the batch's items and of its users.
         """
         if not self.shard_tables:
-            return parameters, batch, None
+            return parameters, None, None
 
         def held(path: Any, leaf: jax.Array) -> jax.Array:
             if not is_table(path):
@@ -329,17 +331,17 @@ class MeshLayout(Layout):
         users, items = (jnp.arange(len(ids), dtype=jnp.int32) for ids in (batch.users, batch.items))
         return (
             jax.tree.map_with_path(held, parameters),
-            batch._replace(users=users) if self.user_tables else batch,
             items if self.item_tables else None,
+            users if self.user_tables else None,
         )
 
     def _is_of_users(self, path: Any) -> bool:
-        tower, table, *_ = _names(path)
-        return tower == USER_TOWER and table in self.user_tables
+        tower, *names = _names(path)
+        return tower == USER_TOWER and any(name in self.user_tables for name in names)
 
     def _is_of_items(self, path: Any) -> bool:
-        tower, table, *_ = _names(path)
-        return tower == ENCODER and table in self.item_tables
+        tower, *names = _names(path)
+        return tower == ENCODER and any(name in self.item_tables for name in names)
 
 
 def is_table(path: Any) -> bool:

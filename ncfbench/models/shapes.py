@@ -16,10 +16,11 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
-from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.protocol import DataSizes, Texts
 from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
-from ncfbench.registry import BUILT_IN, find
+from ncfbench.models.user_table import Users
+from ncfbench.registry import BUILT_IN, find, find_encoder, find_user_tower
 from ncfbench.settings import Kind
 
 ITEMS, USERS, LISTED = 7, 5, 3
@@ -27,23 +28,50 @@ ITEMS, USERS, LISTED = 7, 5, 3
 
 
 def require_shapes(config: RunConfig, dataset: Dataset) -> None:
-    """Refuse plug-ins of a run's model that fail, or return another shape or type than they must.
+    """Refuse a model that reads what the data set does not have, and plug-ins that fail, or return
+    another shape or type than they must.
 
     Raises:
-        UsageError: the message names the plug-in, and what it must return.
+        UsageError: the message says what to use instead, or names the plug-in and what it must
+            return.
     """
-    length = dataset.tokens_IxL.shape[1]
-    _require(config, dataset.n_users, dataset.n_items, dataset.n_words, length)
+    sizes = DataSizes.of(dataset)
+    require_content(config, sizes)
+    _require(config, sizes, dataset.tokens_IxL.shape[1])
+
+
+def require_content(config: RunConfig, sizes: DataSizes) -> None:
+    """Refuse an encoder or a user tower that reads what the data set does not have.
+
+    Raises:
+        UsageError: the message says what to use instead.
+    """
+    reads = find_encoder(config.encoder).content
+    if "features" in reads and not sizes.item_features:
+        raise UsageError(
+            f"--encoder {config.encoder} reads dense features of items, and {config.dataset} has"
+            " none. Prepare your data with --item-features FILE, or use another --encoder."
+        )
+    if reads == ("text",) and not sizes.words:
+        raise UsageError(
+            f"--encoder {config.encoder} reads texts, and {config.dataset} has none. Use --encoder"
+            " mlp, which reads its dense features."
+        )
+    if "features" in find_user_tower(config.user_tower).content and not sizes.user_features:
+        raise UsageError(
+            f"--user-tower {config.user_tower} reads dense features of users, and {config.dataset}"
+            " has none. Prepare your data with --user-features FILE, or use --user-tower table."
+        )
 
 
 @functools.cache
-def _require(config: RunConfig, n_users: int, n_items: int, n_words: int, length: int) -> None:
+def _require(config: RunConfig, sizes: DataSizes, length: int) -> None:
     d = config.dimension
     if _is_plugin(config, "encoder"):
         build = find("encoder", config.encoder).load()
 
         def encode(texts: Texts) -> Any:
-            return build(config, n_items, n_words, rngs=nnx.Rngs(config.seed))(texts)
+            return build(config, sizes, rngs=nnx.Rngs(config.seed))(texts)
 
         texts = Texts._make(
             [
@@ -51,17 +79,19 @@ def _require(config: RunConfig, n_users: int, n_items: int, n_words: int, length
                 _shape(ITEMS, length, dtype=jnp.int32),
                 _shape(ITEMS, length, dtype=jnp.bool_),
                 _shape(ITEMS, dtype=jnp.int32),
+                _shape(ITEMS, sizes.item_features) if sizes.item_features else None,
             ]
         )
         _check(config, "encoder", encode, (texts,), (ITEMS, d), f"for {ITEMS} items")
     if _is_plugin(config, "user_tower"):
         build_users = find("user_tower", config.user_tower).load()
 
-        def users(ids: jax.Array) -> Any:
-            return build_users(config, n_users, rngs=nnx.Rngs(config.seed))(ids)
+        def embed(users: Users) -> Any:
+            return build_users(config, sizes, rngs=nnx.Rngs(config.seed))(users)
 
-        ids = _shape(USERS, dtype=jnp.int32)
-        _check(config, "user_tower", users, (ids,), (USERS, d), f"for {USERS} users")
+        features = _shape(USERS, sizes.user_features) if sizes.user_features else None
+        users = Users(_shape(USERS, dtype=jnp.int32), features)
+        _check(config, "user_tower", embed, (users,), (USERS, d), f"for {USERS} users")
     if _is_plugin(config, "interaction"):
         interaction = make_interaction(config)
         vectors = _shape(USERS, d)

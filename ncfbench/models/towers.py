@@ -11,24 +11,33 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
-from ncfbench.models.encoders.protocol import Build, Texts
+from ncfbench.models.encoders.mlp import WithFeatures
+from ncfbench.models.encoders.protocol import Build, DataSizes, Texts
 from ncfbench.models.shapes import require_shapes
-from ncfbench.models.user_table import UserTower
+from ncfbench.models.user_table import Users, UserTower
 from ncfbench.registry import find_encoder, find_user_tower
 
 
 class Content(NamedTuple):
-    """All items' texts, resident on the device; batches name items by id."""
+    """What is known of all items and users, resident on the device; batches name them by id."""
 
     tokens: jax.Array
     """int32[I, L]."""
     lengths: jax.Array
     """int32[I]."""
+    user_features: jax.Array | None = None
+    """float32[U, F]; None where the data set has none."""
+    item_features: jax.Array | None = None
+    """float32[I, F']."""
 
     @classmethod
     def of(cls, dataset: Dataset) -> Content:
-        """Move the texts of a data set to the device."""
-        return cls(jnp.asarray(dataset.tokens_IxL), jnp.asarray(dataset.lengths))
+        """Move the content of a data set to the device."""
+        arrays = (dataset.lengths, dataset.user_features, dataset.item_features)
+        return cls(
+            jnp.asarray(dataset.tokens_IxL),
+            *(None if array is None else jnp.asarray(array) for array in arrays),
+        )
 
 
 class UserVectors(NamedTuple):
@@ -51,21 +60,32 @@ class Towers(nnx.Module):
     vectors (as the authors' program does), and both methods make them.
     """
 
-    def __init__(
-        self, config: RunConfig, n_users: int, n_items: int, n_words: int, *, rngs: nnx.Rngs
-    ) -> None:
+    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
         build_users = find_user_tower(config.user_tower).load()
         build_encoder: Build = find_encoder(config.encoder).load()
-        self.n_users = n_users
-        self.user_tower: UserTower = build_users(config, n_users, rngs=rngs)
-        self.encoder = build_encoder(config, n_items, n_words, rngs=rngs)
+        self.n_users = sizes.users
+        self.user_tower: UserTower = build_users(config, sizes, rngs=rngs)
+        encoder = build_encoder(config, sizes, rngs=rngs)
+        adds = sizes.item_features and adds_features(config)
+        self.encoder = WithFeatures(encoder, config, sizes, rngs=rngs) if adds else encoder
         self.word_dropout = config.word_dropout
         self.item_dropout = config.item_dropout
         self.normalize = config.normalize
 
-    def users(self, users: jax.Array | None = None) -> UserVectors:
-        """Return f of each user id, int32[U], or of all users in order."""
-        raw = self.user_tower(jnp.arange(self.n_users) if users is None else users)
+    def users(
+        self, content: Content, users: jax.Array | None = None, rows: jax.Array | None = None
+    ) -> UserVectors:
+        """Return f of each user id, int32[U], or of all users in order.
+
+        Args:
+            rows: int32[U], the users' rows in the tower's tables by user, where these are not the
+                users' ids.
+        """
+        ids = jnp.arange(self.n_users) if users is None else users
+        features = content.user_features
+        raw = self.user_tower(
+            Users(ids if rows is None else rows, None if features is None else features[ids])
+        )
         return UserVectors(self._finished(raw), raw)
 
     def items(
@@ -86,7 +106,10 @@ class Towers(nnx.Module):
         if dropout is not None and self.word_dropout > 0:
             # Words are removed and the others not rescaled: a maximum is not linear.
             present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
-        vectors = self.encoder(Texts(items if rows is None else rows, tokens, present, lengths))
+        features = None if content.item_features is None else content.item_features[items]
+        vectors = self.encoder(
+            Texts(items if rows is None else rows, tokens, present, lengths, features)
+        )
         if dropout is not None and self.item_dropout > 0:
             kept = dropout.keep(items, vectors.shape[1], self.item_dropout, FIRST_OUTPUT)
             vectors = jnp.where(kept, vectors / (1 - self.item_dropout), 0)
@@ -110,6 +133,12 @@ def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
         UsageError: see :func:`ncfbench.models.shapes.require_shapes`.
     """
     require_shapes(config, dataset)
-    return Towers(
-        config, dataset.n_users, dataset.n_items, dataset.n_words, rngs=nnx.Rngs(config.seed)
-    )
+    return Towers(config, DataSizes.of(dataset), rngs=nnx.Rngs(config.seed))
+
+
+def adds_features(config: RunConfig) -> bool:
+    """Return whether g is a text encoder's vector plus a map of the items' dense features, where
+    the data set has any.
+    """
+    content = find_encoder(config.encoder).content
+    return "text" in content and "features" not in content and config.features == "add"

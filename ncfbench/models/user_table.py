@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
+from ncfbench.models.encoders.protocol import DataSizes
 
 USER_SCALE = 0.01
 """Standard deviation of the users' initial vectors. After 10 epochs of MSE at its learning rate of
@@ -16,17 +17,28 @@ from 0.1 and 0.280 from 0.3; the other losses do not care.
 """
 
 
+class Users(NamedTuple):
+    """Some users, as a user tower sees them."""
+
+    rows: jax.Array
+    """int32[U]: user ids, or the users' rows in the tables that the tower names as its
+    ``user_tables``.
+    """
+    features: jax.Array | None = None
+    """float32[U, F]: dense features, standardised; None where the data set has none."""
+
+
 class UserTower(Protocol):
     """A user function f, an :class:`flax.nnx.Module`.
 
-    Built as ``UserTower(config, n_users, rngs=rngs)``. One that looks users up by their ids names
-    the :class:`flax.nnx.Embed` tables in which it does: ``user_tables = ("vectors",)``. Where
-    tables are sharded over devices, only the rows of a batch's users are fetched then, and
-    ``users`` are rows of what was fetched.
+    Built as ``UserTower(config, sizes, rngs=rngs)``. One that reads dense features declares
+    ``content = ("features",)``. One that looks users up by their ids names the
+    :class:`flax.nnx.Embed` tables in which it does: ``user_tables = ("vectors",)``. Where tables
+    are sharded over devices, only the rows of a batch's users are fetched then.
     """
 
-    def __call__(self, users: jax.Array) -> jax.Array:
-        """Return float32[U, D]: the vector of each user id, before any normalisation."""
+    def __call__(self, users: Users) -> jax.Array:
+        """Return float32[U, D]: the vector of each user, before any normalisation."""
 
 
 class UserTable(nnx.Module):
@@ -38,11 +50,14 @@ class UserTable(nnx.Module):
     uses = ()
     user_tables = ("vectors",)
 
-    def __init__(self, config: RunConfig, n_users: int, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
         self.vectors = nnx.Embed(
-            n_users, config.dimension, embedding_init=nnx.initializers.normal(USER_SCALE), rngs=rngs
+            sizes.users,
+            config.dimension,
+            embedding_init=nnx.initializers.normal(USER_SCALE),
+            rngs=rngs,
         )
 
-    def __call__(self, users: jax.Array) -> jax.Array:
+    def __call__(self, users: Users) -> jax.Array:
         """Return float32[U, D]."""
-        return self.vectors(users)
+        return self.vectors(users.rows)

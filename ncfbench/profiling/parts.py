@@ -57,10 +57,12 @@ class Parts:
 
         @jax.jit
         @as_in_training
-        def user(parameters: Parameters, ids: jax.Array, cotangent: jax.Array) -> Parameters:
+        def user(
+            parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: Content
+        ) -> Parameters:
             def f(users: Any) -> tuple[jax.Array, jax.Array]:
                 built: Towers = nnx.merge(towers, _with(parameters, USER_TOWER, users))
-                vectors = built.users(ids)
+                vectors = built.users(content, ids)
                 return vectors.scored, user_penalty(vectors.raw, config.user_l2)
 
             return jax.vjp(f, parameters[USER_TOWER])[1]((cotangent, jnp.float32(1)))[0]
@@ -100,7 +102,7 @@ class Parts:
     def user(self, ids: np.ndarray) -> Call:
         """Return f of user ids with the users' penalty, forward and backward."""
         on_device, cotangent = jax.device_put((ids.astype(np.int32), self._cotangent(len(ids))))
-        return lambda: self._user(self.state.parameters, on_device, cotangent)
+        return lambda: self._user(self.state.parameters, on_device, cotangent, self.content)
 
     def item(self, ids: np.ndarray) -> Call:
         """Return g of item ids with dropout, forward and backward."""

@@ -14,6 +14,7 @@ from ncfbench.timing.statistics import iterations_to
 Moment = Literal["reported", "end", "target"]
 Row = Mapping[str, Any]
 RECALL = "recall_at_50"
+COLD_USERS = f"{RECALL}_cold_users"
 
 
 @dataclass(frozen=True)

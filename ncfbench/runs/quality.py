@@ -63,12 +63,19 @@ class Ranking:
         users: the user of each link, ascending.
         items: index of the link's item among the split's items.
         n_items: number of items that are ranked.
+        has_links: bool[all users], which users have training links; the others are cold. All have
+            some where it is None.
     """
 
     def __init__(
-        self, users: NDArray[np.integer], items: NDArray[np.integer], n_items: int
+        self,
+        users: NDArray[np.integer],
+        items: NDArray[np.integer],
+        n_items: int,
+        has_links: NDArray[np.bool_] | None = None,
     ) -> None:
-        _, self._first, self._counts = np.unique(users, return_index=True, return_counts=True)
+        ranked, self._first, self._counts = np.unique(users, return_index=True, return_counts=True)
+        self._cold = np.flatnonzero([] if has_links is None else ~has_links[ranked])
         self._items, self._n_items = items, n_items
         self._weights = np.repeat(1 / (len(self._counts) * self._counts), self._counts)
         self._item_weights = np.bincount(items, self._weights, n_items)
@@ -84,6 +91,11 @@ class Ranking:
         shares = np.bincount(self._items, hits, self._n_items).astype(np.float64)
         recall = f"recall_at_{COMPARED}"
         figures[f"{recall}_item_error"] = self._item_error(shares, float(np.sum(shares)))
+        of_cold = by_measure[recall][self._cold]
+        figures |= {f"{recall}_cold_users": None, f"{recall}_cold_users_error": None}
+        if len(of_cold):
+            figures[f"{recall}_cold_users"] = float(np.mean(of_cold))
+            figures[f"{recall}_cold_users_error"] = standard_error(of_cold)
         return Evaluation(
             figures | self._chances,
             by_measure[recall].astype(np.float32),

@@ -4,6 +4,9 @@ A change of a column raises :data:`SCHEMA_VERSION` and gets an entry here. Older
 :data:`READABLE` are read with null in the columns that were added since (:func:`added`), and
 refused by the first other column that they lack.
 
+6 (22 November 2026)
+    curve, summary: recall@50 of users without training links
+
 5 (22 November 2026)
     Unit costs are marginal costs in the step; parts timed alone stand beside them.
 
@@ -50,8 +53,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 5
-READABLE = (1, 2, 3, 4, 5)
+SCHEMA_VERSION = 6
+READABLE = (1, 2, 3, 4, 5, 6)
 """Versions that this program reads."""
 SINCE = b"since"
 """Key of a field's metadata: the version that added the column."""
@@ -69,17 +72,20 @@ EVALUATED: tuple[Literal["validation", "test"], ...] = ("validation", "test")
 _RECALLS = tuple(f"recall_at_{m}" for m in CUTOFFS)
 MEASURES = (*_RECALLS, *(f"ndcg_at_{m}" for m in CUTOFFS), "mrr")
 """Measures of ranking quality (:mod:`ncfbench.runs.quality`)."""
+_OF_COLD_USERS = ("recall_at_50_cold_users", "recall_at_50_cold_users_error")
 QUALITY = (
     *MEASURES,
     *(f"{measure}_{what}" for measure in MEASURES for what in ("error", "chance")),
     "recall_at_50_item_error",
+    *_OF_COLD_USERS,
 )
 """The measures of an evaluation of a split: each measure with its standard error over users and its
-chance level, and the standard error of recall@50 over items.
+chance level, the standard error of recall@50 over items, and recall@50 of the users who have no
+training link, with its error.
 """
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
 _LATER_QUALITY = [
-    added(f"{split}_{name}", pa.float64(), 4)
+    added(f"{split}_{name}", pa.float64(), 6 if name in _OF_COLD_USERS else 4)
     for split in EVALUATED
     for name in QUALITY
     if name not in _RECALLS

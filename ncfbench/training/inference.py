@@ -29,8 +29,8 @@ class Embedder:
 
         @jax.jit
         @full
-        def users(parameters: Parameters) -> UserVectors:
-            return nnx.merge(towers, parameters).users()
+        def users(parameters: Parameters, content: Content) -> UserVectors:
+            return nnx.merge(towers, parameters).users(content)
 
         @jax.jit
         @full
@@ -41,7 +41,7 @@ class Embedder:
 
     def users(self, parameters: Parameters) -> UserVectors:
         """Return the vectors of all users, float32[n_users, D]."""
-        vectors: UserVectors = self._users(parameters)
+        vectors: UserVectors = self._users(parameters, self.content)
         return vectors
 
     def items(self, parameters: Parameters, ids: NDArray[np.int32]) -> jax.Array:

@@ -115,11 +115,13 @@ def _require_memory(config: RunConfig, dataset: Dataset, layout: Layout) -> None
     users = -(-dataset.n_users // layout.size) if config.shard_tables else dataset.n_users
     needed = users * config.dimension * FLOAT_BYTES * STATE_COPIES
     needed += dataset.tokens_IxL.nbytes + dataset.lengths.nbytes
+    for features in (dataset.user_features, dataset.item_features):
+        needed += 0 if features is None else features.nbytes
     device = jax.local_devices()[0]
     available = (device.memory_stats() or {}).get("bytes_limit", psutil.virtual_memory().total)
     if needed > available:
         raise UsageError(
-            f"The users' vectors with Adam's moments and a gradient, and the texts, take"
+            f"The users' vectors with Adam's moments and a gradient, and the content, take"
             f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
             " Use a smaller --dimension, or --shard-tables on several --devices."
         )

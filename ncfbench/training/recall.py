@@ -48,7 +48,7 @@ class RecallEvaluator:
         order = np.lexsort((items, users))
         self.users = users[order]
         self.index = np.searchsorted(self.items, items[order]).astype(np.int32)
-        self._ranking = Ranking(self.users, self.index, len(self.items))
+        self._ranking = Ranking(self.users, self.index, len(self.items), dataset.has_links)
         self.block = int(np.clip(BLOCK_SCORES // max(len(self.items), 1), 1, 4096))
         self._ranks = jax.jit(full(partial(link_ranks, interaction)))
 

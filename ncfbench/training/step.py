@@ -53,7 +53,7 @@ def batch_loss(
 
     The users' penalty is included.
     """
-    users = towers.users(batch.users)
+    users = towers.users(content, batch.users, shard.user_rows)
     items_VxD = shard.gather(towers.items(batch.items, content, dropout, shard.item_rows))
     interaction = make_interaction(config)
     positive, negative = batch_scores(users.scored, items_VxD, batch, interaction)

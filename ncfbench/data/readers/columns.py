@@ -5,8 +5,9 @@ line.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import NoReturn, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,13 @@ from numpy.typing import NDArray
 from ncfbench.data.readers.rows import RowFile
 
 Float64: TypeAlias = NDArray[np.float64]
+
+
+class Refusing(Protocol):
+    """Refuses a row by its number from 0."""
+
+    def refuse(self, row: int, why: str) -> NoReturn:
+        """Raise a DataError about a row."""
 
 
 def ids(values: pa.Array, rows: RowFile, start: int, name: str) -> pa.StringArray:
@@ -53,7 +61,7 @@ def ids(values: pa.Array, rows: RowFile, start: int, name: str) -> pa.StringArra
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
-def numbers(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
+def numbers(values: pa.Array, rows: Refusing, start: int, name: str) -> Float64:
     """Return float64[n], all finite.
 
     Raises:
@@ -96,6 +104,28 @@ def times(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
     return numbers(values, rows, start, name)
 
 
+def vectors(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
+    """Return float64[n, W], all finite: a list of W numbers in each row, or one number.
+
+    Raises:
+        DataError: a value is no number, or a list is longer or shorter than the first; the message
+            names the line.
+    """
+    values = _decoded(values)
+    if not _is_list(values.type) and not pa.types.is_fixed_size_list(values.type):
+        return numbers(values, rows, start, name)[:, None]
+    widths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+    width = int(widths[0]) if len(widths) else 0
+    if (widths != width).any() or not width:
+        row = int(np.argmax((widths != width) | (widths == 0)))
+        expected = f" and not {width}, as in row {start + 1}" if width and row else ""
+        rows.refuse(start + row, f"{name} has {widths[row]} numbers{expected}.")
+    # Behind the lists the values are one flat column, in which a fault is found by its index.
+    flat = _Flat(rows, width)
+    found = numbers(values.flatten(), flat, start * width, name)
+    return found.reshape(-1, width)
+
+
 def texts(values: pa.Array, rows: RowFile, start: int, name: str) -> list[str]:
     """Return a text for each row; lists are joined, a missing value is an empty text."""
     return [" ".join(found) for found in _lists(values, rows, start, name)]
@@ -114,6 +144,17 @@ def labels(values: pa.Array, rows: RowFile, start: int, name: str) -> list[str]:
     return [text.strip().lower() for text in texts(values, rows, start, name)]
 
 
+@dataclass(frozen=True)
+class _Flat:
+    """Names the row of a number in a flattened column of lists."""
+
+    rows: RowFile
+    width: int
+
+    def refuse(self, row: int, why: str) -> NoReturn:
+        self.rows.refuse(row // self.width, why)
+
+
 def _lists(values: pa.Array, rows: RowFile, start: int, name: str) -> list[list[str]]:
     """Return the strings of each row."""
     values = _decoded(values)
@@ -127,7 +168,12 @@ def _lists(values: pa.Array, rows: RowFile, start: int, name: str) -> list[list[
 
 
 def _parsed(
-    values: pa.Array, rows: RowFile, start: int, name: str, parse: Callable[[str], float], what: str
+    values: pa.Array,
+    rows: Refusing,
+    start: int,
+    name: str,
+    parse: Callable[[str], float],
+    what: str,
 ) -> Float64:
     try:
         found = values.cast(pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -142,7 +188,7 @@ def _parsed(
 
 
 def _finite(
-    found: Float64, values: pa.Array, rows: RowFile, start: int, name: str, what: str
+    found: Float64, values: pa.Array, rows: Refusing, start: int, name: str, what: str
 ) -> Float64:
     finite = np.isfinite(found)
     if not finite.all():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -13,37 +13,30 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data.content import SPLITS, Content, distinct_links, split_items, split_newest
-from ncfbench.data.ids import Names, positions
+from ncfbench.data.content import Content, distinct_links, split_items, split_newest
 from ncfbench.data.options import ItemOptions, as_flags, option
-from ncfbench.data.readers import columns
 from ncfbench.data.readers.files import sha256
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.sources.custom_columns import Columns
+from ncfbench.data.sources.custom_features import Features
 from ncfbench.data.sources.custom_kept import (
-    Links,
     count_removed,
     describe_removed,
+    hold_users_out,
     keep_frequent,
     sample_users,
 )
-from ncfbench.data.text import Corpus, tokenize
+from ncfbench.data.sources.custom_rows import read_items, read_links, read_texts
+from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
 
 STATISTICS: Statistics | None = None
-SPLIT_NAMES = {
-    "train": 0,
-    "training": 0,
-    "validation": 1,
-    "valid": 1,
-    "val": 1,
-    "dev": 1,
-    "test": 2,
-    "testing": 2,
-}
-
-
 LINKS, ITEMS, SPLIT = "Columns of the links", "Columns of the items", "Links and items to keep"
+FEATURES = "Dense features"
+OPTIONAL = ("feature_columns", "cold_user_fraction", "sample_users")
+"""Options that are stored only where they are given: data sets that were prepared before there were
+such options keep their fingerprints.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +83,31 @@ class Options(ItemOptions):
     )
     split_column: str | None = option(
         None, "Each item's split: train, validation or test.", panel=ITEMS, shown="split, fold, ..."
+    )
+    item_features: Path | None = option(
+        None,
+        "Numbers that describe each item, such as an image's embedding: a table with the items'"
+        " ids whose other columns are numbers or lists of numbers, or a .npy array with a row for"
+        " each row of --items.",
+        panel=FEATURES,
+        is_stored=False,
+    )
+    feature_columns: tuple[str, ...] = option(
+        (), "Or columns of --items that hold such numbers, separated by commas.", panel=FEATURES
+    )
+    user_features: Path | None = option(
+        None,
+        "Numbers that describe each user: a table with the users' ids.",
+        panel=FEATURES,
+        is_stored=False,
+    )
+    cold_user_fraction: float = option(
+        0.0,
+        "Share of the users held out: none of their links is trained on, and recall for them"
+        " stands by itself. It needs --user-features.",
+        panel=FEATURES,
+        at_least=0,
+        below=1,
     )
     rating_threshold: float | None = option(
         None,
@@ -147,22 +165,41 @@ class Options(ItemOptions):
                 "--tokens-column and --text-columns exclude each other: a text is made of one or"
                 " the other."
             )
+        if self.item_features and self.feature_columns:
+            raise UsageError(
+                "--item-features and --feature-columns exclude each other: put all features into"
+                " one file."
+            )
+        if self.cold_user_fraction and not self.user_features:
+            raise UsageError(
+                "--cold-user-fraction needs --user-features: of a user without links nothing else"
+                " is known."
+            )
+
+    @property
+    def has_item_features(self) -> bool:
+        """True if items have dense features."""
+        return bool(self.item_features or self.feature_columns)
 
     def stored(self) -> dict[str, Any]:
-        """Return the options that decide the content; ``sample_users`` only where it is given, so
-        that all other data sets have the fingerprints they had before there were samples.
-        """
-        values = super().stored()
-        if self.sample_users is None:
-            del values["sample_users"]
-        return values
+        """Return the options that decide the content; see :data:`OPTIONAL`."""
+        return {
+            name: value for name, value in super().stored().items() if value or name not in OPTIONAL
+        }
 
     def arguments(self) -> list[str]:
         """Return the words of a command that name the files and how they are read."""
         reading: dict[str, Any] = {"delimiter": self.delimiter}
         reading |= {} if self.quotes else {"quotes": False}
         reading |= {} if self.encoding == "utf-8" else {"encoding": self.encoding}
-        return as_flags({"links": self.links.name, "items": self.items.name} | reading)
+        files = {role: path.name for role, path in self.files().items()}
+        return as_flags(files | reading)
+
+    def files(self) -> dict[str, Path]:
+        """Return the user's files by the names of their options."""
+        names = ("links", "items", "item_features", "user_features")
+        paths = {name: getattr(self, name) for name in names}
+        return {name: path for name, path in paths.items() if path is not None}
 
 
 def plan(
@@ -175,27 +212,37 @@ def plan(
         UsageError: a choice that these files do not allow.
     """
     chosen = Columns.choose(options)
-    for line in chosen.describe():
+    features = Features.choose(options, chosen)
+    for line in [*chosen.describe(), *features.describe()]:
         say(line)
     files = {
-        role: {"name": path.name, "sha256": sha256(path)}
-        for role, path in (("links", options.links), ("items", options.items))
+        role: {"name": path.name, "sha256": sha256(path)} for role, path in options.files().items()
     }
     stored = options.stored() | chosen.stored()
     stored["min_user_links"] = max(options.min_user_links, 1)
     return Preparation(
         {"files": files, "arguments": options.arguments()},
         stored,
-        partial(read_content, options, chosen, say=say),
+        partial(read_content, options, chosen, features, say=say),
     )
 
 
 def read_content(
-    options: Options, chosen: Columns, scratch: Path, *, say: Callable[[str], None]
+    options: Options,
+    chosen: Columns,
+    features: Features,
+    scratch: Path,
+    *,
+    say: Callable[[str], None],
 ) -> Content:
-    """Read the links, which decide what items are kept, and then those items' texts."""
-    item_ids, first_rows, splits, removed = _read_items(chosen)
-    links = _read_links(chosen, item_ids, removed)
+    """Read the links, which decide what items are kept, and then those items' texts and features.
+
+    Raises:
+        DataError: a file is damaged, nothing is left, or an item or a user lacks its features.
+    """
+    item_ids, first_rows, splits, removed = read_items(chosen)
+    n_rows = len(item_ids) + removed["items_without_id"] + removed["duplicate_items"]
+    links = read_links(chosen, item_ids, removed)
     frequent = keep_frequent(links, len(item_ids), options)
     sampled = sample_users(links, frequent, options)
     removed |= count_removed(frequent, sampled)
@@ -225,14 +272,27 @@ def read_content(
         )
     if not (split[items] == 0).any():
         raise DataError("There is nothing to train on: every link belongs to a held-out item.")
-    corpus = Corpus(scratch)
-    for tokens in _texts(chosen, first_rows[kept_items]):
-        corpus.add(tokens)
-    if len(corpus) != n_items:
-        raise DataError(f"{options.items} changed while it was read. Prepare it again.")
-    texts, vocabulary = corpus.finish(
-        options.min_count, options.vocabulary_size, options.max_length
+    user_ids, item_ids = (
+        links.user_ids.filter(pa.array(kept_users)),
+        item_ids.filter(pa.array(kept_items)),
     )
+    rows = first_rows[kept_items]
+    trained = split[items] == 0
+    if options.cold_user_fraction:
+        is_cold = hold_users_out(len(user_ids), options.cold_user_fraction, options.split_seed)
+        leaves = trained & is_cold[users]
+        removed["links_of_cold_users"] = int(leaves.sum())
+        users, items, trained = users[~leaves], items[~leaves], trained[~leaves]
+    user_features, item_features = features.read(
+        user_ids,
+        item_ids,
+        has_links=np.bincount(users[trained], minlength=len(user_ids)) > 0,
+        is_trained=split == 0,
+        rows=rows,
+        n_rows=n_rows,
+        say=say,
+    )
+    texts, vocabulary = _corpus(options, chosen, rows, scratch)
     for line in describe_removed(removed, int(kept_users.sum()), options, chosen):
         say(line)
     return Content(
@@ -242,114 +302,23 @@ def read_content(
         texts=texts,
         vocabulary=vocabulary,
         split=split,
-        user_ids=links.user_ids.filter(pa.array(kept_users)),
-        item_ids=item_ids.filter(pa.array(kept_items)),
+        user_ids=user_ids,
+        item_ids=item_ids,
         removed=removed,
+        user_features=user_features,
+        item_features=item_features,
     )
 
 
-def _read_items(
-    chosen: Columns,
-) -> tuple[pa.StringArray, NDArray[np.int64], NDArray[np.uint8], dict[str, int]]:
-    """Return the items' ids in the order of the file, their rows and splits, and what was left
-    out.
-    """
-    wanted = [chosen.id] + ([chosen.split_column] if chosen.split_column else [])
-    parts, rows, splits = [], [], []
-    n_rows = 0
-    for start, batch in chosen.items.batches(wanted):
-        found = columns.ids(batch[chosen.id], chosen.items, start, chosen.id)
-        present = np.flatnonzero(found.is_valid())
-        parts.append(found.take(pa.array(present)))
-        rows.append(start + present)
-        n_rows = start + len(found)
-        if chosen.split_column:
-            splits.append(_split_numbers(chosen, batch[chosen.split_column], start)[present])
-    if not any(map(len, parts)):
-        raise DataError(
-            f"{chosen.items.path} holds no item{f' with {chosen.id}' if n_rows else ''}."
-        )
-    ids = pa.chunked_array(parts, pa.string()).combine_chunks()
-    # Of rows with the same id the first counts.
-    distinct = ids.unique()
-    first = np.full(len(distinct), len(ids), np.int64)
-    np.minimum.at(first, positions(ids, distinct), np.arange(len(ids)))
-    removed = {"items_without_id": n_rows - len(ids), "duplicate_items": len(ids) - len(distinct)}
-    split = np.concatenate(splits)[first] if splits else np.zeros(len(distinct), np.uint8)
-    return distinct, np.concatenate(rows)[first], split, removed
-
-
-def _split_numbers(chosen: Columns, values: pa.Array, start: int) -> NDArray[np.uint8]:
-    names = columns.labels(values, chosen.items, start, str(chosen.split_column))
-    for row, name in enumerate(names):
-        if name not in SPLIT_NAMES:
-            chosen.items.refuse(
-                start + row, f"{chosen.split_column} {name[:40]!r} is none of {', '.join(SPLITS)}."
-            )
-    return np.array([SPLIT_NAMES[name] for name in names], np.uint8)
-
-
-def _read_links(chosen: Columns, item_ids: pa.StringArray, removed: dict[str, int]) -> Links:
-    """Return the links with both ends and a sufficient rating, to items that are known."""
-    wanted = [name for name in (chosen.user, chosen.item, chosen.rating, chosen.time) if name]
-    users, items = Names(), Names()
-    times = []
-    removed |= {"links_without_id": 0, "links_below_threshold": 0}
-    for start, batch in chosen.links.batches(wanted):
-        user = columns.ids(batch[chosen.user], chosen.links, start, chosen.user)
-        item = columns.ids(batch[chosen.item], chosen.links, start, chosen.item)
-        present = np.asarray(user.is_valid()) & np.asarray(item.is_valid())
-        removed["links_without_id"] += int(np.sum(~present))
-        if chosen.rating and chosen.rating_threshold is not None:
-            enough = (
-                columns.numbers(batch[chosen.rating], chosen.links, start, chosen.rating)
-                >= chosen.rating_threshold
-            )
-            removed["links_below_threshold"] += int(np.sum(present & ~enough))
-            present &= enough
-        if chosen.time:
-            times.append(
-                columns.times(batch[chosen.time], chosen.links, start, chosen.time)[present]
-            )
-        users.add(user.filter(pa.array(present)))
-        items.add(item.filter(pa.array(present)))
-    user_numbers, user_names = users.finish()
-    item_numbers, item_names = items.finish()
-    if not len(user_numbers):
-        raise DataError(
-            f"{chosen.links.path} holds no"
-            f" link{' of such a rating' if removed['links_below_threshold'] else ''}."
-        )
-    position = positions(item_names, item_ids)
-    known = position[item_numbers] >= 0
-    removed["links_to_unknown_items"] = int(np.sum(~known))
-    removed["unknown_items"] = int(np.sum(position < 0))
-    if not known.any():
-        raise DataError(
-            f"No link names an item of {chosen.items.path}: {chosen.item} in"
-            f" {chosen.links.path.name} is, for example, {item_names[0].as_py()[:40]!r}, and"
-            f" {chosen.id} in {chosen.items.path.name} {item_ids[0].as_py()[:40]!r}."
-        )
-    return Links(
-        user_names,
-        user_numbers[known],
-        position[item_numbers[known]],
-        np.concatenate(times)[known] if times else np.zeros(0),
-    )
-
-
-def _texts(chosen: Columns, rows: NDArray[np.int64]) -> Iterator[list[str]]:
-    """Yield the tokens of the items in some rows, which ascend."""
-    names = [chosen.tokens] if chosen.tokens else list(chosen.texts)
-    for start, batch in chosen.items.batches(names):
-        length = len(batch[names[0]])
-        wanted = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + length)] - start
-        if not len(wanted):
-            continue
-        taken = {name: values.take(pa.array(wanted)) for name, values in batch.items()}
-        if chosen.tokens:
-            yield from columns.tokens(taken[chosen.tokens], chosen.items, start, chosen.tokens)
-            continue
-        parts = [columns.texts(taken[name], chosen.items, start, name) for name in chosen.texts]
-        for of_item in zip(*parts, strict=True):
-            yield tokenize("\n".join(of_item))
+def _corpus(
+    options: Options, chosen: Columns, rows: NDArray[np.int64], scratch: Path
+) -> tuple[Texts, Vocabulary]:
+    """Return the texts of the items in some rows; no words where no column holds a text."""
+    if not chosen.texts and not chosen.tokens:
+        return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
+    corpus = Corpus(scratch)
+    for tokens in read_texts(chosen, rows):
+        corpus.add(tokens)
+    if len(corpus) != len(rows):
+        raise DataError(f"{options.items} changed while it was read. Prepare it again.")
+    return corpus.finish(options.min_count, options.vocabulary_size, options.max_length)

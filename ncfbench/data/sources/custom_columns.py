@@ -124,7 +124,7 @@ class Columns:
         elif unused := choose("rating", None, self.links):
             ratings += f" whatever its {unused} (--rating-threshold)"
         times = f", times {self.time}" if self.time else ""
-        text = f"tokens {self.tokens}" if self.tokens else f"text {', '.join(self.texts)}"
+        text = f"tokens {self.tokens}" if self.tokens else f"text {', '.join(self.texts) or 'none'}"
         splits = {
             "random": "random",
             "time": "the newest items are held out",
@@ -168,10 +168,13 @@ def _choose_text(options: Options, items: RowFile) -> tuple[tuple[str, ...], str
         tokens = choose("tokens", options.tokens_column, items)
     if tokens:
         return (), tokens
+    if not texts and options.has_item_features:
+        return (), None
     if not texts:
         raise DataError(
             f"{items.path} ({items.summary}): no column is called like a text. Its columns:"
-            f" {', '.join(items.columns)}. Name some: --text-columns A,B, or --tokens-column NAME."
+            f" {', '.join(items.columns)}. Name some: --text-columns A,B, or --tokens-column NAME;"
+            " or give --item-features."
         )
     return texts, None
 
@@ -209,6 +212,28 @@ def choose_ids(
     ids = tuple(usual for usual in USUAL["item"] if usual.endswith(("id", "asin", "isbn")))
     usual = (_plain(str(of_links)), *ids, "id", "key", "index", *USUAL["item"])
     return str(of_links), str(_chosen(in_items, usual, items, "--id-column", "the id of an item"))
+
+
+def choose_id(what: str, same: str, rows: RowFile) -> str:
+    """Return the column of ids in a further file of users or items: preferably the one that is
+    called as in the other files.
+
+    Args:
+        what: "user" or "item".
+        same: what the column is called there.
+
+    Raises:
+        DataError: no column has that name or a usual one.
+    """
+    usual = (_plain(same), *USUAL[what], "id", "key", "index")
+    plain = {_plain(name): name for name in reversed(rows.columns)}
+    for name in usual:
+        if name in plain:
+            return plain[name]
+    raise DataError(
+        f"{rows.path} ({rows.summary}): no column is called {same}, as the {what}s' ids are"
+        f" elsewhere. Its columns: {_listed(rows)}."
+    )
 
 
 def _chosen(

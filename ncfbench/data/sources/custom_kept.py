@@ -76,6 +76,14 @@ def sample_users(links: Links, kept: Kept, options: Options) -> Kept:
     return Kept(users, items, still)
 
 
+def hold_users_out(n_users: int, fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Draw a share of the users, at least one, at random: bool[n_users]."""
+    size = max(round(fraction * n_users), 1)
+    is_out = np.zeros(n_users, bool)
+    is_out[draw_users(n_users, size, seed)] = True
+    return is_out
+
+
 def count_removed(frequent: Kept, kept: Kept) -> dict[str, int]:
     """Return how many users, items and links were left out, by reason.
 
@@ -124,6 +132,8 @@ def describe_removed(
             f"Rows of {links} below the threshold, which are not links:"
             f" {removed['links_below_threshold']:,}."
         )
+    if cold := removed.get("links_of_cold_users"):
+        yield f"Links of cold users that are not trained on: {cold:,}."
     if options.sample_users is not None:
         yield _describe_sample(removed, n_users, options.sample_users)
 

@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
+from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataSizes, Texts
 
 
 class MatrixFactorization(nnx.Module):
@@ -19,12 +19,13 @@ class MatrixFactorization(nnx.Module):
     summary = "a free vector for each item; cannot score cold items"
     in_paper = True
     uses = ()
+    content = ()
     scores_cold_items = False
     item_tables = ("vectors",)
 
-    def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
         self.vectors = nnx.Embed(
-            n_items,
+            sizes.items,
             config.dimension,
             embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
             rngs=rngs,

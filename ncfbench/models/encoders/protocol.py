@@ -8,6 +8,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
+from ncfbench.data.store import Dataset
 
 EMBEDDING_SCALE = 0.1
 """Standard deviation of the words' and items' initial vectors. With 0.5 and 1.0 instead, ten epochs
@@ -15,8 +16,30 @@ of MSE (users at 0.14) reached a recall@50 of 0.283 and 0.183; with 0.14 they re
 """
 
 
+class DataSizes(NamedTuple):
+    """Sizes of a data set that parameters have."""
+
+    users: int
+    items: int
+    words: int
+    """Words of the vocabulary; token ids are 1..words."""
+    user_features: int = 0
+    """Dense features of a user."""
+    item_features: int = 0
+    """Dense features of an item."""
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DataSizes:
+        """Return the sizes of a data set."""
+        widths = [
+            0 if features is None else features.shape[1]
+            for features in (dataset.user_features, dataset.item_features)
+        ]
+        return cls(dataset.n_users, dataset.n_items, dataset.n_words, *widths)
+
+
 class Texts(NamedTuple):
-    """The texts of some items, as an encoder sees them."""
+    """The content of some items, as an encoder sees it."""
 
     items: jax.Array
     """int32[V]: item ids, or the items' rows in the tables that the encoder names as its
@@ -28,14 +51,18 @@ class Texts(NamedTuple):
     """bool[V, L]: where a word is; false on padding and on words that dropout removed."""
     lengths: jax.Array
     """int32[V]: words of each text, removed ones included."""
+    features: jax.Array | None = None
+    """float32[V, F]: dense features, standardised; None where the data set has none."""
 
 
 class Encoder(Protocol):
     """An item function g, an :class:`flax.nnx.Module`.
 
-    Built as ``Encoder(config, n_items, n_words, rngs=rngs)``. One that looks items up by their ids
-    names the :class:`flax.nnx.Embed` tables in which it does: ``item_tables = ("vectors",)``. Where
-    tables are sharded over devices, only the rows of a batch's items are fetched then.
+    Built as ``Encoder(config, sizes, rngs=rngs)``. It declares what it reads of an item: ``content
+    = ("text",)``, the default, ``("features",)``, both, or nothing. One that looks items up by
+    their ids names the :class:`flax.nnx.Embed` tables in which it does: ``item_tables =
+    ("vectors",)``. Where tables are sharded over devices, only the rows of a batch's items are
+    fetched then.
     """
 
     def __call__(self, texts: Texts) -> jax.Array:
@@ -48,5 +75,5 @@ class Encoder(Protocol):
 class Build(Protocol):
     """The constructor of an encoder."""
 
-    def __call__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> Encoder:
-        """Return an encoder with initial parameters for ``n_items`` items and words 0..n_words."""
+    def __call__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> Encoder:
+        """Return an encoder with initial parameters."""

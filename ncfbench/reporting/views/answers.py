@@ -13,7 +13,7 @@ from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.commands import flags
 from ncfbench.reporting.comparison import seeds_label
 from ncfbench.reporting.frontier import frontier
-from ncfbench.reporting.quality import RECALL
+from ncfbench.reporting.quality import COLD_USERS, RECALL
 from ncfbench.reporting.table import Cell, Column, Table, sentence, three_digits
 from ncfbench.timing.statistics import BUSY_SPREAD
 from ncfbench.timing.ties import ONE_SEED_FACTOR
@@ -48,12 +48,16 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
     """Return the quality of the main arms of each answer at each moment, with its epoch."""
     tables = []
     for answer in answers:
+        measures = {RECALL: "recall@50", "ndcg_at_50": "NDCG@50", "mrr": "MRR"}
+        found = [quality for standing in answer.main for quality in standing.quality]
+        if any(quality.values[COLD_USERS] is not None for quality in found):
+            measures[COLD_USERS] = "cold users"
         rows: list[list[Cell | str]] = [
             [
                 standing.name,
                 ", ".join(quality.moments),
                 f"{quality.epoch:.3g}",
-                *(quality.text(measure) for measure in (RECALL, "ndcg_at_50", "mrr")),
+                *(quality.text(measure) for measure in measures),
             ]
             for standing in answer.main
             for quality in standing.quality
@@ -70,11 +74,12 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
         if answer.target is not None:
             notes.append("target: the first evaluation after the target loss was reached.")
         header = [Column("arm", "left", wraps=True), Column("at", "left"), Column("epoch")]
-        measures = [Column(each) for each in ("recall@50", "NDCG@50", "MRR")]
+        if COLD_USERS in measures:
+            notes.append("Cold users: recall@50 of those without a training link.")
         tables.append(
             Table(
                 f"Quality on cold test items: {_subject(answer)}",
-                [*header, *measures],
+                [*header, *map(Column, measures.values())],
                 rows,
                 [*filter(None, notes)],
                 grouped=1,

@@ -1,0 +1,39 @@
+"""Dense features of users and items: a row of numbers each, such as an image's embedding."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32: TypeAlias = NDArray[np.float32]
+ROWS_AT_ONCE = 2**14
+"""Rows standardised at a time."""
+
+
+def standardise(features: Float32, fitted: NDArray[np.bool_]) -> int:
+    """Give every column a mean of 0 and a variance of 1 over some rows, in place.
+
+    A column that is constant over these rows tells nothing that training could use: it becomes 0.
+
+    Args:
+        features: float32[n, F].
+        fitted: bool[n], the rows that means and variances are taken over; at least one.
+
+    Returns:
+        The number of constant columns.
+    """
+    mean = np.mean(features[fitted], axis=0, dtype=np.float64)
+    squares = np.zeros_like(mean)
+    rows = np.flatnonzero(fitted)
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        squares += np.sum(np.square(features[rows[start : start + ROWS_AT_ONCE]] - mean), axis=0)
+    deviation = np.sqrt(squares / len(rows))
+    # float32 keeps seven digits of a number: below that a deviation is rounding.
+    is_constant = deviation <= 1e-6 * np.abs(mean)
+    factor = np.where(is_constant, 0.0, 1 / np.where(is_constant, 1.0, deviation))
+    for start in range(0, len(features), ROWS_AT_ONCE):
+        part = features[start : start + ROWS_AT_ONCE]
+        part[:] = (part - mean) * factor
+    return int(is_constant.sum())

@@ -1,0 +1,50 @@
+"""The encoder of dense features: hidden layers, dense."""
+
+from __future__ import annotations
+
+import jax
+from flax import nnx
+
+from ncfbench.config import RunConfig
+from ncfbench.models.encoders.protocol import DataSizes, Texts
+from ncfbench.models.feature_layers import FeatureLayers
+from ncfbench.settings import Setting
+
+
+class FeatureMlp(nnx.Module):
+    """Dense features -> hidden layers with ReLU -> dense. It reads no text."""
+
+    title = "MLP"
+    summary = "dense features, hidden layers, dense; reads no text"
+    uses = ()
+    content = ("features",)
+    settings = (
+        Setting("mlp_units", 128, "Units of a hidden layer", at_least=1),
+        Setting("mlp_layers", 1, "Hidden layers; with 0 it is linear", at_least=0, at_most=16),
+    )
+
+    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
+        self.layers = FeatureLayers(
+            sizes.item_features, config.mlp_units, config.mlp_layers, config.dimension, rngs=rngs
+        )
+
+    def __call__(self, texts: Texts) -> jax.Array:
+        """Return float32[V, D]."""
+        assert texts.features is not None
+        return self.layers(texts.features)
+
+
+class WithFeatures(nnx.Module):
+    """Another encoder plus a linear map of the items' dense features."""
+
+    def __init__(
+        self, encoder: nnx.Module, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs
+    ) -> None:
+        self.encoder = encoder
+        self.layer = FeatureLayers(sizes.item_features, 1, 0, config.dimension, rngs=rngs)
+
+    def __call__(self, texts: Texts) -> jax.Array:
+        """Return float32[V, D]."""
+        assert texts.features is not None
+        vectors: jax.Array = self.encoder(texts) + self.layer(texts.features)  # type: ignore[operator]
+        return vectors
