@@ -151,6 +151,13 @@ def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
     return np.sort(Streams(seed).generator("users").permutation(n_users)[:size])
 
 
+def draw_cold_users(n_users: int, fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Draw a share of the users, at least one, at random: bool[n_users]."""
+    is_cold = np.zeros(n_users, bool)
+    is_cold[draw_users(n_users, max(round(fraction * n_users), 1), seed)] = True
+    return is_cold
+
+
 def split_items(
     n_items: int, test_fraction: float, validation_fraction: float, seed: int
 ) -> NDArray[np.uint8]:

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Float32: TypeAlias = NDArray[np.float32]
+MAX_FEATURES = 2**16
+"""Features that an item or a user may have."""
 ROWS_AT_ONCE = 2**14
 """Rows standardised at a time."""
 

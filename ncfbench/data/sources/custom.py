@@ -13,7 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data.content import Content, distinct_links, split_items, split_newest
+from ncfbench.data.content import (
+    Content,
+    distinct_links,
+    draw_cold_users,
+    split_items,
+    split_newest,
+)
 from ncfbench.data.options import ItemOptions, as_flags, option
 from ncfbench.data.readers.files import sha256
 from ncfbench.data.sources import Preparation, Progress, Statistics
@@ -22,7 +28,6 @@ from ncfbench.data.sources.custom_features import Features
 from ncfbench.data.sources.custom_kept import (
     count_removed,
     describe_removed,
-    hold_users_out,
     keep_frequent,
     sample_users,
 )
@@ -33,10 +38,6 @@ from ncfbench.errors import DataError, UsageError
 STATISTICS: Statistics | None = None
 LINKS, ITEMS, SPLIT = "Columns of the links", "Columns of the items", "Links and items to keep"
 FEATURES = "Dense features"
-OPTIONAL = ("feature_columns", "cold_user_fraction", "sample_users")
-"""Options that are stored only where they are given: data sets that were prepared before there were
-such options keep their fingerprints.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,10 @@ class Options(ItemOptions):
         is_stored=False,
     )
     feature_columns: tuple[str, ...] = option(
-        (), "Or columns of --items that hold such numbers, separated by commas.", panel=FEATURES
+        (),
+        "Or columns of --items that hold such numbers, separated by commas.",
+        panel=FEATURES,
+        is_new=True,
     )
     user_features: Path | None = option(
         None,
@@ -108,6 +112,7 @@ class Options(ItemOptions):
         panel=FEATURES,
         at_least=0,
         below=1,
+        is_new=True,
     )
     rating_threshold: float | None = option(
         None,
@@ -139,6 +144,7 @@ class Options(ItemOptions):
         panel=SPLIT,
         shown="all",
         at_least=1,
+        is_new=True,
     )
     delimiter: str | None = option(
         None,
@@ -180,12 +186,6 @@ class Options(ItemOptions):
     def has_item_features(self) -> bool:
         """True if items have dense features."""
         return bool(self.item_features or self.feature_columns)
-
-    def stored(self) -> dict[str, Any]:
-        """Return the options that decide the content; see :data:`OPTIONAL`."""
-        return {
-            name: value for name, value in super().stored().items() if value or name not in OPTIONAL
-        }
 
     def arguments(self) -> list[str]:
         """Return the words of a command that name the files and how they are read."""
@@ -277,16 +277,15 @@ def read_content(
         item_ids.filter(pa.array(kept_items)),
     )
     rows = first_rows[kept_items]
-    trained = split[items] == 0
     if options.cold_user_fraction:
-        is_cold = hold_users_out(len(user_ids), options.cold_user_fraction, options.split_seed)
-        leaves = trained & is_cold[users]
-        removed["links_of_cold_users"] = int(leaves.sum())
-        users, items, trained = users[~leaves], items[~leaves], trained[~leaves]
+        cold = draw_cold_users(len(user_ids), options.cold_user_fraction, options.split_seed)
+        stays = (split[items] != 0) | ~cold[users]
+        removed["links_of_cold_users"] = int(np.sum(~stays))
+        users, items = users[stays], items[stays]
     user_features, item_features = features.read(
         user_ids,
         item_ids,
-        has_links=np.bincount(users[trained], minlength=len(user_ids)) > 0,
+        has_links=np.bincount(users[split[items] == 0], minlength=len(user_ids)) > 0,
         is_trained=split == 0,
         rows=rows,
         n_rows=n_rows,

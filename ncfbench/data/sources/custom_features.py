@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data.features import Float32, standardise
+from ncfbench.data.features import MAX_FEATURES, Float32, standardise
 from ncfbench.data.ids import positions
 from ncfbench.data.readers import columns
 from ncfbench.data.readers.opening import open_rows
@@ -28,9 +28,6 @@ from ncfbench.errors import DataError, UsageError, reason
 if TYPE_CHECKING:
     from ncfbench.data.sources.custom import Options
     from ncfbench.data.sources.custom_columns import Columns
-
-MOST_FEATURES = 2**16
-"""Features that an item or a user may have."""
 
 
 @dataclass(frozen=True)
@@ -253,5 +250,5 @@ def _array(path: Path) -> FeatureArray:
 
 
 def _require_width(path: Path, width: int) -> None:
-    if not 1 <= width <= MOST_FEATURES:
-        raise DataError(f"{path}: {width:,} features; 1 to {MOST_FEATURES:,} are supported.")
+    if not 1 <= width <= MAX_FEATURES:
+        raise DataError(f"{path}: {width:,} features; 1 to {MAX_FEATURES:,} are supported.")

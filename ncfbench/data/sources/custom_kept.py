@@ -76,14 +76,6 @@ def sample_users(links: Links, kept: Kept, options: Options) -> Kept:
     return Kept(users, items, still)
 
 
-def hold_users_out(n_users: int, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Draw a share of the users, at least one, at random: bool[n_users]."""
-    size = max(round(fraction * n_users), 1)
-    is_out = np.zeros(n_users, bool)
-    is_out[draw_users(n_users, size, seed)] = True
-    return is_out
-
-
 def count_removed(frequent: Kept, kept: Kept) -> dict[str, int]:
     """Return how many users, items and links were left out, by reason.
 

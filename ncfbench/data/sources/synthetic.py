@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.content import Content, split_items
+from ncfbench.data.content import Content, draw_cold_users, split_items
+from ncfbench.data.features import MAX_FEATURES, Float32, standardise
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.options import SplitOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
@@ -53,6 +54,27 @@ class Options(SplitOptions):
     vocabulary_size: int = _size(1000, "Different words.")
     min_words: int = _size(6, "Words of the shortest text.")
     max_length: int = _size(24, "Words of the longest text.")
+    item_features: int = option(
+        0,
+        "Dense features of an item, which tell its topic with noise.",
+        at_least=0,
+        at_most=MAX_FEATURES,
+        is_new=True,
+    )
+    user_features: int = option(
+        0,
+        "Dense features of a user, which tell the topics with noise.",
+        at_least=0,
+        at_most=MAX_FEATURES,
+        is_new=True,
+    )
+    cold_user_fraction: float = option(
+        0.0,
+        "Share of the users held out: none of their links is trained on.",
+        at_least=0,
+        below=1,
+        is_new=True,
+    )
     seed: int = option(0, "Seed of everything but the choice of held-out items.", at_least=0)
 
     def __post_init__(self) -> None:
@@ -64,6 +86,8 @@ class Options(SplitOptions):
             )
         if self.topics > min(self.items, self.vocabulary_size):
             raise UsageError(f"topics = {self.topics}: more than the items or the words.")
+        if self.cold_user_fraction and not self.user_features:
+            raise UsageError("--cold-user-fraction needs --user-features, such as 16.")
         if self.min_words > self.max_length:
             raise UsageError(
                 f"min_words = {self.min_words} is above max_length = {self.max_length}."
@@ -82,12 +106,18 @@ class Options(SplitOptions):
             nodes
             + max(24 * self.links, 8 * self.links + 14 * self.words)
             + 60 * min(self.links, PIECE)
+            + 3 * self.feature_bytes
         )
 
     @property
     def disk_bytes(self) -> int:
         """About the disk space that it takes."""
-        return 8 * self.links + 4 * self.words + 5 * self.items
+        return 8 * self.links + 4 * self.words + 5 * self.items + self.feature_bytes
+
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of all dense features."""
+        return 4 * (self.users * self.user_features + self.items * self.item_features)
 
 
 def plan(
@@ -124,18 +154,41 @@ def make(options: Options) -> Content:
     popularity = _heavy_tail(rng, options.items)
     # Ids must not reveal the topic.
     rename = rng.permutation(options.items).astype(np.int32)
-    users, items = _links(options, streams, topic_of_item, popularity, rename)
-    texts, vocabulary = _texts(options, streams, topic_of_item[np.argsort(rename)])
+    users, items, topics_of_user = _links(options, streams, topic_of_item, popularity, rename)
+    topic_of_item = topic_of_item[np.argsort(rename)]
+    texts, vocabulary = _texts(options, streams, topic_of_item)
+    split = split_items(
+        options.items, options.test_fraction, options.validation_fraction, options.split_seed
+    )
+    if options.cold_user_fraction:
+        cold = draw_cold_users(options.users, options.cold_user_fraction, options.split_seed)
+        stays = (split[items] != 0) | ~cold[users]
+        users, items = users[stays], items[stays]
+    rng = streams.generator("features")
     return Content(
         n_users=options.users,
         users=users,
         items=items,
         texts=texts,
         vocabulary=vocabulary,
-        split=split_items(
-            options.items, options.test_fraction, options.validation_fraction, options.split_seed
-        ),
+        split=split,
+        user_features=_features(options, rng, options.user_features, topics_of_user),
+        item_features=_features(options, rng, options.item_features, topic_of_item[:, None]),
     )
+
+
+def _features(
+    options: Options, rng: np.random.Generator, width: int, topics: NDArray[np.integer]
+) -> Float32 | None:
+    """Return float32[n, F]: the mean of a centre for each topic of a row, and as much noise."""
+    if not width:
+        return None
+    centres = rng.standard_normal((options.topics, width), np.float32)
+    found = rng.standard_normal((len(topics), width), np.float32)
+    for column in topics.T:
+        found += centres[column] / topics.shape[1]
+    standardise(found, np.ones(len(found), bool))
+    return found
 
 
 def _heavy_tail(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
@@ -158,9 +211,9 @@ def _links(
     topic_of_item: NDArray[np.int64],
     popularity: NDArray[np.float64],
     rename: NDArray[np.int32],
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Draw exactly ``options.links`` distinct links, sorted by user and item; item i of the sorted
-    topics gets the id ``rename[i]``.
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Draw exactly ``options.links`` distinct links, sorted by user and item, and each user's
+    topics; item i of the sorted topics gets the id ``rename[i]``.
     """
     rng = streams.generator("links")
     activity = np.cumsum(_heavy_tail(rng, options.users))
@@ -207,7 +260,7 @@ def _links(
     for start in range(0, len(keys), PIECE):
         part = slice(start, start + PIECE)
         users[part], items[part] = np.divmod(keys[part], options.items)
-    return users, items
+    return users, items, topics_of_user
 
 
 def _compacted(values: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.int64]:
