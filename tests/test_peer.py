@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from texts import WITHOUT_FEATURES
 
 torch = pytest.importorskip("torch")
 
@@ -19,7 +20,6 @@ from ncfbench.config import RunConfig, complete  # noqa: E402
 from ncfbench.data.store import Dataset  # noqa: E402
 from ncfbench.errors import CheckFailedError, UsageError  # noqa: E402
 from ncfbench.registry import (  # noqa: E402
-    ENCODERS,
     SAMPLERS,
     find_loss,
     find_sampler,
@@ -78,7 +78,7 @@ def made(dataset: Dataset, config: RunConfig) -> Any:
         (sampler, loss, encoder)
         for sampler in SAMPLERS
         for loss in losses_for(find_sampler(sampler))
-        for encoder in ENCODERS
+        for encoder in WITHOUT_FEATURES
         if find_sampler(sampler).in_paper and find_loss(loss).in_paper
     ],
 )
@@ -143,7 +143,7 @@ def test_a_changed_parameter_is_found_by_the_gradient_or_the_loss(
 
 def test_bfloat16_is_near_and_its_parameters_stay_float32(tiny: Dataset, peer: Any) -> None:
     losses = {}
-    for encoder in ENCODERS:
+    for encoder in WITHOUT_FEATURES:
         for precision in ("float32", "bfloat16"):
             config = complete(SMALL | {"sampler": "ns", "encoder": encoder, "precision": precision})
             # Our own step has no bfloat16 on a CPU.

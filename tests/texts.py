@@ -6,6 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncfbench.models.encoders.protocol import Texts
+from ncfbench.registry import ENCODERS, find_encoder
+
+WITHOUT_FEATURES = [name for name in ENCODERS if "features" not in find_encoder(name).content]
+"""Encoders that need no dense features."""
 
 
 def texts_of(

@@ -43,7 +43,7 @@ def dense_objective(
     """L by its definition, from the table of all scores."""
     graph, content = dataset.graph, Content.of(dataset)
     towers = nnx.merge(trainer.towers, parameters)
-    (f, raw), g = towers.users(), towers.items(jnp.arange(graph.n_items), content)
+    (f, raw), g = towers.users(content), towers.items(jnp.arange(graph.n_items), content)
     scores = f @ g.T
     degree = graph.item_degrees
     noise = np.where(degree > 0, np.maximum(degree, 1.0) ** config.noise_exponent, 0)

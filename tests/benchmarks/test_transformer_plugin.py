@@ -14,6 +14,7 @@ from flax import nnx
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
+from ncfbench.models.encoders.protocol import DataSizes
 from ncfbench.models.towers import Content, Towers
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
@@ -39,7 +40,7 @@ def _importable() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def towers() -> Towers:
     """With noise on all parameters: a bias of zero would hide that padding gets it."""
-    graph, parameters = nnx.split(Towers(complete(SMALL), 7, 6, 9, rngs=nnx.Rngs(0)))
+    graph, parameters = nnx.split(Towers(complete(SMALL), DataSizes(7, 6, 9), rngs=nnx.Rngs(0)))
     rng = np.random.default_rng(0)
     noisy = jax.tree.map(
         lambda leaf: jnp.asarray(leaf + np.float32(0.3) * rng.normal(size=leaf.shape), leaf.dtype),

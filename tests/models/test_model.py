@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from texts import WITHOUT_FEATURES
 
 from ncfbench.config import RunConfig, complete
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.cnn import Convolution
 from ncfbench.models.encoders.lstm import Lstm
-from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.protocol import DataSizes, Texts
 from ncfbench.models.towers import Content, Towers, unit_vectors
-from ncfbench.registry import ENCODERS
 
 WORDS, DIMENSION = 9, 4
 
@@ -32,7 +32,7 @@ def content_of(texts: list[list[int]], length: int) -> Content:
 
 
 def towers(config: RunConfig, n_items: int = 6) -> Towers:
-    made = Towers(config, 7, n_items, WORDS, rngs=nnx.Rngs(0))
+    made = Towers(config, DataSizes(7, n_items, WORDS), rngs=nnx.Rngs(0))
     # Biases begin at zero, which would hide one that is applied to padding.
     graph, parameters = nnx.split(made)
     noisy = jax.tree.map(
@@ -54,7 +54,7 @@ def test_padding_contributes_nothing(encoder: str) -> None:
 
 
 @pytest.mark.long_cases(r"mf")
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WITHOUT_FEATURES)
 def test_an_item_does_not_depend_on_its_slot(encoder: str) -> None:
     """Nor on its neighbours, nor on how many there are."""
     embed, content = jax.jit(towers(small(encoder)).items), content_of(TEXTS, 6)
@@ -129,14 +129,15 @@ def test_only_the_words_of_the_texts_get_a_gradient(encoder: str) -> None:
     assert np.flatnonzero(np.abs(gradient).sum(axis=1)).tolist() == [1, 2, 4]
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WITHOUT_FEATURES)
 def test_other_losses_score_unit_vectors(encoder: str) -> None:
     """Users' and items' alike; the users' raw vectors are there too, for their penalty."""
     content = content_of(TEXTS, 6)
     for loss, unit in (("hinge", True), ("softmax", True), ("sg", False)):
         model = towers(small(encoder, loss=loss))
-        users, items = jax.jit(lambda: (model.users(), model.items(jnp.arange(6), content)))()  # noqa: B023
-        np.testing.assert_array_equal(users.raw, model.users(jnp.arange(7)).raw)
+        users = jax.jit(model.users)(content)
+        items = jax.jit(model.items)(jnp.arange(6), content)
+        np.testing.assert_array_equal(users.raw, model.users(content, jnp.arange(7)).raw)
         assert not np.allclose(np.linalg.norm(users.raw, axis=1), 1, atol=1e-2)
         for vectors in (users.scored, items):
             assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5) == unit

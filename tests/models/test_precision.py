@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from folders import write_run
+from texts import WITHOUT_FEATURES
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
@@ -22,7 +23,6 @@ from ncfbench.errors import UsageError
 from ncfbench.models import device, precision
 from ncfbench.models.interaction import DotProduct
 from ncfbench.models.towers import Content
-from ncfbench.registry import ENCODERS
 from ncfbench.reporting.comparison import group
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import read
@@ -67,7 +67,7 @@ def assert_asked_for(lines: list[str], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", precision.JAX_NAMES)
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WITHOUT_FEATURES)
 def test_every_product_of_the_step_is_asked_for(
     tiny: Dataset, encoder: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

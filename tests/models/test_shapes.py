@@ -59,7 +59,7 @@ class Tower(nnx.Module):
         self.vectors = nnx.Embed(sizes.users, 3, rngs=rngs)
 
     def __call__(self, users):
-        return self.vectors(users)
+        return self.vectors(users.rows)
 
 
 class Products(Interaction):

@@ -64,7 +64,9 @@ def test_the_parts_give_the_steps_gradient(
     @jax.jit
     def vectors(parameters: Any) -> tuple[jax.Array, jax.Array]:
         towers = nnx.merge(trainer.towers, parameters)
-        return towers.users(batch.users).scored, towers.items(batch.items, content, dropout)
+        return towers.users(content, batch.users).scored, towers.items(
+            batch.items, content, dropout
+        )
 
     f, g = vectors(state.parameters)
     value, (f_bar, g_bar) = parts._interaction(f, g, batch)

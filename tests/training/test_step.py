@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from texts import WITHOUT_FEATURES
 
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import Content
-from ncfbench.registry import ENCODERS, SAMPLERS, find_loss, find_sampler, losses_for
+from ncfbench.registry import SAMPLERS, find_loss, find_sampler, losses_for
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches, make_sampler
 from ncfbench.sampling.batch import Batch
@@ -129,7 +130,7 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
         (s, name, encoder)
         for s in SAMPLERS
         for name in losses_for(find_sampler(s))
-        for encoder in ENCODERS
+        for encoder in WITHOUT_FEATURES
         # Samplers and losses beyond the paper change the batch and the loss, not the encoder.
         if encoder in ("mf", "cnn") or (find_sampler(s).in_paper and find_loss(name).in_paper)
     ],

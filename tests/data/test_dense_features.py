@@ -1,0 +1,187 @@
+"""Dense features of users' own data: every form gives the same numbers; faults name their row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from tables_of import ITEMS, LINKS, as_csv, as_jsonl, as_parquet, prepare
+
+from ncfbench.data import store
+from ncfbench.data.features import standardise
+from ncfbench.data.store import Dataset
+from ncfbench.errors import DataError, UsageError
+
+VALUES = {100: [1.0, -2.0, 5.0], 5: [3.0, 0.5, 5.0], 30: [2.0, 7.0, 5.0], 8: [9.0, 9.0, 5.0]}
+"""By item, in the order of the items' file. The last one is the same for all."""
+OF_USERS = {7: [1.0, 2.0], 9: [3.0, 1.0], 10: [0.0, 0.0]}
+
+
+def lists(values: dict[int, list[float]], key: str) -> list[dict[str, Any]]:
+    return [{key: id_, "vector": row} for id_, row in reversed(values.items())]
+
+
+def columns(values: dict[int, list[float]], key: str) -> list[dict[str, Any]]:
+    return [
+        {key: id_} | {f"x{place}": value for place, value in enumerate(row)}
+        for id_, row in reversed(values.items())
+    ]
+
+
+def made(folder: Path, **options: Any) -> tuple[Dataset, list[str]]:
+    links, items = as_csv(folder / "links.csv", LINKS), as_csv(folder / "items.csv", ITEMS)
+    return prepare(folder, links, items, **options)
+
+
+def expected(dataset: Dataset) -> np.ndarray:
+    """Standardised over training items, in plain NumPy."""
+    assert dataset.item_ids is not None
+    rows = np.array([VALUES[int(id_)] for id_ in dataset.item_ids.to_pylist()])
+    fitted = rows[dataset.split == 0]
+    deviation = fitted.std(axis=0)
+    return np.where(deviation > 0, (rows - fitted.mean(axis=0)) / np.maximum(deviation, 1e-9), 0)
+
+
+@pytest.mark.parametrize("form", ["npy", "csv", "jsonl", "parquet", "columns", "fixed"])
+def test_every_form_gives_the_same_features(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"features.{form}"
+    options: dict[str, Any] = {"item_features": path}
+    if form == "npy":
+        np.save(path, np.array(list(VALUES.values())))
+    elif form == "csv":
+        as_csv(path, columns(VALUES, "movieId"))
+    elif form == "jsonl":
+        as_jsonl(path, lists(VALUES, "movieId"))
+    elif form == "parquet":
+        as_parquet(path, lists(VALUES, "item_id"))
+    elif form == "fixed":
+        rows = lists(VALUES, "movieId")
+        vectors = pa.array([row["vector"] for row in rows], pa.list_(pa.float32(), 3))
+        pq.write_table(pa.table({"movieId": [row["movieId"] for row in rows], "v": vectors}), path)
+    else:
+        rows = [item | dict(zip("abc", VALUES[item["movieId"]], strict=True)) for item in ITEMS]
+        as_csv(tmp_path / "wide.csv", rows)
+        links = as_csv(tmp_path / "links.csv", LINKS)
+        dataset, said = prepare(
+            tmp_path, links, tmp_path / "wide.csv", feature_columns=("a", "b", "c")
+        )
+    if form != "columns":
+        dataset, said = made(tmp_path, **options)
+    assert dataset.item_features is not None
+    np.testing.assert_allclose(dataset.item_features, expected(dataset), atol=1e-6)
+    assert any("1 of 3 features of the items are the same" in line for line in said)
+    assert dataset.manifest["statistics"]["item_features"] == 3
+    assert dataset.user_features is None
+
+
+def test_features_are_part_of_the_fingerprint(tmp_path: Path) -> None:
+    plain, _ = made(tmp_path)
+    assert not {"item_features", "feature_columns"} & plain.manifest["options"].keys()
+    prints = {plain.fingerprint}
+    for scale in (1.0, -1.0):
+        np.save(tmp_path / "f.npy", scale * np.array(list(VALUES.values())))
+        prints.add(made(tmp_path, item_features=tmp_path / "f.npy")[0].fingerprint)
+    assert len(prints) == 3
+
+
+def test_items_may_have_no_text(tmp_path: Path) -> None:
+    items = as_csv(tmp_path / "bare.csv", [{"movieId": item["movieId"]} for item in ITEMS])
+    links = as_csv(tmp_path / "links.csv", LINKS)
+    np.save(tmp_path / "f.npy", np.array(list(VALUES.values())))
+    dataset, said = prepare(tmp_path, links, items, item_features=tmp_path / "f.npy")
+    assert dataset.n_words == 0
+    assert not dataset.lengths.any()
+    assert any("text none" in line for line in said)
+    with pytest.raises(DataError, match="--item-features"):
+        prepare(tmp_path, links, items)
+
+
+def test_cold_users_have_no_training_link(tmp_path: Path) -> None:
+    path = as_parquet(tmp_path / "users.parquet", lists(OF_USERS, "userId"))
+    whole, _ = made(tmp_path, user_features=path)
+    dataset, said = made(tmp_path, user_features=path, cold_user_fraction=0.3)
+    assert dataset.user_features is not None
+    (cold,) = np.flatnonzero(~dataset.has_links & whole.has_links)
+    users, items = whole.links("train")
+    stays = users != cold
+    np.testing.assert_array_equal(dataset.links("train"), (users[stays], items[stays]))
+    np.testing.assert_array_equal(dataset.links("test"), whole.links("test"))
+    assert any("Links of cold users" in line for line in said)
+    again = store.load(tmp_path / "data", "x")
+    np.testing.assert_array_equal(again.user_features, dataset.user_features)
+
+
+WRONG: list[tuple[list[dict[str, Any]], str]] = [
+    (lists(VALUES, "movieId")[:-1], "no features of 1 of 3 items, for example of '100'"),
+    ([{"movieId": 8, "vector": [1.0]}, {"movieId": 5, "vector": [1.0, 2.0]}], "row 2: .*2 numbers"),
+    ([{"movieId": 8, "vector": [1.0, float("nan")]}], "row 1: .*'nan' is not a number"),
+    ([{"movieId": 8, "vector": None}], "row 1: vector has 0 numbers"),
+    ([{"movieId": 8, "vector": "red"}], "row 1: .*'red' is not a number"),
+    ([{"movieId": 8}], "no column beside movieId"),
+    ([{"film": 8, "vector": 1.0}], "no column is called movieId"),
+]
+
+
+@pytest.mark.parametrize(("rows", "words"), WRONG, ids=[words[:20] for _, words in WRONG])
+def test_a_wrong_table_is_refused_by_row(
+    tmp_path: Path, rows: list[dict[str, Any]], words: str
+) -> None:
+    path = as_parquet(tmp_path / "f.parquet", rows)
+    with pytest.raises(DataError, match=words):
+        made(tmp_path, item_features=path)
+
+
+def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f.npy"
+    broken = np.array(list(VALUES.values()))
+    broken[2, 1] = np.inf
+    for array, words in (
+        (np.ones((3, 2)), "has 3 rows, and --items 4"),
+        (np.ones(4), "array of float64 of shape 4"),
+        (np.array([["a"]] * 4), "features are numbers"),
+        (broken, "row 3: a value is not a finite number"),
+    ):
+        np.save(path, array)
+        with pytest.raises(DataError, match=words):
+            made(tmp_path, item_features=path)
+    path.write_bytes(b"no array")
+    with pytest.raises(DataError, match="Cannot read"):
+        made(tmp_path, item_features=path)
+
+
+def test_impossible_options_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.ones((3, 2)))
+    for options, words in (
+        ({"user_features": tmp_path / "f.npy"}, "does not say which user"),
+        ({"cold_user_fraction": 0.1}, "needs --user-features"),
+        ({"item_features": tmp_path / "f.npy", "feature_columns": ("a",)}, "exclude each other"),
+        ({"feature_columns": ("titel",)}, "did you mean 'title'"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            made(tmp_path, **options)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    arrays.arrays(
+        np.float32,
+        st.tuples(st.integers(2, 30), st.integers(1, 4)),
+        elements=st.floats(-1e4, 1e4, width=32).map(lambda x: round(x, 2)),
+    )
+)
+def test_standardised_by_definition(features: np.ndarray) -> None:
+    fitted = np.arange(len(features)) % 3 != 1
+    rows = features.astype(np.float64)
+    mean, deviation = rows[fitted].mean(axis=0), rows[fitted].std(axis=0)
+    constant = standardise(features, fitted)
+    is_constant = deviation <= 1e-6 * np.abs(mean)
+    assert constant == is_constant.sum()
+    scaled = (rows - mean) / np.where(is_constant, np.inf, deviation)
+    np.testing.assert_allclose(features, scaled, rtol=1e-4, atol=1e-4)

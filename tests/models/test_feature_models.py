@@ -1,0 +1,135 @@
+"""Models of dense features: the numbers by definition, on devices, resumed, and refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from devices import on_devices, train
+from processes import SMALL
+
+from ncfbench.config import complete
+from ncfbench.data import prepare
+from ncfbench.data.store import Dataset, load
+from ncfbench.errors import UsageError
+from ncfbench.models.towers import Content
+from ncfbench.runs.quality import Ranking
+from ncfbench.training.inference import Embedder
+from ncfbench.training.step import Trainer
+
+MODELS = (
+    {"encoder": "mlp", "mlp_units": 5, "mlp_layers": 2},
+    {"encoder": "cnn"},
+    {"encoder": "mlp", "user_tower": "features", "user_units": 4},
+    {"encoder": "mf", "user_tower": "table-features", "user_units": 4},
+)
+
+
+@pytest.fixture(scope="module")
+def featured_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: Any) -> Path:
+    folder = tmp_path_factory.mktemp("featured")
+    options = replace(tiny_options, item_features=6, user_features=4, cold_user_fraction=0.1)
+    prepare("synthetic", options, folder, "tiny", say=lambda text: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def featured(featured_dir: Path) -> Dataset:
+    return load(featured_dir, "tiny")
+
+
+def layers(parameters: Any, features: np.ndarray) -> np.ndarray:
+    """Hidden layers and a dense one, in plain NumPy."""
+    hidden = parameters.get("hidden", {})
+    for place in range(len(hidden)):
+        layer = hidden[place]
+        features = np.maximum(features @ np.asarray(layer["kernel"]) + np.asarray(layer["bias"]), 0)
+    dense = parameters["dense"]
+    return np.asarray(features @ np.asarray(dense["kernel"]) + np.asarray(dense["bias"]))
+
+
+def test_vectors_by_definition(featured: Dataset) -> None:
+    """An MLP of features; beside a text a linear map; beside a user's own vector an MLP."""
+    nodes = np.arange(featured.n_items, dtype=np.int32)
+    content = Content.of(featured)
+    for more in MODELS:
+        config = complete(SMALL | more)
+        trainer, state = Trainer.create(config, featured)
+        parameters = jax.tree.map(lambda leaf: leaf + 0.1, state.parameters)
+        embedder = Embedder(trainer.towers, content)
+        items, users = embedder.items(parameters, nodes), embedder.users(parameters).raw
+        of_items, of_users = parameters["encoder"], parameters["user_tower"]
+        if config.encoder == "mlp":
+            expected = layers(of_items["layers"], featured.item_features)
+        elif config.encoder == "cnn":
+            plain = complete(SMALL | more | {"features": "ignore"})
+            alone, _ = Trainer.create(plain, featured)
+            without = Embedder(alone.towers, content).items(
+                parameters | {"encoder": of_items["encoder"]}, nodes
+            )
+            expected = without + layers(of_items["layer"], featured.item_features)
+        else:
+            expected = np.asarray(of_items["vectors"]["embedding"])
+        np.testing.assert_allclose(items, expected, rtol=1e-4, atol=1e-5)
+        if "features" in config.user_tower:
+            expected = layers(of_users["layers"], featured.user_features)
+            if config.user_tower == "table-features":
+                expected = expected + np.asarray(of_users["vectors"]["embedding"])
+            np.testing.assert_allclose(users, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_tables_and_features_on_two_devices(featured: Dataset) -> None:
+    """Rows of tables by device, features by id: the loss and gradient of one device."""
+    own = SMALL | {"sampler": "ns", "user_tower": "table-features", "user_units": 4}
+    for more in ({"encoder": "mf"}, {"encoder": "cnn"}):
+        expected, whole, _ = on_devices(featured, complete(own | more))
+        both = {"devices": 2, "shard_tables": True}
+        value, gradient, _ = on_devices(featured, complete(own | more | both))
+        assert value == pytest.approx(expected, rel=1e-5)
+        assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
+
+
+def test_features_teach_cold_items_and_cold_users(featured_dir: Path, tmp_path: Path) -> None:
+    """Better than chance for users whom training never saw; and recall for them stands apart."""
+    settings = {"encoder": "mlp", "user_tower": "features", "user_units": 16, "epochs": 12}
+    settings |= {"learning_rate": 0.02, "dataset": "tiny"}
+    record = train(featured_dir, tmp_path, **settings)
+    last = record.curve[-1]
+    chance = last["test_recall_at_50_chance"]
+    assert last["test_recall_at_50"] > 1.2 * chance
+    assert last["test_recall_at_50_cold_users"] > 1.2 * chance
+    assert last["test_recall_at_50_cold_users_error"] > 0
+
+
+def test_recall_of_cold_users_by_definition() -> None:
+    users, items = np.array([0, 0, 2, 5]), np.array([0, 1, 1, 2])
+    has_links = np.array([True, True, False, True, True, False])
+    found = Ranking(users, items, 200, has_links)(np.array([3, 60, 70, 2])).figures
+    assert found["recall_at_50"] == pytest.approx((0.5 + 0 + 1) / 3)
+    assert found["recall_at_50_cold_users"] == pytest.approx((0 + 1) / 2)
+    assert found["recall_at_50_cold_users_error"] == pytest.approx(0.5)
+    none = Ranking(users, items, 200)(np.array([3, 60, 70, 2])).figures
+    assert none["recall_at_50_cold_users"] is None
+
+
+def test_missing_content_is_refused(tiny: Dataset, featured: Dataset) -> None:
+    for more, words in (
+        ({"encoder": "mlp"}, "reads dense features of items, and tiny has none"),
+        ({"user_tower": "features"}, "reads dense features of users, and tiny has none"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            Trainer.create(complete(SMALL | {"dataset": "tiny"} | more), tiny)
+    statistics = {**featured.manifest["statistics"], "vocabulary": 0}
+    silent = replace(featured, manifest={**featured.manifest, "statistics": statistics})
+    with pytest.raises(UsageError, match="reads texts, and tiny has none"):
+        Trainer.create(complete(SMALL | {"dataset": "tiny", "encoder": "cnn"}), silent)
+
+
+def test_identities_of_older_runs_stay() -> None:
+    assert "features" not in complete(SMALL | {"encoder": "cnn"}).effective()
+    ignored = complete(SMALL | {"encoder": "cnn", "features": "ignore"})
+    assert ignored.effective()["features"] == "ignore"
