@@ -319,7 +319,7 @@ class RunConfig:
         return {
             name: value
             for name, value in values.items()
-            if self.settings[name].since == 1 or value != self.settings[name].default
+            if self.settings[name].since == 1 or value not in (self.settings[name].default, None)
         }
 
     def digest(self) -> str:

@@ -122,7 +122,7 @@ WRONG: list[tuple[list[dict[str, Any]], str]] = [
     (lists(VALUES, "movieId")[:-1], "no features of 1 of 3 items, for example of '100'"),
     ([{"movieId": 8, "vector": [1.0]}, {"movieId": 5, "vector": [1.0, 2.0]}], "row 2: .*2 numbers"),
     ([{"movieId": 8, "vector": [1.0, float("nan")]}], "row 1: .*'nan' is not a number"),
-    ([{"movieId": 8, "vector": None}], "row 1: vector has 0 numbers"),
+    ([{"movieId": 8, "vector": [1.0]}, {"movieId": 5, "vector": None}], "row 2: .* 0 numbers"),
     ([{"movieId": 8, "vector": "red"}], "row 1: .*'red' is not a number"),
     ([{"movieId": 8}], "no column beside movieId"),
     ([{"film": 8, "vector": 1.0}], "no column is called movieId"),
