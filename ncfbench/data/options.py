@@ -5,9 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ncfbench.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from ncfbench.data.pieces import Pieces
+
+LEAST_PIECES = 3
+"""Fewest word pieces of a text: one between those that begin and end it."""
 
 
 def option(
@@ -107,6 +114,53 @@ class ItemOptions(SplitOptions):
     vocabulary_size: int | None = option(
         None, "Keep only this many words, the most frequent.", shown="all", at_least=1
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerOptions(ItemOptions):
+    """The choice between words and the word pieces of a pretrained model."""
+
+    tokenizer: Path | None = option(
+        None,
+        "Folder of a pretrained model whose tokenizer makes the tokens: for --encoder bert.",
+        shown="words",
+        is_stored=False,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tokenizer is None:
+            return
+        for name in ("min_count", "vocabulary_size"):
+            if getattr(self, name) not in (1, None):
+                raise UsageError(
+                    f"--{name.replace('_', '-')} and --tokenizer exclude each other: the vocabulary"
+                    " is the model's."
+                )
+        if self.max_length < LEAST_PIECES:
+            raise UsageError(
+                f"max_length = {self.max_length}: with --tokenizer it must be at least"
+                f" {LEAST_PIECES}, since two pieces begin and end each text."
+            )
+
+    def pieces(self) -> Pieces | None:
+        """Return the tokenizer; None where tokens are words.
+
+        Raises:
+            DataError, UsageError: see :class:`ncfbench.data.pieces.Pieces`.
+        """
+        from ncfbench.data.pieces import Pieces
+
+        return None if self.tokenizer is None else Pieces(self.tokenizer, self.max_length)
+
+    def tokenizer_origin(self) -> dict[str, Any]:
+        """Return what the manifest says about the tokenizer: None where tokens are words."""
+        from ncfbench.data.pieces import tokenizer_digest
+
+        if self.tokenizer is None:
+            return {"tokenizer": None}
+        digest = tokenizer_digest(self.tokenizer)
+        return {"tokenizer": {"name": self.tokenizer.name, "sha256": digest}}
 
 
 def as_flags(values: Mapping[str, Any]) -> list[str]:

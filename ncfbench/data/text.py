@@ -11,16 +11,20 @@ from __future__ import annotations
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.errors import DataError
 from ncfbench.storage.tables import storage_errors
+
+if TYPE_CHECKING:
+    from ncfbench.data.pieces import Pieces
 
 PADDING = 0
 """The token id of no word; words are numbered from 1."""
@@ -141,9 +145,11 @@ class Corpus:
 
     Args:
         folder: takes two files of 4 bytes a word; the caller removes it.
+        pieces: makes word pieces of a pretrained model, which are then the vocabulary.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pieces: Pieces | None = None) -> None:
+        self._pieces_of = pieces
         self._raw, self._final = folder / "words.raw", folder / "words.final"
         self._numbers = _Numbers()
         self._pending = array("i")
@@ -154,12 +160,18 @@ class Corpus:
     def __len__(self) -> int:
         return len(self._lengths)
 
+    def tokenize(self, text: str) -> list[str]:
+        """Return the tokens of a text, in order: words, or word pieces."""
+        return tokenize(text) if self._pieces_of is None else self._pieces_of(text)
+
     def add(self, tokens: Iterable[str]) -> None:
         """Add the words of the next item.
 
         Raises:
             DataError: more different words than :data:`MOST_WORDS`, or a full disk.
         """
+        if self._pieces_of is not None:
+            tokens = self._pieces_of.whole(tokens)
         before = len(self._pending)
         self._pending.extend(map(self._numbers.__getitem__, tokens))
         self._lengths.append(len(self._pending) - before)
@@ -179,6 +191,8 @@ class Corpus:
         for _, numbers in self._pieces():
             counts += np.bincount(numbers, minlength=len(counts))
         words = list(self._numbers)
+        if self._pieces_of is not None:
+            return self._finish_pieces(self._pieces_of, words, counts)
         kept: list[int] = np.flatnonzero(counts >= min_count).tolist()
         kept.sort(key=lambda number: (-counts[number], words[number]))
         kept = kept[:size]
@@ -189,6 +203,20 @@ class Corpus:
         )
         ids = np.full(len(words), PADDING, np.int32)
         ids[kept] = np.arange(1, len(kept) + 1)
+        return self._encoded(ids, max_length), vocabulary
+
+    def _finish_pieces(
+        self, pieces: Pieces, words: Sequence[str], counts: NDArray[np.int64]
+    ) -> tuple[Texts, Vocabulary]:
+        """Return the texts by the ids of a model, and its whole vocabulary with counts."""
+        ids = np.array([pieces.ids[word] for word in words], np.int32)
+        of_piece = np.zeros(len(pieces.ids), np.int64)
+        of_piece[ids] = counts
+        vocabulary = Vocabulary(pieces.words, tuple(of_piece[1:].tolist()))
+        return self._encoded(ids, int(np.max(self._lengths, initial=0))), vocabulary
+
+    def _encoded(self, ids: NDArray[np.int32], max_length: int) -> Texts:
+        """Replace numbers by ids, in a second pass over the file."""
         lengths = np.zeros(len(self), np.int32)
         with storage_errors(self._final), self._final.open("wb") as file:
             for items, numbers in self._pieces():
@@ -197,7 +225,7 @@ class Corpus:
                 )
                 file.write(found.data)
         self._raw.unlink()
-        return Texts(_mapped(self._final), lengths), vocabulary
+        return Texts(_mapped(self._final), lengths)
 
     def _flush(self) -> None:
         if len(self._numbers) > MOST_WORDS:

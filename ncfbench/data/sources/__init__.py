@@ -142,6 +142,8 @@ def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
     source = str(manifest.get("source", name))
     words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
     words += as_flags(manifest["options"])
+    if manifest.get("tokenizer") and "arguments" not in manifest:
+        words += ["--tokenizer", manifest["tokenizer"]["name"]]
     if "arguments" in manifest:
         return shlex.join([*words, *manifest["arguments"]])
     verified = [file.get("verified") for file in manifest.get("files", {}).values()]

@@ -15,7 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from ncfbench.data.content import Content, split_items
-from ncfbench.data.options import option
+from ncfbench.data.options import TokenizerOptions, option
 from ncfbench.data.readers.files import read_lines
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.sources.citeulike_files import (
@@ -24,7 +24,7 @@ from ncfbench.data.sources.citeulike_files import (
     read_libraries,
     read_lists,
 )
-from ncfbench.data.text import Corpus, tokenize
+from ncfbench.data.text import Corpus
 from ncfbench.errors import DataError, reason
 
 FILES = Published(
@@ -55,7 +55,7 @@ _COLUMNS = {"title": "raw.title", "abstract": "raw.abstract"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PublishedOptions):
+class Options(TokenizerOptions, PublishedOptions):
     """Options of the source."""
 
     text: tuple[str, ...] = option(
@@ -83,7 +83,7 @@ def plan(
     """
     folder, files = FILES.obtain(options, options.files, say=say, progress=progress)
     return Preparation(
-        {"commit": FILES.commit, "files": files},
+        {"commit": FILES.commit, "files": files, **options.tokenizer_origin()},
         options.stored(),
         partial(read_content, folder, options, say=say),
     )
@@ -93,8 +93,8 @@ def read_content(
     folder: Path, options: Options, scratch: Path, *, say: Callable[[str], None]
 ) -> Content:
     """Parse the files: links, texts, vocabulary, split."""
-    corpus = Corpus(scratch)
-    parts = {part: _texts(folder, part) for part in options.text}
+    corpus = Corpus(scratch, options.pieces())
+    parts = {part: _texts(folder, part, corpus.tokenize) for part in options.text}
     for item, tokens in enumerate(zip_longest(*parts.values())):
         short = next(
             (part for part, of_part in zip(parts, tokens, strict=True) if of_part is None), None
@@ -123,7 +123,7 @@ def read_content(
     )
 
 
-def _texts(folder: Path, part: str) -> Iterator[list[str]]:
+def _texts(folder: Path, part: str, tokenize: Callable[[str], list[str]]) -> Iterator[list[str]]:
     """Yield each item's tokens of its title, its abstract, or its tags."""
     if part in _COLUMNS:
         for (text,) in read_articles(folder / "raw-data.csv", [_COLUMNS[part]]):

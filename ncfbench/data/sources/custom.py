@@ -20,7 +20,7 @@ from ncfbench.data.content import (
     split_items,
     split_newest,
 )
-from ncfbench.data.options import ItemOptions, as_flags, option
+from ncfbench.data.options import TokenizerOptions, as_flags, option
 from ncfbench.data.readers.files import sha256
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.sources.custom_columns import Columns
@@ -41,7 +41,7 @@ FEATURES = "Dense features"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ItemOptions):
+class Options(TokenizerOptions):
     """Options of the source; a column that is None is found by its usual names."""
 
     links: Path = option(
@@ -171,6 +171,10 @@ class Options(ItemOptions):
                 "--tokens-column and --text-columns exclude each other: a text is made of one or"
                 " the other."
             )
+        if self.tokenizer and self.tokens_column:
+            raise UsageError(
+                "--tokenizer and --tokens-column exclude each other: it makes the tokens itself."
+            )
         if self.item_features and self.feature_columns:
             raise UsageError(
                 "--item-features and --feature-columns exclude each other: put all features into"
@@ -193,6 +197,7 @@ class Options(ItemOptions):
         reading |= {} if self.quotes else {"quotes": False}
         reading |= {} if self.encoding == "utf-8" else {"encoding": self.encoding}
         files = {role: path.name for role, path in self.files().items()}
+        reading |= {"tokenizer": self.tokenizer.name} if self.tokenizer else {}
         return as_flags(files | reading)
 
     def files(self) -> dict[str, Path]:
@@ -221,7 +226,7 @@ def plan(
     stored = options.stored() | chosen.stored()
     stored["min_user_links"] = max(options.min_user_links, 1)
     return Preparation(
-        {"files": files, "arguments": options.arguments()},
+        {"files": files, "arguments": options.arguments(), **options.tokenizer_origin()},
         stored,
         partial(read_content, options, chosen, features, say=say),
     )
@@ -315,8 +320,8 @@ def _corpus(
     """Return the texts of the items in some rows; no words where no column holds a text."""
     if not chosen.texts and not chosen.tokens:
         return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
-    corpus = Corpus(scratch)
-    for tokens in read_texts(chosen, rows):
+    corpus = Corpus(scratch, options.pieces())
+    for tokens in read_texts(chosen, rows, corpus.tokenize):
         corpus.add(tokens)
     if len(corpus) != len(rows):
         raise DataError(f"{options.items} changed while it was read. Prepare it again.")

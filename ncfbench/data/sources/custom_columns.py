@@ -162,7 +162,7 @@ def _choose_text(options: Options, items: RowFile) -> tuple[tuple[str, ...], str
     """Choose the columns of text, or the column of tokens."""
     texts = choose_texts(options.text_columns, items)
     # A column called words may hold their number, so it is tokens only without any text.
-    may_guess = "tokens" in items.columns or not texts
+    may_guess = ("tokens" in items.columns or not texts) and not options.tokenizer
     tokens = None
     if not options.text_columns and (may_guess or options.tokens_column):
         tokens = choose("tokens", options.tokens_column, items)

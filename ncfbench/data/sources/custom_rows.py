@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,6 @@ from ncfbench.data.ids import Names, positions
 from ncfbench.data.readers import columns
 from ncfbench.data.sources.custom_columns import Columns
 from ncfbench.data.sources.custom_kept import Links
-from ncfbench.data.text import tokenize
 from ncfbench.errors import DataError
 
 SPLIT_NAMES = {
@@ -118,7 +117,9 @@ def read_links(chosen: Columns, item_ids: pa.StringArray, removed: dict[str, int
     )
 
 
-def read_texts(chosen: Columns, rows: NDArray[np.int64]) -> Iterator[list[str]]:
+def read_texts(
+    chosen: Columns, rows: NDArray[np.int64], tokenize: Callable[[str], list[str]]
+) -> Iterator[list[str]]:
     """Yield the tokens of the items in some rows, which ascend."""
     names = [chosen.tokens] if chosen.tokens else list(chosen.texts)
     for start, batch in chosen.items.batches(names):

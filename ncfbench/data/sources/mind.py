@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from ncfbench.data.content import Content, distinct_links, draw_users, split_items
 from ncfbench.data.ids import natural_order
-from ncfbench.data.options import ItemOptions, option
+from ncfbench.data.options import TokenizerOptions, option
 from ncfbench.data.readers.files import Member, find_members
 from ncfbench.data.sources import Preparation, Progress, Statistics
-from ncfbench.data.text import Corpus, Texts, Vocabulary, tokenize
+from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError, shown
 
 LABEL = "MIND, a stand-in for the paper's Yahoo! News data"
@@ -64,7 +64,7 @@ _PART = re.compile(r"(?:(MIND[A-Za-z]+)_)?(train|dev|test)(?:\.zip)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ItemOptions):
+class Options(TokenizerOptions):
     """Options of the source."""
 
     from_: Path | None = option(
@@ -119,7 +119,7 @@ def plan(
         for name, member in part.items()
     }
     return Preparation(
-        {"label": LABEL, "files": files},
+        {"label": LABEL, "files": files, **options.tokenizer_origin()},
         options.stored(),
         partial(read_content, list(parts.values()), options, say=say),
     )
@@ -407,13 +407,13 @@ def _texts(
     news: Sequence[Member], options: Options, items: dict[str, int], scratch: Path
 ) -> tuple[Texts, Vocabulary]:
     """Return the texts of the items, and the vocabulary of these alone."""
-    corpus = Corpus(scratch)
+    corpus = Corpus(scratch, options.pieces())
     missing, order = dict(items), array("i")
     for id_, parts in chain.from_iterable(read_news(file, options.text) for file in news):
         item = missing.pop(id_, None)
         if item is not None:
             order.append(item)
-            corpus.add(chain.from_iterable(map(tokenize, parts)))
+            corpus.add(chain.from_iterable(map(corpus.tokenize, parts)))
     if missing:
         raise DataError(f"{news[0].path} changed while it was read.")
     texts, vocabulary = corpus.finish(
