@@ -185,9 +185,7 @@ def _begin(
     first, field, pace, horizon = _choose_field(pool, calibrated, graph.n_links, clock)
     left_out = [*refused, *(LeftOut(shape.label, why) for shape, why in slow.items())]
     seconds = calibrated.seconds
-    entrants = [
-        make_entrant(question, each, seconds[each.shape], first, graph.n_links) for each in field
-    ]
+    entrants = [make_entrant(question, each, seconds[each.shape], first) for each in field]
     rest = [(each, seconds[each.shape]) for each in pool if each not in field]
     return State(dataset.fingerprint, entrants, rest, left_out, first), pace, horizon
 
