@@ -45,7 +45,7 @@ CALIBRATION_SHARE = 0.1
 """Share of the budget after which the calibration begins no further shape."""
 RESERVE = (3.0, 0.02)
 """Kept for the answer: seconds, or a share of the budget, whichever is more."""
-FIRST_CLOCK = (1 / 200, 1 / 40)
+FIRST_CLOCK = (1 / 100, 1 / 40)
 """Bounds of the first rung's clock, as shares of the budget."""
 FIELDS = ((8.0, 6), (4.0, 4), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin

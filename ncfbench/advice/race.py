@@ -41,7 +41,7 @@ NEWCOMERS = 6
 """Most neighbours of leaders that enter after a rung."""
 EARLY = 1 / 4
 """Share of the horizon up to which neighbours enter."""
-FIRST_PROBES = 3
+FIRST_PROBES = 2
 """Number of probes in the first rung, beside those at the ends of epochs."""
 LEAST_SEED = 1 / 4
 """Share of the last clock that a further seed must have time for."""
