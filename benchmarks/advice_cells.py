@@ -57,16 +57,16 @@ class Cell:
 
 TWO_BATCHES = (512, 256)
 CELLS = {
-    "sparse/cnn-sg": Cell("advice-sparse", "cnn", "sg", 16, batch_sizes=TWO_BATCHES),
-    "sparse/lstm-sg": Cell("advice-sparse", "lstm", "sg", 40),
+    "sparse/cnn-sg": Cell("advice-sparse", "cnn", "sg", 50),
+    "sparse/lstm-sg": Cell("advice-sparse", "lstm", "sg", 60),
     "sparse/mf-hinge": Cell("advice-sparse", "mf", "hinge", 20, batch_sizes=TWO_BATCHES),
-    "dense/cnn-sg": Cell("advice-dense", "cnn", "sg", 16, batch_sizes=TWO_BATCHES),
-    "dense/lstm-hinge": Cell("advice-dense", "lstm", "hinge", 25, batch_sizes=TWO_BATCHES),
-    "dense/mf-sg": Cell("advice-dense", "mf", "sg", 12, batch_sizes=TWO_BATCHES),
-    "long/cnn-sg": Cell("advice-long", "cnn", "sg", 35),
-    "long/cnn-hinge": Cell("advice-long", "cnn", "hinge", 45),
+    "dense/cnn-sg": Cell("advice-dense", "cnn", "sg", 50),
+    "dense/lstm-hinge": Cell("advice-dense", "lstm", "hinge", 50),
+    "dense/mf-sg": Cell("advice-dense", "mf", "sg", 20, batch_sizes=TWO_BATCHES),
+    "long/cnn-sg": Cell("advice-long", "cnn", "sg", 60),
+    "long/cnn-hinge": Cell("advice-long", "cnn", "hinge", 60),
     "citeulike/cnn-sg": Cell("citeulike", "cnn", "sg", 60),
-    "movielens/cnn-sg": Cell("movielens", "cnn", "sg", 120),
+    "movielens/cnn-sg": Cell("movielens", "cnn", "sg", 100),
 }
 """The grid: three shapes of synthetic data, CiteULike, and MovieLens with plots."""
 QUICK = {

@@ -73,10 +73,7 @@ def plan(
     calibrated = calibrate(dataset, content, configs, work, CALIBRATION_SECONDS, interrupted)
     seconds = calibrated.seconds
     first = FIRST_PROBES * horizon / PROBES
-    entrants = [
-        make_entrant(question, each, seconds[each.shape], first, graph.n_links)
-        for each in candidates
-    ]
+    entrants = [make_entrant(question, each, seconds[each.shape], first) for each in candidates]
     return State(dataset.fingerprint, entrants, [], refused, first, horizon=horizon)
 
 

@@ -19,8 +19,9 @@ same seed: the question is what the race loses by stopping early, not what anoth
 
 The verdict: a regret of at most 1.15 in nine of ten cells and of at most 1.5 in all; in every cell
 a rank correlation of at least 0.8 and at most a tenth of the time. Results are kept after each
-cell, with the environment and the fingerprints of data and code. Exit codes: 0 if the verdict is
-met, 3 if a data set is missing, 6 if it is missed or a process failed, 130 if interrupted.
+cell, with the environment and the fingerprints of data and code. After a change of the race alone
+the sweeps are kept. Exit codes: 0 if the verdict is met, 3 if a data set is missing, 6 if it is
+missed or a process failed, 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -66,8 +67,10 @@ from ncfbench.timing import allocator, environment
 
 RESULT = RESULTS / "advice-cpu.json"
 HEAD = {"benchmark": "advice", "format": 1}
+AFTER_TRAINING = ("advice", "reporting", "cli")
+"""Rooms that a sweep's records do not depend on, once its candidates are listed."""
 OWN_FILES = [FOLDER / f"advice_{part}.py" for part in ("cells", "sweep", "table")]
-START_SECONDS = 5.0
+START_SECONDS = 6.0
 """Left out of the budget for the start of the process and for printing the answer."""
 CACHE = "NCFBENCH_CACHE_DIR"
 
@@ -173,6 +176,7 @@ def run(arguments: argparse.Namespace) -> list[NcfbenchError]:
     chosen = choose_cells(arguments.cells, cells)
     result = read_result(arguments.json, HEAD)
     described, code = environment.describe(), code_fingerprint(*OWN_FILES)
+    of_sweep = code_fingerprint(without=AFTER_TRAINING)
     problems: list[NcfbenchError] = []
     missing: dict[str, list[str]] = {}
     for number, name in enumerate(chosen, 1):
@@ -192,7 +196,8 @@ def run(arguments: argparse.Namespace) -> list[NcfbenchError]:
         print(f"{said}: measuring", file=sys.stderr)
         home = arguments.runs_dir / name.replace("/", "-")
         try:
-            begin_in(home, made_of, resume=arguments.resume)
+            question = {**made_of, "code": of_sweep, "cell": repr(cells[name])}
+            begin_in(home, question, code, resume=arguments.resume)
             figures = measure(name, cells[name], home, arguments.data_dir)
         except CheckFailedError as error:
             print(f"Error: {error}", file=sys.stderr)
@@ -241,16 +246,25 @@ def is_kept(result: Result, name: str, made_of: Mapping[str, str]) -> bool:
     )
 
 
-def begin_in(home: Path, made_of: Mapping[str, str], *, resume: bool) -> None:
+def begin_in(home: Path, sweep: Mapping[str, str], code: str, *, resume: bool) -> None:
     """Make the folder of a cell; unless it is to be resumed, what it holds is removed, and so is
-    what another environment, code or data made.
+    what another environment, code or data made. A change of the race alone removes the race alone.
+
+    Args:
+        sweep: what the sweep is made of.
+        code: fingerprint of all code.
     """
     path = home / "made_of.json"
-    if not resume or not path.exists() or tables.read_json(path) != made_of:
+    before = tables.read_json(path) if resume and path.exists() else {}
+    if before.get("sweep") != sweep:
         shutil.rmtree(home, ignore_errors=True)
-        with tables.storage_errors(home):
-            home.mkdir(parents=True)
-        tables.write_json(path, dict(made_of))
+    elif before["code"] != code:
+        shutil.rmtree(home / "advice", ignore_errors=True)
+        for made in home.glob("*advice*"):
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+    with tables.storage_errors(home):
+        home.mkdir(parents=True, exist_ok=True)
+    tables.write_json(path, {"sweep": dict(sweep), "code": code})
 
 
 def show_kept(arguments: argparse.Namespace) -> bool:

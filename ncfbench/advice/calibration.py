@@ -48,11 +48,11 @@ class Calibration:
         """Return the pace of a run: its training with probes and evaluations.
 
         Args:
-            block_seconds: training between two probes, at most.
+            block_seconds: training between two probes, beside those at the ends of epochs.
         """
         own = self.seconds[shape]
         epoch = n_links / shape.batch_size * own
-        probes = max(4.0, epoch / block_seconds)
+        probes = 1 + epoch / block_seconds
         beside = probes * self.probe_seconds + self.evaluation_seconds + STEP_BATCHES * own
         return Pace(self.opening_seconds, 1 + beside / epoch, SAVING_SECONDS)
 

@@ -45,7 +45,7 @@ CALIBRATION_SHARE = 0.1
 """Share of the budget after which the calibration begins no further shape."""
 RESERVE = (3.0, 0.02)
 """Kept for the answer: seconds, or a share of the budget, whichever is more."""
-FIRST_CLOCK = (1 / 200, 1 / 40)
+FIRST_CLOCK = (1 / 100, 1 / 40)
 """Bounds of the first rung's clock, as shares of the budget."""
 FIELDS = ((8.0, 6), (4.0, 4), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin
@@ -185,9 +185,7 @@ def _begin(
     first, field, pace, horizon = _choose_field(pool, calibrated, graph.n_links, clock)
     left_out = [*refused, *(LeftOut(shape.label, why) for shape, why in slow.items())]
     seconds = calibrated.seconds
-    entrants = [
-        make_entrant(question, each, seconds[each.shape], first, graph.n_links) for each in field
-    ]
+    entrants = [make_entrant(question, each, seconds[each.shape], first) for each in field]
     rest = [(each, seconds[each.shape]) for each in pool if each not in field]
     return State(dataset.fingerprint, entrants, rest, left_out, first), pace, horizon
 

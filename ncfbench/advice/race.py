@@ -41,8 +41,8 @@ NEWCOMERS = 6
 """Most neighbours of leaders that enter after a rung."""
 EARLY = 1 / 4
 """Share of the horizon up to which neighbours enter."""
-FIRST_PROBES = 3
-"""Least number of probes in the first rung."""
+FIRST_PROBES = 2
+"""Number of probes in the first rung, beside those at the ends of epochs."""
 LEAST_SEED = 1 / 4
 """Share of the last clock that a further seed must have time for."""
 
@@ -235,8 +235,7 @@ class Race:
         Args:
             seconds: of an iteration.
         """
-        first, n_links = self.state.first_clock, self.dataset.graph.n_links
-        return make_entrant(self.question, candidate, seconds, first, n_links)
+        return make_entrant(self.question, candidate, seconds, self.state.first_clock)
 
     def _train_seeds(self) -> None:
         """Train more seeds of the finalists to the last clock, as many as there is time for."""
@@ -340,18 +339,18 @@ class Race:
 
 
 def make_entrant(
-    question: Question, candidate: Candidate, seconds: float, first_clock: float, n_links: int
+    question: Question, candidate: Candidate, seconds: float, first_clock: float
 ) -> Entrant:
     """Return the entrant of a candidate.
 
-    It is probed four times an epoch, or more often where the first rung would have too few probes.
+    It is probed :data:`FIRST_PROBES` times in the first rung, and at the end of every epoch.
 
     Args:
         seconds: of an iteration.
     """
     shape, config = candidate.shape, candidate.config
     block = max(round(first_clock / FIRST_PROBES / seconds), 1)
-    if not config.probe_every and block < n_links / config.batch_size / 4:
+    if not config.probe_every:
         config = dataclasses.replace(config, probe_every=block)
     name = f"{shape.label} lr={config.learning_rate:g}"
     if len(question.losses) > 1:

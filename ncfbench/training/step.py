@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
 
@@ -29,6 +30,16 @@ from ncfbench.sampling.batch import Batch
 
 Parameters: TypeAlias = Any
 """The towers' parameters, a tree of arrays."""
+
+
+class Scalars(NamedTuple):
+    """Settings that the compiled step takes as arguments: runs that differ in nothing else share
+    one program.
+    """
+
+    learning_rate: Any
+    seed: Any
+    """uint32."""
 
 
 class TrainState(NamedTuple):
@@ -88,8 +99,11 @@ class Trainer:
     def __post_init__(self) -> None:
         # The state is donated: the old parameters' memory holds the new ones.
         out = self.layout.out_shardings(self.shapes)
-        self.step = jax.jit(self._step, donate_argnums=0, out_shardings=out)
-        self.steps = jax.jit(self._steps, donate_argnums=0, out_shardings=out)
+        scalars = Scalars(np.float32(self.config.learning_rate), np.uint32(self.config.seed))
+        self.step, self.steps = (
+            _WithScalars(jax.jit(function, donate_argnums=0, out_shardings=out), scalars)
+            for function in (self._step, self._steps)
+        )
 
     @classmethod
     def create(
@@ -106,7 +120,7 @@ class Trainer:
         """
         precision.require(config.precision)
         layout = layout or make_layout(config)
-        optimizer = optax.adam(config.learning_rate)
+        optimizer = make_optimizer(config.learning_rate)
         with layout.initialise_on_host():
             graph, variables = nnx.split(make_towers(config, dataset))
             parameters = nnx.as_pure(variables)
@@ -156,28 +170,50 @@ class Trainer:
         )
 
     def _step(
-        self, state: TrainState, batch: Batch, content: Content
+        self, state: TrainState, batch: Batch, content: Content, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
         self.traces += 1
-        return self._advance(state, batch, content)
+        return self._advance(state, batch, content, scalars)
 
     def _steps(
-        self, state: TrainState, batches: tuple[Batch, ...], content: Content
+        self, state: TrainState, batches: tuple[Batch, ...], content: Content, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
         self.traces += 1
         stacked: Batch = jax.tree.map(lambda *arrays: jnp.stack(arrays), *batches)
         return jax.lax.scan(
-            lambda state, batch: self._advance(state, batch, content), state, stacked
+            lambda state, batch: self._advance(state, batch, content, scalars), state, stacked
         )
 
     def _advance(
-        self, state: TrainState, batch: Batch, content: Content
+        self, state: TrainState, batch: Batch, content: Content, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
-        dropout = Dropout(jnp.uint32(self.config.seed), state.iteration)
+        dropout = Dropout(scalars.seed, state.iteration)
         value, gradient = self.gradient(state.parameters, batch, content, dropout)
-        updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.parameters)
+        optimizer_ = make_optimizer(scalars.learning_rate)
+        updates, optimizer = optimizer_.update(gradient, state.optimizer, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
         return TrainState(parameters, optimizer, state.iteration + 1), value
+
+
+@dataclass(frozen=True)
+class _WithScalars:
+    """A compiled step and its last argument."""
+
+    compiled: Any
+    scalars: Scalars
+
+    def __call__(self, *arguments: Any) -> tuple[TrainState, jax.Array]:
+        stepped: tuple[TrainState, jax.Array] = self.compiled(*arguments, self.scalars)
+        return stepped
+
+    def lower(self, *arguments: Any) -> Any:
+        """Lower it for inspection."""
+        return self.compiled.lower(*arguments, self.scalars)
+
+
+def make_optimizer(learning_rate: Any) -> optax.GradientTransformation:
+    """Return Adam at a learning rate, a number or a traced scalar."""
+    return optax.adam(learning_rate)
 
 
 def copy_state(state: TrainState) -> TrainState:

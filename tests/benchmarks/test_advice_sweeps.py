@@ -273,7 +273,7 @@ def test_resume_keeps_finished_cells(
     assert run(bench, tmp_path, "--quick", "--resume") == EXIT_MISSED
     assert asked == ["tiny/cnn-hinge"]
     assert run(bench, tmp_path, "--quick", "--resume", "--cells", "tiny/mf*") == 0
-    monkeypatch.setattr(bench, "code_fingerprint", lambda *more: "other")
+    monkeypatch.setattr(bench, "code_fingerprint", lambda *more, **without: "other")
     assert run(bench, tmp_path, "--quick", "--resume") == EXIT_MISSED
     assert asked == ["tiny/cnn-hinge", "tiny/mf-sg", "tiny/cnn-hinge"]
     found = json.loads((tmp_path / "result.json").read_text())
@@ -282,17 +282,20 @@ def test_resume_keeps_finished_cells(
 
 
 def test_resume_keeps_the_runs_of_a_cell(benchmarks: Namespace, tmp_path: Path) -> None:
-    """Unless other code, data or another environment made them."""
-    made_of = {"code": "one"}
-    for words, is_there in (
-        ({"made_of": made_of, "resume": True}, False),
-        ({"made_of": made_of, "resume": True}, True),
-        ({"made_of": {"code": "two"}, "resume": True}, False),
-        ({"made_of": {"code": "two"}, "resume": False}, False),
+    """Unless other code, data or another environment made them; a changed race keeps the sweep."""
+    home = tmp_path / "home"
+    for sweep, code, resume, left in (
+        ("one", "a", True, set()),
+        ("one", "a", True, {"sweep", "advice.json", "cache-advice"}),
+        ("one", "b", True, {"sweep"}),
+        ("two", "b", True, set()),
+        ("two", "b", False, set()),
     ):
-        benchmarks.bench.begin_in(tmp_path / "home", **words)
-        assert (tmp_path / "home" / "run").exists() == is_there
-        (tmp_path / "home" / "run").touch()
+        benchmarks.bench.begin_in(home, {"code": sweep}, code, resume=resume)
+        assert {path.name for path in home.iterdir()} - {"made_of.json"} == left
+        for name in ("sweep", "advice.json"):
+            (home / name).touch()
+        (home / "cache-advice").mkdir(exist_ok=True)
 
 
 def test_a_missing_data_set_is_named(

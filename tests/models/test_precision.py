@@ -77,7 +77,7 @@ def test_every_product_of_the_step_is_asked_for(
     config = complete(SMALL | {"sampler": "ns", "encoder": encoder, "precision": name})
     trainer, state = Trainer.create(config, tiny)
     batch = next(batches(tiny.graph, config, Streams(0)))
-    lines = products(trainer._step, state, batch, Content.of(tiny))
+    lines = products(trainer.step, state, batch, Content.of(tiny))
     # Scores forward and twice back; and what each encoder multiplies, likewise.
     assert len(lines) >= {"mf": 3, "cnn": 9, "lstm": 9}[encoder]
     assert any("convolution" in line for line in lines) == (encoder == "cnn")
