@@ -173,6 +173,8 @@ class EncoderTraits(Traits):
     """What it reads of an item: ``text``, ``features``, both or nothing."""
     scores_cold_items: bool = True
     """True if it embeds items without training links."""
+    pretrained_parts: tuple[str, ...] = ()
+    """Its modules whose weights are pretrained: they learn at ``pretrained_learning_rate``."""
     item_tables: tuple[str, ...] = ()
     """Its :class:`flax.nnx.Embed` tables by item id. Where tables are spread over devices, only the
     rows of a batch's items are fetched from these.

@@ -41,6 +41,7 @@ ENCODERS: Mapping[str, str] = {
     "mf": "ncfbench.models.encoders.mf:MatrixFactorization",
     "cnn": "ncfbench.models.encoders.cnn:Convolution",
     "lstm": "ncfbench.models.encoders.lstm:Lstm",
+    "bert": "ncfbench.models.encoders.bert:Bert",
     "mlp": "ncfbench.models.encoders.mlp:FeatureMlp",
 }
 USER_TOWERS: Mapping[str, str] = {

@@ -45,8 +45,8 @@ class Pieces:
             raise DataError(f"The tokenizer in {folder} leaves out ids. Use one of BERT's kind.")
         if found.get(PADDING) != 0 or BEGIN not in found or END not in found:
             raise DataError(
-                f"The tokenizer in {folder} is none of BERT's kind: {PADDING} must have the id 0, and"
-                f" {BEGIN} and {END} an id."
+                f"The tokenizer in {folder} is none of BERT's kind: {PADDING} must have the id 0,"
+                f" and {BEGIN} and {END} an id."
             )
         self.ids = found
         self.words = tuple(ordered[1:])

@@ -37,6 +37,9 @@ def require_shapes(config: RunConfig, dataset: Dataset) -> None:
     """
     sizes = DataSizes.of(dataset)
     require_content(config, sizes)
+    require = getattr(find_encoder(config.encoder).load(), "require", None)
+    if require is not None:
+        require(config, dataset)
     _require(config, sizes, dataset.tokens_IxL.shape[1])
 
 
@@ -90,7 +93,7 @@ def _require(config: RunConfig, sizes: DataSizes, length: int) -> None:
             return build_users(config, sizes, rngs=nnx.Rngs(config.seed))(users)
 
         features = _shape(USERS, sizes.user_features) if sizes.user_features else None
-        users = Users(_shape(USERS, dtype=jnp.int32), features)
+        users = Users._make([_shape(USERS, dtype=jnp.int32), features])
         _check(config, "user_tower", embed, (users,), (USERS, d), f"for {USERS} users")
     if _is_plugin(config, "interaction"):
         interaction = make_interaction(config)

@@ -33,11 +33,11 @@ class Content(NamedTuple):
     @classmethod
     def of(cls, dataset: Dataset) -> Content:
         """Move the content of a data set to the device."""
-        arrays = (dataset.lengths, dataset.user_features, dataset.item_features)
-        return cls(
-            jnp.asarray(dataset.tokens_IxL),
-            *(None if array is None else jnp.asarray(array) for array in arrays),
+        users, items = (
+            None if features is None else jnp.asarray(features)
+            for features in (dataset.user_features, dataset.item_features)
         )
+        return cls(jnp.asarray(dataset.tokens_IxL), jnp.asarray(dataset.lengths), users, items)
 
 
 class UserVectors(NamedTuple):
@@ -68,7 +68,8 @@ class Towers(nnx.Module):
         encoder = build_encoder(config, sizes, rngs=rngs)
         adds = sizes.item_features and adds_features(config)
         self.encoder = WithFeatures(encoder, config, sizes, rngs=rngs) if adds else encoder
-        self.word_dropout = config.word_dropout
+        drops = find_encoder(config.encoder).counts("word_dropout")
+        self.word_dropout = config.word_dropout if drops else 0.0
         self.item_dropout = config.item_dropout
         self.normalize = config.normalize
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -24,7 +24,8 @@ from ncfbench.models.dropout import Dropout
 from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import batch_scores, link_loss, user_penalty
-from ncfbench.models.towers import Content, Towers, make_towers
+from ncfbench.models.towers import ENCODER, Content, Towers, make_towers
+from ncfbench.registry import find_encoder
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch
 
@@ -38,6 +39,8 @@ class Scalars(NamedTuple):
     """
 
     learning_rate: Any
+    pretrained_factor: Any
+    """Learning rate of pretrained weights over the others'."""
     seed: Any
     """uint32."""
 
@@ -99,7 +102,10 @@ class Trainer:
     def __post_init__(self) -> None:
         # The state is donated: the old parameters' memory holds the new ones.
         out = self.layout.out_shardings(self.shapes)
-        scalars = Scalars(np.float32(self.config.learning_rate), np.uint32(self.config.seed))
+        config = self.config
+        self._pretrained = find_encoder(config.encoder).pretrained_parts
+        factor = config.pretrained_learning_rate / config.learning_rate if self._pretrained else 1
+        scalars = Scalars(*map(np.float32, (config.learning_rate, factor)), np.uint32(config.seed))
         self.step, self.steps = (
             _WithScalars(jax.jit(function, donate_argnums=0, out_shardings=out), scalars)
             for function in (self._step, self._steps)
@@ -191,6 +197,9 @@ class Trainer:
         value, gradient = self.gradient(state.parameters, batch, content, dropout)
         optimizer_ = make_optimizer(scalars.learning_rate)
         updates, optimizer = optimizer_.update(gradient, state.optimizer, state.parameters)
+        if self._pretrained:
+            # Adam's update is proportional to its learning rate.
+            updates = _scaled(updates, self._pretrained, scalars.pretrained_factor)
         parameters = optax.apply_updates(state.parameters, updates)
         return TrainState(parameters, optimizer, state.iteration + 1), value
 
@@ -209,6 +218,18 @@ class _WithScalars:
     def lower(self, *arguments: Any) -> Any:
         """Lower it for inspection."""
         return self.compiled.lower(*arguments, self.scalars)
+
+
+def _scaled(updates: Parameters, parts: Sequence[str], factor: jax.Array) -> Parameters:
+    """Scale the updates of some of the encoder's modules."""
+
+    def scaled(path: Any, leaf: jax.Array) -> jax.Array:
+        names = [str(key.key) for key in path if isinstance(key, jax.tree_util.DictKey)]
+        is_part = names[0] == ENCODER and any(name in parts for name in names[1:])
+        return leaf * factor if is_part else leaf
+
+    scaled_updates: Parameters = jax.tree.map_with_path(scaled, updates)
+    return scaled_updates
 
 
 def make_optimizer(learning_rate: Any) -> optax.GradientTransformation:

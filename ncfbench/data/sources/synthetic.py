@@ -33,6 +33,8 @@ TOPIC_WORD_SHARE = 0.6
 """Share of an item's words that come from its topic; the others come from all words."""
 OFF_TOPIC_SHARE = 0.1
 """Share of links that ignore topics."""
+FEATURE_NOISE = np.float32(0.5)
+"""Standard deviation of a feature's noise; a topic's centre has 1."""
 PIECE = 2**22
 """Links or words drawn at a time."""
 
@@ -180,11 +182,11 @@ def make(options: Options) -> Content:
 def _features(
     options: Options, rng: np.random.Generator, width: int, topics: NDArray[np.integer]
 ) -> Float32 | None:
-    """Return float32[n, F]: the mean of a centre for each topic of a row, and as much noise."""
+    """Return float32[n, F]: the mean of a centre for each topic of a row, and some noise."""
     if not width:
         return None
     centres = rng.standard_normal((options.topics, width), np.float32)
-    found = rng.standard_normal((len(topics), width), np.float32)
+    found = FEATURE_NOISE * rng.standard_normal((len(topics), width), np.float32)
     for column in topics.T:
         found += centres[column] / topics.shape[1]
     standardise(found, np.ones(len(found), bool))

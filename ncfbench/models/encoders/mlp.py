@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import DataSizes, Texts
+from ncfbench.models.encoders.protocol import DataSizes, Encoder, Texts
 from ncfbench.models.feature_layers import FeatureLayers
 from ncfbench.settings import Setting
 
@@ -38,7 +38,7 @@ class WithFeatures(nnx.Module):
     """Another encoder plus a linear map of the items' dense features."""
 
     def __init__(
-        self, encoder: nnx.Module, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs
+        self, encoder: Encoder, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs
     ) -> None:
         self.encoder = encoder
         self.layer = FeatureLayers(sizes.item_features, 1, 0, config.dimension, rngs=rngs)
@@ -46,5 +46,4 @@ class WithFeatures(nnx.Module):
     def __call__(self, texts: Texts) -> jax.Array:
         """Return float32[V, D]."""
         assert texts.features is not None
-        vectors: jax.Array = self.encoder(texts) + self.layer(texts.features)  # type: ignore[operator]
-        return vectors
+        return self.encoder(texts) + self.layer(texts.features)

@@ -63,6 +63,9 @@ class Encoder(Protocol):
     their ids names the :class:`flax.nnx.Embed` tables in which it does: ``item_tables =
     ("vectors",)``. Where tables are sharded over devices, only the rows of a batch's items are
     fetched then.
+
+    A static method ``require(config, dataset)``, where there is one, refuses a data set or settings
+    that cannot work, before anything is built.
     """
 
     def __call__(self, texts: Texts) -> jax.Array:

@@ -1,0 +1,243 @@
+"""A pretrained BERT-like encoder, fine-tuned end to end.
+
+Devlin et al. 2019: embeddings, layers of self-attention and a hidden layer, each normalised after
+it is added to its input. The pooling is the checkpoint's own; a dense layer makes item vectors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from ncfbench.config import RunConfig
+from ncfbench.data.pieces import tokenizer_digest
+from ncfbench.errors import UsageError
+from ncfbench.models.encoders import packing
+from ncfbench.models.encoders.attention import FeedForward, SelfAttention
+from ncfbench.models.encoders.protocol import DataSizes, Texts
+from ncfbench.models.pretrained import Architecture, Arrays, read_weights, require_model
+from ncfbench.settings import Setting
+
+if TYPE_CHECKING:
+    from ncfbench.data.store import Dataset
+
+SHAPE = packing.Shape(row_words=128, block_words=1024, block_rows=1)
+
+
+class Layer(nnx.Module):
+    """Self-attention and a hidden layer, each added to its input and then normalised."""
+
+    def __init__(self, architecture: Architecture, *, rngs: nnx.Rngs) -> None:
+        width = architecture.width
+        self.attention = SelfAttention(width, architecture.heads, rngs=rngs)
+        self.after_attention = _norm(architecture, rngs)
+        self.feed_forward = FeedForward(width, architecture.feed_forward, exact=True, rngs=rngs)
+        self.after_hidden = _norm(architecture, rngs)
+
+    def __call__(self, words_RxLxE: jax.Array, texts_RxL: jax.Array) -> jax.Array:
+        """Return float32[R, L, E]."""
+        words_RxLxE = self.after_attention(words_RxLxE + self.attention(words_RxLxE, texts_RxL))
+        result: jax.Array = self.after_hidden(words_RxLxE + self.feed_forward(words_RxLxE))
+        return result
+
+
+class Stack(nnx.Module):
+    """Positions, normalisation, layers; the word's vectors come from outside.
+
+    Args:
+        frozen: number of the first layers that are not trained; the positions are not either then.
+    """
+
+    def __init__(self, architecture: Architecture, frozen: int, *, rngs: nnx.Rngs) -> None:
+        self.frozen, self.pooling = frozen, architecture.pooling
+        self.positions = nnx.Embed(architecture.positions, architecture.width, rngs=rngs)
+        self.norm = _norm(architecture, rngs)
+        self.layers = nnx.List([Layer(architecture, rngs=rngs) for _ in range(architecture.layers)])
+
+    def __call__(
+        self, words_RxLxE: jax.Array, positions: jax.Array, texts_RxL: jax.Array
+    ) -> jax.Array:
+        """Return float32[R, L, E]; see :data:`ncfbench.models.encoders.packing.Encode`.
+
+        Where a text's vector is that of its first word, those of the others are zero.
+        """
+        words_RxLxE = self.norm(words_RxLxE + self.positions(positions))
+        for number, layer in enumerate(self.layers):
+            if number == self.frozen:
+                words_RxLxE = _stopped(words_RxLxE, self.frozen)
+            words_RxLxE = layer(words_RxLxE, texts_RxL)
+        if self.frozen >= len(self.layers):
+            words_RxLxE = _stopped(words_RxLxE, self.frozen)
+        if self.pooling == "first":
+            words_RxLxE = jnp.where((positions == 0)[..., None], words_RxLxE, 0)
+        return words_RxLxE
+
+
+class Pretrained(nnx.Module):
+    """The words and the stack: all weights that come from the checkpoint."""
+
+    def __init__(
+        self, architecture: Architecture, weights: Arrays, frozen: int, *, rngs: nnx.Rngs
+    ) -> None:
+        self.words = nnx.Embed(architecture.words, architecture.width, rngs=rngs)
+        self.stack = Stack(architecture, frozen, rngs=rngs)
+        _fill(self, weights)
+
+
+class Bert(nnx.Module):
+    """A pretrained encoder's vector of the text -> dense.
+
+    The data set must have been prepared with the checkpoint's tokenizer. Words are not dropped:
+    the texts that the checkpoint was trained on were whole.
+    """
+
+    title = "BERT"
+    summary = "a pretrained checkpoint such as MiniLM, fine-tuned, dense"
+    uses = ("features",)
+    pretrained_parts = ("pretrained",)
+    settings = (
+        Setting(
+            "checkpoint",
+            "",
+            "Folder of a pretrained model: config.json, model.safetensors, tokenizer",
+            shown="needed",
+        ),
+        Setting(
+            "pretrained_learning_rate",
+            5e-5,
+            "Adam's learning rate for the pretrained weights",
+            panel="Training",
+            above=0,
+        ),
+        Setting(
+            "frozen_layers",
+            0,
+            "First layers that are not trained, with the embeddings before them",
+            at_least=0,
+        ),
+        Setting(
+            "packing",
+            "auto",
+            "Computation of words: texts padded to one length, or packed into rows; same result",
+            choices=("auto", "plain", "packed"),
+            shown="auto: packed on a CPU, else plain",
+        ),
+    )
+
+    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
+        folder = Path(config.checkpoint)
+        architecture = Architecture.read(folder)
+        weights = read_weights(folder, architecture)
+        self.pretrained = Pretrained(architecture, weights, config.frozen_layers, rngs=rngs)
+        self.dense = nnx.Linear(architecture.width, config.dimension, rngs=rngs)
+        self.way, self.pooling = config.packing, architecture.pooling
+        self.normalises, self.frozen = architecture.normalises, config.frozen_layers
+
+    @staticmethod
+    def require(config: RunConfig, dataset: Dataset) -> None:
+        """Refuse a checkpoint that is not there, or that does not go with the data set.
+
+        Raises:
+            DataError: its files are damaged, or none of BERT's kind.
+            UsageError: a file is missing, the data set was prepared with words or with another
+                tokenizer, its texts are too long, or there are not as many layers to freeze.
+        """
+        folder = Path(config.checkpoint)
+        require_model(folder)
+        architecture = Architecture.read(folder)
+        tokenizer = dataset.manifest.get("tokenizer")
+        if tokenizer is None or tokenizer["sha256"] != tokenizer_digest(folder):
+            made = "words" if tokenizer is None else f"the tokenizer of {tokenizer['name']}"
+            raise UsageError(
+                f"{dataset.name} was prepared with {made}, and --encoder bert needs the pieces of"
+                f" its checkpoint. Prepare it again with --tokenizer {folder}."
+            )
+        longest = int(dataset.lengths.max(initial=0))
+        if longest > architecture.positions:
+            raise UsageError(
+                f"{dataset.name} has texts of {longest} pieces, and {folder} knows"
+                f" {architecture.positions} positions. Prepare it again with --max-length"
+                f" {architecture.positions}."
+            )
+        if dataset.n_words + 1 != architecture.words:
+            raise UsageError(
+                f"The tokenizer in {folder} has {dataset.n_words + 1:,} pieces, and its model"
+                f" {architecture.words:,}. They do not belong together."
+            )
+        if config.frozen_layers > architecture.layers:
+            raise UsageError(
+                f"--frozen-layers {config.frozen_layers}: {folder} has {architecture.layers}."
+            )
+
+    def __call__(self, texts: Texts) -> jax.Array:
+        """Return float32[V, D]; the bias alone for a text without words."""
+        graph, parameters = nnx.split(self.pretrained.stack)
+
+        def encode(
+            parameters: Any, words_RxLxE: jax.Array, positions: jax.Array, texts_RxL: jax.Array
+        ) -> jax.Array:
+            return nnx.merge(graph, parameters)(words_RxLxE, positions, texts_RxL)
+
+        table = _stopped(self.pretrained.words.embedding[...], self.frozen)
+        run = packing.choose(self.way, jax.default_backend(), SHAPE)
+        vectors_VxE = run(encode, parameters, table, texts)
+        if self.pooling == "first":
+            # The mean over the words, of which all but the first are zero.
+            vectors_VxE *= jnp.sum(texts.present, axis=1, keepdims=True)
+        if self.normalises:
+            vectors_VxE = _unit(vectors_VxE)
+        return self.dense(vectors_VxE)
+
+
+def _norm(architecture: Architecture, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    return nnx.LayerNorm(
+        architecture.width, epsilon=architecture.epsilon, use_fast_variance=False, rngs=rngs
+    )
+
+
+def _stopped(vectors: jax.Array, frozen: int) -> jax.Array:
+    """Return vectors that no gradient passes, where some layers are frozen."""
+    return jax.lax.stop_gradient(vectors) if frozen else vectors
+
+
+def _unit(vectors_VxE: jax.Array) -> jax.Array:
+    squared = jnp.sum(jnp.square(vectors_VxE), axis=-1, keepdims=True)
+    return vectors_VxE * jax.lax.rsqrt(jnp.maximum(squared, 1e-24))
+
+
+def _fill(made: Pretrained, weights: Arrays) -> None:
+    """Put a checkpoint's weights into the modules; linear maps are stored [out, in] there."""
+
+    def linear(module: nnx.Linear, *names: str) -> None:
+        kernels = [weights[f"{name}.weight"].T for name in names]
+        biases = [weights[f"{name}.bias"] for name in names]
+        module.kernel[...] = jnp.asarray(np.concatenate(kernels, axis=1))
+        assert module.bias is not None
+        module.bias[...] = jnp.asarray(np.concatenate(biases))
+
+    def norm(module: nnx.LayerNorm, name: str) -> None:
+        assert module.scale is not None
+        assert module.bias is not None
+        module.scale[...] = jnp.asarray(weights[f"{name}.weight"])
+        module.bias[...] = jnp.asarray(weights[f"{name}.bias"])
+
+    made.words.embedding[...] = jnp.asarray(weights["embeddings.word_embeddings.weight"])
+    # All words are of the first of the two types of a sentence.
+    of_type = weights["embeddings.token_type_embeddings.weight"][0]
+    positions = weights["embeddings.position_embeddings.weight"] + of_type
+    made.stack.positions.embedding[...] = jnp.asarray(positions)
+    norm(made.stack.norm, "embeddings.LayerNorm")
+    for number, layer in enumerate(made.stack.layers):
+        at = f"encoder.layer.{number}"
+        names = [f"{at}.attention.self.{name}" for name in ("query", "key", "value")]
+        linear(layer.attention.inputs, *names)
+        linear(layer.attention.output, f"{at}.attention.output.dense")
+        norm(layer.after_attention, f"{at}.attention.output.LayerNorm")
+        linear(layer.feed_forward.hidden, f"{at}.intermediate.dense")
+        linear(layer.feed_forward.output, f"{at}.output.dense")
+        norm(layer.after_hidden, f"{at}.output.LayerNorm")
