@@ -33,6 +33,11 @@ def check(config: RunConfig) -> None:
     for name, setting in config.settings.items():
         if values[name] is not None:
             setting.check(values[name])
+        if setting.multiple_of and (rest := values[name] % (of := values[setting.multiple_of])):
+            raise UsageError(
+                f"{name} = {values[name]} is not a multiple of {setting.multiple_of} = {of}. Use"
+                f" for example {setting.flag} {values[name] - rest + of}."
+            )
     noise_exponent(config.noise)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", config.dataset):
         raise UsageError(

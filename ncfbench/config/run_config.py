@@ -2,6 +2,8 @@
 
 History of the identity (:meth:`RunConfig.digest`):
 
+4. The settings of the encoders ``gru`` and ``transformer`` are new; at their defaults the identity
+   is that without them.
 3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.
 2. ``user_tower`` and ``interaction`` are new; at their defaults the identity is that without them.
    Settings that only some encoders have are declared on these. A plug-in that does not declare what

@@ -1,0 +1,31 @@
+"""The bag of words: the mean of word vectors, dense. The baseline that costs least."""
+
+from __future__ import annotations
+
+import jax
+from flax import nnx
+
+from ncfbench.config import RunConfig
+from ncfbench.models.encoders.attention import mean_over_words
+from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
+
+
+class BagOfWords(nnx.Module):
+    """Word embedding -> mean over the words of the text -> dense; the words' order is lost."""
+
+    title = "BoW"
+    summary = "mean of word embeddings, dense"
+    uses = ("word_dimension", "word_dropout")
+
+    def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
+        self.words = nnx.Embed(
+            n_words + 1,
+            config.word_dimension,
+            embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
+            rngs=rngs,
+        )
+        self.dense = nnx.Linear(config.word_dimension, config.dimension, rngs=rngs)
+
+    def __call__(self, texts: Texts) -> jax.Array:
+        """Return float32[V, D]; the bias alone for a text without words."""
+        return self.dense(mean_over_words(self.words(texts.tokens), texts.present))
