@@ -31,6 +31,10 @@ def settings(**more: object) -> RunConfig:
         "word_dimension": 8,
         "filters": 8,
         "lstm_units": 8,
+        "gru_units": 8,
+        "width": 8,
+        "layers": 1,
+        "feed_forward": 16,
     }
     return complete(small | more)
 
@@ -122,7 +126,7 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
     assert_alike(gradient, same, 1e-6)
 
 
-@pytest.mark.long_cases(r"(?!strat-ns-.*-mf|.*-sg-mf|strat-ns-sg-cnn|ns-sg-lstm)")
+@pytest.mark.long_cases(r"(?!strat-ns-.*-mf|.*-sg-mf|strat-ns-sg-cnn|ns-sg-)")
 @pytest.mark.parametrize(
     ("sampler", "loss", "encoder"),
     [
@@ -131,7 +135,9 @@ def test_padding_slots_change_nothing(tiny: Dataset) -> None:
         for name in losses_for(find_sampler(s))
         for encoder in ENCODERS
         # Samplers and losses beyond the paper change the batch and the loss, not the encoder.
-        if encoder in ("mf", "cnn") or (find_sampler(s).in_paper and find_loss(name).in_paper)
+        if encoder in ("mf", "cnn")
+        or (s, name) == ("ns", "sg")
+        or (encoder == "lstm" and find_sampler(s).in_paper and find_loss(name).in_paper)
     ],
 )
 def test_every_combination_lowers_the_probe(

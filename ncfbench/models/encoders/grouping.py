@@ -68,13 +68,13 @@ def plain(encode: Encode, parameters: Any, table: jax.Array, texts: Texts) -> ja
     return vectors
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def grouped(encode: Encode, parameters: Any, table: jax.Array, texts: Texts) -> jax.Array:
     """Encode texts in groups by length, to the same value and gradient; see :data:`Run`.
 
     It has no forward-mode derivative.
     """
-    return _forward(encode, parameters, table, texts)[0]
+    has_words = texts.tokens.shape[1] > 0
+    return (_grouped if has_words else plain)(encode, parameters, table, texts)
 
 
 def choose(way: str, backend: str) -> Run:
@@ -165,6 +165,11 @@ def _each_block(
     return state
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _grouped(encode: Encode, parameters: Any, table: jax.Array, texts: Texts) -> jax.Array:
+    return _forward(encode, parameters, table, texts)[0]
+
+
 def _forward(
     encode: Encode, parameters: Any, table: jax.Array, texts: Texts
 ) -> tuple[jax.Array, Any]:
@@ -221,4 +226,4 @@ def _backward(encode: Encode, kept: Any, gradient_VxH: jax.Array) -> tuple[Any, 
     return of_parameters, of_table, None
 
 
-grouped.defvjp(_forward, _backward)
+_grouped.defvjp(_forward, _backward)
