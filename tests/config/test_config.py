@@ -214,7 +214,7 @@ def test_unused_settings_do_not_split_identity() -> None:
         ({"convolution": "plain"}, {"convolution": "projected"}),
         ({"convolution": "projected"}, {}),
         ({"encoder": "lstm", "recurrence": "plain"}, {"encoder": "lstm"}),
-        ({"encoder": "gru", "recurrence": "plain"}, {"encoder": "gru"}),
+        ({"encoder": "gru", "packing": "plain"}, {"encoder": "gru"}),
         ({"encoder": "transformer", "width": 64}, {"encoder": "transformer"}),
     ):
         assert settings(**first).digest() != settings(**second).digest()

@@ -10,9 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 HIDDEN_SCORE = -1e9
-"""Score of a word that is not present: its share is exactly zero beside any word that is. It is
-finite, so that a text without words has finite gradients.
-"""
+"""Score of a word that must not be seen: its share is exactly zero beside any other's."""
 
 
 class SelfAttention(nnx.Module):
@@ -24,16 +22,21 @@ class SelfAttention(nnx.Module):
         self.inputs = nnx.Linear(width, 3 * width, rngs=rngs)
         self.output = nnx.Linear(width, width, rngs=rngs)
 
-    def __call__(self, words_VxLxE: jax.Array, present_VxL: jax.Array) -> jax.Array:
-        """Return float32[V, L, E]; every position sees the words that are present."""
-        texts, length, width = words_VxLxE.shape
-        shape = texts, length, 3, self.heads, width // self.heads
-        query, key, value = jnp.moveaxis(self.inputs(words_VxLxE).reshape(shape), 2, 0)
-        scores_VxHxLxL = jnp.einsum("vqhd,vkhd->vhqk", query, key) * shape[-1] ** -0.5
-        scores_VxHxLxL = jnp.where(present_VxL[:, None, None, :], scores_VxHxLxL, HIDDEN_SCORE)
-        shares_VxHxLxL = jax.nn.softmax(scores_VxHxLxL, axis=-1)
-        seen = jnp.einsum("vhqk,vkhd->vqhd", shares_VxHxLxL, value)
-        return self.output(seen.reshape(texts, length, width))
+    def __call__(self, words_RxLxE: jax.Array, texts_RxL: jax.Array) -> jax.Array:
+        """Return float32[R, L, E]; a word sees the words of its own text in its row.
+
+        Args:
+            texts_RxL: numbers of the texts, as in :data:`ncfbench.models.encoders.packing.Encode`.
+        """
+        rows, length, width = words_RxLxE.shape
+        shape = rows, length, 3, self.heads, width // self.heads
+        query, key, value = jnp.moveaxis(self.inputs(words_RxLxE).reshape(shape), 2, 0)
+        scores_RxHxLxL = jnp.einsum("rqhd,rkhd->rhqk", query, key) * shape[-1] ** -0.5
+        is_own_RxLxL = texts_RxL[:, :, None] == texts_RxL[:, None, :]
+        scores_RxHxLxL = jnp.where(is_own_RxLxL[:, None], scores_RxHxLxL, HIDDEN_SCORE)
+        shares_RxHxLxL = jax.nn.softmax(scores_RxHxLxL, axis=-1)
+        seen = jnp.einsum("rhqk,rkhd->rqhd", shares_RxHxLxL, value)
+        return self.output(seen.reshape(rows, length, width))
 
 
 class FeedForward(nnx.Module):
@@ -43,13 +46,6 @@ class FeedForward(nnx.Module):
         self.hidden = nnx.Linear(width, units, rngs=rngs)
         self.output = nnx.Linear(units, width, rngs=rngs)
 
-    def __call__(self, words_VxLxE: jax.Array) -> jax.Array:
-        """Return float32[V, L, E]."""
-        return self.output(nnx.gelu(self.hidden(words_VxLxE)))
-
-
-def mean_over_words(words_VxLxE: jax.Array, present_VxL: jax.Array) -> jax.Array:
-    """Return float32[V, E]: the mean over the words that are present; zero where there are none."""
-    present = present_VxL[..., None]
-    total_VxE = jnp.sum(jnp.where(present, words_VxLxE, 0), axis=1)
-    return total_VxE / jnp.maximum(jnp.sum(present, axis=1), 1)
+    def __call__(self, words_RxLxE: jax.Array) -> jax.Array:
+        """Return float32[R, L, E]."""
+        return self.output(nnx.gelu(self.hidden(words_RxLxE)))

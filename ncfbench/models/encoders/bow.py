@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.attention import mean_over_words
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
 
 
@@ -28,4 +28,6 @@ class BagOfWords(nnx.Module):
 
     def __call__(self, texts: Texts) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
-        return self.dense(mean_over_words(self.words(texts.tokens), texts.present))
+        present = texts.present[..., None]
+        total_VxE = jnp.sum(jnp.where(present, self.words(texts.tokens), 0), axis=1)
+        return self.dense(total_VxE / jnp.maximum(jnp.sum(present, axis=1), 1))

@@ -1,7 +1,7 @@
 """The bidirectional recurrent encoder: words, a GRU in each direction, mean over time, dense.
 
-The model of Bansal, Belanger and McCallum 2016 ("Ask the GRU"); the unit is that of Cho et al. 2014
-with the reset gate behind the recurrent product, so that a step has one product.
+The model of Bansal, Belanger and McCallum 2016 ("Ask the GRU"). The unit is that of Cho et al.
+2014, with the reset gate behind the recurrent product, so that a step has one product.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders import grouping
+from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
 from ncfbench.settings import Setting
 
+SHAPE = packing.Shape(row_words=40, block_words=0, block_rows=64)
+"""Blocks of 64 rows take a third of the time of 256 at 160 texts of up to 40 words, two thirds at
+500, and the same at 4,000.
+"""
+
 
 class Direction(nnx.Module):
-    """A GRU that reads texts in one direction. Gates stand in the order reset, update, new."""
+    """A GRU that reads rows of texts in one direction. Gates: reset, update, new."""
 
     def __init__(self, word_dimension: int, units: int, *, rngs: nnx.Rngs) -> None:
         self.input_gates = nnx.Linear(word_dimension, 3 * units, rngs=rngs)
@@ -28,37 +33,37 @@ class Direction(nnx.Module):
         )
 
     def __call__(
-        self, words_VxLxE: jax.Array, present_VxL: jax.Array, is_reversed: bool
+        self, words_RxLxE: jax.Array, texts_RxL: jax.Array, is_reversed: bool
     ) -> jax.Array:
-        """Return float32[V, H]: the sum of the outputs at all words that are present.
-
-        The state passes over other positions as it is.
-        """
-        inputs_LxVx3H = self.input_gates(jnp.swapaxes(words_VxLxE, 0, 1))
+        """Return float32[R, L, H]: the output at each word. A text begins with a state of zero."""
         kernel = self.recurrent_gates.kernel[...]
         units = kernel.shape[0]
 
         def advance(
             state: tuple[jax.Array, jax.Array], step: tuple[jax.Array, jax.Array]
-        ) -> tuple[tuple[jax.Array, jax.Array], None]:
-            output_VxH, total_VxH = state
-            inputs_Vx3H, is_present = step
-            before_Vx3H = output_VxH @ kernel
-            gates = jax.nn.sigmoid(inputs_Vx3H[:, : 2 * units] + before_Vx3H[:, : 2 * units])
+        ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+            output_RxH, last_R = state
+            inputs_Rx3H, text_R = step
+            is_word_R = text_R > 0
+            output_RxH = jnp.where((is_word_R & (text_R != last_R))[:, None], 0, output_RxH)
+            before_Rx3H = output_RxH @ kernel
+            gates = jax.nn.sigmoid(inputs_Rx3H[:, : 2 * units] + before_Rx3H[:, : 2 * units])
             reset, update = jnp.split(gates, 2, axis=-1)
-            new = jnp.tanh(inputs_Vx3H[:, 2 * units :] + reset * before_Vx3H[:, 2 * units :])
-            new = update * output_VxH + (1 - update) * new
-            is_present = is_present[:, None]
-            return (
-                jnp.where(is_present, new, output_VxH),
-                total_VxH + jnp.where(is_present, new, 0),
-            ), None
+            new = jnp.tanh(inputs_Rx3H[:, 2 * units :] + reset * before_Rx3H[:, 2 * units :])
+            new = update * output_RxH + (1 - update) * new
+            # Where there is no word, the state stays for the text's next one.
+            new = jnp.where(is_word_R[:, None], new, output_RxH)
+            return (new, jnp.where(is_word_R, text_R, last_R)), new
 
-        zeros = jnp.zeros((len(present_VxL), units), inputs_LxVx3H.dtype)
-        (_, total_VxH), _ = jax.lax.scan(
-            advance, (zeros, zeros), (inputs_LxVx3H, present_VxL.T), reverse=is_reversed
+        inputs_LxRx3H = self.input_gates(jnp.swapaxes(words_RxLxE, 0, 1))
+        start = (
+            jnp.zeros((len(texts_RxL), units), inputs_LxRx3H.dtype),
+            jnp.zeros(len(texts_RxL), jnp.int32),
         )
-        return total_VxH
+        _, outputs_LxRxH = jax.lax.scan(
+            advance, start, (inputs_LxRx3H, texts_RxL.T), reverse=is_reversed
+        )
+        return jnp.swapaxes(outputs_LxRxH, 0, 1)
 
 
 class Gru(nnx.Module):
@@ -69,7 +74,7 @@ class Gru(nnx.Module):
 
     title = "GRU"
     summary = "word embeddings, a GRU in both directions, mean over time, dense"
-    uses = ("word_dimension", "word_dropout", "recurrence")
+    uses = ("word_dimension", "word_dropout", "packing")
     settings = (
         Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1, since=4),
     )
@@ -84,7 +89,7 @@ class Gru(nnx.Module):
             rngs=rngs,
         )
         self.directions = nnx.List([Direction(size, units, rngs=rngs) for _ in range(2)])
-        self.way = config.recurrence
+        self.way = config.packing
         self.dense = nnx.Linear(2 * units, config.dimension, rngs=rngs)
 
     def __call__(self, texts: Texts) -> jax.Array:
@@ -92,18 +97,14 @@ class Gru(nnx.Module):
         graph, parameters = nnx.split(self.directions)
 
         def encode(
-            parameters: Any, words_VxLxE: jax.Array, positions: jax.Array, present_VxL: jax.Array
+            parameters: Any, words_RxLxE: jax.Array, positions: jax.Array, texts_RxL: jax.Array
         ) -> jax.Array:
             forwards, backwards = nnx.merge(graph, parameters)
-            count = jnp.maximum(jnp.sum(present_VxL, axis=1, keepdims=True), 1)
-            total_Vx2H = jnp.concatenate(
-                [
-                    forwards(words_VxLxE, present_VxL, is_reversed=False),
-                    backwards(words_VxLxE, present_VxL, is_reversed=True),
-                ],
-                axis=1,
+            both = (
+                forwards(words_RxLxE, texts_RxL, is_reversed=False),
+                backwards(words_RxLxE, texts_RxL, is_reversed=True),
             )
-            return total_Vx2H / count
+            return jnp.concatenate(both, axis=-1)
 
-        run = grouping.choose(self.way, jax.default_backend())
+        run = packing.choose(self.way, jax.default_backend(), SHAPE)
         return self.dense(run(encode, parameters, self.words.embedding[...], texts))

@@ -26,7 +26,7 @@ class Lstm(nnx.Module):
         Setting(
             "recurrence",
             "auto",
-            "Computation of the recurrence: plain, or in groups of texts by length; same result",
+            "Computation of the LSTM: plain, or in groups of texts by length; same result",
             choices=("auto", "plain", "grouped"),
             since=3,
             shown="auto: grouped on a CPU, else plain",

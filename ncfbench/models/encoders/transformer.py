@@ -12,13 +12,17 @@ import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders import grouping
-from ncfbench.models.encoders.attention import FeedForward, SelfAttention, mean_over_words
+from ncfbench.models.encoders import packing
+from ncfbench.models.encoders.attention import FeedForward, SelfAttention
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Texts
 from ncfbench.settings import Setting
 
 POSITIONS = 512
 """Rows of the table of positions; words behind the last share its row."""
+SHAPE = packing.Shape(row_words=128, block_words=1024, block_rows=1)
+"""At 160 and 500 texts of up to 40 words, rows of 64 and of 256 take 4 to 40 % longer, and blocks
+of twice the size 20 %.
+"""
 
 
 class Block(nnx.Module):
@@ -30,15 +34,15 @@ class Block(nnx.Module):
         self.before_hidden = nnx.LayerNorm(width, rngs=rngs)
         self.feed_forward = FeedForward(width, feed_forward, rngs=rngs)
 
-    def __call__(self, words_VxLxE: jax.Array, present_VxL: jax.Array) -> jax.Array:
-        """Return float32[V, L, E]."""
-        words_VxLxE += self.attention(self.before_attention(words_VxLxE), present_VxL)
-        result: jax.Array = words_VxLxE + self.feed_forward(self.before_hidden(words_VxLxE))
+    def __call__(self, words_RxLxE: jax.Array, texts_RxL: jax.Array) -> jax.Array:
+        """Return float32[R, L, E]."""
+        words_RxLxE += self.attention(self.before_attention(words_RxLxE), texts_RxL)
+        result: jax.Array = words_RxLxE + self.feed_forward(self.before_hidden(words_RxLxE))
         return result
 
 
 class Stack(nnx.Module):
-    """Positions, blocks, a last normalisation, and the mean over the words that are present."""
+    """Positions, blocks, and a last normalisation."""
 
     def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
         width = config.width
@@ -53,13 +57,13 @@ class Stack(nnx.Module):
         self.last_norm = nnx.LayerNorm(width, rngs=rngs)
 
     def __call__(
-        self, words_VxLxE: jax.Array, positions: jax.Array, present_VxL: jax.Array
+        self, words_RxLxE: jax.Array, positions: jax.Array, texts_RxL: jax.Array
     ) -> jax.Array:
-        """Return float32[V, E]; see :data:`ncfbench.models.encoders.grouping.Encode`."""
-        words_VxLxE += self.positions(jnp.minimum(positions, POSITIONS - 1))
+        """Return float32[R, L, E]; see :data:`ncfbench.models.encoders.packing.Encode`."""
+        words_RxLxE += self.positions(jnp.minimum(positions, POSITIONS - 1))
         for block in self.blocks:
-            words_VxLxE = block(words_VxLxE, present_VxL)
-        return mean_over_words(self.last_norm(words_VxLxE), present_VxL)
+            words_RxLxE = block(words_RxLxE, texts_RxL)
+        return self.last_norm(words_RxLxE)
 
 
 class Transformer(nnx.Module):
@@ -87,12 +91,12 @@ class Transformer(nnx.Module):
             "feed_forward", 512, "Units of the hidden layer in each block", at_least=1, since=4
         ),
         Setting(
-            "attention",
+            "packing",
             "auto",
-            "Computation of the transformer: plain, or in groups of texts by length; same result",
-            choices=("auto", "plain", "grouped"),
+            "Computation of words: texts padded to one length, or packed into rows; same result",
+            choices=("auto", "plain", "packed"),
             since=4,
-            shown="auto: grouped on a CPU, else plain",
+            shown="auto: packed on a CPU, else plain",
         ),
     )
 
@@ -104,7 +108,7 @@ class Transformer(nnx.Module):
             rngs=rngs,
         )
         self.stack = Stack(config, rngs=rngs)
-        self.way = config.attention
+        self.way = config.packing
         self.dense = nnx.Linear(config.width, config.dimension, rngs=rngs)
 
     def __call__(self, texts: Texts) -> jax.Array:
@@ -112,9 +116,9 @@ class Transformer(nnx.Module):
         graph, parameters = nnx.split(self.stack)
 
         def encode(
-            parameters: Any, words_VxLxE: jax.Array, positions: jax.Array, present_VxL: jax.Array
+            parameters: Any, words_RxLxE: jax.Array, positions: jax.Array, texts_RxL: jax.Array
         ) -> jax.Array:
-            return nnx.merge(graph, parameters)(words_VxLxE, positions, present_VxL)
+            return nnx.merge(graph, parameters)(words_RxLxE, positions, texts_RxL)
 
-        run = grouping.choose(self.way, jax.default_backend())
+        run = packing.choose(self.way, jax.default_backend(), SHAPE)
         return self.dense(run(encode, parameters, self.words.embedding[...], texts))
