@@ -47,7 +47,7 @@ WAYS: dict[str, tuple[Way, Way]] = {
 }
 """Plain and fast."""
 PACKED = ("gru", "transformer")
-"""Encoders whose two ways are values of the setting ``packing``; measured whole, at its defaults."""
+"""Encoders whose ways are values of the setting ``packing``; measured whole, with the defaults."""
 SIZES = {
     "cnn": ((184, 40), (512, 40), (1000, 40), (4272, 40), (184, 300), (512, 300), (4272, 300)),
     "lstm": ((184, 40), (512, 40), (2336, 40), (184, 300), (512, 300)),

@@ -103,6 +103,10 @@ def run(
     """
     flags = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     given, locations = merge(flags, set_ or (), config)
+    if given.get("word_vectors"):
+        from ncfbench.data.word_vectors import name_word_vectors
+
+        given = name_word_vectors(given, locations.data_dir, say)
     # Several processes use all their devices by default, which are known when they have joined.
     is_counted = coordinator is None or "devices" in given
     settings = complete(given if is_counted else given | {"share": RunConfig.share})

@@ -44,6 +44,11 @@ def check(config: RunConfig) -> None:
             f"dataset = {config.dataset[:80]!r} is not a data set's name: at most 64 letters,"
             " digits, dots and hyphens."
         )
+    if config.word_vectors and not is_digest(config.word_vectors):
+        raise UsageError(
+            f"word_vectors = {config.word_vectors!r} is not the digest of word vectors. Give their"
+            " file to ncfbench run --word-vectors FILE, which prints it."
+        )
     tunable = {name for name, setting in config.settings.items() if setting.is_tunable}
     if config.tuned and not (
         re.fullmatch(r"[^:]+:\d+x\d+", config.tuned) and set(config.tuned_settings) <= tunable
@@ -56,6 +61,11 @@ def check(config: RunConfig) -> None:
     _check_loss(config, sampler)
     _check_strata(config, sampler)
     _check_devices(config, sampler)
+
+
+def is_digest(text: str) -> bool:
+    """Return whether a text has the form of the digest that names word vectors."""
+    return re.fullmatch(r"[0-9a-f]{12}", text) is not None
 
 
 def noise_exponent(noise: str) -> float:

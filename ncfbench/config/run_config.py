@@ -2,8 +2,8 @@
 
 History of the identity (:meth:`RunConfig.digest`):
 
-4. The settings of the encoders ``gru`` and ``transformer`` are new; at their defaults the identity
-   is that without them.
+4. ``word_vectors`` and the settings of the encoders ``gru`` and ``transformer`` are new; at their
+   defaults the identity is that without them.
 3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.
 2. ``user_tower`` and ``interaction`` are new; at their defaults the identity is that without them.
    Settings that only some encoders have are declared on these. A plug-in that does not declare what
@@ -178,6 +178,14 @@ class RunConfig:
     word_dimension: int = _setting(
         50, "Length of the word embeddings", panel="Model", at_least=1, used_by="encoder"
     )
+    word_vectors: str = _setting(
+        "",
+        "Word vectors to begin with: a file of word2vec's or GloVe's text or .npy, or its digest",
+        panel="Model",
+        used_by="encoder",
+        since=4,
+        shown="random ones",
+    )
     patience: int = _setting(
         10,
         "Epochs without a better validation recall before the reported epoch is chosen",
@@ -312,7 +320,7 @@ class RunConfig:
         return {
             name: value
             for name, value in values.items()
-            if self.settings[name].since == 1 or value != self.settings[name].default
+            if self.settings[name].since == 1 or value not in (None, self.settings[name].default)
         }
 
     def digest(self) -> str:

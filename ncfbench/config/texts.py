@@ -52,7 +52,7 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
         setting = SETTINGS.get(name) or others.get(name)
         if setting is None:
             continue
-        if name in config.settings and not (setting.used_by and used[name] is None):
+        if name in config.settings and not (setting.used_by and used.get(name) is None):
             continue
         users = users_of(setting)
         kinds = [kind for kind in BUILT_IN if setting in built_in_settings([kind]).values()]

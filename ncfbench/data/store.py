@@ -62,6 +62,8 @@ class Dataset:
     texts: Texts
     user_ids: pa.StringArray | None = None
     item_ids: pa.StringArray | None = None
+    folder: Path | None = None
+    """The folder of the content; None for one that is only in memory."""
 
     @property
     def fingerprint(self) -> str:
@@ -298,6 +300,7 @@ def load(data_dir: Path, name: str) -> Dataset:
         texts=content.texts,
         user_ids=content.user_ids,
         item_ids=content.item_ids,
+        folder=_folder(data_dir / name, manifest),
     )
 
 

@@ -10,6 +10,7 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
+from ncfbench.data.word_vectors import initial_words
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.protocol import Build, Texts
 from ncfbench.models.shapes import require_shapes
@@ -107,9 +108,15 @@ def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
     """Return both towers with the initial parameters of the run's seed.
 
     Raises:
-        UsageError: see :func:`ncfbench.models.shapes.require_shapes`.
+        UsageError: see :func:`ncfbench.models.shapes.require_shapes` and
+            :func:`ncfbench.data.word_vectors.load_word_vectors`.
     """
     require_shapes(config, dataset)
-    return Towers(
+    towers = Towers(
         config, dataset.n_users, dataset.n_items, dataset.n_words, rngs=nnx.Rngs(config.seed)
     )
+    vectors = initial_words(config, dataset)
+    if vectors is not None:
+        words: nnx.Param[jax.Array] = towers.encoder.words.embedding  # type: ignore[attr-defined]
+        words[...] = jnp.where(jnp.isnan(vectors), words[...], vectors)
+    return towers

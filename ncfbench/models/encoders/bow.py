@@ -15,7 +15,7 @@ class BagOfWords(nnx.Module):
 
     title = "BoW"
     summary = "mean of word embeddings, dense"
-    uses = ("word_dimension", "word_dropout")
+    uses = ("word_dimension", "word_dropout", "word_vectors")
 
     def __init__(self, config: RunConfig, n_items: int, n_words: int, *, rngs: nnx.Rngs) -> None:
         self.words = nnx.Embed(

@@ -24,7 +24,7 @@ class Convolution(nnx.Module):
     title = "CNN"
     summary = "word embeddings, convolution of width 3, maximum over time, dense"
     in_paper = True
-    uses = ("word_dimension", "word_dropout")
+    uses = ("word_dimension", "word_dropout", "word_vectors")
     settings = (
         Setting("filters", 50, "Filters of the convolution", at_least=1),
         Setting("filter_width", 3, "Words that a filter spans", at_least=1, is_odd=True),

@@ -74,7 +74,7 @@ class Gru(nnx.Module):
 
     title = "GRU"
     summary = "word embeddings, a GRU in both directions, mean over time, dense"
-    uses = ("word_dimension", "word_dropout", "packing")
+    uses = ("word_dimension", "word_dropout", "word_vectors", "packing")
     settings = (
         Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1, since=4),
     )

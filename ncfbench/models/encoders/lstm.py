@@ -20,7 +20,7 @@ class Lstm(nnx.Module):
     title = "LSTM"
     summary = "word embeddings, LSTM over the words, dense"
     in_paper = True
-    uses = ("word_dimension", "word_dropout")
+    uses = ("word_dimension", "word_dropout", "word_vectors")
     settings = (
         Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),
         Setting(
