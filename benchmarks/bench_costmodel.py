@@ -19,7 +19,6 @@ a cell is missed or its profile failed.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -30,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from cell_files import (
-    FOLDER,
     RESULTS,
     Result,
     choose_cells,
@@ -71,7 +69,9 @@ CELLS = {
     "citeulike-20/lstm": Cell("citeulike-20", ("--encoder=lstm",)),
     "citeulike/lstm": Cell("citeulike", ("--encoder=lstm",)),
     "citeulike/mf": Cell("citeulike", ("--encoder=mf",)),
-    "citeulike/transformer": Cell("citeulike", ("--encoder=transformer_plugin:Transformer",)),
+    "citeulike/transformer": Cell(
+        "citeulike", ("--encoder=transformer", "--width=64", "--feed-forward=256")
+    ),
     "movielens/cnn": Cell("movielens", ("--encoder=cnn",)),
     "long/cnn": Cell("long", ("--encoder=cnn",)),
     "long/lstm": Cell("long", ("--encoder=lstm",)),
@@ -90,9 +90,7 @@ def measure(name: str, cell: Cell, rounds: int, data_dir: Path, runs_dir: Path) 
     command = [sys.executable, "-m", "ncfbench", "profile", f"--dataset={cell.dataset}"]
     command += [*cell.arguments, f"--rounds={rounds}"]
     command += [f"--data-dir={data_dir}", f"--runs-dir={runs_dir}"]
-    path = [str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise process_failed(f"{name}: the profile", done.returncode, done.stderr)
     return tables.read_rows(runs_dir / "costmodel.parquet", schemas.COSTMODEL)
@@ -107,7 +105,7 @@ def run(arguments: argparse.Namespace) -> list[NcfbenchError]:
     """
     chosen = choose_cells(arguments.cells, CELLS)
     result = read_result(arguments.json, HEAD)
-    described, code = environment.describe(), code_fingerprint(FOLDER / "transformer_plugin.py")
+    described, code = environment.describe(), code_fingerprint()
     problems: list[NcfbenchError] = []
     missing: dict[str, list[str]] = {}
     for number, name in enumerate(chosen, 1):

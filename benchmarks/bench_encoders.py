@@ -2,6 +2,7 @@
 and backward.
 
     python benchmarks/bench_encoders.py --json FILE
+    python benchmarks/bench_encoders.py --encoders gru,transformer --rounds 3 --json FILE
 
 Texts like CiteULike's: 11,563 words by Zipf's law, lengths around two thirds of the longest, half
 of the words removed by dropout. All ways of one size are measured in turn, round after round. The
@@ -18,15 +19,18 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
+from ncfbench.config import complete
 from ncfbench.models.encoders.pooling import plain_pool, projected_pool
 from ncfbench.models.encoders.protocol import Texts
 from ncfbench.models.encoders.recurrence import grouped_recur, plain_recur
+from ncfbench.registry import find_encoder
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Header, Table, columns_of
@@ -36,14 +40,19 @@ WORDS, SIZE = 11_563, 50
 """Words of the vocabulary; length of word vectors, filters and units."""
 WIDTH = 3
 BLOCK_SECONDS = 0.3
-WAYS: dict[str, tuple[Callable[..., jax.Array], Callable[..., jax.Array]]] = {
+Way: TypeAlias = Callable[..., jax.Array]
+WAYS: dict[str, tuple[Way, Way]] = {
     "cnn": (plain_pool, projected_pool),
     "lstm": (plain_recur, grouped_recur),
 }
 """Plain and fast."""
+PACKED = ("gru", "transformer")
+"""Encoders whose ways are values of the setting ``packing``; measured whole, with the defaults."""
 SIZES = {
     "cnn": ((184, 40), (512, 40), (1000, 40), (4272, 40), (184, 300), (512, 300), (4272, 300)),
     "lstm": ((184, 40), (512, 40), (2336, 40), (184, 300), (512, 300)),
+    "gru": ((184, 40), (512, 40), (2336, 40), (184, 300)),
+    "transformer": ((184, 40), (512, 40), (4272, 40), (184, 300)),
 }
 PRODUCT = 2048
 """Rows and columns of the matrices whose product is this machine's rate."""
@@ -71,15 +80,33 @@ def parameters(encoder: str) -> list[jax.Array]:
     return [jnp.asarray(rng.normal(0, 0.1, shape).astype(np.float32)) for shape in shapes]
 
 
+def packed_ways(encoder: str) -> tuple[list[Any], tuple[Way, Way]]:
+    """The parameters of an encoder, and its two ways of computing."""
+    build = find_encoder(encoder).load()
+    modules = [
+        build(complete({"encoder": encoder, "packing": way}), 1, WORDS, rngs=nnx.Rngs(0))
+        for way in ("plain", "packed")
+    ]
+
+    def way(graph: Any) -> Way:
+        return lambda parameters, texts: nnx.merge(graph, parameters)(texts)
+
+    (plain, parameters), (fast, _) = map(nnx.split, modules)
+    return [parameters], (way(plain), way(fast))
+
+
 def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], Any]]:
     """Each way forward, and forward and backward, compiled and called once."""
-    texts, arrays = texts_of(items, length), parameters(encoder)
+    texts = texts_of(items, length)
+    arrays, ways = (
+        packed_ways(encoder) if encoder in PACKED else (parameters(encoder), WAYS[encoder])
+    )
     weights = jnp.asarray(np.random.default_rng(2).normal(size=(items, SIZE)).astype(np.float32))
     found: dict[str, Callable[[], Any]] = {}
-    for name, way in zip(("plain", "fast"), WAYS[encoder], strict=True):
+    for name, way in zip(("plain", "fast"), ways, strict=True):
         forward = jax.jit(way)
 
-        def total(*arrays: jax.Array, way: Callable[..., jax.Array] = way) -> jax.Array:
+        def total(*arrays: Any, way: Way = way) -> jax.Array:
             return jnp.sum(way(*arrays, texts) * weights)
 
         gradient = jax.jit(jax.value_and_grad(total, argnums=tuple(range(len(arrays)))))
@@ -113,6 +140,9 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument(
+        "--encoders", default=",".join(SIZES), help="one or more, separated by commas"
+    )
+    parser.add_argument(
         "--json", type=Path, metavar="FILE", help="keep raw seconds and environment"
     )
     arguments = parser.parse_args()
@@ -121,8 +151,8 @@ def main() -> None:
     )
     product = jax.jit(lambda matrix: matrix @ matrix)
     cells: list[dict[str, Any]] = []
-    for encoder, sizes in SIZES.items():
-        for items, length in sizes:
+    for encoder in arguments.encoders.split(","):
+        for items, length in SIZES[encoder]:
             calls = programs(encoder, items, length) | {"product": lambda: product(matrix)}
             cells.append(
                 {

@@ -122,6 +122,7 @@ def run(
     import warnings
 
     from ncfbench.config import complete, unused_settings
+    from ncfbench.data.named_files import name_files
     from ncfbench.distributed.simulation import simulate
     from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.timing.heap import warn_once
@@ -129,6 +130,7 @@ def run(
 
     warn_once()
     given, locations = _merge(settings, data_dir, runs_dir)
+    given = name_files(given, locations.data_dir, progress.say if progress else _discard)
     config = complete(given)
     for warning in unused_settings(given, config):
         warnings.warn(warning, stacklevel=2)

@@ -41,6 +41,9 @@ ENCODERS: Mapping[str, str] = {
     "mf": "ncfbench.models.encoders.mf:MatrixFactorization",
     "cnn": "ncfbench.models.encoders.cnn:Convolution",
     "lstm": "ncfbench.models.encoders.lstm:Lstm",
+    "bow": "ncfbench.models.encoders.bow:BagOfWords",
+    "gru": "ncfbench.models.encoders.gru:Gru",
+    "transformer": "ncfbench.models.encoders.transformer:Transformer",
     "bert": "ncfbench.models.encoders.bert:Bert",
     "mlp": "ncfbench.models.encoders.mlp:FeatureMlp",
 }

@@ -49,6 +49,8 @@ class Setting:
     above: float | None = None
     below: float | None = None
     is_odd: bool = False
+    multiple_of: str = ""
+    """Name of another setting, a whole number, of which the value must be a multiple."""
     chooses: Kind | None = None
     """The kind of entry that the value names, built in or a plug-in."""
     used_by: Kind | None = None
@@ -92,6 +94,7 @@ class Setting:
             ("below", self.below),
         )
         words = [f"{word} {bound}" for word, bound in bounds if bound is not None]
+        words += [f"a multiple of {self.multiple_of}"] if self.multiple_of else []
         return " and ".join((["odd"] if self.is_odd else []) + words)
 
     def convert(self, value: Any) -> Any:

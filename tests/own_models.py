@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import DataSizes
+from ncfbench.models.encoders.protocol import DataFacts
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.user_table import Users
 
@@ -36,9 +36,9 @@ class Gated(nnx.Module):
 
     user_tables = ("vectors",)
 
-    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.gate = nnx.Param(jnp.linspace(0.5, 2, config.dimension))
-        self.vectors = nnx.Embed(sizes.users, config.dimension, rngs=rngs)
+        self.vectors = nnx.Embed(data.users, config.dimension, rngs=rngs)
 
     def __call__(self, users: Users) -> jax.Array:
         return self.vectors(users.rows) * self.gate[...][None, :]

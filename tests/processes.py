@@ -22,6 +22,9 @@ SMALL: dict[str, Any] = {
     "word_dimension": 8,
     "filters": 8,
     "lstm_units": 8,
+    "width": 8,
+    "layers": 1,
+    "feed_forward": 8,
     "user_l2": 0.01,
 }
 SCRIPT = """

@@ -10,7 +10,7 @@ import pytest
 
 from ncfbench import declarations
 from ncfbench.cli.settings_page import settings_page
-from ncfbench.config import SETTINGS, complete
+from ncfbench.config import SETTINGS, built_in_settings, complete
 from ncfbench.data.store import Dataset
 from ncfbench.registry import BUILT_IN, SAMPLERS, find, find_sampler
 from ncfbench.rng import Streams
@@ -34,9 +34,8 @@ def test_source_and_class_declare_the_same(kind: Any, name: str) -> None:
     traits = find(kind, name)
     assert traits.declares_uses
     assert {"title", "summary"} <= read.levels[-1].keys()
-    assert set(traits.uses) <= {
-        setting.name for setting in SETTINGS.values() if setting.used_by == kind
-    }
+    shared = {setting.name for setting in SETTINGS.values() if setting.used_by == kind}
+    assert set(traits.uses) <= shared | built_in_settings([kind]).keys()
 
 
 OTHERS = {

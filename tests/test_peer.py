@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from texts import WITHOUT_FEATURES
 
 torch = pytest.importorskip("torch")
 
@@ -20,7 +19,9 @@ from ncfbench.config import RunConfig, complete  # noqa: E402
 from ncfbench.data.store import Dataset  # noqa: E402
 from ncfbench.errors import CheckFailedError, UsageError  # noqa: E402
 from ncfbench.registry import (  # noqa: E402
+    ENCODERS,
     SAMPLERS,
+    find_encoder,
     find_loss,
     find_sampler,
     losses_for,
@@ -30,6 +31,8 @@ from ncfbench.sampling import batches  # noqa: E402
 from ncfbench.training.step import Trainer  # noqa: E402
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+PEERS = [name for name in ENCODERS if find_encoder(name).in_paper]
+"""Encoders that the peer has."""
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
     "batch_size": 16,
@@ -78,7 +81,7 @@ def made(dataset: Dataset, config: RunConfig) -> Any:
         (sampler, loss, encoder)
         for sampler in SAMPLERS
         for loss in losses_for(find_sampler(sampler))
-        for encoder in WITHOUT_FEATURES
+        for encoder in PEERS
         if find_sampler(sampler).in_paper and find_loss(loss).in_paper
     ],
 )
@@ -143,7 +146,7 @@ def test_a_changed_parameter_is_found_by_the_gradient_or_the_loss(
 
 def test_bfloat16_is_near_and_its_parameters_stay_float32(tiny: Dataset, peer: Any) -> None:
     losses = {}
-    for encoder in WITHOUT_FEATURES:
+    for encoder in PEERS:
         for precision in ("float32", "bfloat16"):
             config = complete(SMALL | {"sampler": "ns", "encoder": encoder, "precision": precision})
             # Our own step has no bfloat16 on a CPU.

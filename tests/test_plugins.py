@@ -75,8 +75,8 @@ class Bag(nnx.Module):
     uses = ("word_dropout",)
     settings = (Setting("bag_width", 8, "Length of a word's vector", at_least=1),)
 
-    def __init__(self, config, sizes, *, rngs):
-        self.words = nnx.Embed(sizes.words + 1, config.bag_width, rngs=rngs)
+    def __init__(self, config, data, *, rngs):
+        self.words = nnx.Embed(data.words + 1, config.bag_width, rngs=rngs)
         self.dense = nnx.Linear(config.bag_width, config.dimension, rngs=rngs)
 
     def __call__(self, texts):

@@ -8,8 +8,12 @@ import numpy as np
 from ncfbench.models.encoders.protocol import Texts
 from ncfbench.registry import ENCODERS, find_encoder
 
-WITHOUT_FEATURES = [name for name in ENCODERS if "features" not in find_encoder(name).content]
-"""Encoders that need no dense features."""
+FROM_SCRATCH = [
+    name
+    for name in ENCODERS
+    if "features" not in find_encoder(name).content and not find_encoder(name).pretrained_parts
+]
+"""Encoders that need neither dense features nor a checkpoint."""
 
 
 def texts_of(

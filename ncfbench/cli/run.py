@@ -27,6 +27,7 @@ from ncfbench.config import (
     merge,
     unused_settings,
 )
+from ncfbench.data.named_files import name_files
 from ncfbench.distributed.cluster import Cluster, refuse_for_processes
 from ncfbench.distributed.simulation import simulate
 from ncfbench.distributed.supervisor import Parent, supervise
@@ -103,6 +104,7 @@ def run(
     """
     flags = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     given, locations = merge(flags, set_ or (), config)
+    given = name_files(given, locations.data_dir, say)
     # Several processes use all their devices by default, which are known when they have joined.
     is_counted = coordinator is None or "devices" in given
     settings = complete(given if is_counted else given | {"share": RunConfig.share})

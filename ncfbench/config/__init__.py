@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ncfbench.config.checks import is_digest
 from ncfbench.config.completion import complete, default_values, known_settings
 from ncfbench.config.layers import (
     LOCATION_VARIABLES,
@@ -31,6 +32,7 @@ __all__ = [
     "convert",
     "default_text",
     "default_values",
+    "is_digest",
     "known_settings",
     "merge",
     "resolve",

@@ -33,11 +33,27 @@ def check(config: RunConfig) -> None:
     for name, setting in config.settings.items():
         if values[name] is not None:
             setting.check(values[name])
+        if setting.multiple_of and (rest := values[name] % (of := values[setting.multiple_of])):
+            raise UsageError(
+                f"{name} = {values[name]} is not a multiple of {setting.multiple_of} = {of}. Use"
+                f" for example {setting.flag} {values[name] - rest + of}."
+            )
     noise_exponent(config.noise)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", config.dataset):
         raise UsageError(
             f"dataset = {config.dataset[:80]!r} is not a data set's name: at most 64 letters,"
             " digits, dots and hyphens."
+        )
+    if config.word_vectors and not is_digest(config.word_vectors):
+        raise UsageError(
+            f"word_vectors = {config.word_vectors!r} is not the digest of word vectors. Give their"
+            " file to ncfbench run --word-vectors FILE, which prints it."
+        )
+    checkpoint = values.get("checkpoint")
+    if checkpoint and not is_digest(checkpoint):
+        raise UsageError(
+            f"checkpoint = {checkpoint!r} is not the digest of a checkpoint. Give its folder to"
+            " ncfbench run --checkpoint FOLDER, which prints it."
         )
     tunable = {name for name, setting in config.settings.items() if setting.is_tunable}
     if config.tuned and not (
@@ -51,6 +67,11 @@ def check(config: RunConfig) -> None:
     _check_loss(config, sampler)
     _check_strata(config, sampler)
     _check_devices(config, sampler)
+
+
+def is_digest(text: str) -> bool:
+    """Return whether a text has the form of the digest that names a file kept with the data."""
+    return re.fullmatch(r"[0-9a-f]{12}", text) is not None
 
 
 def noise_exponent(noise: str) -> float:

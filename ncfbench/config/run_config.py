@@ -2,7 +2,8 @@
 
 History of the identity (:meth:`RunConfig.digest`):
 
-4. ``features`` is new; at its default the identity is that without it.
+4. ``features``, ``word_vectors`` and the settings of the encoders ``gru`` and ``transformer`` are
+   new; at their defaults the identity is that without them.
 3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.
 2. ``user_tower`` and ``interaction`` are new; at their defaults the identity is that without them.
    Settings that only some encoders have are declared on these. A plug-in that does not declare what
@@ -184,6 +185,14 @@ class RunConfig:
         choices=("add", "ignore"),
         used_by="encoder",
         since=4,
+    )
+    word_vectors: str = _setting(
+        "",
+        "Word vectors to begin with: a file of word2vec's or GloVe's text or .npy, or its digest",
+        panel="Model",
+        used_by="encoder",
+        since=4,
+        shown="random ones",
     )
     patience: int = _setting(
         10,

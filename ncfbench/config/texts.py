@@ -52,7 +52,7 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
         setting = SETTINGS.get(name) or others.get(name)
         if setting is None:
             continue
-        if name in config.settings and not (setting.used_by and used[name] is None):
+        if name in config.settings and not (setting.used_by and used.get(name) is None):
             continue
         users = users_of(setting)
         kinds = [kind for kind in BUILT_IN if setting in built_in_settings([kind]).values()]
@@ -68,7 +68,8 @@ def _is_user(traits: Traits, setting: Setting, kind: Kind) -> bool:
     if setting.default_from == kind == "loss":
         return declared_default(traits, setting) is not None
     by_user = traits.uses_by_user if isinstance(traits, SamplerTraits) else ()
-    is_used = setting.used_by == kind and setting.name in (*traits.uses, *by_user)
+    is_theirs = setting.used_by == kind or setting in built_in_settings([kind]).values()
+    is_used = is_theirs and setting.name in (*traits.uses, *by_user)
     return is_used or setting in traits.settings
 
 

@@ -68,6 +68,8 @@ class Dataset:
     """float32[n_users, F]: dense features, standardised; None where there are none."""
     item_features: Float32 | None = None
     """float32[n_items, F']."""
+    folder: Path | None = None
+    """The folder of the content; None for one that is only in memory."""
 
     @property
     def fingerprint(self) -> str:
@@ -315,6 +317,7 @@ def load(data_dir: Path, name: str) -> Dataset:
         item_ids=content.item_ids,
         user_features=content.user_features,
         item_features=content.item_features,
+        folder=_folder(data_dir / name, manifest),
     )
 
 

@@ -1,4 +1,4 @@
-"""Pretrained BERT-like models in a local folder of the usual layout.
+"""The architecture and the weights of BERT-like models, in folders of the usual layout.
 
 ``config.json`` has the architecture and ``model.safetensors`` the weights. Where they are there,
 ``1_Pooling/config.json`` and ``modules.json`` say how a text's vector is made of its words'.
@@ -17,12 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.data.pieces import INSTALL
+from ncfbench.data.pretrained import CONFIG, MODULES, POOLING, WEIGHTS
 from ncfbench.errors import DataError, UsageError, reason
 
-WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
-POOLING = "1_Pooling/config.json"
-MODULES = "modules.json"
 PREFIXES = ("", "bert.", "model.", "0.auto_model.")
 """Beginnings of the weights' names, by the program that saved them."""
 Arrays = Mapping[str, NDArray[np.float32]]
@@ -96,31 +93,15 @@ class Architecture:
             ) from error
 
 
-def require_model(folder: Path) -> None:
-    """Refuse a folder that holds no model, before anything is read.
-
-    Raises:
-        UsageError: no folder is named, a file is missing, or the package ``safetensors`` is not
-            installed.
-    """
-    if not str(folder) or str(folder) == ".":
-        raise UsageError(
-            "--encoder bert needs --checkpoint FOLDER, with a pretrained model's config.json,"
-            " model.safetensors and tokenizer."
-        )
-    for name in (CONFIG, WEIGHTS):
-        if not (folder / name).is_file():
-            raise UsageError(f"--checkpoint {folder}: there is no {name} in it.")
-    if importlib.util.find_spec("safetensors") is None:
-        raise UsageError(f"--encoder bert needs the package safetensors. Install it: {INSTALL}")
-
-
 def read_weights(folder: Path, architecture: Architecture) -> Arrays:
     """Return the weights of a model by their names in BERT.
 
     Raises:
         DataError: the file is damaged, or a weight is missing or has another shape.
+        UsageError: the package ``safetensors`` is not installed.
     """
+    if importlib.util.find_spec("safetensors") is None:
+        raise UsageError(f"--encoder bert needs the package safetensors. Install it: {INSTALL}")
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

@@ -16,7 +16,7 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
-from ncfbench.models.encoders.protocol import DataSizes, Texts
+from ncfbench.models.encoders.protocol import DataFacts, Texts
 from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.user_table import Users
@@ -35,32 +35,32 @@ def require_shapes(config: RunConfig, dataset: Dataset) -> None:
         UsageError: the message says what to use instead, or names the plug-in and what it must
             return.
     """
-    sizes = DataSizes.of(dataset)
-    require_content(config, sizes)
+    data = DataFacts.of(dataset)
+    require_content(config, data)
     require = getattr(find_encoder(config.encoder).load(), "require", None)
     if require is not None:
         require(config, dataset)
-    _require(config, sizes, dataset.tokens_IxL.shape[1])
+    _require(config, data, dataset.tokens_IxL.shape[1])
 
 
-def require_content(config: RunConfig, sizes: DataSizes) -> None:
+def require_content(config: RunConfig, data: DataFacts) -> None:
     """Refuse an encoder or a user tower that reads what the data set does not have.
 
     Raises:
         UsageError: the message says what to use instead.
     """
     reads = find_encoder(config.encoder).content
-    if "features" in reads and not sizes.item_features:
+    if "features" in reads and not data.item_features:
         raise UsageError(
             f"--encoder {config.encoder} reads dense features of items, and {config.dataset} has"
             " none. Prepare your data with --item-features FILE, or use another --encoder."
         )
-    if reads == ("text",) and not sizes.words:
+    if reads == ("text",) and not data.words:
         raise UsageError(
             f"--encoder {config.encoder} reads texts, and {config.dataset} has none. Use --encoder"
             " mlp, which reads its dense features."
         )
-    if "features" in find_user_tower(config.user_tower).content and not sizes.user_features:
+    if "features" in find_user_tower(config.user_tower).content and not data.user_features:
         raise UsageError(
             f"--user-tower {config.user_tower} reads dense features of users, and {config.dataset}"
             " has none. Prepare your data with --user-features FILE, or use --user-tower table."
@@ -68,13 +68,13 @@ def require_content(config: RunConfig, sizes: DataSizes) -> None:
 
 
 @functools.cache
-def _require(config: RunConfig, sizes: DataSizes, length: int) -> None:
+def _require(config: RunConfig, data: DataFacts, length: int) -> None:
     d = config.dimension
     if _is_plugin(config, "encoder"):
         build = find("encoder", config.encoder).load()
 
         def encode(texts: Texts) -> Any:
-            return build(config, sizes, rngs=nnx.Rngs(config.seed))(texts)
+            return build(config, data, rngs=nnx.Rngs(config.seed))(texts)
 
         texts = Texts._make(
             [
@@ -82,7 +82,7 @@ def _require(config: RunConfig, sizes: DataSizes, length: int) -> None:
                 _shape(ITEMS, length, dtype=jnp.int32),
                 _shape(ITEMS, length, dtype=jnp.bool_),
                 _shape(ITEMS, dtype=jnp.int32),
-                _shape(ITEMS, sizes.item_features) if sizes.item_features else None,
+                _shape(ITEMS, data.item_features) if data.item_features else None,
             ]
         )
         _check(config, "encoder", encode, (texts,), (ITEMS, d), f"for {ITEMS} items")
@@ -90,9 +90,9 @@ def _require(config: RunConfig, sizes: DataSizes, length: int) -> None:
         build_users = find("user_tower", config.user_tower).load()
 
         def embed(users: Users) -> Any:
-            return build_users(config, sizes, rngs=nnx.Rngs(config.seed))(users)
+            return build_users(config, data, rngs=nnx.Rngs(config.seed))(users)
 
-        features = _shape(USERS, sizes.user_features) if sizes.user_features else None
+        features = _shape(USERS, data.user_features) if data.user_features else None
         users = Users._make([_shape(USERS, dtype=jnp.int32), features])
         _check(config, "user_tower", embed, (users,), (USERS, d), f"for {USERS} users")
     if _is_plugin(config, "interaction"):

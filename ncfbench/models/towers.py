@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,10 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
+from ncfbench.data.word_vectors import initial_words
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
-from ncfbench.models.encoders.protocol import Build, DataSizes, Texts
+from ncfbench.models.encoders.protocol import Build, DataFacts, Texts
 from ncfbench.models.shapes import require_shapes
 from ncfbench.models.user_table import Users, UserTower
 from ncfbench.registry import find_encoder, find_user_tower
@@ -60,14 +61,14 @@ class Towers(nnx.Module):
     vectors (as the authors' program does), and both methods make them.
     """
 
-    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         build_users = find_user_tower(config.user_tower).load()
         build_encoder: Build = find_encoder(config.encoder).load()
-        self.n_users = sizes.users
-        self.user_tower: UserTower = build_users(config, sizes, rngs=rngs)
-        encoder = build_encoder(config, sizes, rngs=rngs)
-        adds = sizes.item_features and adds_features(config)
-        self.encoder = WithFeatures(encoder, config, sizes, rngs=rngs) if adds else encoder
+        self.n_users = data.users
+        self.user_tower: UserTower = build_users(config, data, rngs=rngs)
+        encoder = build_encoder(config, data, rngs=rngs)
+        adds = data.item_features and adds_features(config)
+        self.encoder = WithFeatures(encoder, config, data, rngs=rngs) if adds else encoder
         drops = find_encoder(config.encoder).counts("word_dropout")
         self.word_dropout = config.word_dropout if drops else 0.0
         self.item_dropout = config.item_dropout
@@ -131,10 +132,17 @@ def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
     """Return both towers with the initial parameters of the run's seed.
 
     Raises:
-        UsageError: see :func:`ncfbench.models.shapes.require_shapes`.
+        UsageError: see :func:`ncfbench.models.shapes.require_shapes` and
+            :func:`ncfbench.data.word_vectors.load_word_vectors`.
     """
     require_shapes(config, dataset)
-    return Towers(config, DataSizes.of(dataset), rngs=nnx.Rngs(config.seed))
+    towers = Towers(config, DataFacts.of(dataset), rngs=nnx.Rngs(config.seed))
+    vectors = initial_words(config, dataset)
+    if vectors is not None:
+        encoder: Any = towers.encoder
+        words = (encoder.encoder if isinstance(encoder, WithFeatures) else encoder).words.embedding
+        words[...] = jnp.where(jnp.isnan(vectors), words[...], vectors)
+    return towers
 
 
 def adds_features(config: RunConfig) -> bool:

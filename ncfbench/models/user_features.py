@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import DataSizes
+from ncfbench.models.encoders.protocol import DataFacts
 from ncfbench.models.feature_layers import FeatureLayers
 from ncfbench.models.user_table import USER_SCALE, Users
 from ncfbench.settings import Setting
@@ -30,9 +30,9 @@ class UserFeatures(nnx.Module):
         ),
     )
 
-    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.layers = FeatureLayers(
-            sizes.user_features,
+            data.user_features,
             config.user_units,
             config.user_layers,
             config.dimension,
@@ -57,10 +57,10 @@ class UserTableAndFeatures(UserFeatures):
     uses = ()
     user_tables = ("vectors",)
 
-    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
-        super().__init__(config, sizes, rngs=rngs)
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
+        super().__init__(config, data, rngs=rngs)
         self.vectors = nnx.Embed(
-            sizes.users, config.dimension, embedding_init=nnx.initializers.zeros, rngs=rngs
+            data.users, config.dimension, embedding_init=nnx.initializers.zeros, rngs=rngs
         )
 
     def __call__(self, users: Users) -> jax.Array:

@@ -8,7 +8,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import DataSizes
+from ncfbench.models.encoders.protocol import DataFacts
 
 USER_SCALE = 0.01
 """Standard deviation of the users' initial vectors. After 10 epochs of MSE at its learning rate of
@@ -31,7 +31,7 @@ class Users(NamedTuple):
 class UserTower(Protocol):
     """A user function f, an :class:`flax.nnx.Module`.
 
-    Built as ``UserTower(config, sizes, rngs=rngs)``. One that reads dense features declares
+    Built as ``UserTower(config, data, rngs=rngs)``. One that reads dense features declares
     ``content = ("features",)``. One that looks users up by their ids names the
     :class:`flax.nnx.Embed` tables in which it does: ``user_tables = ("vectors",)``. Where tables
     are sharded over devices, only the rows of a batch's users are fetched then.
@@ -50,9 +50,9 @@ class UserTable(nnx.Module):
     uses = ()
     user_tables = ("vectors",)
 
-    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.vectors = nnx.Embed(
-            sizes.users,
+            data.users,
             config.dimension,
             embedding_init=nnx.initializers.normal(USER_SCALE),
             rngs=rngs,

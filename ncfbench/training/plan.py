@@ -11,6 +11,7 @@ import psutil
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
+from ncfbench.data.word_vectors import initial_words
 from ncfbench.distributed.cluster import refuse_for_processes
 from ncfbench.distributed.layout import Layout
 from ncfbench.distributed.mesh import make_layout
@@ -69,7 +70,8 @@ class RunPlan:
 
         Raises:
             DataError: the data set is not prepared, or the folder of the trace cannot be made.
-            UsageError: a plug-in returns another shape than it must, the batch does not fit the
+            UsageError: a plug-in returns another shape than it must, word vectors have another
+                length or are not kept, the batch does not fit the
                 data, the device lacks the precision, the memory or its peers, the processes differ,
                 or there is nothing to recommend.
         """
@@ -81,6 +83,7 @@ class RunPlan:
             with (ledger or Ledger()).line("loading"):
                 dataset = open_dataset(locations.data_dir, config.dataset, say)
         require_shapes(config, dataset)
+        initial_words(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
         layout = make_layout(config)
         _require_memory(config, dataset, layout)

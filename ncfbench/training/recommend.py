@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
-from ncfbench.errors import DataError, DivergedError, UsageError
+from ncfbench.errors import DataError, DivergedError, UsageError, either
 from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.precision import full
 from ncfbench.models.towers import Content
-from ncfbench.registry import find_encoder
+from ncfbench.registry import ENCODERS, find_encoder
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
@@ -52,9 +52,10 @@ def require_items(config: RunConfig, dataset: Dataset, count: int) -> None:
     if count < 1:
         raise UsageError(f"recommend = {count}: it must be at least 1.")
     if not find_encoder(config.encoder).scores_cold_items:
+        others = [name for name in ENCODERS if find_encoder(name).scores_cold_items]
         raise UsageError(
             f"--recommend ranks held-out items, and {config.encoder} learns a vector for each item,"
-            " so that they have none. Use --encoder cnn or lstm."
+            f" so that they have none. Use --encoder {either(others)}."
         )
     if len(dataset.items_of("test")) == 0:
         raise UsageError(

@@ -197,8 +197,9 @@ def test_the_grid_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert len(bench_costmodel.CELLS) == 9
     for cell in bench_costmodel.CELLS.values():
-        words = dict(word.removeprefix("--").split("=") for word in cell.arguments)
-        assert complete({"dataset": cell.dataset, **words}).encoder
+        words = (word.removeprefix("--").split("=") for word in cell.arguments)
+        given = {name.replace("-", "_"): value for name, value in words}
+        assert complete({"dataset": cell.dataset, **given}).encoder
         assert f" {cell.dataset}" in cell_files.PREPARE[cell.dataset]
 
 
@@ -213,7 +214,7 @@ def test_a_real_cell(
     """A profile in a process of its own, kept as one of the environment that resuming finds."""
     monkeypatch.setenv("NCFBENCH_ALLOCATOR", "none")  # as in this process, which never restarted
     file = tmp_path / "result.json"
-    small = ("--encoder=transformer_plugin:Transformer", "--set=width=8", "--batch-size=32")
+    small = ("--encoder=transformer", "--width=8", "--batch-size=32")
     cell = bench.Cell("tiny", (*small, "--samplers=iid,strat-ns"))
     monkeypatch.setattr(bench, "CELLS", {"tiny/transformer": cell})
     words = ["--rounds", "3", "--resume"]

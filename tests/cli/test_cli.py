@@ -241,7 +241,12 @@ def test_every_command_teaches(words: str) -> None:
     )
     assert result.exit_code == 0
     if words == "run":
-        for name in (*SAMPLERS, "Example:", "[default: (citeulike)]", "[default: (10; lstm 5)]"):
+        for name in (
+            *SAMPLERS,
+            "Example:",
+            "[default: (citeulike)]",
+            "[default: (10; lstm 5; gru 5)]",
+        ):
             assert name in result.output
     if not words:
         assert "130 interrupted" in result.output

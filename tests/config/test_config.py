@@ -80,7 +80,7 @@ def test_precedence(tmp_path: Path) -> None:
         ({"sampler": "strat", "loss": "log"}, ["strat cannot train --loss log", "strat-ns"]),
         ({"sampler": "startified"}, ["Unknown sampler 'startified'", "did you mean 'strat'"]),
         ({"loss": "higne"}, ["did you mean 'hinge'"]),
-        ({"encoder": "xyzzy"}, ["Unknown encoder 'xyzzy'. Valid: mf, cnn, lstm"]),
+        ({"encoder": "xyzzy"}, ["Unknown encoder 'xyzzy'. Valid: mf, cnn, lstm, bow, gru"]),
         ({"noise": "unifrom"}, ["did you mean 'uniform'"]),
         ({"noise": "nan"}, ["finite"]),
         ({"batch_size": 510}, ["510 is not a multiple of stratum_size = 4", "--batch-size 508"]),
@@ -113,6 +113,10 @@ def test_precedence(tmp_path: Path) -> None:
             ["convolution = 'planar'", "did you mean 'plain'", "Valid: auto, plain, projected."],
         ),
         ({"encoder": "lstm", "recurrence": "x"}, ["Valid: auto, plain, grouped."]),
+        (
+            {"encoder": "transformer", "width": 100, "heads": 3},
+            ["width = 100 is not a multiple of heads = 3. Use for example --width 102."],
+        ),
     ],
 )
 def test_impossible_settings_are_refused(flags: dict[str, Any], words: list[str]) -> None:
@@ -210,6 +214,8 @@ def test_unused_settings_do_not_split_identity() -> None:
         ({"convolution": "plain"}, {"convolution": "projected"}),
         ({"convolution": "projected"}, {}),
         ({"encoder": "lstm", "recurrence": "plain"}, {"encoder": "lstm"}),
+        ({"encoder": "gru", "packing": "plain"}, {"encoder": "gru"}),
+        ({"encoder": "transformer", "width": 64}, {"encoder": "transformer"}),
     ):
         assert settings(**first).digest() != settings(**second).digest()
 

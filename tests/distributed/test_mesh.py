@@ -35,6 +35,7 @@ CASES: list[dict[str, Any]] = [
     *({"sampler": name, "encoder": "mf", "devices": 8} for name in SAMPLERS if name != "ns"),
     {"sampler": "ns", "encoder": "cnn", "devices": 8},
     {"sampler": "strat-ns", "encoder": "lstm", "devices": 2, "loss": "softmax"},
+    {"sampler": "ns", "encoder": "transformer", "devices": 2},
     {"sampler": "iid", "encoder": "cnn", "devices": 8},
     {"sampler": "strat", "strata": "user", "encoder": "mf", "devices": 4, "loss": "hinge"},
     {"sampler": "neg", "encoder": "mf", "devices": 8, "shard_tables": True, "loss": "log"},

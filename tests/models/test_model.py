@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from texts import WITHOUT_FEATURES
+from texts import FROM_SCRATCH
 
 from ncfbench.config import RunConfig, complete
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.cnn import Convolution
 from ncfbench.models.encoders.lstm import Lstm
-from ncfbench.models.encoders.protocol import DataSizes, Texts
+from ncfbench.models.encoders.protocol import DataFacts, Texts
 from ncfbench.models.towers import Content, Towers, unit_vectors
 
 WORDS, DIMENSION = 9, 4
@@ -23,6 +24,7 @@ WORDS, DIMENSION = 9, 4
 
 def small(encoder: str, **settings: Any) -> RunConfig:
     sizes = {"dimension": DIMENSION, "word_dimension": 3, "filters": 5, "lstm_units": 6}
+    sizes |= {"gru_units": 4, "layers": 2, "heads": 2, "width": 6, "feed_forward": 7}
     return complete({"encoder": encoder} | sizes | settings)
 
 
@@ -32,7 +34,7 @@ def content_of(texts: list[list[int]], length: int) -> Content:
 
 
 def towers(config: RunConfig, n_items: int = 6) -> Towers:
-    made = Towers(config, DataSizes(7, n_items, WORDS), rngs=nnx.Rngs(0))
+    made = Towers(config, DataFacts(7, n_items, WORDS), rngs=nnx.Rngs(0))
     # Biases begin at zero, which would hide one that is applied to padding.
     graph, parameters = nnx.split(made)
     noisy = jax.tree.map(
@@ -42,19 +44,21 @@ def towers(config: RunConfig, n_items: int = 6) -> Towers:
     return nnx.merge(graph, noisy)
 
 
+OF_WORDS = [name for name in FROM_SCRATCH if name != "mf"]
 TEXTS = [[1, 2, 3, 4], [], [5], [6, 6, 7, 8, 9], [2, 1], [3, 3, 3]]
 
 
-@pytest.mark.parametrize("encoder", ["cnn", "lstm"])
+@pytest.mark.parametrize("encoder", OF_WORDS)
 def test_padding_contributes_nothing(encoder: str) -> None:
     """Whatever the maximum length of a text, and where dropout removes words."""
     embed, dropout = jax.jit(towers(small(encoder)).items), Dropout(jnp.uint32(3), jnp.uint32(7))
     short, long = (embed(jnp.arange(6), content_of(TEXTS, size), dropout) for size in (5, 23))
     np.testing.assert_allclose(short, long, atol=2e-6)
+    assert np.ptp(short, axis=0).min() > 1e-3, "the test could not fail"
 
 
 @pytest.mark.long_cases(r"mf")
-@pytest.mark.parametrize("encoder", WITHOUT_FEATURES)
+@pytest.mark.parametrize("encoder", FROM_SCRATCH)
 def test_an_item_does_not_depend_on_its_slot(encoder: str) -> None:
     """Nor on its neighbours, nor on how many there are."""
     embed, content = jax.jit(towers(small(encoder)).items), content_of(TEXTS, 6)
@@ -116,8 +120,127 @@ def test_lstm_by_definition() -> None:
         np.testing.assert_allclose(found[item], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.long_cases(r"lstm")
-@pytest.mark.parametrize("encoder", ["cnn", "lstm"])
+def arrays_of(module: nnx.Module) -> Any:
+    """A module's parameters, float64 by their names."""
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf, np.float64), nnx.to_pure_dict(nnx.state(module))
+    )
+
+
+def linear(layer: Any, x: np.ndarray) -> Any:
+    return x @ layer["kernel"] + layer.get("bias", 0.0)
+
+
+def words_left(seed: int = 0) -> tuple[Texts, list[list[tuple[int, int]]]]:
+    """Texts of which some words are removed, and the (position, word) pairs that are left."""
+    content = content_of(TEXTS, 8)
+    present = (content.tokens > 0) & (np.random.default_rng(seed).random((6, 8)) < 0.7)
+    left = [
+        [(position, word) for position, word in enumerate(text) if present[item, position]]
+        for item, text in enumerate(TEXTS)
+    ]
+    return Texts(jnp.arange(6), content.tokens, present, content.lengths), left
+
+
+def assert_defined(encoder: str, pooled: Callable[[Any, list[tuple[int, int]]], Any]) -> None:
+    """An encoder is a dense layer on what a plain computation gives for the words left."""
+    texts, left = words_left()
+    module = towers(small(encoder)).encoder
+    parameters = arrays_of(module)
+    found = jax.jit(module)(texts)
+    for item, words in enumerate(left):
+        vector = pooled(parameters, words) if words else 0 * parameters["dense"]["kernel"][:, 0]
+        np.testing.assert_allclose(
+            found[item], linear(parameters["dense"], vector), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_bow_by_definition() -> None:
+    assert_defined(
+        "bow",
+        lambda parameters, words: np.mean(
+            [parameters["words"]["embedding"][word] for _, word in words], axis=0
+        ),
+    )
+
+
+def test_gru_by_definition() -> None:
+    """Words that were removed are skipped, in both directions."""
+
+    def outputs(gates: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        state, found = np.zeros(4), []
+        for word in inputs:
+            ir, iu, inew = np.split(linear(gates["input_gates"], word), 3)
+            hr, hu, hnew = np.split(linear(gates["recurrent_gates"], state), 3)
+            update = sigmoid(iu + hu)
+            new = np.tanh(inew + sigmoid(ir + hr) * hnew)
+            state = update * state + (1 - update) * new
+            found.append(state)
+        return found
+
+    def pooled(parameters: Any, words: list[tuple[int, int]]) -> Any:
+        inputs = [parameters["words"]["embedding"][word] for _, word in words]
+        forwards, backwards = parameters["directions"][0], parameters["directions"][1]
+        return np.concatenate(
+            [
+                np.mean(outputs(forwards, inputs), axis=0),
+                np.mean(outputs(backwards, inputs[::-1]), axis=0),
+            ]
+        )
+
+    assert_defined("gru", pooled)
+
+
+def test_transformer_by_definition() -> None:
+    """One position and one head after the other; words keep their positions in the text."""
+
+    def normed(layer: Any, x: np.ndarray) -> Any:
+        deviation = np.sqrt(((x - x.mean()) ** 2).mean() + 1e-6)
+        return (x - x.mean()) / deviation * layer["scale"] + layer["bias"]
+
+    def gelu(x: np.ndarray) -> Any:
+        return x / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+
+    def attended(layer: Any, rows: list[np.ndarray]) -> list[np.ndarray]:
+        parts = [np.split(linear(layer["inputs"], row), 3) for row in rows]
+        found = []
+        for query, _, _ in parts:
+            heads = []
+            for head in (slice(0, 3), slice(3, 6)):
+                weights = np.exp([query[head] @ key[head] / 3**0.5 for _, key, _ in parts])
+                values = np.array([value[head] for _, _, value in parts])
+                heads.append(weights / weights.sum() @ values)
+            found.append(linear(layer["output"], np.concatenate(heads)))
+        return found
+
+    def pooled(parameters: Any, words: list[tuple[int, int]]) -> Any:
+        stack = parameters["stack"]
+        rows = [
+            parameters["words"]["embedding"][word] + stack["positions"]["embedding"][position]
+            for position, word in words
+        ]
+        for number in (0, 1):
+            block = stack["blocks"][number]
+            added = attended(
+                block["attention"], [normed(block["before_attention"], r) for r in rows]
+            )
+            rows = [row + more for row, more in zip(rows, added, strict=True)]
+            layer = block["feed_forward"]
+            rows = [
+                row
+                + linear(
+                    layer["output"],
+                    gelu(linear(layer["hidden"], normed(block["before_hidden"], row))),
+                )
+                for row in rows
+            ]
+        return np.mean([normed(stack["last_norm"], row) for row in rows], axis=0)
+
+    assert_defined("transformer", pooled)
+
+
+@pytest.mark.long_cases(r"lstm|bow")
+@pytest.mark.parametrize("encoder", OF_WORDS)
 def test_only_the_words_of_the_texts_get_a_gradient(encoder: str) -> None:
     graph, parameters = nnx.split(towers(small(encoder)))
     content = content_of([[1, 2], [4], []], 9)
@@ -129,7 +252,7 @@ def test_only_the_words_of_the_texts_get_a_gradient(encoder: str) -> None:
     assert np.flatnonzero(np.abs(gradient).sum(axis=1)).tolist() == [1, 2, 4]
 
 
-@pytest.mark.parametrize("encoder", WITHOUT_FEATURES)
+@pytest.mark.parametrize("encoder", FROM_SCRATCH)
 def test_other_losses_score_unit_vectors(encoder: str) -> None:
     """Users' and items' alike; the users' raw vectors are there too, for their penalty."""
     content = content_of(TEXTS, 6)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from folders import write_run
-from texts import WITHOUT_FEATURES
+from texts import FROM_SCRATCH
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
@@ -39,6 +39,10 @@ SMALL: dict[str, Any] = {
     "filters": 8,
     "word_dimension": 8,
     "lstm_units": 8,
+    "gru_units": 8,
+    "width": 8,
+    "layers": 1,
+    "feed_forward": 8,
 }
 BFLOAT16 = "lhs_precision_type = bf16, rhs_precision_type = bf16, accumulation_type = f32"
 
@@ -67,7 +71,7 @@ def assert_asked_for(lines: list[str], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", precision.JAX_NAMES)
-@pytest.mark.parametrize("encoder", WITHOUT_FEATURES)
+@pytest.mark.parametrize("encoder", FROM_SCRATCH)
 def test_every_product_of_the_step_is_asked_for(
     tiny: Dataset, encoder: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +83,8 @@ def test_every_product_of_the_step_is_asked_for(
     batch = next(batches(tiny.graph, config, Streams(0)))
     lines = products(trainer.step, state, batch, Content.of(tiny))
     # Scores forward and twice back; and what each encoder multiplies, likewise.
-    assert len(lines) >= {"mf": 3, "cnn": 9, "lstm": 9}[encoder]
+    least = {"mf": 3, "cnn": 9, "lstm": 9, "bow": 6, "gru": 18, "transformer": 24}
+    assert len(lines) >= least[encoder]
     assert any("convolution" in line for line in lines) == (encoder == "cnn")
     assert_asked_for(lines, name)
 

@@ -23,8 +23,8 @@ from ncfbench.models.losses import Pairwise
 class Right(nnx.Module):
     width = 0
 
-    def __init__(self, config, sizes, *, rngs):
-        self.words = nnx.Embed(sizes.words + 1, config.dimension + self.width, rngs=rngs)
+    def __init__(self, config, data, *, rngs):
+        self.words = nnx.Embed(data.words + 1, config.dimension + self.width, rngs=rngs)
 
     def __call__(self, texts):
         return (self.words(texts.tokens) * texts.present[..., None]).sum(axis=1)
@@ -55,8 +55,8 @@ class Fails(Right):
 
 
 class Tower(nnx.Module):
-    def __init__(self, config, sizes, *, rngs):
-        self.vectors = nnx.Embed(sizes.users, 3, rngs=rngs)
+    def __init__(self, config, data, *, rngs):
+        self.vectors = nnx.Embed(data.users, 3, rngs=rngs)
 
     def __call__(self, users):
         return self.vectors(users.rows)

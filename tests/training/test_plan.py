@@ -40,7 +40,7 @@ def test_a_plan_has_what_training_needs(tiny: Dataset, data_dir: Path, tmp_path:
         ({"batch_size": 4096}, {}, UsageError, "larger than"),
         ({"precision": "tf32"}, {}, UsageError, "Use --precision float32"),
         ({"devices": 16}, {}, UsageError, "JAX has 8 cpu here. Use --devices 8"),
-        ({"encoder": "mf"}, {"recommend": 5}, UsageError, "Use --encoder cnn or lstm"),
+        ({"encoder": "mf"}, {"recommend": 5}, UsageError, "Use --encoder cnn, lstm, bow"),
         ({}, {"recommend": 0}, UsageError, "at least 1"),
         ({}, {"trace": "file/trace"}, DataError, "Cannot write"),
     ],

@@ -263,7 +263,7 @@ def test_more_than_there_are_gives_all(tiny: store.Dataset) -> None:
 def test_impossible_tables_are_refused_at_once(tiny: store.Dataset) -> None:
     with pytest.raises(UsageError, match="recommend = 0"):
         recommend.require_items(complete({}), tiny, 0)
-    with pytest.raises(UsageError, match="Use --encoder cnn or lstm"):
+    with pytest.raises(UsageError, match="Use --encoder cnn, lstm, bow"):
         recommend.require_items(complete({"encoder": "mf"}), tiny, 5)
     with pytest.raises(UsageError, match="--test-fraction above 0"):
         recommend.require_items(

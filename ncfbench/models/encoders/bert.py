@@ -6,7 +6,6 @@ it is added to its input. The pooling is the checkpoint's own; a dense layer mak
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,12 +14,12 @@ import numpy as np
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.data.pieces import tokenizer_digest
+from ncfbench.data.pretrained import checkpoint_folder
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention
-from ncfbench.models.encoders.protocol import DataSizes, Texts
-from ncfbench.models.pretrained import Architecture, Arrays, read_weights, require_model
+from ncfbench.models.encoders.protocol import DataFacts, Texts
+from ncfbench.models.pretrained import Architecture, Arrays, read_weights
 from ncfbench.settings import Setting
 
 if TYPE_CHECKING:
@@ -36,7 +35,9 @@ class Layer(nnx.Module):
         width = architecture.width
         self.attention = SelfAttention(width, architecture.heads, rngs=rngs)
         self.after_attention = _norm(architecture, rngs)
-        self.feed_forward = FeedForward(width, architecture.feed_forward, exact=True, rngs=rngs)
+        self.feed_forward = FeedForward(
+            width, architecture.feed_forward, approximate=False, rngs=rngs
+        )
         self.after_hidden = _norm(architecture, rngs)
 
     def __call__(self, words_RxLxE: jax.Array, texts_RxL: jax.Array) -> jax.Array:
@@ -104,7 +105,7 @@ class Bert(nnx.Module):
         Setting(
             "checkpoint",
             "",
-            "Folder of a pretrained model: config.json, model.safetensors, tokenizer",
+            "Pretrained model: folder of config.json, model.safetensors, tokenizer; or a digest",
             shown="needed",
         ),
         Setting(
@@ -129,8 +130,8 @@ class Bert(nnx.Module):
         ),
     )
 
-    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
-        folder = Path(config.checkpoint)
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
+        folder = checkpoint_folder(data.folder, config.checkpoint)
         architecture = Architecture.read(folder)
         weights = read_weights(folder, architecture)
         self.pretrained = Pretrained(architecture, weights, config.frozen_layers, rngs=rngs)
@@ -144,34 +145,37 @@ class Bert(nnx.Module):
 
         Raises:
             DataError: its files are damaged, or none of BERT's kind.
-            UsageError: a file is missing, the data set was prepared with words or with another
-                tokenizer, its texts are too long, or there are not as many layers to freeze.
+            UsageError: it is missing, the data set's texts are too long for it, or it has not as
+                many layers to freeze.
         """
-        folder = Path(config.checkpoint)
-        require_model(folder)
-        architecture = Architecture.read(folder)
-        tokenizer = dataset.manifest.get("tokenizer")
-        if tokenizer is None or tokenizer["sha256"] != tokenizer_digest(folder):
-            made = "words" if tokenizer is None else f"the tokenizer of {tokenizer['name']}"
+        folder = checkpoint_folder(dataset.folder, config.checkpoint)
+        if not config.checkpoint:
             raise UsageError(
-                f"{dataset.name} was prepared with {made}, and --encoder bert needs the pieces of"
-                f" its checkpoint. Prepare it again with --tokenizer {folder}."
+                "--encoder bert needs --checkpoint FOLDER, with a pretrained model's config.json,"
+                " model.safetensors and tokenizer."
             )
+        if not folder.exists():
+            raise UsageError(
+                f"Data set {dataset.name!r} has no checkpoint {config.checkpoint}. Give its folder"
+                " again, with --checkpoint FOLDER."
+            )
+        architecture = Architecture.read(folder)
         longest = int(dataset.lengths.max(initial=0))
         if longest > architecture.positions:
             raise UsageError(
-                f"{dataset.name} has texts of {longest} pieces, and {folder} knows"
+                f"{dataset.name} has texts of {longest} pieces, and the checkpoint knows"
                 f" {architecture.positions} positions. Prepare it again with --max-length"
                 f" {architecture.positions}."
             )
         if dataset.n_words + 1 != architecture.words:
             raise UsageError(
-                f"The tokenizer in {folder} has {dataset.n_words + 1:,} pieces, and its model"
+                f"The checkpoint's tokenizer has {dataset.n_words + 1:,} pieces, and its model"
                 f" {architecture.words:,}. They do not belong together."
             )
         if config.frozen_layers > architecture.layers:
             raise UsageError(
-                f"--frozen-layers {config.frozen_layers}: {folder} has {architecture.layers}."
+                f"--frozen-layers {config.frozen_layers}: the checkpoint has {architecture.layers}"
+                " layers."
             )
 
     def __call__(self, texts: Texts) -> jax.Array:

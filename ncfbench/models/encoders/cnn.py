@@ -10,7 +10,7 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.pooling import choose_pool
-from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataSizes, Texts
+from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
 from ncfbench.settings import Setting
 
 
@@ -24,7 +24,7 @@ class Convolution(nnx.Module):
     title = "CNN"
     summary = "word embeddings, convolution of width 3, maximum over time, dense"
     in_paper = True
-    uses = ("word_dimension", "word_dropout", "features")
+    uses = ("word_dimension", "word_dropout", "word_vectors", "features")
     settings = (
         Setting("filters", 50, "Filters of the convolution", at_least=1),
         Setting("filter_width", 3, "Words that a filter spans", at_least=1, is_odd=True),
@@ -39,9 +39,9 @@ class Convolution(nnx.Module):
     )
     negatives = 10
 
-    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.words = nnx.Embed(
-            sizes.words + 1,
+            data.words + 1,
             config.word_dimension,
             embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
             rngs=rngs,

@@ -9,7 +9,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataSizes, Texts
+from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
 from ncfbench.models.encoders.recurrence import choose_recur
 from ncfbench.settings import Setting
 
@@ -20,7 +20,7 @@ class Lstm(nnx.Module):
     title = "LSTM"
     summary = "word embeddings, LSTM over the words, dense"
     in_paper = True
-    uses = ("word_dimension", "word_dropout", "features")
+    uses = ("word_dimension", "word_dropout", "word_vectors", "features")
     settings = (
         Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),
         Setting(
@@ -34,10 +34,10 @@ class Lstm(nnx.Module):
     )
     negatives = 5
 
-    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         units = config.lstm_units
         self.words = nnx.Embed(
-            sizes.words + 1,
+            data.words + 1,
             config.word_dimension,
             embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
             rngs=rngs,

@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataSizes, Texts
+from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
 
 
 class MatrixFactorization(nnx.Module):
@@ -23,9 +23,9 @@ class MatrixFactorization(nnx.Module):
     scores_cold_items = False
     item_tables = ("vectors",)
 
-    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.vectors = nnx.Embed(
-            sizes.items,
+            data.items,
             config.dimension,
             embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
             rngs=rngs,

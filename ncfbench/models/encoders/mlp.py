@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import DataSizes, Encoder, Texts
+from ncfbench.models.encoders.protocol import DataFacts, Encoder, Texts
 from ncfbench.models.feature_layers import FeatureLayers
 from ncfbench.settings import Setting
 
@@ -23,9 +23,9 @@ class FeatureMlp(nnx.Module):
         Setting("mlp_layers", 1, "Hidden layers; with 0 it is linear", at_least=0, at_most=16),
     )
 
-    def __init__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.layers = FeatureLayers(
-            sizes.item_features, config.mlp_units, config.mlp_layers, config.dimension, rngs=rngs
+            data.item_features, config.mlp_units, config.mlp_layers, config.dimension, rngs=rngs
         )
 
     def __call__(self, texts: Texts) -> jax.Array:
@@ -38,10 +38,10 @@ class WithFeatures(nnx.Module):
     """Another encoder plus a linear map of the items' dense features."""
 
     def __init__(
-        self, encoder: Encoder, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs
+        self, encoder: Encoder, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs
     ) -> None:
         self.encoder = encoder
-        self.layer = FeatureLayers(sizes.item_features, 1, 0, config.dimension, rngs=rngs)
+        self.layer = FeatureLayers(data.item_features, 1, 0, config.dimension, rngs=rngs)
 
     def __call__(self, texts: Texts) -> jax.Array:
         """Return float32[V, D]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import jax
@@ -16,8 +17,8 @@ of MSE (users at 0.14) reached a recall@50 of 0.283 and 0.183; with 0.14 they re
 """
 
 
-class DataSizes(NamedTuple):
-    """Sizes of a data set that parameters have."""
+class DataFacts(NamedTuple):
+    """What a model must know of a data set before it is built."""
 
     users: int
     items: int
@@ -27,15 +28,17 @@ class DataSizes(NamedTuple):
     """Dense features of a user."""
     item_features: int = 0
     """Dense features of an item."""
+    folder: Path | None = None
+    """Folder of its content; None for one that is only in memory."""
 
     @classmethod
-    def of(cls, dataset: Dataset) -> DataSizes:
-        """Return the sizes of a data set."""
+    def of(cls, dataset: Dataset) -> DataFacts:
+        """Return the facts of a data set."""
         widths = [
             0 if features is None else features.shape[1]
             for features in (dataset.user_features, dataset.item_features)
         ]
-        return cls(dataset.n_users, dataset.n_items, dataset.n_words, *widths)
+        return cls(dataset.n_users, dataset.n_items, dataset.n_words, *widths, dataset.folder)
 
 
 class Texts(NamedTuple):
@@ -58,7 +61,7 @@ class Texts(NamedTuple):
 class Encoder(Protocol):
     """An item function g, an :class:`flax.nnx.Module`.
 
-    Built as ``Encoder(config, sizes, rngs=rngs)``. It declares what it reads of an item: ``content
+    Built as ``Encoder(config, data, rngs=rngs)``. It declares what it reads of an item: ``content
     = ("text",)``, the default, ``("features",)``, both, or nothing. One that looks items up by
     their ids names the :class:`flax.nnx.Embed` tables in which it does: ``item_tables =
     ("vectors",)``. Where tables are sharded over devices, only the rows of a batch's items are
@@ -78,5 +81,5 @@ class Encoder(Protocol):
 class Build(Protocol):
     """The constructor of an encoder."""
 
-    def __call__(self, config: RunConfig, sizes: DataSizes, *, rngs: nnx.Rngs) -> Encoder:
+    def __call__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> Encoder:
         """Return an encoder with initial parameters."""

@@ -1,0 +1,184 @@
+"""Pretrained word vectors: read from a file, matched with a data set's words, kept beside them.
+
+What is kept has a row for each word of the data set, so that a run that is resumed, a sweep and the
+other processes of a run need the file no more. Runs name the vectors by the file's digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.config import SETTINGS, RunConfig, is_digest
+from ncfbench.data import open_dataset
+from ncfbench.data.readers.files import read_lines, sha256
+from ncfbench.data.store import VOCABULARY, Dataset
+from ncfbench.errors import DataError, UsageError, reason
+from ncfbench.registry import find_encoder
+from ncfbench.storage import tables
+
+DIGITS = 12
+"""Hexadecimal digits of the file's SHA-256 that name its vectors; see
+:func:`ncfbench.config.is_digest`.
+"""
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """The vectors that a file has for a data set's words.
+
+    Args:
+        digest: names the vectors in the settings of runs.
+        table: float32[W + 1, E]: row i is the vector of token i; NaN where the file has none.
+        counts: int64[W]: how often each word stands in the data set.
+    """
+
+    digest: str
+    table: NDArray[np.float32]
+    counts: NDArray[np.int64]
+
+    @property
+    def coverage(self) -> str:
+        """Known words in words, such as "12,301 of 23,400 words, 95 % of tokens"."""
+        is_known = ~np.isnan(self.table[1:, 0])
+        share = self.counts[is_known].sum() / max(self.counts.sum(), 1)
+        return f"{is_known.sum():,} of {len(is_known):,} words, {100 * share:.0f} % of tokens"
+
+
+def name_word_vectors(
+    given: Mapping[str, Any], data_dir: Path, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Return settings in which a digest stands for a file of word vectors, which are kept.
+
+    Args:
+        given: settings that a user gave.
+        say: receives what part of the data set's words the file covers.
+
+    Raises:
+        DataError: the data set is not prepared; see :func:`keep_word_vectors`.
+    """
+    value = given.get("word_vectors")
+    if not value or (is_digest(value) and not Path(value).exists()):
+        return dict(given)
+    name = given.get("dataset", SETTINGS["dataset"].default)
+    found = keep_word_vectors(Path(value), open_dataset(data_dir, name, say))
+    say(f"Word vectors {found.digest}: {found.coverage}.")
+    return {**given, "word_vectors": found.digest}
+
+
+def initial_words(config: RunConfig, dataset: Dataset) -> NDArray[np.float32] | None:
+    """Return the vectors with which the encoder's words begin; None where all begin at random.
+
+    Raises:
+        UsageError: see :func:`load_word_vectors`.
+    """
+    if not config.word_vectors or "word_vectors" not in find_encoder(config.encoder).uses:
+        return None
+    return load_word_vectors(dataset, config.word_vectors, config.word_dimension)
+
+
+def keep_word_vectors(file: Path, dataset: Dataset) -> WordVectors:
+    """Read word vectors, and keep those of a data set's words beside it.
+
+    Args:
+        file: word2vec's or GloVe's text format, a word and its numbers on a line; or a ``.npy``
+            file of float32[W, E] with rows in the order of ``vocabulary.parquet``.
+
+    Raises:
+        DataError: the file is damaged or has none of the words, or the folder cannot be written.
+    """
+    vocabulary = tables.read_table(_folder(dataset) / "vocabulary.parquet", VOCABULARY)
+    words = vocabulary["word"].to_pylist()
+    table = _from_array(file, len(words)) if file.suffix == ".npy" else _from_text(file, words)
+    if np.isnan(table[:, 0]).all():
+        raise DataError(
+            f"{file} has a vector for none of the {len(words):,} words of the data set."
+        )
+    # Row 0 is padding.
+    table = np.concatenate([np.full((1, table.shape[1]), np.nan, np.float32), table])
+    found = WordVectors(sha256(file)[:DIGITS], table, vocabulary["count"].to_numpy())
+    tables.write_array(_path(dataset, found.digest), found.table)
+    return found
+
+
+def load_word_vectors(dataset: Dataset, digest: str, length: int) -> NDArray[np.float32]:
+    """Return the vectors that were kept, float32[W + 1, E]; NaN for words without one.
+
+    Args:
+        length: E, as the encoder needs it.
+
+    Raises:
+        UsageError: they were not kept for this data set, or have another length.
+    """
+    path = _path(dataset, digest)
+    if not path.exists():
+        raise UsageError(
+            f"Data set {dataset.name!r} has no word vectors {digest}. Give their file again, with"
+            " --word-vectors FILE."
+        )
+    table = tables.read_array(path, np.float32, 2)
+    if table.shape[1] != length:
+        raise UsageError(
+            f"The word vectors {digest} have {table.shape[1]} numbers each, and word_dimension ="
+            f" {length}. Use --word-dimension {table.shape[1]}."
+        )
+    return table
+
+
+def _folder(dataset: Dataset) -> Path:
+    if dataset.folder is None:
+        raise DataError(f"Data set {dataset.name!r} is in no folder that could hold word vectors.")
+    return dataset.folder
+
+
+def _path(dataset: Dataset, digest: str) -> Path:
+    return _folder(dataset) / f"word-vectors-{digest}.npy"
+
+
+def _from_array(file: Path, n_words: int) -> NDArray[np.float32]:
+    table = tables.read_array(file, np.float32, 2)
+    if len(table) != n_words:
+        raise DataError(
+            f"{file} has {len(table):,} rows, and the data set has {n_words:,} words: there must be"
+            " one row for each, in the order of vocabulary.parquet."
+        )
+    return np.asarray(table)
+
+
+def _from_text(file: Path, words: list[str]) -> NDArray[np.float32]:
+    """Return float32[W, E]; a word that stands in the file twice has its first vector."""
+    rows = {word: row for row, word in enumerate(words)}
+    table: NDArray[np.float32] | None = None
+    for number, word, numbers in _entries(file):
+        if table is None:
+            table = np.full((len(words), len(numbers)), np.nan, np.float32)
+        row = rows.pop(word, None)
+        if row is None:
+            continue
+        try:
+            vector = np.array(numbers, np.float32)
+        except ValueError as error:
+            raise DataError(f"{file}, line {number}: {reason(error)}.") from error
+        if len(vector) != table.shape[1] or not np.isfinite(vector).all():
+            raise DataError(
+                f"{file}, line {number}: {word!r} must have {table.shape[1]} finite numbers, like"
+                " the first word."
+            )
+        table[row] = vector
+    if table is None or table.shape[1] == 0:
+        raise DataError(f"{file} has no vectors: a line must hold a word and its numbers.")
+    return table
+
+
+def _entries(file: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield the number of each line, its word and its numbers, without word2vec's first line."""
+    for number, line in enumerate(read_lines(file, on_invalid=lambda number: None), 1):
+        word, *numbers = line.rstrip().split(" ")
+        is_header = number == 1 and len(numbers) == 1 and word.isdigit() and numbers[0].isdigit()
+        if word and not is_header:
+            yield number, word, numbers

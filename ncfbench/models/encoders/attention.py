@@ -1,0 +1,57 @@
+"""The parts of a transformer's block: self-attention and the hidden layer (Vaswani et al. 2017).
+
+How a block joins them, where it normalises and what its weights are called is the encoder's own.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+HIDDEN_SCORE = -1e9
+"""Score of a word that must not be seen: its share is exactly zero beside any other's."""
+
+
+class SelfAttention(nnx.Module):
+    """Scaled dot-product self-attention with several heads."""
+
+    def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
+        self.heads = heads
+        # Queries, keys and values of all heads in one product.
+        self.inputs = nnx.Linear(width, 3 * width, rngs=rngs)
+        self.output = nnx.Linear(width, width, rngs=rngs)
+
+    def __call__(self, words_RxLxE: jax.Array, texts_RxL: jax.Array) -> jax.Array:
+        """Return float32[R, L, E]; a word sees the words of its own text in its row.
+
+        Args:
+            texts_RxL: numbers of the texts, as in :data:`ncfbench.models.encoders.packing.Encode`.
+        """
+        rows, length, width = words_RxLxE.shape
+        shape = rows, length, 3, self.heads, width // self.heads
+        query, key, value = jnp.moveaxis(self.inputs(words_RxLxE).reshape(shape), 2, 0)
+        scores_RxHxLxL = jnp.einsum("rqhd,rkhd->rhqk", query, key) * shape[-1] ** -0.5
+        is_own_RxLxL = texts_RxL[:, :, None] == texts_RxL[:, None, :]
+        scores_RxHxLxL = jnp.where(is_own_RxLxL[:, None], scores_RxHxLxL, HIDDEN_SCORE)
+        shares_RxHxLxL = jax.nn.softmax(scores_RxHxLxL, axis=-1)
+        seen = jnp.einsum("rhqk,rkhd->rqhd", shares_RxHxLxL, value)
+        return self.output(seen.reshape(rows, length, width))
+
+
+class FeedForward(nnx.Module):
+    """One hidden layer, applied to each position by itself.
+
+    Args:
+        approximate: of GELU, by a hyperbolic tangent.
+    """
+
+    def __init__(self, width: int, units: int, *, approximate: bool = True, rngs: nnx.Rngs) -> None:
+        self.approximate = approximate
+        self.hidden = nnx.Linear(width, units, rngs=rngs)
+        self.output = nnx.Linear(units, width, rngs=rngs)
+
+    def __call__(self, words_RxLxE: jax.Array) -> jax.Array:
+        """Return float32[R, L, E]."""
+        hidden = nnx.gelu(self.hidden(words_RxLxE), approximate=self.approximate)
+        return self.output(hidden)

@@ -1,0 +1,33 @@
+"""The bag of words: the mean of word vectors, dense. The baseline that costs least."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from ncfbench.config import RunConfig
+from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
+
+
+class BagOfWords(nnx.Module):
+    """Word embedding -> mean over the words of the text -> dense; the words' order is lost."""
+
+    title = "BoW"
+    summary = "mean of word embeddings, dense"
+    uses = ("word_dimension", "word_dropout", "word_vectors", "features")
+
+    def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
+        self.words = nnx.Embed(
+            data.words + 1,
+            config.word_dimension,
+            embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
+            rngs=rngs,
+        )
+        self.dense = nnx.Linear(config.word_dimension, config.dimension, rngs=rngs)
+
+    def __call__(self, texts: Texts) -> jax.Array:
+        """Return float32[V, D]; the bias alone for a text without words."""
+        present = texts.present[..., None]
+        total_VxE = jnp.sum(jnp.where(present, self.words(texts.tokens), 0), axis=1)
+        return self.dense(total_VxE / jnp.maximum(jnp.sum(present, axis=1), 1))

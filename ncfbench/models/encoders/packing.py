@@ -1,0 +1,247 @@
+"""Encode texts all padded to one length, or packed: several texts in a row, without padding.
+
+:func:`packed` works on no padding and on no word that dropout removed. It lays the words that are
+present one after the other into rows, as many whole texts to a row as fit, and encodes the rows
+block by block. All blocks have one shape, so a single compiled program serves every batch; their
+number depends on the texts. The backward pass encodes each block again, so the activations of one
+block are in memory at a time.
+
+An encoder takes part as a pure function from words to vectors; see :data:`Encode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from ncfbench.models.encoders.protocol import Texts
+
+Encode: TypeAlias = Callable[[Any, jax.Array, jax.Array, jax.Array], jax.Array]
+"""``encode(parameters, words_RxLxE, positions, texts_RxL)``: float32[R, L, H], each word's vector.
+
+A row holds the words of several texts. ``texts_RxL``, int32, numbers the texts from 1; it is 0
+where there is no word. A word must see the words of its own text only. ``positions``, int32[R, L]
+or int32[1, L], are those of the words in their texts, removed words counted.
+"""
+Run: TypeAlias = Callable[[Encode, Any, jax.Array, Texts], jax.Array]
+"""``run(encode, parameters, table_WxE, texts)``: float32[V, H], the mean over the words of each
+text that are present; zero for a text without words. The table holds the vectors of all words.
+"""
+
+PLAIN_WORDS = 2**18
+"""Word slots up to which :func:`plain` encodes all texts at once. Where there are more, it works in
+parts of that size, and the backward pass encodes each part again.
+"""
+
+
+class Shape(NamedTuple):
+    """The shape of what is encoded at a time; it changes no result."""
+
+    row_words: int
+    """Word slots of a row, where no text is longer."""
+    block_words: int
+    """Word slots of a block of rows."""
+    block_rows: int
+    """Rows of a block at least."""
+
+
+def plain(encode: Encode, parameters: Any, table: jax.Array, texts: Texts) -> jax.Array:
+    """Encode all texts padded to the maximum length, the reference; see :data:`Run`."""
+    n_texts, length = texts.tokens.shape
+    positions = jnp.arange(length, dtype=jnp.int32)[None, :]
+
+    def part(tokens: jax.Array, present: jax.Array) -> jax.Array:
+        vectors = encode(parameters, table[tokens], positions, present.astype(jnp.int32))
+        total_VxH = jnp.sum(jnp.where(present[..., None], vectors, 0), axis=1)
+        return total_VxH / jnp.maximum(jnp.sum(present, axis=1, keepdims=True), 1)
+
+    if texts.tokens.size <= PLAIN_WORDS:
+        return part(texts.tokens, texts.present)
+    size = max(1, PLAIN_WORDS // length)
+    n_parts = -(-n_texts // size)
+
+    def cut(array: jax.Array) -> jax.Array:
+        padded = jnp.pad(array, ((0, n_parts * size - n_texts), (0, 0)))
+        return padded.reshape(n_parts, size, length)
+
+    again = jax.checkpoint(part)
+    parts = jax.lax.map(lambda each: again(*each), (cut(texts.tokens), cut(texts.present)))
+    vectors: jax.Array = parts.reshape(n_parts * size, -1)[:n_texts]
+    return vectors
+
+
+def packed(
+    encode: Encode, parameters: Any, table: jax.Array, texts: Texts, *, shape: Shape
+) -> jax.Array:
+    """Encode several texts in a row, to the same value and gradient; see :data:`Run`.
+
+    It has no forward-mode derivative.
+    """
+    if texts.tokens.shape[1] == 0:  # data without any text
+        return plain(encode, parameters, table, texts)
+    return _packed(encode, shape, parameters, table, texts)
+
+
+def choose(way: str, backend: str, shape: Shape) -> Run:
+    """Return what a value of a setting stands for.
+
+    Args:
+        way: ``plain``, ``packed``, or ``auto``, the faster of the two on the device.
+        backend: the kind of device: "cpu", "gpu", ...
+    """
+    if way == "auto":
+        way = "packed" if backend == "cpu" else "plain"
+    return partial(packed, shape=shape) if way == "packed" else plain
+
+
+class Rows(NamedTuple):
+    """Words laid into K rows of P slots each."""
+
+    texts: jax.Array
+    """int32[K, P]: the text of each word, from 1 on; 0 where there is no word."""
+    positions: jax.Array
+    """int32[K, P]: positions of the words in their texts."""
+    tokens: jax.Array
+    """int32[K, P]: ids of the words."""
+    count: jax.Array
+    """int32: rows that hold words; the others stand behind them."""
+
+
+def pack(texts: Texts, row_words: int, multiple_of: int = 1) -> Rows:
+    """Lay the words that are present into rows, each text behind the one before it in its row, or
+    at the beginning of the next row.
+
+    Args:
+        row_words: slots of a row, no fewer than those of a text.
+        multiple_of: the number of rows is a multiple of it.
+    """
+    n_texts, length = texts.tokens.shape
+    end = jnp.cumsum(jnp.sum(texts.present, axis=1, dtype=jnp.int32), dtype=jnp.int32)
+    begin = jnp.concatenate([jnp.zeros(1, jnp.int32), end[:-1]])
+    # For each text, the first one behind it that does not fit into a row that begins with it.
+    following = jnp.searchsorted(end, begin + row_words, side="right").astype(jnp.int32)
+
+    def open_row(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        first, opens = state
+        return following[first], opens.at[first].set(1)
+
+    opens: jax.Array = jax.lax.while_loop(
+        lambda state: state[0] < n_texts,
+        open_row,
+        (jnp.int32(0), jnp.zeros(n_texts, jnp.int32)),
+    )[1]
+    row = jnp.cumsum(opens, dtype=jnp.int32) - 1
+    # ``begin`` never falls: the largest so far is that of the text that opened the row.
+    row_begin = jax.lax.cummax(jnp.where(opens > 0, begin, 0))
+    first_slot = row * row_words + begin - row_begin
+    slots_VxL = first_slot[:, None] + jnp.cumsum(texts.present, axis=1, dtype=jnp.int32) - 1
+    n_rows = _rows(texts, row_words, multiple_of)
+    slots = jnp.where(texts.present, slots_VxL, n_rows * row_words).reshape(-1)
+
+    def lay(values: jax.Array) -> jax.Array:
+        each = jnp.broadcast_to(values, texts.tokens.shape).reshape(-1)
+        flat = jnp.zeros(n_rows * row_words, jnp.int32).at[slots].set(each, mode="drop")
+        return flat.reshape(n_rows, row_words)
+
+    return Rows(
+        lay(jnp.arange(1, n_texts + 1, dtype=jnp.int32)[:, None]),
+        lay(jnp.arange(length, dtype=jnp.int32)[None, :]),
+        lay(texts.tokens),
+        row[-1] + 1,
+    )
+
+
+def _rows(texts: Texts, row_words: int, multiple_of: int = 1) -> int:
+    """Return the rows that are enough for any words: two that follow each other hold more words
+    than one has slots.
+    """
+    most = min(len(texts.tokens), 2 * texts.tokens.size // row_words + 1)
+    return -(-most // multiple_of) * multiple_of
+
+
+class _Packed(NamedTuple):
+    """Packed texts, and the rows of a block."""
+
+    rows: Rows
+    share: jax.Array
+    """float32[1 + V]: a word's weight in the mean of its text; no text stands first."""
+    height: int
+
+    @classmethod
+    def of(cls, texts: Texts, shape: Shape) -> _Packed:
+        width = max(shape.row_words, texts.tokens.shape[1])
+        height = max(shape.block_rows, shape.block_words // width)
+        height = min(height, _rows(texts, width))
+        counts = jnp.sum(texts.present, axis=1, dtype=jnp.float32)
+        share = jnp.pad(1 / jnp.maximum(counts, 1), (1, 0))
+        return cls(pack(texts, width, height), share, height)
+
+    def each_block(self, state: Any, work: Callable[..., Any]) -> Any:
+        """Return ``state`` after ``work(state, texts, positions, tokens)`` on all blocks."""
+        width, height = self.rows.texts.shape[1], self.height
+
+        def advance(block: jax.Array, state: Any) -> Any:
+            parts = [
+                jax.lax.dynamic_slice(array, (block * height, jnp.int32(0)), (height, width))
+                for array in self.rows[:3]
+            ]
+            return work(state, *parts)
+
+        n_blocks = (self.rows.count + height - 1) // height
+        return jax.lax.fori_loop(0, n_blocks, advance, state)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _packed(
+    encode: Encode, shape: Shape, parameters: Any, table: jax.Array, texts: Texts
+) -> jax.Array:
+    return _forward(encode, shape, parameters, table, texts)[0]
+
+
+def _forward(
+    encode: Encode, shape: Shape, parameters: Any, table: jax.Array, texts: Texts
+) -> tuple[jax.Array, Any]:
+    found = _Packed.of(texts, shape)
+
+    def vectors_of(texts: jax.Array, positions: jax.Array, tokens: jax.Array) -> jax.Array:
+        return encode(parameters, table[tokens], positions, texts)
+
+    def work(total_VxH: jax.Array, texts: jax.Array, *rest: jax.Array) -> jax.Array:
+        vectors = vectors_of(texts, *rest) * found.share[texts][..., None]
+        return total_VxH.at[texts].add(vectors)
+
+    one = jax.eval_shape(vectors_of, *(array[:1] for array in found.rows[:3]))
+    zeros = jnp.zeros((len(found.share), one.shape[-1]), one.dtype)
+    total_VxH = found.each_block(zeros, work)
+    return total_VxH[1:], (parameters, table, texts)
+
+
+def _backward(
+    encode: Encode, shape: Shape, kept: Any, gradient_VxH: jax.Array
+) -> tuple[Any, jax.Array, None]:
+    parameters, table, texts = kept
+    found = _Packed.of(texts, shape)
+    of_word_VxH = jnp.pad(gradient_VxH, ((1, 0), (0, 0))) * found.share[:, None]
+
+    def work(
+        state: tuple[Any, jax.Array], texts: jax.Array, positions: jax.Array, tokens: jax.Array
+    ) -> tuple[Any, jax.Array]:
+        total, of_table = state
+        _, pull = jax.vjp(
+            lambda parameters, words: encode(parameters, words, positions, texts),
+            parameters,
+            table[tokens],
+        )
+        of_parameters, of_words = pull(of_word_VxH[texts])
+        return jax.tree.map(jnp.add, total, of_parameters), of_table.at[tokens].add(of_words)
+
+    zeros = jax.tree.map(jnp.zeros_like, parameters), jnp.zeros_like(table)
+    of_parameters, of_table = found.each_block(zeros, work)
+    return of_parameters, of_table, None
+
+
+_packed.defvjp(_forward, _backward)

@@ -1,0 +1,126 @@
+"""Texts packed into rows against texts padded to one length: values, gradients, memory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from texts import texts_of
+
+from ncfbench.config import complete
+from ncfbench.models.encoders import gru, packing, transformer
+from ncfbench.models.encoders.protocol import Texts
+from ncfbench.registry import find_encoder
+
+WORDS = 9
+SMALL = {"dimension": 4, "word_dimension": 3, "gru_units": 4, "layers": 1, "width": 6}
+ENCODERS = ("gru", "transformer")
+
+
+def program(encoder: str, way: str) -> Any:
+    """Value, and the gradients of a weighted sum of it; parameters; compiled."""
+    config = complete({"encoder": encoder, "feed_forward": 5, "packing": way} | SMALL)
+    module = find_encoder(encoder).load()(config, 1, WORDS, rngs=nnx.Rngs(0))
+    graph, parameters = nnx.split(module)
+
+    def total(parameters: Any, texts: Texts) -> tuple[jax.Array, jax.Array]:
+        value = nnx.merge(graph, parameters)(texts)
+        weights = jnp.sin(1 + jnp.arange(value.size, dtype=jnp.float32).reshape(value.shape))
+        return jnp.sum(value * weights), value
+
+    return jax.jit(jax.grad(total, has_aux=True)), parameters
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_blocks() -> Any:
+    """Several blocks, the last one partly filled."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (gru, transformer):
+            patch.setattr(module, "SHAPE", packing.Shape(11, 30, 2))
+        yield
+
+
+@pytest.fixture(scope="module", params=ENCODERS)
+def both(request: pytest.FixtureRequest) -> Any:
+    return [program(request.param, way) for way in ("plain", "packed")]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([0.0, 0.5, 1.0]))
+def test_both_agree(both: Any, seed: int, removed: float) -> None:
+    """Empty texts, full-length ones, words that repeat, and all words removed."""
+    texts = texts_of(np.random.default_rng(seed), 20, 9, WORDS, removed)
+    plain, packed = (jax.tree.leaves(call(parameters, texts)) for call, parameters in both)
+    norm = max(float(np.linalg.norm(leaf)) for leaf in plain[:-1])
+    for one, other in zip(plain, packed, strict=True):
+        assert np.linalg.norm(one - other) <= 3e-6 * (norm + float(np.linalg.norm(one)))
+
+
+@pytest.mark.parametrize(("items", "length"), [(1, 1), (3, 30), (5, 0)])
+def test_both_agree_on_few_texts(items: int, length: int) -> None:
+    """Fewer texts than a block holds, one word, and data without any."""
+    tokens = np.random.default_rng(0).integers(1, WORDS, (items, length)).astype(np.int32)
+    lengths = jnp.full(items, length, jnp.int32)
+    texts = Texts(jnp.arange(items), jnp.asarray(tokens), jnp.asarray(tokens > 0), lengths)
+    programs = [program("transformer", way) for way in ("plain", "packed")]
+    found = [call(parameters, texts) for call, parameters in programs]
+    for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)
+
+
+def test_many_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plainly too: to the same numbers, with the activations of one part in memory."""
+    texts = texts_of(np.random.default_rng(1), 203, 8, WORDS, 0.3)
+    found, sizes = [], []
+    for words in (10**6, 160):
+        monkeypatch.setattr(packing, "PLAIN_WORDS", words)
+        call, parameters = program("transformer", "plain")
+        found.append(jax.tree.leaves(call(parameters, texts)))
+        compiled = call.lower(parameters, texts).compile()
+        sizes.append(compiled.memory_analysis().temp_size_in_bytes)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-5)
+    assert sizes[1] < sizes[0] / 3
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([9, 12, 40]))
+def test_rows_hold_every_word_once(seed: int, removed: float, row_words: int) -> None:
+    """In order, whole texts to a row, and no text opens a row while the one before has room."""
+    texts = texts_of(np.random.default_rng(seed), 20, 9, WORDS, removed)
+    rows = jax.tree.map(
+        np.asarray, jax.jit(packing.pack, static_argnums=(1, 2))(texts, row_words, 4)
+    )
+    present, tokens = np.asarray(texts.present), np.asarray(texts.tokens)
+    is_word = rows.texts > 0
+    found = np.stack([rows.texts[is_word] - 1, rows.positions[is_word]])
+    np.testing.assert_array_equal(found, np.nonzero(present))
+    np.testing.assert_array_equal(rows.tokens[is_word], tokens[present])
+    assert len(rows.texts) % 4 == 0
+    assert not is_word[int(rows.count) :].any()
+    assert (np.sort(~is_word, axis=1) == ~is_word).all(), "no gaps"
+    used = [row for row in rows.texts if row.any()]
+    for row, following in pairwise(used):
+        assert not set(row) & set(following) - {0}
+        assert (row > 0).sum() + (following == following[0]).sum() > row_words
+
+
+def test_the_setting_chooses() -> None:
+    """``auto`` leaves it to the device."""
+    shape = packing.Shape(1, 2, 3)
+    for way, backend, is_packed in (
+        ("auto", "cpu", True),
+        ("auto", "gpu", False),
+        ("packed", "gpu", True),
+        ("plain", "cpu", False),
+    ):
+        chosen: Any = packing.choose(way, backend, shape)
+        assert (chosen is packing.plain) != is_packed
+        assert not is_packed or (chosen.func, chosen.keywords) == (packing.packed, {"shape": shape})
