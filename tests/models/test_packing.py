@@ -16,7 +16,7 @@ from texts import texts_of
 
 from ncfbench.config import complete
 from ncfbench.models.encoders import gru, packing, transformer
-from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.protocol import DataFacts, Texts
 from ncfbench.registry import find_encoder
 
 WORDS = 9
@@ -27,7 +27,7 @@ ENCODERS = ("gru", "transformer")
 def program(encoder: str, way: str) -> Any:
     """Value, and the gradients of a weighted sum of it; parameters; compiled."""
     config = complete({"encoder": encoder, "feed_forward": 5, "packing": way} | SMALL)
-    module = find_encoder(encoder).load()(config, 1, WORDS, rngs=nnx.Rngs(0))
+    module = find_encoder(encoder).load()(config, DataFacts(1, 1, WORDS), rngs=nnx.Rngs(0))
     graph, parameters = nnx.split(module)
 
     def total(parameters: Any, texts: Texts) -> tuple[jax.Array, jax.Array]:

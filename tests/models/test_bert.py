@@ -1,0 +1,238 @@
+"""Pretrained checkpoints: the vectors of BERT's definition, fine-tuning, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from tables_of import ITEMS, LINKS, as_csv
+from tiny_bert import LAYERS, PIECES, POSITIONS, text_vector, write_checkpoint
+
+pytest.importorskip("tokenizers")
+pytest.importorskip("safetensors")
+
+from ncfbench import data
+from ncfbench.config import Locations, complete
+from ncfbench.data import store
+from ncfbench.data.named_files import name_files
+from ncfbench.data.pretrained import checkpoint_folder, keep_checkpoint
+from ncfbench.data.sources.custom import Options
+from ncfbench.data.store import Dataset
+from ncfbench.errors import DataError, UsageError
+from ncfbench.models import pretrained
+from ncfbench.models.encoders import bert, packing
+from ncfbench.models.encoders.protocol import DataFacts, Texts
+from ncfbench.models.towers import Content
+from ncfbench.rng import Streams
+from ncfbench.sampling import batches
+from ncfbench.training import run as training
+from ncfbench.training.step import Trainer
+
+SMALL = {"dataset": "pieces", "encoder": "bert", "batch_size": 2, "dimension": 4, "sampler": "ns"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of word pieces and the checkpoint that they belong to."""
+    folder = tmp_path_factory.mktemp("bert")
+    write_checkpoint(folder / "model")
+    links, items = as_csv(folder / "links.csv", LINKS), as_csv(folder / "items.csv", ITEMS)
+    options = Options(
+        links=links,
+        items=items,
+        tokenizer=folder / "model",
+        max_length=POSITIONS,
+        test_fraction=0.34,
+        validation_fraction=0.0,
+    )
+    data.prepare("custom", options, folder / "data", "pieces", say=lambda text: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pieces(home: Path) -> Dataset:
+    return store.load(home / "data", "pieces")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(home: Path, pieces: Dataset) -> str:
+    return keep_checkpoint(home / "model", pieces)
+
+
+def texts_of(lists: list[list[int]], length: int) -> Texts:
+    tokens = np.array([each + [0] * (length - len(each)) for each in lists], np.int32)
+    lengths = jnp.array([len(each) for each in lists], jnp.int32)
+    return Texts(jnp.arange(len(lists)), jnp.asarray(tokens), jnp.asarray(tokens > 0), lengths)
+
+
+LISTS = [[2, 5, 6, 7, 3], [], [2, 3], [2, 9, 9, 8, 7, 6, 5, 4, 3], [2, 12, 3]]
+
+
+@pytest.mark.parametrize(("mode", "normalises"), [("mean", True), ("first", False)])
+def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> None:
+    """In plain NumPy, for texts padded and packed; the gradients of both ways agree."""
+    digest = "0123456789ab"
+    folder = checkpoint_folder(tmp_path, digest)
+    weights = write_checkpoint(folder, pooling=mode, normalises=normalises, prefix="bert.")
+    found, gradients = [], []
+    texts = texts_of(LISTS, 11)
+    for way in ("plain", "packed"):
+        config = complete(SMALL | {"checkpoint": digest, "packing": way})
+        facts = DataFacts(1, len(LISTS), len(PIECES) - 1, folder=tmp_path)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bert, "SHAPE", packing.Shape(12, 24, 2))
+            made = bert.Bert(config, facts, rngs=nnx.Rngs(0))
+            graph, parameters = nnx.split(made)
+
+            def total(parameters: Any) -> tuple[jax.Array, jax.Array]:
+                value = nnx.merge(graph, parameters)(texts)  # noqa: B023
+                return jnp.sum(jnp.sin(value)), value
+
+            gradient, value = jax.jit(jax.grad(total, has_aux=True))(parameters)
+        found.append(np.asarray(value))
+        gradients.append([np.asarray(leaf) for leaf in jax.tree.leaves(gradient)])
+    kernel, bias = np.asarray(made.dense.kernel[...]), np.asarray(made.dense.bias[...])
+    for place, tokens in enumerate(LISTS):
+        vector = text_vector(weights, tokens, mode, normalises) if tokens else np.zeros(8)
+        for value in found:
+            np.testing.assert_allclose(value[place], vector @ kernel + bias, rtol=2e-4, atol=2e-4)
+    for one, other in zip(*gradients, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_pieces_are_those_of_the_tokenizer(pieces: Dataset) -> None:
+    """Lower case, split at unknown ends; each text has its first and last piece."""
+    assert pieces.item_ids is not None
+    words = {
+        id_: [PIECES[token] for token in pieces.texts[row]]
+        for row, id_ in enumerate(pieces.item_ids.to_pylist())
+    }
+    assert words["5"] == ["[CLS]", "blue", "fish", "war", "[SEP]"]
+    assert words["30"][:2] == ["[CLS]", "dog"]
+    assert words["30"][2] == "##s"
+    assert pieces.n_words == len(PIECES) - 1
+
+
+def test_fine_tuning_lowers_the_loss(home: Path, checkpoint: str, tmp_path: Path) -> None:
+    """From files to a finished run; pretrained weights learn at their own rate."""
+    locations = Locations(home / "data", tmp_path)
+    more = {"epochs": 30, "checkpoint": checkpoint, "pretrained_learning_rate": 0.003}
+    record = training.run(complete(SMALL | more), locations)
+    losses = [row["probe_loss"] for row in record.curve]
+    assert losses[-1] < losses[0]
+    again = name_files(SMALL | {"checkpoint": str(home / "model")}, home / "data", print)
+    assert again["checkpoint"] == checkpoint
+
+
+def test_rates_and_frozen_layers(pieces: Dataset, checkpoint: str) -> None:
+    """A step of Adam moves a weight by its learning rate: the dense layer's or the pretrained."""
+    for frozen in (0, 1, LAYERS):
+        own = {"checkpoint": checkpoint, "frozen_layers": frozen, "item_dropout": 0.0}
+        config = complete(
+            SMALL | own | {"learning_rate": 0.01, "pretrained_learning_rate": 1e-4, "loss": "mse"}
+        )
+        trainer, state = Trainer.create(config, pieces)
+        before = jax.tree.map(np.asarray, state.parameters["encoder"])
+        batch = next(batches(pieces.graph, config, Streams(0)))
+        after, _ = trainer.step(state, batch, Content.of(pieces))
+        moved = jax.tree.map(
+            lambda new, old: float(np.abs(np.asarray(new) - old).max()),
+            after.parameters["encoder"],
+            before,
+        )
+        assert moved["dense"]["kernel"] == pytest.approx(0.01, rel=0.02)
+        stack = moved["pretrained"]["stack"]
+        for layer in range(LAYERS):
+            kernel = stack["layers"][layer]["feed_forward"]["output"]["kernel"]
+            expected = 0.0 if layer < frozen else 1e-4
+            assert kernel == pytest.approx(expected, rel=0.05)
+        for moves in (moved["pretrained"]["words"]["embedding"], stack["norm"]["scale"]):
+            assert (moves == 0) == (frozen > 0)
+
+
+def test_what_does_not_fit_is_refused(
+    home: Path, pieces: Dataset, checkpoint: str, tiny: Dataset, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    write_checkpoint(other)
+    (other / "vocab.txt").write_text("\n".join([*PIECES, "more"]) + "\n")
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for given, words in (
+        ({"checkpoint": str(bare)}, "there is no config.json"),
+        ({"checkpoint": str(other)}, "prepared with the tokenizer of model"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            name_files(SMALL | given, home / "data", print)
+    with pytest.raises(UsageError, match="tiny was prepared with words"):
+        keep_checkpoint(home / "model", tiny)
+    for more, words in (
+        ({}, "needs --checkpoint FOLDER"),
+        ({"checkpoint": "0" * 12}, "has no checkpoint 000000000000"),
+        ({"checkpoint": checkpoint, "frozen_layers": 3}, "the checkpoint has 2 layers"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            Trainer.create(complete(SMALL | more), pieces)
+    with pytest.raises(UsageError, match="is not the digest of a checkpoint"):
+        complete(SMALL | {"checkpoint": "some/folder"})
+    long = replace(
+        pieces,
+        texts=replace(pieces.texts, lengths=np.full_like(pieces.texts.lengths, POSITIONS + 1)),
+    )
+    with pytest.raises(UsageError, match="texts of 25 pieces"):
+        bert.Bert.require(complete(SMALL | {"checkpoint": checkpoint}), long)
+
+
+def test_damaged_checkpoints_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_checkpoint(tmp_path)
+    architecture = pretrained.Architecture.read(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(DataError, match=r"model\.safetensors is damaged"):
+        pretrained.read_weights(tmp_path, architecture)
+    write_checkpoint(tmp_path)
+    with pytest.raises(DataError, match="asks for \\(9, 8\\)|asks for"):
+        pretrained.read_weights(tmp_path, replace(architecture, width=9))
+    monkeypatch.setattr(pretrained.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'ncfbench\[bert\]'"):
+        pretrained.read_weights(tmp_path, architecture)
+    for more, words in (
+        ({"model_type": "roberta"}, "model_type is 'roberta'"),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
+        ({"num_hidden_layers": None}, "does not describe a model"),
+    ):
+        write_checkpoint(tmp_path, **more)
+        with pytest.raises(DataError, match=words):
+            pretrained.Architecture.read(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(DataError, match="Cannot read"):
+        pretrained.Architecture.read(tmp_path)
+
+
+def test_tokenizers_of_other_kinds_are_refused(home: Path, tmp_path: Path) -> None:
+    def prepare(folder: Path, **more: Any) -> None:
+        options = Options(
+            links=home / "links.csv", items=home / "items.csv", tokenizer=folder, **more
+        )
+        data.prepare("custom", options, tmp_path / "data", "x", say=lambda text: None)
+
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no tokenizer"):
+        prepare(tmp_path / "empty")
+    write_checkpoint(tmp_path / "model")
+    (tmp_path / "model" / "vocab.txt").write_text("\n".join(PIECES[1:]) + "\n")
+    with pytest.raises(DataError, match="none of BERT's kind"):
+        prepare(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").write_text(json.dumps({"version": "1.0"}))
+    with pytest.raises(DataError, match=r"tokenizer\.json is damaged"):
+        prepare(tmp_path / "model")
+    with pytest.raises(UsageError, match="--min-count and --tokenizer exclude each other"):
+        prepare(tmp_path / "model", min_count=2)
+    with pytest.raises(UsageError, match="at least 3"):
+        prepare(tmp_path / "model", max_length=2)

@@ -1,0 +1,121 @@
+"""A checkpoint of a few thousand random weights, and its text vector by definition."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PIECES = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    *["red", "blue", "green", "fish", "cat", "dog", "war", "s"],
+    "##s",
+]
+PIECES += [f"w{number:04d}" for number in range(240)]
+WIDTH, LAYERS, HEADS, HIDDEN, POSITIONS = 8, 2, 2, 12, 24
+EPSILON = 1e-12
+Weights = dict[str, np.ndarray]
+
+
+def weights_of(seed: int = 0, width: int = WIDTH, layers: int = LAYERS) -> Weights:
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape: int) -> np.ndarray:
+        return rng.normal(0, 0.4, shape).astype(np.float32)
+
+    found = {
+        "embeddings.word_embeddings.weight": normal(len(PIECES), width),
+        "embeddings.position_embeddings.weight": normal(POSITIONS, width),
+        "embeddings.token_type_embeddings.weight": normal(2, width),
+        "embeddings.LayerNorm.weight": 1 + normal(width),
+        "embeddings.LayerNorm.bias": normal(width),
+    }
+    for layer in range(layers):
+        at = f"encoder.layer.{layer}"
+        for name in ("attention.self.query", "attention.self.key", "attention.self.value"):
+            found |= {f"{at}.{name}.weight": normal(width, width)}
+            found |= {f"{at}.{name}.bias": normal(width)}
+        for name, out, in_ in (
+            ("attention.output.dense", width, width),
+            ("intermediate.dense", HIDDEN, width),
+            ("output.dense", width, HIDDEN),
+        ):
+            found |= {f"{at}.{name}.weight": normal(out, in_), f"{at}.{name}.bias": normal(out)}
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            found |= {f"{at}.{name}.weight": 1 + normal(width), f"{at}.{name}.bias": normal(width)}
+    return found
+
+
+def write_checkpoint(
+    folder: Path, *, pooling: str = "mean", normalises: bool = True, prefix: str = "", **more: Any
+) -> Weights:
+    """Write the files of a checkpoint in the usual layout; ``more`` changes ``config.json``."""
+    from safetensors.numpy import save_file
+
+    weights = weights_of()
+    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
+    save_file(
+        {prefix + name: value for name, value in weights.items()}, folder / "model.safetensors"
+    )
+    config = {
+        "model_type": "bert",
+        "vocab_size": len(PIECES),
+        "max_position_embeddings": POSITIONS,
+        "hidden_size": WIDTH,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "intermediate_size": HIDDEN,
+        "layer_norm_eps": EPSILON,
+        "hidden_act": "gelu",
+    }
+    (folder / "config.json").write_text(json.dumps(config | more))
+    modes = {f"pooling_mode_{name}": which == pooling for name, which in MODES.items()}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
+    kinds = ["Transformer", "Pooling", *["Normalize"] * normalises]
+    modules = [{"type": f"sentence_transformers.models.{kind}"} for kind in kinds]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    return weights
+
+
+MODES = {"cls_token": "first", "mean_tokens": "mean"}
+
+
+def text_vector(weights: Weights, tokens: list[int], pooling: str, normalises: bool) -> np.ndarray:
+    """The vector of one text, float64, word by word as BERT defines it."""
+    w = {name: value.astype(np.float64) for name, value in weights.items()}
+
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + EPSILON)
+        return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def linear(x: np.ndarray, name: str) -> np.ndarray:
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    x = w["embeddings.word_embeddings.weight"][tokens]
+    x = x + w["embeddings.position_embeddings.weight"][: len(tokens)]
+    x = norm(x + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+    size = WIDTH // HEADS
+    for layer in range(LAYERS):
+        at = f"encoder.layer.{layer}"
+        q, k, v = (linear(x, f"{at}.attention.self.{name}") for name in ("query", "key", "value"))
+        seen = np.zeros_like(x)
+        for head in range(HEADS):
+            part = slice(head * size, (head + 1) * size)
+            scores = q[:, part] @ k[:, part].T / math.sqrt(size)
+            shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            seen[:, part] = shares / shares.sum(axis=-1, keepdims=True) @ v[:, part]
+        attended = linear(seen, f"{at}.attention.output.dense")
+        x = norm(x + attended, f"{at}.attention.output.LayerNorm")
+        hidden = linear(x, f"{at}.intermediate.dense")
+        hidden = hidden * 0.5 * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2)))
+        x = norm(x + linear(hidden, f"{at}.output.dense"), f"{at}.output.LayerNorm")
+    vector = x[0] if pooling == "first" else x.mean(axis=0)
+    return vector / np.linalg.norm(vector) if normalises else vector
