@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-PIECES = [
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "red", "blue", "green", "fish", "cat", "dog"]
+PIECES += ["war", "s", "##s"]
     "[PAD]",
     "[UNK]",
     "[CLS]",
