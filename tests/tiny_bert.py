@@ -11,13 +11,6 @@ import numpy as np
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "red", "blue", "green", "fish", "cat", "dog"]
 PIECES += ["war", "s", "##s"]
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    *["red", "blue", "green", "fish", "cat", "dog", "war", "s"],
-    "##s",
-]
 PIECES += [f"w{number:04d}" for number in range(240)]
 WIDTH, LAYERS, HEADS, HIDDEN, POSITIONS = 8, 2, 2, 12, 24
 EPSILON = 1e-12
