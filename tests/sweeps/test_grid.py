@@ -132,7 +132,8 @@ def test_presets_are_the_papers_grids() -> None:
         return {config.effective()[column] for config in sweeps.expand(read_sweep(name).axes).cells}
 
     paper = {"iid", "neg", "strat", "ns", "strat-ns"}
-    assert set(preset_titles()) == {
+    models = {"model-content-mse", "model-ask-the-gru", "model-text-cnn"}
+    assert set(preset_titles()) == models | {
         "smoke",
         "paper-speedup",
         "paper-recall",
@@ -146,6 +147,8 @@ def test_presets_are_the_papers_grids() -> None:
     assert axes("paper-negatives", "negatives") == {1, 2, 5, 10, 20, None}
     assert axes("paper-recall", "loss") == {"sg", "mse", "hinge", "log"}
     assert axes("paper-encoders", "encoder") == {"mf", "cnn", "lstm"}
+    assert [axes(name, "loss") for name in sorted(models)] == [{"mse"}, {"mse"}, {"log"}]
+    assert axes("model-ask-the-gru", "encoder") == {"gru"}
     assert axes("smoke", "dataset") == {"synthetic"}
     assert len(sweeps.expand(read_sweep("smoke").axes).cells) == 8
 
