@@ -55,6 +55,8 @@ class Setting:
     """The kind of class whose ``uses`` decide whether the setting counts; None: it always does."""
     default_from: str = ""
     """``loss`` or ``encoder``, whose declared value is the default, or the name of a setting."""
+    only_with: tuple[str, str] | None = None
+    """Another setting and the value of it with which this one counts."""
     shown: str = ""
     """Default as ``--help`` shows it, where the value says less."""
     is_tunable: bool = False

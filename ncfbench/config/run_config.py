@@ -2,6 +2,8 @@
 
 History of the identity (:meth:`RunConfig.digest`):
 
+4. ``coupling``, ``coupling_weight`` and the settings of interactions are new; at their defaults the
+   identity is that without them.
 3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.
 2. ``user_tower`` and ``interaction`` are new; at their defaults the identity is that without them.
    Settings that only some encoders have are declared on these. A plug-in that does not declare what
@@ -65,6 +67,21 @@ class RunConfig:
         panel="Model",
         chooses="interaction",
         since=2,
+    )
+    coupling: str = _setting(
+        "direct",
+        "Item vectors that training scores: g itself, or free ones pulled towards g",
+        panel="Model",
+        choices=("direct", "regularised"),
+        since=4,
+    )
+    coupling_weight: float = _setting(
+        1.0,
+        "Weight of the mean squared distance of free item vectors from g",
+        panel="Model",
+        at_least=0,
+        only_with=("coupling", "regularised"),
+        since=4,
     )
     batch_size: int = _setting(512, "b: positive links in a batch", panel="Sampler", at_least=1)
     stratum_size: int = _setting(
@@ -306,12 +323,18 @@ class RunConfig:
         }
         # Where all items are shared, the number of devices changes no result.
         unused |= {"shard_tables"} if self.shares_locally else {"shard_tables", "devices", "share"}
+        unused |= {name for name, setting in SETTINGS.items() if not self.meets(setting)}
         values = self.to_dict() | dict.fromkeys(unused)
         return {
             name: value
             for name, value in values.items()
-            if self.settings[name].since == 1 or value != self.settings[name].default
+            if self.settings[name].since == 1 or value not in (None, self.settings[name].default)
         }
+
+    def meets(self, setting: Setting) -> bool:
+        """Return whether the run has the value of another setting with which this one counts."""
+        other, value = setting.only_with or ("", None)
+        return not other or getattr(self, other) == value
 
     def digest(self) -> str:
         """Return twelve hexadecimal digits that name these settings."""

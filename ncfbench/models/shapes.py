@@ -17,7 +17,6 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
 from ncfbench.models.encoders.protocol import Texts
-from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.registry import BUILT_IN, find
 from ncfbench.settings import Kind
@@ -63,16 +62,21 @@ def _require(config: RunConfig, n_users: int, n_items: int, n_words: int, length
         ids = _shape(USERS, dtype=jnp.int32)
         _check(config, "user_tower", users, (ids,), (USERS, d), f"for {USERS} users")
     if _is_plugin(config, "interaction"):
-        interaction = make_interaction(config)
+        build_score = find("interaction", config.interaction).load()
         vectors = _shape(USERS, d)
         forms = (
-            (interaction.pairs, _shape(USERS, d), (USERS,)),
-            (interaction.lists, _shape(USERS, LISTED, d), (USERS, LISTED)),
-            (interaction.matrix, _shape(ITEMS, d), (USERS, ITEMS)),
+            ("pairs", _shape(USERS, d), (USERS,)),
+            ("lists", _shape(USERS, LISTED, d), (USERS, LISTED)),
+            ("matrix", _shape(ITEMS, d), (USERS, ITEMS)),
         )
         for form, items, wanted in forms:
-            what = f"from {form.__name__} for users {vectors.shape} and items {items.shape}"
-            _check(config, "interaction", form, (vectors, items), wanted, what)
+
+            def scores(users: jax.Array, items: jax.Array, form: str = form) -> Any:
+                score = build_score(config, rngs=nnx.Rngs(config.seed))
+                return getattr(score, form)(users, items)
+
+            what = f"from {form} for users {vectors.shape} and items {items.shape}"
+            _check(config, "interaction", scores, (vectors, items), wanted, what)
     if _is_plugin(config, "loss"):
         loss = make_loss(config)
         scores = (_shape(USERS), _shape(USERS, LISTED), _shape(USERS, LISTED))
