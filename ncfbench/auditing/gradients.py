@@ -198,8 +198,9 @@ class BatchGradients:
     def __call__(self, block: Block) -> VectorGradient:
         """Return the mean over the block's batches; sums are added in float64."""
         sums = self.by_score(block) if self.is_small else self.by_slot(block)
+        users, items, interaction = (total / len(block.batches) for total in sums)
         penalty = 2 * self.user_l2 * block.user_shares[:, None] * self.raw
-        return VectorGradient(*(total / len(block.batches) for total in sums), penalty)
+        return VectorGradient(users, items, interaction, penalty)
 
     def by_slot(self, block: Block) -> tuple[Float64, Float64, Float64]:
         """Return the sum by way of the nodes' slots, for graphs of any size.

@@ -71,12 +71,12 @@ def _require(config: RunConfig, n_users: int, n_items: int, n_words: int, length
         )
         for form, items, wanted in forms:
 
-            def scores(users: jax.Array, items: jax.Array, form: str = form) -> Any:
-                score = build_score(config, rngs=nnx.Rngs(config.seed))
-                return getattr(score, form)(users, items)
+            def score(users: jax.Array, items: jax.Array, form: str = form) -> Any:
+                built = build_score(config, rngs=nnx.Rngs(config.seed))
+                return getattr(built, form)(users, items)
 
             what = f"from {form} for users {vectors.shape} and items {items.shape}"
-            _check(config, "interaction", scores, (vectors, items), wanted, what)
+            _check(config, "interaction", score, (vectors, items), wanted, what)
     if _is_plugin(config, "loss"):
         loss = make_loss(config)
         scores = (_shape(USERS), _shape(USERS, LISTED), _shape(USERS, LISTED))

@@ -139,6 +139,7 @@ def test_presets_are_the_papers_grids() -> None:
         "paper-strata",
         "paper-negatives",
         "paper-encoders",
+        "paper-coupling",
     }
     for name in ("smoke", "paper-speedup", "paper-recall", "paper-encoders", "paper-negatives"):
         assert axes(name, "sampler") == paper
@@ -146,6 +147,11 @@ def test_presets_are_the_papers_grids() -> None:
     assert axes("paper-negatives", "negatives") == {1, 2, 5, 10, 20, None}
     assert axes("paper-recall", "loss") == {"sg", "mse", "hinge", "log"}
     assert axes("paper-encoders", "encoder") == {"mf", "cnn", "lstm"}
+    pulled = [
+        dict(config.effective())
+        for config in sweeps.expand(read_sweep("paper-coupling").axes).cells
+    ]
+    assert len(pulled) == len({config.get("coupling_weight") for config in pulled}) > 3
     assert axes("smoke", "dataset") == {"synthetic"}
     assert len(sweeps.expand(read_sweep("smoke").axes).cells) == 8
 
