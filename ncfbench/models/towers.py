@@ -69,14 +69,12 @@ class Towers(nnx.Module):
         self.interaction: Interaction = find_interaction(config.interaction).load()(
             config, rngs=rngs
         )
-        self.free_items: nnx.Embed | None = None
-        if config.coupling == "regularised":
-            self.free_items = nnx.Embed(
-                n_items,
-                config.dimension,
-                embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
-                rngs=rngs,
-            )
+        init = nnx.initializers.normal(EMBEDDING_SCALE)
+        self.free_items: nnx.Embed | None = (
+            nnx.Embed(n_items, config.dimension, embedding_init=init, rngs=rngs)
+            if config.coupling == "regularised"
+            else None
+        )
         self.encodes_rows = bool(find_encoder(config.encoder).item_tables)
         self.word_dropout = config.word_dropout
         self.item_dropout = config.item_dropout
