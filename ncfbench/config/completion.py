@@ -44,6 +44,10 @@ def complete(settings: Mapping[str, Any], ignored: Collection[str] = ()) -> RunC
     if "noise" in values:
         values["noise"] = canonical_noise(values["noise"])
     values = with_defaults(values, had, chosen)
+    for name, setting in had.items():
+        if not setting.counts_with(values):
+            setting.check(values[name])
+            values[name] = setting.default
     return RunConfig(
         **{field_name(name): values.pop(name) for name in SETTINGS}, own=tuple(values.items())
     )

@@ -323,18 +323,12 @@ class RunConfig:
         }
         # Where all items are shared, the number of devices changes no result.
         unused |= {"shard_tables"} if self.shares_locally else {"shard_tables", "devices", "share"}
-        unused |= {name for name, setting in SETTINGS.items() if not self.meets(setting)}
         values = self.to_dict() | dict.fromkeys(unused)
         return {
             name: value
             for name, value in values.items()
-            if self.settings[name].since == 1 or value not in (None, self.settings[name].default)
+            if self.settings[name].since == 1 or value != self.settings[name].default
         }
-
-    def meets(self, setting: Setting) -> bool:
-        """Return whether the run has the value of another setting with which this one counts."""
-        other, value = setting.only_with or ("", None)
-        return not other or getattr(self, other) == value
 
     def digest(self) -> str:
         """Return twelve hexadecimal digits that name these settings."""

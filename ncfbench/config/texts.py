@@ -48,14 +48,14 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
     Args:
         given: names of the settings that a user gave.
     """
-    used, others = config.effective(), built_in_settings()
+    values, used, others = config.to_dict(), config.effective(), built_in_settings()
     found = []
     for name in given:
         setting = SETTINGS.get(name) or others.get(name)
         if setting is None:
             continue
         is_unused = setting.used_by and used[name] is None
-        if name in config.settings and config.meets(setting) and not is_unused:
+        if name in config.settings and setting.counts_with(values) and not is_unused:
             continue
         users = users_of(setting)
         kinds = [kind for kind in BUILT_IN if setting in built_in_settings([kind]).values()]

@@ -173,16 +173,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ncfbench.auditing.gradient_audit.TIMING_ROUNDS", 1)
 
 
-@pytest.mark.parametrize("interaction", ["mlp"])
-def test_a_network_leaves_every_sampler_unbiased(
-    few_nodes: Path, quick: None, interaction: str
+@pytest.mark.long_cases(r"all")
+@pytest.mark.parametrize("samplers", [("neg", "strat-ns"), tuple(SAMPLERS)], ids=["two", "all"])
+def test_a_network_leaves_samplers_unbiased(
+    few_nodes: Path, quick: None, samplers: tuple[str, ...]
 ) -> None:
     """With the gradient by its own parameters, at the initial ones and after a few iterations."""
-    settings = {"dataset": "few", "encoder": "mf", "interaction": interaction}
-    settings |= {"interaction_units": 4, "interaction_layers": 2}
-    options = audit.Options(
-        tuple(SAMPLERS), ("sg",), ("unigram",), batches=480, margin=0.5, warmup=5
-    )
+    settings = {"dataset": "few", "encoder": "mf", "interaction": "mlp", "interaction_units": 4}
+    options = audit.Options(samplers, ("sg",), ("unigram",), batches=480, margin=0.5, warmup=5)
     record = audit.run(load(few_nodes, "few"), SMALL | settings, options)
     assert not record.failures
     assert {row["verdict"] for row in record.audit} == {"unbiased"}
