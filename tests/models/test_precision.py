@@ -123,7 +123,7 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
         for function, *arguments in (
             (embedder._items, state.parameters, ids, content),
             (evaluator._ranks, score, users.scored, items, four, four),
-            (probe._block_sum, users, nodes, probe._blocks[0]),
+            (probe._block_sum, users, nodes, score, probe._blocks[0]),
         ):
             assert_asked_for(products(function, *arguments), "float32")
 
