@@ -26,8 +26,8 @@ BLOCK_NUMBERS = 2**18
 class Interaction(nnx.Module):
     """A score of a user and an item, as a function of their vectors.
 
-    Built as ``Interaction(config, rngs=rngs)``. The three methods are one function for three
-    layouts of its arguments, and must agree.
+    Built as ``Interaction(config, rngs=rngs)``. The methods are one function for several layouts of
+    its arguments, and must agree.
     """
 
     def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
@@ -36,6 +36,12 @@ class Interaction(nnx.Module):
     @abstractmethod
     def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
         """Return the scores [...] of users and items [..., D] that broadcast."""
+
+    def indexed(
+        self, users_UxD: jax.Array, items_VxD: jax.Array, user: jax.Array, item: jax.Array
+    ) -> jax.Array:
+        """Return the scores [...] of pairs that are named by rows, int32[...]."""
+        return self.pairs(users_UxD[user], items_VxD[item])
 
     def lists(self, users_MxD: jax.Array, items_MxKxD: jax.Array) -> jax.Array:
         """Return the scores [M, K] of each user and the items in her own list."""
@@ -108,8 +114,8 @@ class WeightedProduct(Interaction):
 class Network(Interaction):
     """A network on both vectors, one behind the other: hidden layers with ReLU, then one number.
 
-    The first layer of concatenated vectors is the sum of a users' half and an items' half. A matrix
-    of scores computes each half once a node, and a pair costs one addition before the ReLU.
+    The first layer of concatenated vectors is the sum of a users' half and an items' half. Each
+    half is computed once a node, and a pair costs one addition before the ReLU.
     """
 
     title = "MLP"
@@ -147,7 +153,15 @@ class Network(Interaction):
             sums = products + _last_axis(self.users.bias[...], products)
         else:
             sums = self.users(users) + self.items(items)
-        return self._above(sums.reshape(-1, sums.shape[-1]).T).reshape(sums.shape[:-1])
+        return self._by_columns(sums)
+
+    def indexed(
+        self, users_UxD: jax.Array, items_VxD: jax.Array, user: jax.Array, item: jax.Array
+    ) -> jax.Array:
+        """See :meth:`Interaction.indexed`; each node's half is computed once."""
+        if self.is_plain:
+            return super().indexed(users_UxD, items_VxD, user, item)
+        return self._by_columns(self.users(users_UxD)[user] + self.items(items_VxD)[item])
 
     def matrix(self, users_MxD: jax.Array, items_VxD: jax.Array) -> jax.Array:
         """See :meth:`Interaction.matrix`; each node's half is computed once."""
@@ -161,6 +175,10 @@ class Network(Interaction):
             return self._above(sums_HxMxV.reshape(-1, rows * columns)).reshape(rows, columns)
 
         return in_blocks(scores, self.users(users_MxD), items_HxV.size)
+
+    def _by_columns(self, sums: jax.Array) -> jax.Array:
+        """Return the scores [...] from the first layer's sums [..., H]."""
+        return self._above(sums.reshape(-1, sums.shape[-1]).T).reshape(sums.shape[:-1])
 
     def _above(self, sums_HxN: jax.Array) -> jax.Array:
         """Return the scores [N] from the first layer's sums.

@@ -68,12 +68,14 @@ def _require(config: RunConfig, n_users: int, n_items: int, n_words: int, length
             ("pairs", _shape(USERS, d), (USERS,)),
             ("lists", _shape(USERS, LISTED, d), (USERS, LISTED)),
             ("matrix", _shape(ITEMS, d), (USERS, ITEMS)),
+            ("indexed", _shape(ITEMS, d), (LISTED,)),
         )
+        rows = jnp.zeros(LISTED, jnp.int32)
         for form, items, wanted in forms:
 
             def score(users: jax.Array, items: jax.Array, form: str = form) -> Any:
                 built = build_score(config, rngs=nnx.Rngs(config.seed))
-                return getattr(built, form)(users, items)
+                return getattr(built, form)(users, items, *[rows] * 2 * (form == "indexed"))
 
             what = f"from {form} for users {vectors.shape} and items {items.shape}"
             _check(config, "interaction", score, (vectors, items), wanted, what)

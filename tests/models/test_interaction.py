@@ -103,6 +103,9 @@ def test_the_three_layouts_are_one_function(name: str, monkeypatch: pytest.Monke
     order = np.array([[4, 0], [2, 2], [1, 3]])
     listed = np.take_along_axis(expected, order, axis=1)
     np.testing.assert_allclose(score.lists(f, g[order]), listed, rtol=1e-5, atol=1e-6)
+    rows, columns = np.array([[0, 1], [2, 2]]), np.array([[4, 0], [1, 1]])
+    found = score.indexed(f, g, rows, columns)
+    np.testing.assert_allclose(found, expected[rows, columns], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(score.pairs(f, g[:3]), expected.diagonal(), rtol=1e-5, atol=1e-6)
 
     def total(score: Interaction, f: jax.Array, g: jax.Array) -> jax.Array:
