@@ -26,10 +26,12 @@ from ncfbench.models import interaction
 from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.towers import Content
 from ncfbench.profiling.parts import products
+from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import RunRecord
 from ncfbench.sampling import batches
 from ncfbench.storage import schemas, tables
+from ncfbench.sweeps.grid import expand, label_cells
 from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.inference import Embedder
@@ -266,6 +268,14 @@ def test_names_count_unless_they_are_the_defaults() -> None:
         for more in ({"interaction": "own_models:Distance"}, {"user_tower": "own_models:Gated"})
     ]
     assert len({config.digest() for config in (plain, *others)}) == 3
+    assert [
+        dict(unusual_settings(config)).keys() - unusual_settings(plain) for config in others
+    ] == [
+        {"interaction"},
+        {"user_tower"},
+    ]
+    grid = expand({"sampler": ["ns"], "interaction": ["dot", "mlp"], "seed": [0]}).cells
+    assert len(set(label_cells(grid).values())) == 2
     for wrong, text in (
         ({"interaction": "dto"}, "did you mean 'dot'"),
         ({"interaction": "own_models:Gated"}, "an interaction is a subclass"),
