@@ -56,8 +56,8 @@ def complete(settings: Mapping[str, Any], ignored: Collection[str] = ()) -> RunC
 def default_values(config: RunConfig) -> dict[str, Any]:
     """Return the settings that a run would have of which only sampler, encoder and loss are named.
 
-    The own settings of its other choices have their defaults too. A setting whose default is the value of another follows the run's own: ``uniform_items`` is the
-    run's ``batch_size``.
+    The own settings of its other choices have their defaults too. A setting whose default is the
+    value of another follows the run's own: ``uniform_items`` is the run's ``batch_size``.
     """
     chosen: dict[Kind, str] = {kind: getattr(config, kind) for kind in BUILT_IN}
     followed = {setting.default_from for setting in SETTINGS.values()} & SETTINGS.keys()
