@@ -213,7 +213,7 @@ METHODS: Mapping[Kind, tuple[str, ...]] = {
     "loss": ("rows",),
     "encoder": ("__call__",),
     "user_tower": ("__call__",),
-    "interaction": ("pairs", "lists", "matrix"),
+    "interaction": ("pairs", "indexed", "lists", "matrix"),
 }
 BASES: Mapping[Kind, str] = {
     "sampler": "a subclass of ncfbench.sampling.Sampler",

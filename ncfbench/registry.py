@@ -54,6 +54,8 @@ USER_TOWERS: Mapping[str, str] = {
 }
 INTERACTIONS: Mapping[str, str] = {
     "dot": "ncfbench.models.interaction:DotProduct",
+    "gmf": "ncfbench.models.interaction:WeightedProduct",
+    "mlp": "ncfbench.models.interaction:Network",
 }
 BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "sampler": SAMPLERS,

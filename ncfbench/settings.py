@@ -8,6 +8,7 @@ identity of a run and ``docs/settings.md`` are made from the declaration.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, get_args
 
@@ -57,6 +58,8 @@ class Setting:
     """The kind of class whose ``uses`` decide whether the setting counts; None: it always does."""
     default_from: str = ""
     """``loss`` or ``encoder``, whose declared value is the default, or the name of a setting."""
+    only_with: tuple[str, str] | None = None
+    """Another setting and the value of it with which this one counts; else it has its default."""
     shown: str = ""
     """Default as ``--help`` shows it, where the value says less."""
     is_tunable: bool = False
@@ -132,6 +135,10 @@ class Setting:
         elif self.type in ("int", "float") and not self._contains(value):
             words = [*(["finite"] if self.type == "float" else []), self.range]
             raise UsageError(f"{self.name} = {value}: it must be {' and '.join(words)}.")
+
+    def counts_with(self, values: Mapping[str, Any]) -> bool:
+        """Return whether these settings have the value with which this one counts."""
+        return self.only_with is None or values[self.only_with[0]] == self.only_with[1]
 
     def arguments(self, value: Any) -> list[str]:
         """Return the words of a command line that give the setting this value."""

@@ -10,15 +10,24 @@ from ncfbench.config import RunConfig
 from ncfbench.models.encoders.protocol import DataFacts
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.user_table import Users
+from ncfbench.settings import Setting
 
 WEIGHTS = (2.0, -1.0, 0.5, 3.0)
 
 
 class Distance(Interaction):
-    """The negative squared distance of both vectors; pairs alone are written."""
+    """The negative squared distance of both vectors, times a trained number; pairs alone are
+    written.
+    """
+
+    uses = ()
+    settings = (Setting("steepness", 1.0, "Initial factor of a squared distance", above=0),)
+
+    def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
+        self.factor = nnx.Param(jnp.float32(config.steepness))
 
     def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
-        return -jnp.sum(jnp.square(users - items), axis=-1)
+        return -self.factor[...] * jnp.sum(jnp.square(users - items), axis=-1)
 
 
 class Weighted(Interaction):

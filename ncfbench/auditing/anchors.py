@@ -87,9 +87,12 @@ class AuditedTowers:
     ) -> AuditedTowers:
         """Return the initial parameters and those after ``warmup`` iterations."""
         # An audit compares gradients to a few millionths: in full float32, whatever the run's
-        # precision.
+        # precision. The penalty of coupling depends on no sampler, and is left out.
         neutral = dataclasses.replace(
-            config.on_one_device(), sampler=WARM_UP_SAMPLER, precision="float32"
+            config.on_one_device(),
+            sampler=WARM_UP_SAMPLER,
+            precision="float32",
+            coupling_weight=0.0,
         )
         trainer, state = Trainer.create(neutral, dataset)
         trained = copy_state(state)
@@ -113,6 +116,7 @@ class AuditedTowers:
             exact = objective(parameters)
             gradient = self.pullback(parameters, exact.positive + exact.negative)
             negative = self.pullback(parameters, exact.negative)
+            interaction = self.embedder.interaction(parameters)
             users = self.embedder.users(parameters)
             items = self.embedder.items(parameters, self.pullback.nodes)
             made.append(
@@ -123,7 +127,7 @@ class AuditedTowers:
                     probe_loss=probe(parameters),
                     gradient=gradient,
                     negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
-                    batch_gradients=BatchGradients(config, users, items),
+                    batch_gradients=BatchGradients(config, interaction, users, items),
                     pullback=self.pullback,
                     step_gradient=step_gradient,
                 )

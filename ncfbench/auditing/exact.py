@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ncfbench.auditing.gradients import Float64, VectorGradient
+from ncfbench.auditing.gradients import Float64, VectorGradient, flat64
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
-from ncfbench.models.interaction import Interaction, make_interaction
+from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Pointwise, make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
@@ -32,6 +32,9 @@ MAX_TERMS = 2**34
 """Pairs of a row and an item that the sum may have: about ten minutes of two cores."""
 BLOCK_TERMS = 2**20
 LINK_BLOCK = 2**16
+
+Scored: TypeAlias = tuple[Interaction, jax.Array, jax.Array]
+"""The interaction, and the vectors of all users and of the items in use."""
 
 
 @dataclass(frozen=True)
@@ -67,39 +70,41 @@ class ExactObjective:
         noise = Noise(graph, config.noise_exponent).probability[self.nodes]
         measure = np.ones(len(self.nodes)) if config.family == "listwise" else noise
         self.measure = measure.astype(np.float32)
-        self.loss, self.interaction = make_loss(config), make_interaction(config)
+        self.loss = make_loss(config)
 
     def __call__(self, parameters: Parameters) -> Exact:
         """Return L and its gradient; sums over blocks are added in float64."""
         graph, user_l2 = self.graph, self.config.user_l2
         vectors = self.embedder.users(parameters)
         items = self.embedder.items(parameters, self.nodes)
+        interaction = self.embedder.interaction(parameters)
         users, raw = vectors.scored, np.asarray(vectors.raw, np.float64)
         shares = graph.user_degrees / graph.n_links
         penalty = user_l2 * float(np.sum(shares * np.sum(raw**2, axis=1)))
-        zeros = np.zeros(raw.shape), np.zeros((len(self.nodes), items.shape[1]))
-        positive_value, positive = 0.0, zeros
+        scored = interaction, users, items
+        positive_value, positive = 0.0, _zeros(scored)
         if self.is_pointwise:
-            positive_value, positive = self._sum(_positive, users, items, self._link_blocks())
-        negative_value, negative = self._sum(_negative, users, items, self._row_blocks())
+            positive_value, positive = self._sum(_positive, scored, self._link_blocks())
+        negative_value, negative = self._sum(_negative, scored, self._row_blocks())
         return Exact(
             value=positive_value + negative_value + penalty,
-            positive=VectorGradient(*positive, raw=2 * user_l2 * shares[:, None] * raw),
-            negative=VectorGradient(*negative, raw=np.zeros(raw.shape)),
+            positive=VectorGradient(*positive, 2 * user_l2 * shares[:, None] * raw),
+            negative=VectorGradient(*negative, np.zeros(raw.shape)),
         )
 
     def _sum(
-        self, function: Any, users: jax.Array, items: jax.Array, blocks: Iterator[Any]
-    ) -> tuple[float, tuple[Float64, Float64]]:
-        value, by_user, by_item = 0.0, np.zeros(users.shape), np.zeros(items.shape)
+        self, function: Any, scored: Scored, blocks: Iterator[Any]
+    ) -> tuple[float, tuple[Float64, Float64, Float64]]:
+        value, (by_user, by_item, by_interaction) = 0.0, _zeros(scored)
         for block in blocks:
-            part, (user_part, item_part) = function(
-                users, items, block, self.interaction, self.loss, self.config.lambda_
+            part, (interaction_part, user_part, item_part) = function(
+                *scored, block, self.loss, self.config.lambda_
             )
             value += float(part)
             by_user += np.asarray(user_part)
             by_item += np.asarray(item_part)
-        return value, (by_user, by_item)
+            by_interaction += flat64(interaction_part)
+        return value, (by_user, by_item, by_interaction)
 
     def _link_blocks(self) -> Iterator[Any]:
         """Yield all links, in blocks of one size; those of weight 0 fill the last."""
@@ -138,14 +143,20 @@ class ExactObjective:
             yield user[take], item[take], weights, linked_row, linked_item, self.measure
 
 
-@partial(jax.jit, static_argnames=("interaction", "loss", "lambda_"))
+def _zeros(scored: Scored) -> tuple[Float64, Float64, Float64]:
+    """Return zeros for the gradients by users, items and the interaction's parameters."""
+    interaction, users, items = scored
+    return np.zeros(users.shape), np.zeros(items.shape), np.zeros(flat64(interaction).shape)
+
+
+@partial(jax.jit, static_argnames=("loss", "lambda_"))
 @full
-@partial(jax.value_and_grad, argnums=(0, 1))
+@partial(jax.value_and_grad, argnums=(0, 1, 2))
 def _positive(
+    interaction: Interaction,
     users: jax.Array,
     items: jax.Array,
     block: Any,
-    interaction: Interaction,
     loss: Any,
     lambda_: float | None,
 ) -> jax.Array:
@@ -153,14 +164,14 @@ def _positive(
     return jnp.sum(weight * loss.positive(interaction.pairs(users[user], items[item])))
 
 
-@partial(jax.jit, static_argnames=("interaction", "loss", "lambda_"))
+@partial(jax.jit, static_argnames=("loss", "lambda_"))
 @full
-@partial(jax.value_and_grad, argnums=(0, 1))
+@partial(jax.value_and_grad, argnums=(0, 1, 2))
 def _negative(
+    interaction: Interaction,
     users: jax.Array,
     items: jax.Array,
     block: Any,
-    interaction: Interaction,
     loss: Any,
     lambda_: float | None,
 ) -> jax.Array:

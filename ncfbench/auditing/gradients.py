@@ -1,8 +1,9 @@
 """Mean gradients of many batches at fixed parameters, dropout off.
 
 The towers are fixed functions then, so a batch's gradient is a linear image of its gradient with
-respect to the vectors of users and items. That one is cheap (:class:`BatchGradients`), and only the
-mean over a block of batches goes back through the towers (:class:`Pullback`).
+respect to the vectors of users and items and to the interaction's parameters. That one is cheap
+(:class:`BatchGradients`), and only the mean over a block of batches goes back through the towers
+(:class:`Pullback`).
 
 There are two ways to the same sum over batches. On large graphs each batch's gradient with respect
 to its slots is added up by node. On small ones all scores are in one table, a batch only says how
@@ -24,11 +25,11 @@ from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.models.interaction import Interaction, make_interaction
+from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import batch_scores, link_loss
 from ncfbench.models.precision import full
-from ncfbench.models.towers import Content, Towers, UserVectors
+from ncfbench.models.towers import INTERACTION, Content, Towers, UserVectors
 from ncfbench.sampling import Sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Listed, Shared
 from ncfbench.training.inference import Embedder
@@ -44,18 +45,25 @@ Float64 = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class VectorGradient:
-    """A gradient with respect to the vectors of all users and of the items in use."""
+    """A gradient with respect to the vectors of all users and of the items in use, and to the
+    interaction's parameters.
+    """
 
     users: Float64
     """float64[n_users, D]: by the users' vectors that scores are made of."""
     items: Float64
     """float64[nodes, D]."""
+    interaction: Float64
+    """float64[R]: by the interaction's parameters, as :func:`flat64` orders them."""
     raw: Float64
     """float64[n_users, D]: by the users' vectors before any normalisation."""
 
     def __add__(self, other: VectorGradient) -> VectorGradient:
         return VectorGradient(
-            self.users + other.users, self.items + other.items, self.raw + other.raw
+            self.users + other.users,
+            self.items + other.items,
+            self.interaction + other.interaction,
+            self.raw + other.raw,
         )
 
 
@@ -109,12 +117,26 @@ class Pullback:
             rows[:real] = found.items[start : start + real]
             part = self._by_items(parameters, ids, rows, self.embedder.content)
             total = jax.tree.map(jnp.add, total, part)
+        if len(found.interaction):
+            leaves, structure = jax.tree.flatten(parameters[INTERACTION])
+            ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
+            parts = np.split(found.interaction.astype(np.float32), ends)
+            shaped = [rows.reshape(leaf.shape) for rows, leaf in zip(parts, leaves, strict=True)]
+            total = nnx.State({**total, INTERACTION: jax.tree.unflatten(structure, shaped)})
         return flat(total)
 
 
 def flat(parameters: Parameters) -> NDArray[np.float32]:
     """Return all parameters, or their gradient, as one vector float32[P]."""
     return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(parameters)])
+
+
+def flat64(interaction: Interaction) -> Float64:
+    """Return an interaction's parameters, or a gradient by them, as one vector float64[R]."""
+    leaves = jax.tree.leaves(nnx.as_pure(nnx.state(interaction)))
+    return np.concatenate(
+        [np.zeros(0), *(np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves)]
+    )
 
 
 class Block:
@@ -161,46 +183,54 @@ class Block:
 
 
 class BatchGradients:
-    """The gradient of the mean of some batches' losses, with respect to vectors.
+    """The gradient of the mean of some batches' losses, with respect to vectors and interaction.
 
     Args:
+        interaction: with the parameters at which gradients are taken.
         users: the vectors of all users.
         items: float32[nodes, D], those of the items in use.
     """
 
-    def __init__(self, config: RunConfig, users: UserVectors, items: jax.Array) -> None:
+    def __init__(
+        self, config: RunConfig, interaction: Interaction, users: UserVectors, items: jax.Array
+    ) -> None:
         self.loss, self.lambda_, self.user_l2 = make_loss(config), config.lambda_, config.user_l2
-        self.interaction = make_interaction(config)
+        self.interaction = interaction
         self.users, self.items = np.asarray(users.scored), np.asarray(items)
         self.raw = np.asarray(users.raw, np.float64)
         self.is_small = len(self.users) * len(self.items) <= TABLE_SCORES
 
     def __call__(self, block: Block) -> VectorGradient:
         """Return the mean over the block's batches; sums are added in float64."""
-        users, items = self.by_score(block) if self.is_small else self.by_slot(block)
-        n = len(block.batches)
+        sums = self.by_score(block) if self.is_small else self.by_slot(block)
+        users, items, interaction = (total / len(block.batches) for total in sums)
         penalty = 2 * self.user_l2 * block.user_shares[:, None] * self.raw
-        return VectorGradient(users / n, items / n, penalty)
+        return VectorGradient(users, items, interaction, penalty)
 
-    def by_slot(self, block: Block) -> tuple[Float64, Float64]:
-        """Return the sum by way of the nodes' slots, for graphs of any size."""
+    def by_slot(self, block: Block) -> tuple[Float64, Float64, Float64]:
+        """Return the sum by way of the nodes' slots, for graphs of any size.
+
+        By users, by items and by the interaction's parameters.
+        """
         by_user, by_item = np.zeros(self.users.shape), np.zeros(self.items.shape)
+        by_interaction = np.zeros(flat64(self.interaction).shape)
         for group in block.groups:
             nodes = block.graph.index_in_use[group.items]
-            f, g = _slot_gradients(
+            r, f, g = _slot_gradients(
+                self.interaction,
                 self.users,
                 self.items,
                 group._replace(items=nodes),
-                self.interaction,
                 self.loss,
                 self.lambda_,
             )
             for total, ids, rows in ((by_user, group.users, f), (by_item, nodes, g)):
                 total += _sum_by(ids.reshape(-1), np.asarray(rows).reshape(ids.size, -1), total)
-        return by_user, by_item
+            by_interaction += flat64(r)
+        return by_user, by_item, by_interaction
 
-    def by_score(self, block: Block) -> tuple[Float64, Float64]:
-        """Return the sum by way of the table of all scores, for small graphs."""
+    def by_score(self, block: Block) -> tuple[Float64, Float64, Float64]:
+        """Return the same by way of the table of all scores, for small graphs."""
         table = np.asarray(_table(self.interaction, self.users, self.items)).reshape(-1)
         counts = np.zeros(len(table))
         for group, keys in zip(block.groups, block.keys, strict=True):
@@ -209,8 +239,8 @@ class BatchGradients:
             for key, part in zip(keys, parts, strict=True):
                 counts += np.bincount(key.reshape(-1), np.asarray(part).reshape(-1), len(table))
         by_score = counts.reshape(len(self.users), len(self.items)).astype(np.float32)
-        by_user, by_item = _table_gradient(self.interaction, self.users, self.items, by_score)
-        return np.asarray(by_user, np.float64), np.asarray(by_item, np.float64)
+        r, by_user, by_item = _table_gradient(self.interaction, self.users, self.items, by_score)
+        return np.asarray(by_user, np.float64), np.asarray(by_item, np.float64), flat64(r)
 
 
 def blocks_of(sampler: Sampler, count: int, size: int) -> Iterator[Block]:
@@ -247,17 +277,18 @@ def _wider(batch: Batch, slots: int) -> Batch:
     return batch._replace(items=items, negatives=negatives)
 
 
-@partial(jax.jit, static_argnames=("interaction", "loss", "lambda_"))
+@partial(jax.jit, static_argnames=("loss", "lambda_"))
 @full
 def _slot_gradients(
+    interaction: Interaction,
     users: jax.Array,
     items: jax.Array,
     batches: Batch,
-    interaction: Interaction,
     loss: Loss,
     lambda_: float | None,
 ) -> Any:
-    """Return each batch's gradient by the vectors in its slots: float32[C, U, D] and [C, V, D].
+    """Return the sum of all batches' gradients by the interaction, and each batch's gradient by the
+    vectors in its slots: float32[C, U, D] and [C, V, D].
 
     Args:
         users, items: the vectors of all users and of the items in use.
@@ -265,13 +296,21 @@ def _slot_gradients(
             use.
     """
 
-    def objective(f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch) -> jax.Array:
+    def objective(
+        interaction: Interaction, f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch
+    ) -> jax.Array:
         positive, negative = batch_scores(f_UxD, g_VxD, batch, interaction)
         return link_loss(positive, negative, batch.negatives.weight, loss, lambda_)
 
-    return jax.vmap(jax.grad(objective, argnums=(0, 1)))(
-        users[batches.users], items[batches.items], batches
-    )
+    def gradient(f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch) -> Any:
+        return jax.grad(objective, argnums=(0, 1, 2))(interaction, f_UxD, g_VxD, batch)
+
+    vectors = users[batches.users], items[batches.items], batches
+    if not jax.tree.leaves(interaction):
+        return jax.vmap(gradient)(*vectors)
+    # One batch after the other: a network has many numbers for each score.
+    r, f, g = jax.lax.map(lambda each: gradient(*each), vectors)
+    return jax.tree.map(lambda parts: jnp.sum(parts, axis=0), r), f, g
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
@@ -286,20 +325,20 @@ def _score_gradients(
     return found
 
 
-@partial(jax.jit, static_argnums=0)
+@jax.jit
 @full
 def _table(interaction: Interaction, users: jax.Array, items: jax.Array) -> jax.Array:
     """Return all scores, float32[n_users, nodes]."""
     return interaction.matrix(users, items)
 
 
-@partial(jax.jit, static_argnums=0)
+@jax.jit
 @full
 def _table_gradient(
     interaction: Interaction, users: jax.Array, items: jax.Array, by_score: jax.Array
 ) -> Any:
-    """Return the gradient by users and items from that by all scores."""
-    return jax.vjp(interaction.matrix, users, items)[1](by_score)
+    """Return the gradient by interaction, users and items from that by all scores."""
+    return jax.vjp(type(interaction).matrix, interaction, users, items)[1](by_score)
 
 
 def _sum_by(ids: NDArray[np.int32], rows: NDArray[np.float32], like: Float64) -> Float64:

@@ -15,6 +15,9 @@ from ncfbench.registry import BUILT_IN, LOSSES, SAMPLERS
 @options.with_settings(
     "dataset",
     "encoder",
+    "user_tower",
+    "interaction",
+    "coupling",
     "batch_size",
     "stratum_size",
     "strata",

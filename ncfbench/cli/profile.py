@@ -19,6 +19,10 @@ CLOCKS = ("full", "paper")
 @options.with_settings(
     "dataset",
     "encoder",
+    "user_tower",
+    "interaction",
+    "coupling",
+    "coupling_weight",
     "loss",
     "batch_size",
     "stratum_size",

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from ncfbench.declarations import SamplerTraits
 from ncfbench.errors import UsageError, either, nearest
 from ncfbench.registry import (
+    ENCODERS,
     LOSSES,
     SAMPLERS,
+    find_encoder,
     find_loss,
     find_sampler,
     losses_for,
@@ -64,6 +66,7 @@ def check(config: RunConfig) -> None:
             " sweep --tune."
         )
     sampler = find_sampler(config.sampler)
+    _check_coupling(config)
     _check_loss(config, sampler)
     _check_strata(config, sampler)
     _check_devices(config, sampler)
@@ -99,6 +102,17 @@ def canonical_noise(noise: str) -> str:
     exponent = noise_exponent(noise)
     names = {value: name for name, value in NAMED_EXPONENTS.items()}
     return names.get(exponent, f"{exponent:g}")
+
+
+def _check_coupling(config: RunConfig) -> None:
+    if config.coupling == "direct" or find_encoder(config.encoder).scores_cold_items:
+        return
+    able = [name for name in ENCODERS if find_encoder(name).scores_cold_items]
+    raise UsageError(
+        f"--coupling {config.coupling} pulls free item vectors towards g, and the vectors of"
+        f" --encoder {config.encoder} are free themselves. Use --encoder {either(able)}, or"
+        " --coupling direct."
+    )
 
 
 def _check_loss(config: RunConfig, sampler: SamplerTraits) -> None:

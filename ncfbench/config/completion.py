@@ -44,22 +44,27 @@ def complete(settings: Mapping[str, Any], ignored: Collection[str] = ()) -> RunC
     if "noise" in values:
         values["noise"] = canonical_noise(values["noise"])
     values = with_defaults(values, had, chosen)
+    for name, setting in had.items():
+        if not setting.counts_with(values):
+            setting.check(values[name])
+            values[name] = setting.default
     return RunConfig(
         **{field_name(name): values.pop(name) for name in SETTINGS}, own=tuple(values.items())
     )
 
 
 def default_values(config: RunConfig) -> dict[str, Any]:
-    """Return the settings that a run would have of which only the choices are named.
+    """Return the settings that a run would have of which only sampler, encoder and loss are named.
 
-    A setting whose default is the value of another follows the run's own: ``uniform_items`` is the
-    run's ``batch_size``.
+    The own settings of its other choices have their defaults too. A setting whose default is the
+    value of another follows the run's own: ``uniform_items`` is the run's ``batch_size``.
     """
     chosen: dict[Kind, str] = {kind: getattr(config, kind) for kind in BUILT_IN}
     followed = {setting.default_from for setting in SETTINGS.values()} & SETTINGS.keys()
     given = {name: getattr(config, name) for name in {*chosen, *followed}}
     values = with_defaults(given, config.settings, chosen)
-    return values | {name: SETTINGS[name].default for name in followed - chosen.keys()}
+    usual = (followed - chosen.keys()) | {"user_tower", "interaction"}
+    return values | {name: SETTINGS[name].default for name in usual}
 
 
 def with_defaults(

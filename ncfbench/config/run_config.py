@@ -2,8 +2,8 @@
 
 History of the identity (:meth:`RunConfig.digest`):
 
-4. ``features``, ``word_vectors`` and the settings of the encoders ``gru`` and ``transformer`` are
-   new; at their defaults the identity is that without them.
+4. ``features``, ``word_vectors``, ``coupling``, ``coupling_weight`` and the settings of ``gru``,
+   ``transformer`` and of interactions are new; at their defaults the identity is that without them.
 3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.
 2. ``user_tower`` and ``interaction`` are new; at their defaults the identity is that without them.
    Settings that only some encoders have are declared on these. A plug-in that does not declare what
@@ -67,6 +67,21 @@ class RunConfig:
         panel="Model",
         chooses="interaction",
         since=2,
+    )
+    coupling: str = _setting(
+        "direct",
+        "Item vectors that training scores: g itself, or free ones pulled towards g",
+        panel="Model",
+        choices=("direct", "regularised"),
+        since=4,
+    )
+    coupling_weight: float = _setting(
+        1.0,
+        "Weight of the mean squared distance of free item vectors from g",
+        panel="Model",
+        at_least=0,
+        only_with=("coupling", "regularised"),
+        since=4,
     )
     batch_size: int = _setting(512, "b: positive links in a batch", panel="Sampler", at_least=1)
     stratum_size: int = _setting(

@@ -16,6 +16,8 @@ from ncfbench.settings import Kind, Setting
 
 def users_of(setting: Setting) -> list[str]:
     """Return the built-in choices whose runs use a setting; none where all do."""
+    if setting.only_with:
+        return [setting.only_with[1]]
     for kind, names in BUILT_IN.items():
         users = [name for name in names if _is_user(find(kind, name), setting, kind)]
         if users:
@@ -46,17 +48,19 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
     Args:
         given: names of the settings that a user gave.
     """
-    used, others = config.effective(), built_in_settings()
+    values, used, others = config.to_dict(), config.effective(), built_in_settings()
     found = []
     for name in given:
         setting = SETTINGS.get(name) or others.get(name)
         if setting is None:
             continue
-        if name in config.settings and not (setting.used_by and used.get(name) is None):
+        is_unused = setting.used_by and used.get(name) is None
+        if name in config.settings and setting.counts_with(values) and not is_unused:
             continue
         users = users_of(setting)
         kinds = [kind for kind in BUILT_IN if setting in built_in_settings([kind]).values()]
-        chooser = SETTINGS[setting.used_by or kinds[0]]
+        other = setting.only_with[0] if setting.only_with else setting.used_by or kinds[0]
+        chooser = SETTINGS[other]
         found.append(
             f"{setting.flag} changes nothing with {chooser.flag} {getattr(config, chooser.name)}"
             + (f"; it is used by {either(users)}." if users else ".")

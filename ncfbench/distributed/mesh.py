@@ -31,7 +31,7 @@ from ncfbench.distributed.collectives import AXIS, fetch_rows, gather, reduce_sc
 from ncfbench.distributed.layout import Layout, Shard, ShardLoss, SingleDevice, Tree
 from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import ENCODER, USER_TOWER
+from ncfbench.models.towers import ENCODER, FREE_ITEMS, USER_TOWER
 from ncfbench.registry import find_encoder, find_user_tower
 from ncfbench.sampling.base import BatchSource, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
@@ -130,7 +130,9 @@ class MeshLayout(Layout):
                 rows.append((item_slots, leaf.shape[1]))
             else:
                 tables += rounded_up(leaf.shape[0], self.size) * leaf.shape[1]
-        vectors, texts = item_slots * self.dimension, item_slots * (words + 1)
+        # With free vectors the distance of each from g is gathered too.
+        numbers = self.dimension + (FREE_ITEMS in shapes)
+        vectors, texts = item_slots * numbers, item_slots * (words + 1)
         return Sizes(self.size, vectors, parameters, rows, tables, texts)
 
     def collective(self, shapes: Tree, item_slots: int, dimension: int) -> Callable[[], Any]:
@@ -331,7 +333,7 @@ class MeshLayout(Layout):
         users, items = (jnp.arange(len(ids), dtype=jnp.int32) for ids in (batch.users, batch.items))
         return (
             jax.tree.map_with_path(held, parameters),
-            items if self.item_tables else None,
+            items if self.item_tables or FREE_ITEMS in parameters else None,
             users if self.user_tables else None,
         )
 
@@ -341,7 +343,9 @@ class MeshLayout(Layout):
 
     def _is_of_items(self, path: Any) -> bool:
         tower, *names = _names(path)
-        return tower == ENCODER and any(name in self.item_tables for name in names)
+        return tower == FREE_ITEMS or (
+            tower == ENCODER and any(name in self.item_tables for name in names)
+        )
 
 
 def is_table(path: Any) -> bool:

@@ -1,40 +1,59 @@
 """The interaction r(u, v): the score of a user's vector and an item's vector.
 
 Everything that scores calls these methods: objective, probe, recall, recommendation, audit and
-profile. To add an interaction, write a subclass and name it in
-:data:`ncfbench.registry.INTERACTIONS`; :meth:`Interaction.pairs` is enough.
+profile. The towers own the interaction, so its parameters are trained, saved and restored with
+theirs. To add one, write a subclass and name it in :data:`ncfbench.registry.INTERACTIONS`;
+:meth:`Interaction.pairs` is enough.
 """
 
 from __future__ import annotations
 
-import functools
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.declarations import InteractionTraits
 from ncfbench.registry import find_interaction
+from ncfbench.settings import Setting
+
+BLOCK_NUMBERS = 2**18
+"""Numbers that a block of a matrix of scores holds before they are summed: 1 MB."""
 
 
-class Interaction(ABC):
-    """A score of a user and an item, as a function of their vectors; built without arguments.
+class Interaction(nnx.Module):
+    """A score of a user and an item, as a function of their vectors.
 
-    The three methods are one function for three layouts of its arguments, and must agree.
+    Built as ``Interaction(config, rngs=rngs)``. The methods are one function for several layouts of
+    its arguments, and must agree.
     """
+
+    def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
+        """Make the initial parameters: none, unless a subclass has some."""
 
     @abstractmethod
     def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
         """Return the scores [...] of users and items [..., D] that broadcast."""
+
+    def indexed(
+        self, users_UxD: jax.Array, items_VxD: jax.Array, user: jax.Array, item: jax.Array
+    ) -> jax.Array:
+        """Return the scores [...] of pairs that are named by rows, int32[...]."""
+        return self.pairs(users_UxD[user], items_VxD[item])
 
     def lists(self, users_MxD: jax.Array, items_MxKxD: jax.Array) -> jax.Array:
         """Return the scores [M, K] of each user and the items in her own list."""
         return self.pairs(users_MxD[:, None, :], items_MxKxD)
 
     def matrix(self, users_MxD: jax.Array, items_VxD: jax.Array) -> jax.Array:
-        """Return the scores [M, V] of each user and each item."""
-        return self.pairs(users_MxD[:, None, :], items_VxD[None, :, :])
+        """Return the scores [M, V] of each user and each item, in blocks of users."""
+
+        def scores(users: jax.Array) -> jax.Array:
+            return self.pairs(users[:, None, :], items_VxD[None, :, :])
+
+        return in_blocks(scores, users_MxD, items_VxD.size)
 
 
 class DotProduct(Interaction):
@@ -61,12 +80,152 @@ class DotProduct(Interaction):
         return users_MxD @ items_VxD.T
 
 
+class WeightedProduct(Interaction):
+    """Generalised matrix factorisation: ``sum_d w_d u_d v_d + bias`` (He et al. 2017).
+
+    It begins as the dot product.
+    """
+
+    title = "GMF"
+    summary = "a dot product with a trained weight for each dimension, and a bias"
+    uses = ()
+
+    def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
+        self.weights = nnx.Param(jnp.ones(config.dimension))
+        self.bias = nnx.Param(jnp.zeros(()))
+
+    def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
+        """See :meth:`Interaction.pairs`."""
+        return jnp.sum(self._weighted(users) * items, axis=-1) + self.bias[...]
+
+    def lists(self, users_MxD: jax.Array, items_MxKxD: jax.Array) -> jax.Array:
+        """See :meth:`DotProduct.lists`."""
+        found = jnp.einsum("md,mkd->mk", self._weighted(users_MxD), items_MxKxD)
+        return found + self.bias[...]
+
+    def matrix(self, users_MxD: jax.Array, items_VxD: jax.Array) -> jax.Array:
+        """Return one matrix product of weighted users and items."""
+        return self._weighted(users_MxD) @ items_VxD.T + self.bias[...]
+
+    def _weighted(self, users: jax.Array) -> jax.Array:
+        return users * _last_axis(self.weights[...], users)
+
+
+class Network(Interaction):
+    """A network on both vectors, one behind the other: hidden layers with ReLU, then one number.
+
+    The first layer of concatenated vectors is the sum of a users' half and an items' half. Each
+    half is computed once a node, and a pair costs one addition before the ReLU.
+    """
+
+    title = "MLP"
+    summary = "a network of hidden layers on both vectors"
+    uses = ()
+    settings = (
+        Setting("interaction_units", 64, "Units of a hidden layer of r", at_least=1, since=4),
+        Setting("interaction_layers", 1, "Hidden layers of r", at_least=1, since=4),
+        Setting(
+            "interaction_pairing",
+            "split",
+            "First layer of r: of concatenated pairs (plain), or by halves; same result",
+            choices=("split", "plain"),
+            since=4,
+        ),
+    )
+
+    def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
+        units = config.interaction_units
+        self.users = nnx.Linear(config.dimension, units, rngs=rngs)
+        self.items = nnx.Linear(config.dimension, units, use_bias=False, rngs=rngs)
+        self.hidden = nnx.List(
+            nnx.Linear(units, units, rngs=rngs) for _ in range(config.interaction_layers - 1)
+        )
+        self.output = nnx.Linear(units, 1, rngs=rngs)
+        self.is_plain = config.interaction_pairing == "plain"
+
+    def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
+        """See :meth:`Interaction.pairs`."""
+        if self.is_plain:
+            users, items = jnp.broadcast_arrays(users, items)
+            kernel = jnp.concatenate([self.users.kernel[...], self.items.kernel[...]])
+            products = jnp.concatenate([users, items], axis=-1) @ kernel
+            assert self.users.bias is not None
+            sums = products + _last_axis(self.users.bias[...], products)
+        else:
+            sums = self.users(users) + self.items(items)
+        return self._by_columns(sums)
+
+    def indexed(
+        self, users_UxD: jax.Array, items_VxD: jax.Array, user: jax.Array, item: jax.Array
+    ) -> jax.Array:
+        """See :meth:`Interaction.indexed`; each node's half is computed once."""
+        if self.is_plain:
+            return super().indexed(users_UxD, items_VxD, user, item)
+        return self._by_columns(self.users(users_UxD)[user] + self.items(items_VxD)[item])
+
+    def matrix(self, users_MxD: jax.Array, items_VxD: jax.Array) -> jax.Array:
+        """See :meth:`Interaction.matrix`; each node's half is computed once."""
+        if self.is_plain:
+            return super().matrix(users_MxD, items_VxD)
+        items_HxV = self.items(items_VxD).T
+
+        def scores(users_MxH: jax.Array) -> jax.Array:
+            sums_HxMxV = users_MxH.T[:, :, None] + items_HxV[:, None, :]
+            _, rows, columns = sums_HxMxV.shape
+            return self._above(sums_HxMxV.reshape(-1, rows * columns)).reshape(rows, columns)
+
+        return in_blocks(scores, self.users(users_MxD), items_HxV.size)
+
+    def _by_columns(self, sums: jax.Array) -> jax.Array:
+        """Return the scores [...] from the first layer's sums [..., H]."""
+        return self._above(sums.reshape(-1, sums.shape[-1]).T).reshape(sums.shape[:-1])
+
+    def _above(self, sums_HxN: jax.Array) -> jax.Array:
+        """Return the scores [N] from the first layer's sums.
+
+        Units come first, so that sums over pairs run along memory: forward and backward take 32 ms
+        for 512 x 400 scores by 64 units, and 62 the other way (two CPU cores).
+        """
+        hidden = jax.nn.relu(sums_HxN)
+        for layer in self.hidden:
+            hidden = jax.nn.relu(_product(layer, hidden))
+        return _product(self.output, hidden)[0]
+
+
 def make_interaction(config: RunConfig) -> Interaction:
-    """Return the interaction that ``config`` names; one object for each name."""
-    return _built(find_interaction(config.interaction))
-
-
-@functools.cache
-def _built(traits: InteractionTraits) -> Interaction:
-    interaction: Interaction = traits.load()()
+    """Return a new interaction with the initial parameters of the run's seed."""
+    interaction: Interaction = find_interaction(config.interaction).load()(
+        config, rngs=nnx.Rngs(config.seed)
+    )
     return interaction
+
+
+def in_blocks(
+    scores: Callable[[jax.Array], jax.Array], users_MxN: jax.Array, numbers: int
+) -> jax.Array:
+    """Return ``scores(users)``, [M, V], for a block of users at a time.
+
+    A block holds about :data:`BLOCK_NUMBERS`, and is computed again in the backward pass.
+
+    Args:
+        numbers: numbers that one user's scores are made of.
+    """
+    count = len(users_MxN)
+    blocks = -(-count // max(1, BLOCK_NUMBERS // max(numbers, 1)))
+    if blocks <= 1:
+        return scores(users_MxN)
+    size = -(-count // blocks)
+    padded = jnp.pad(users_MxN, ((0, blocks * size - count), (0, 0)))
+    found: jax.Array = jax.lax.map(jax.checkpoint(scores), padded.reshape(blocks, size, -1))
+    return found.reshape(blocks * size, -1)[:count]
+
+
+def _product(layer: nnx.Linear, columns_HxN: jax.Array) -> jax.Array:
+    """Return a layer of some columns, float32[units, N]."""
+    assert layer.bias is not None
+    return layer.kernel[...].T @ columns_HxN + layer.bias[...][:, None]
+
+
+def _last_axis(vector: jax.Array, like: jax.Array) -> jax.Array:
+    """Return a vector with as many axes as ``like``, its own the last."""
+    return vector.reshape((1,) * (like.ndim - 1) + (-1,))

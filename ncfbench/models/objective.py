@@ -22,12 +22,11 @@ def batch_scores(
 
     Those are [b, k] for listed negatives, [b, V] for shared ones.
     """
-    f_bxD = users_UxD[batch.pos_user]
-    positive = interaction.pairs(f_bxD, items_VxD[batch.pos_item])
+    positive = interaction.indexed(users_UxD, items_VxD, batch.pos_user, batch.pos_item)
     if isinstance(batch.negatives, Listed):
         user, item, _ = batch.negatives
-        return positive, interaction.pairs(users_UxD[user], items_VxD[item])
-    return positive, interaction.matrix(f_bxD, items_VxD)
+        return positive, interaction.indexed(users_UxD, items_VxD, user, item)
+    return positive, interaction.matrix(users_UxD[batch.pos_user], items_VxD)
 
 
 def link_loss(
@@ -64,3 +63,12 @@ def row_losses(
 def user_penalty(users_bxD: jax.Array, user_l2: float) -> jax.Array:
     """Return ``user_l2`` times the mean squared norm of the positive links' raw user vectors."""
     return user_l2 * jnp.mean(jnp.sum(jnp.square(users_bxD), axis=-1))
+
+
+def coupling_penalty(gaps_b: jax.Array, weight: float) -> jax.Array:
+    """Return ``weight`` times the mean squared distance of the positive links' items from g.
+
+    An item counts once for each of its positive links, so that every sampler's batches have the
+    same expectation: the mean over all links.
+    """
+    return weight * jnp.mean(gaps_b)

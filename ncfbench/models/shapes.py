@@ -17,7 +17,6 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
 from ncfbench.models.encoders.protocol import DataFacts, Texts
-from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.user_table import Users
 from ncfbench.registry import BUILT_IN, find, find_encoder, find_user_tower
@@ -96,16 +95,23 @@ def _require(config: RunConfig, data: DataFacts, length: int) -> None:
         users = Users._make([_shape(USERS, dtype=jnp.int32), features])
         _check(config, "user_tower", embed, (users,), (USERS, d), f"for {USERS} users")
     if _is_plugin(config, "interaction"):
-        interaction = make_interaction(config)
+        build_score = find("interaction", config.interaction).load()
         vectors = _shape(USERS, d)
         forms = (
-            (interaction.pairs, _shape(USERS, d), (USERS,)),
-            (interaction.lists, _shape(USERS, LISTED, d), (USERS, LISTED)),
-            (interaction.matrix, _shape(ITEMS, d), (USERS, ITEMS)),
+            ("pairs", _shape(USERS, d), (USERS,)),
+            ("lists", _shape(USERS, LISTED, d), (USERS, LISTED)),
+            ("matrix", _shape(ITEMS, d), (USERS, ITEMS)),
+            ("indexed", _shape(ITEMS, d), (LISTED,)),
         )
+        rows = jnp.zeros(LISTED, jnp.int32)
         for form, items, wanted in forms:
-            what = f"from {form.__name__} for users {vectors.shape} and items {items.shape}"
-            _check(config, "interaction", form, (vectors, items), wanted, what)
+
+            def score(users: jax.Array, items: jax.Array, form: str = form) -> Any:
+                built = build_score(config, rngs=nnx.Rngs(config.seed))
+                return getattr(built, form)(users, items, *[rows] * 2 * (form == "indexed"))
+
+            what = f"from {form} for users {vectors.shape} and items {items.shape}"
+            _check(config, "interaction", score, (vectors, items), wanted, what)
     if _is_plugin(config, "loss"):
         loss = make_loss(config)
         scores = (_shape(USERS), _shape(USERS, LISTED), _shape(USERS, LISTED))

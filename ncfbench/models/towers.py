@@ -1,4 +1,4 @@
-"""The two towers: the user function f and the item function g."""
+"""The two towers, the user function f and the item function g, and the interaction of both."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from ncfbench.data.store import Dataset
 from ncfbench.data.word_vectors import initial_words
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
-from ncfbench.models.encoders.protocol import Build, DataFacts, Texts
+from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Build, DataFacts, Texts
+from ncfbench.models.interaction import Interaction
 from ncfbench.models.shapes import require_shapes
 from ncfbench.models.user_table import Users, UserTower
-from ncfbench.registry import find_encoder, find_user_tower
+from ncfbench.registry import find_encoder, find_interaction, find_user_tower
 
 
 class Content(NamedTuple):
@@ -50,15 +51,21 @@ class UserVectors(NamedTuple):
     """float32[U, D]: the same before any normalisation, for the users' penalty."""
 
 
-USER_TOWER, ENCODER = "user_tower", "encoder"
-"""Attributes of :class:`Towers`, and keys of its parameters: f and g."""
+USER_TOWER, ENCODER, INTERACTION = "user_tower", "encoder", "interaction"
+"""Attributes of :class:`Towers`, and keys of its parameters: f, g and r."""
+FREE_ITEMS = "free_items"
+"""The same for the items' free vectors, which only regularised coupling has."""
 
 
 class Towers(nnx.Module):
-    """Both towers: f gives users' vectors, g items' vectors; the only way to either.
+    """Both towers, the only way to the vectors of users and items, and the interaction of them.
 
-    Word dropout stands before g, item dropout behind it. Pairwise and listwise losses score unit
-    vectors (as the authors' program does), and both methods make them.
+    Word dropout stands before g, item dropout behind what is scored. Pairwise and listwise losses
+    score unit vectors (as the authors' program does), and all methods make them.
+
+    With direct coupling g is what is scored. With regularised coupling training scores a free
+    vector of each item, which a penalty on :meth:`gaps` pulls towards g, and g scores the items
+    that training does not know.
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
@@ -69,8 +76,18 @@ class Towers(nnx.Module):
         encoder = build_encoder(config, data, rngs=rngs)
         adds = data.item_features and adds_features(config)
         self.encoder = WithFeatures(encoder, config, data, rngs=rngs) if adds else encoder
-        drops = find_encoder(config.encoder).counts("word_dropout")
-        self.word_dropout = config.word_dropout if drops else 0.0
+        self.interaction: Interaction = find_interaction(config.interaction).load()(
+            config, rngs=rngs
+        )
+        init = nnx.initializers.normal(EMBEDDING_SCALE)
+        self.free_items: nnx.Embed | None = (
+            nnx.Embed(data.items, config.dimension, embedding_init=init, rngs=rngs)
+            if config.coupling == "regularised"
+            else None
+        )
+        traits = find_encoder(config.encoder)
+        self.encodes_rows = bool(traits.item_tables)
+        self.word_dropout = config.word_dropout if traits.counts("word_dropout") else 0.0
         self.item_dropout = config.item_dropout
         self.normalize = config.normalize
 
@@ -97,25 +114,58 @@ class Towers(nnx.Module):
         dropout: Dropout | None = None,
         rows: jax.Array | None = None,
     ) -> jax.Array:
-        """Return g of each item id as float32[V, D]; without ``dropout``, as in evaluation.
+        """Return the vectors of item ids that training scores, float32[V, D]: g, or free vectors.
+
+        Without ``dropout``, as in evaluation.
 
         Args:
-            rows: int32[V], the items' rows in the encoder's tables by item, where these are not the
-                items' ids.
+            rows: int32[V], the items' rows in tables by item, where these are not the items' ids.
         """
+        if self.free_items is None:
+            vectors = self._encode(items, content, dropout, rows)
+        else:
+            vectors = self.free_items(items if rows is None else rows)
+        if dropout is not None and self.item_dropout > 0:
+            kept = dropout.keep(items, vectors.shape[1], self.item_dropout, FIRST_OUTPUT)
+            vectors = jnp.where(kept, vectors / (1 - self.item_dropout), 0)
+        return self._finished(vectors)
+
+    def cold_items(self, items: jax.Array, content: Content) -> jax.Array:
+        """Return the vectors that score items without training links, float32[V, D]: always g."""
+        return self._finished(self._encode(items, content, None, None))
+
+    def gaps(
+        self,
+        items: jax.Array,
+        content: Content,
+        dropout: Dropout | None = None,
+        rows: jax.Array | None = None,
+    ) -> jax.Array:
+        """Return the squared distance of each item's free vector from g, float32[V].
+
+        Item dropout, which is noise for the scores, is left out. Arguments are those of
+        :meth:`items`.
+        """
+        assert self.free_items is not None
+        free = self._finished(self.free_items(items if rows is None else rows))
+        encoded = self._finished(self._encode(items, content, dropout, rows))
+        return jnp.sum(jnp.square(free - encoded), axis=-1)
+
+    def _encode(
+        self,
+        items: jax.Array,
+        content: Content,
+        dropout: Dropout | None,
+        rows: jax.Array | None,
+    ) -> jax.Array:
         tokens, lengths = content.tokens[items], content.lengths[items]
         present = tokens > 0
         if dropout is not None and self.word_dropout > 0:
             # Words are removed and the others not rescaled: a maximum is not linear.
             present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
+        own = rows if rows is not None and self.encodes_rows else items
         features = None if content.item_features is None else content.item_features[items]
-        vectors = self.encoder(
-            Texts(items if rows is None else rows, tokens, present, lengths, features)
-        )
-        if dropout is not None and self.item_dropout > 0:
-            kept = dropout.keep(items, vectors.shape[1], self.item_dropout, FIRST_OUTPUT)
-            vectors = jnp.where(kept, vectors / (1 - self.item_dropout), 0)
-        return self._finished(vectors)
+        return self.encoder(Texts(own, tokens, present, lengths, features))
 
     def _finished(self, vectors: jax.Array) -> jax.Array:
         return unit_vectors(vectors) if self.normalize else vectors

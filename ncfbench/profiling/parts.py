@@ -21,11 +21,11 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.interaction import make_interaction
+from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.losses import make_loss
-from ncfbench.models.objective import batch_scores, link_loss, user_penalty
+from ncfbench.models.objective import batch_scores, coupling_penalty, link_loss, user_penalty
 from ncfbench.models.precision import at
-from ncfbench.models.towers import ENCODER, USER_TOWER, Content, Towers
+from ncfbench.models.towers import ENCODER, FREE_ITEMS, USER_TOWER, Content, Towers
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.step import Parameters, Trainer, TrainState, copy_state
 
@@ -51,7 +51,6 @@ class Parts:
             make_loss(self.trainer.config),
             self.trainer.config,
         )
-        score = make_interaction(config)
         self.rng = np.random.default_rng(0)
         as_in_training = partial(at, config.precision)
 
@@ -60,12 +59,12 @@ class Parts:
         def user(
             parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: Content
         ) -> Parameters:
-            def f(users: Any) -> tuple[jax.Array, jax.Array]:
-                built: Towers = nnx.merge(towers, _with(parameters, USER_TOWER, users))
+            def f(own: Any) -> tuple[jax.Array, jax.Array]:
+                built: Towers = nnx.merge(towers, nnx.State({**parameters, **own}))
                 vectors = built.users(content, ids)
                 return vectors.scored, user_penalty(vectors.raw, config.user_l2)
 
-            return jax.vjp(f, parameters[USER_TOWER])[1]((cotangent, jnp.float32(1)))[0]
+            return jax.vjp(f, _some(parameters, USER_TOWER))[1]((cotangent, jnp.float32(1)))[0]
 
         @jax.jit
         @as_in_training
@@ -74,20 +73,25 @@ class Parts:
         ) -> Parameters:
             dropout = Dropout(jnp.uint32(config.seed), jnp.uint32(0))
 
-            def g(encoder: Any) -> jax.Array:
-                built: Towers = nnx.merge(towers, _with(parameters, ENCODER, encoder))
-                return built.items(ids, content, dropout)
+            def g(own: Any) -> tuple[jax.Array, jax.Array]:
+                built: Towers = nnx.merge(towers, nnx.State({**parameters, **own}))
+                vectors, penalty = built.items(ids, content, dropout), jnp.float32(0)
+                if built.free_items is not None:
+                    gaps = built.gaps(ids, content, dropout)
+                    penalty = coupling_penalty(gaps, config.coupling_weight)
+                return vectors, penalty
 
-            return jax.vjp(g, parameters[ENCODER])[1](cotangent)[0]
+            own = _some(parameters, ENCODER, FREE_ITEMS)
+            return jax.vjp(g, own)[1]((cotangent, jnp.float32(1)))[0]
 
         @jax.jit
         @as_in_training
-        def interaction(f: jax.Array, g: jax.Array, batch: Batch) -> Any:
-            def value(f: jax.Array, g: jax.Array) -> jax.Array:
+        def interaction(score: Interaction, f: jax.Array, g: jax.Array, batch: Batch) -> Any:
+            def value(score: Interaction, f: jax.Array, g: jax.Array) -> jax.Array:
                 positive, negative = batch_scores(f, g, batch, score)
                 return link_loss(positive, negative, batch.negatives.weight, loss, config.lambda_)
 
-            return jax.value_and_grad(value, argnums=(0, 1))(f, g)
+            return jax.value_and_grad(value, argnums=(0, 1, 2))(score, f, g)
 
         def optimise(
             parameters: Parameters, optimizer: Any, gradient: Parameters
@@ -105,7 +109,7 @@ class Parts:
         return lambda: self._user(self.state.parameters, on_device, cotangent, self.content)
 
     def item(self, ids: np.ndarray) -> Call:
-        """Return g of item ids with dropout, forward and backward."""
+        """Return g of item ids with dropout, and any free vectors, forward and backward."""
         on_device, cotangent = jax.device_put((ids.astype(np.int32), self._cotangent(len(ids))))
         return lambda: self._item(self.state.parameters, on_device, cotangent, self.content)
 
@@ -115,7 +119,8 @@ class Parts:
         f, g = jax.device_put(
             (self._cotangent(len(batch.users)), self._cotangent(len(batch.items)))
         )
-        return lambda: self._interaction(f, g, on_device)
+        score = nnx.merge(self.trainer.towers, self.state.parameters).interaction
+        return lambda: self._interaction(score, f, g, on_device)
 
     def optimiser(self) -> Call:
         """Return one update of all parameters; its state goes from call to call, as in training."""
@@ -165,5 +170,5 @@ def products(config: RunConfig, size: int) -> tuple[Call, Call]:
     return lambda: by_matrix(f, g), lambda: by_pairs(f, g, row, column)
 
 
-def _with(parameters: Any, name: str, part: Any) -> Any:
-    return nnx.State({key: part if key == name else value for key, value in parameters.items()})
+def _some(parameters: Any, *names: str) -> Any:
+    return {key: value for key, value in parameters.items() if key in names}

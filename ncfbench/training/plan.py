@@ -113,18 +113,21 @@ def _require_memory(config: RunConfig, dataset: Dataset, layout: Layout) -> None
     """Refuse data that exceed the memory; the encoder and the step need more, which is not counted.
 
     Raises:
-        UsageError: the users' vectors and the texts do not fit a device.
+        UsageError: the free vectors and the texts do not fit a device.
     """
-    users = -(-dataset.n_users // layout.size) if config.shard_tables else dataset.n_users
-    needed = users * config.dimension * FLOAT_BYTES * STATE_COPIES
+    rows = [dataset.n_users, dataset.n_items if config.coupling == "regularised" else 0]
+    if config.shard_tables:
+        rows = [-(-count // layout.size) for count in rows]
+    needed = sum(rows) * config.dimension * FLOAT_BYTES * STATE_COPIES
     needed += dataset.tokens_IxL.nbytes + dataset.lengths.nbytes
     for features in (dataset.user_features, dataset.item_features):
         needed += 0 if features is None else features.nbytes
     device = jax.local_devices()[0]
     available = (device.memory_stats() or {}).get("bytes_limit", psutil.virtual_memory().total)
     if needed > available:
+        kinds = "users' and items'" if rows[1] else "users'"
         raise UsageError(
-            f"The users' vectors with Adam's moments and a gradient, and the content, take"
+            f"The {kinds} vectors with Adam's moments and a gradient, and the content, take"
             f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
             " Use a smaller --dimension, or --shard-tables on several --devices."
         )

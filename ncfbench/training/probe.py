@@ -2,7 +2,8 @@
 
 It evaluates a fixed set of links and of draws from P_n, which depends on the data set and the
 probe's settings alone, never on the run's sampler, seed or precision; dropout off, in full float32.
-Where links x items is small it is the exact sum over all pairs.
+Where links x items is small it is the exact sum over all pairs. The penalty of coupling is left
+out: losses of runs with other weights of it stay comparable.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.models.interaction import make_interaction
+from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
@@ -109,12 +110,14 @@ class Probe:
         self.links = ProbeLinks.choose(graph, config)
         self.embedder = embedder
         loss, lambda_, user_l2 = make_loss(config), config.lambda_, config.user_l2
-        interaction, all_items = make_interaction(config), self.links.all_items
+        all_items = self.links.all_items
         self._blocks = self._split_rows()
 
         @jax.jit
         @full
-        def block_sum(users: UserVectors, items: jax.Array, block: Any) -> jax.Array:
+        def block_sum(
+            users: UserVectors, items: jax.Array, interaction: Interaction, block: Any
+        ) -> jax.Array:
             """Sum each row's estimate of L over a block; the rows that are not real are padding."""
             user, item, negative, weight, real = block
             f = users.scored[user]
@@ -133,7 +136,8 @@ class Probe:
         """Return L, with the users' penalty; sums over blocks are added in float64."""
         users = self.embedder.users(parameters)
         items = self.embedder.items(parameters, self.links.nodes)
-        sums = [self._block_sum(users, items, block) for block in self._blocks]
+        interaction = self.embedder.interaction(parameters)
+        sums = [self._block_sum(users, items, interaction, block) for block in self._blocks]
         return float(
             np.sum([np.asarray(value, np.float64) for value in sums]) / len(self.links.user)
         )

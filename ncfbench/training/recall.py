@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.data.store import Dataset
-from ncfbench.models.interaction import Interaction, make_interaction
+from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
 from ncfbench.registry import find_encoder
 from ncfbench.runs.quality import Evaluation, Ranking
@@ -39,10 +39,8 @@ BLOCK_LINKS = 512
 class RecallEvaluator:
     """Evaluates one split of a data set, in which some user has an item."""
 
-    def __init__(
-        self, dataset: Dataset, split: Split, embedder: Embedder, interaction: Interaction
-    ) -> None:
-        self.embedder, self.interaction = embedder, interaction
+    def __init__(self, dataset: Dataset, split: Split, embedder: Embedder) -> None:
+        self.embedder = embedder
         self.items = dataset.items_of(split)
         users, items = dataset.links(split)
         order = np.lexsort((items, users))
@@ -50,7 +48,7 @@ class RecallEvaluator:
         self.index = np.searchsorted(self.items, items[order]).astype(np.int32)
         self._ranking = Ranking(self.users, self.index, len(self.items), dataset.has_links)
         self.block = int(np.clip(BLOCK_SCORES // max(len(self.items), 1), 1, 4096))
-        self._ranks = jax.jit(full(partial(link_ranks, interaction)))
+        self._ranks = jax.jit(full(link_ranks))
 
     def __call__(self, parameters: Parameters) -> Evaluation:
         """Return the quality of the ranking by these parameters."""
@@ -59,13 +57,15 @@ class RecallEvaluator:
     def ranks(self, parameters: Parameters) -> NDArray[np.int64]:
         """Return the rank of each held-out link's item for its user, int64[links]; best is 0."""
         users_UxD = self.embedder.users(parameters).scored
-        items_VxD = self.embedder.items(parameters, self.items)
+        items_VxD = self.embedder.cold_items(parameters, self.items)
+        interaction = self.embedder.interaction(parameters)
         if len(self.items) > BLOCK_ITEMS:
-            return ranks_by_blocks(self.interaction, users_UxD, items_VxD, self.users, self.index)
+            return ranks_by_blocks(interaction, users_UxD, items_VxD, self.users, self.index)
         parts = []
         for start in range(0, len(self.users), self.block):
             take = np.minimum(np.arange(start, start + self.block), len(self.users) - 1)
-            parts.append(self._ranks(users_UxD, items_VxD, self.users[take], self.index[take]))
+            user, item = self.users[take], self.index[take]
+            parts.append(self._ranks(interaction, users_UxD, items_VxD, user, item))
         return np.concatenate([np.asarray(part) for part in parts])[: len(self.users)].astype(
             np.int64
         )
@@ -77,12 +77,9 @@ def make_evaluators(
     """Return one evaluator per non-empty split, and why there is no recall on test items."""
     if not find_encoder(config.encoder).scores_cold_items:
         return {}, f"{config.encoder} learns a vector for each item, and held-out items have none"
-    interaction = make_interaction(config)
     linked = [split for split in EVALUATED if len(dataset.links(split)[0])]
     reason = None if "test" in linked else "no user has a held-out test item"
-    return {
-        split: RecallEvaluator(dataset, split, embedder, interaction) for split in linked
-    }, reason
+    return {split: RecallEvaluator(dataset, split, embedder) for split in linked}, reason
 
 
 def link_ranks(
@@ -148,7 +145,7 @@ def ranks_by_blocks(
     return result
 
 
-@partial(jax.jit, static_argnames=("interaction", "size"))
+@partial(jax.jit, static_argnames="size")
 @full
 def _ranks_in_block(
     interaction: Interaction,

@@ -10,7 +10,6 @@ that of other parameters. The table's metadata name the epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError, either
-from ncfbench.models.interaction import Interaction, make_interaction
+from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
 from ncfbench.models.towers import Content
 from ncfbench.registry import ENCODERS, find_encoder
@@ -71,9 +70,7 @@ class Recommender:
         count: M, items of each user; fewer where there are fewer test items.
     """
 
-    def __init__(
-        self, dataset: Dataset, embedder: Embedder, interaction: Interaction, count: int
-    ) -> None:
+    def __init__(self, dataset: Dataset, embedder: Embedder, count: int) -> None:
         self.dataset, self.embedder = dataset, embedder
         self.items = dataset.items_of("test")
         self.count = min(count, len(self.items))
@@ -84,7 +81,7 @@ class Recommender:
         self.user_block = int(np.clip(BLOCK_SCORES // self.item_block, 1, max(len(self.users), 1)))
         users, items = dataset.links("test")
         self._held_out = np.sort(self._pairs(users, items))
-        self._merge = jax.jit(full(partial(merge, interaction)), donate_argnums=(0, 1))
+        self._merge = jax.jit(full(merge), donate_argnums=(1, 2))
 
     def blocks(
         self, parameters: Parameters
@@ -98,9 +95,11 @@ class Recommender:
             DivergedError: a score is not finite.
         """
         users_UxD = self.embedder.users(parameters).scored
+        interaction = self.embedder.interaction(parameters)
         starts = range(0, len(self.items), self.item_block)
         missing = len(starts) * self.item_block - len(self.items)
-        items_VxD = jnp.pad(self.embedder.items(parameters, self.items), ((0, missing), (0, 0)))
+        items_VxD = self.embedder.cold_items(parameters, self.items)
+        items_VxD = jnp.pad(items_VxD, ((0, missing), (0, 0)))
         for start in range(0, len(self.users), self.user_block):
             take = np.minimum(np.arange(start, start + self.user_block), len(self.users) - 1)
             rows_BxD = users_UxD[self.users[take]]
@@ -110,7 +109,7 @@ class Recommender:
             for first in starts:
                 block_VxD = items_VxD[first : first + self.item_block]
                 best, index, good = self._merge(
-                    best, index, rows_BxD, block_VxD, first, len(self.items)
+                    interaction, best, index, rows_BxD, block_VxD, first, len(self.items)
                 )
                 finite &= good
             if not finite:
@@ -242,8 +241,7 @@ def write_finished(
         record.config.probe_every,
     )
     embedder = Embedder(trainer.towers, Content.of(dataset))
-    recommender = Recommender(dataset, embedder, make_interaction(record.config), count)
-    recommender.write(record.folder, found[0], schedule)
+    Recommender(dataset, embedder, count).write(record.folder, found[0], schedule)
 
 
 def _named(numbers: Int32, ids: pa.StringArray | None) -> pa.Array:

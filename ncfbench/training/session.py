@@ -15,7 +15,6 @@ import numpy as np
 
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
 from ncfbench.errors import DivergedError, shown
-from ncfbench.models.interaction import make_interaction
 from ncfbench.models.towers import Content
 from ncfbench.runs.recorder import Recorder
 from ncfbench.sampling import plan_capacity
@@ -179,10 +178,7 @@ class Session:
         self._save_checkpoint()
         if self.plan.recommend is not None and self.recorder.folder is not None:
             with self._timed("recommendation"):
-                interaction = make_interaction(self._config)
-                best = Recommender(
-                    self.plan.dataset, self._embedder, interaction, self.plan.recommend
-                )
+                best = Recommender(self.plan.dataset, self._embedder, self.plan.recommend)
                 state = self._trainer.to_host(self._loop.state)
                 best.write(self.recorder.folder, state, self._schedule)
         self._write("finished")

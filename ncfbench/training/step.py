@@ -21,9 +21,8 @@ from ncfbench.distributed.mesh import make_layout
 from ncfbench.models import precision
 from ncfbench.models.device import iterations_per_dispatch
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import Loss, make_loss
-from ncfbench.models.objective import batch_scores, link_loss, user_penalty
+from ncfbench.models.objective import batch_scores, coupling_penalty, link_loss, user_penalty
 from ncfbench.models.towers import ENCODER, Content, Towers, make_towers
 from ncfbench.registry import find_encoder
 from ncfbench.sampling import Sampler
@@ -65,16 +64,19 @@ def batch_loss(
 ) -> jax.Array:
     """Return the sampled objective of one batch, or of one device's shard of it.
 
-    The users' penalty is included.
+    The penalties of users and of coupling are included.
     """
     users = towers.users(content, batch.users, shard.user_rows)
     items_VxD = shard.gather(towers.items(batch.items, content, dropout, shard.item_rows))
-    interaction = make_interaction(config)
-    positive, negative = batch_scores(users.scored, items_VxD, batch, interaction)
+    positive, negative = batch_scores(users.scored, items_VxD, batch, towers.interaction)
     links = link_loss(
         positive, negative, batch.negatives.weight * shard.weight_factor, loss, config.lambda_
     )
-    return links + user_penalty(users.raw[batch.pos_user], config.user_l2)
+    total = links + user_penalty(users.raw[batch.pos_user], config.user_l2)
+    if towers.free_items is None:
+        return total
+    gaps_V = shard.gather(towers.gaps(batch.items, content, dropout, shard.item_rows))
+    return total + coupling_penalty(gaps_V[batch.pos_item], config.coupling_weight)
 
 
 @dataclass

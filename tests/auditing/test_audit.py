@@ -143,7 +143,8 @@ def test_mean_gradient_both_ways(tiny: Dataset, warm: Any, sampler: str, loss: s
     parameters, nodes = made.parameters, tiny.graph.items_in_use
     some = list(islice(batches(tiny.graph, config, Streams(1)), 2))
     users, items = made.embedder.users(parameters), made.embedder.items(parameters, nodes)
-    means, block = BatchGradients(config, users, items), Block(tiny.graph, some)
+    score = made.embedder.interaction(parameters)
+    means, block = BatchGradients(config, score, users, items), Block(tiny.graph, some)
     for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
     assert means.is_small
@@ -170,6 +171,21 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A suite and times of fewer batches, for faults that need no more."""
     monkeypatch.setattr("ncfbench.auditing.conformance.SUMMED_LINKS", 12_800)
     monkeypatch.setattr("ncfbench.auditing.gradient_audit.TIMING_ROUNDS", 1)
+
+
+@pytest.mark.long_cases(r"all")
+@pytest.mark.parametrize("samplers", [("neg", "strat-ns"), tuple(SAMPLERS)], ids=["two", "all"])
+def test_a_network_leaves_samplers_unbiased(
+    few_nodes: Path, quick: None, samplers: tuple[str, ...]
+) -> None:
+    """With the gradient by its own parameters, at the initial ones and after a few iterations."""
+    settings = {"dataset": "few", "encoder": "mf", "interaction": "mlp", "interaction_units": 4}
+    options = audit.Options(samplers, ("sg",), ("unigram",), batches=480, margin=0.5, warmup=5)
+    record = audit.run(load(few_nodes, "few"), SMALL | settings, options)
+    assert not record.failures
+    assert {row["verdict"] for row in record.audit} == {"unbiased"}
+    for row in record.audit:
+        assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
 
 
 WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")

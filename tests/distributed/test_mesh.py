@@ -20,7 +20,6 @@ from ncfbench.data.store import Dataset
 from ncfbench.distributed.mesh import MeshLayout, make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.interaction import make_interaction
 from ncfbench.models.towers import Content
 from ncfbench.registry import SAMPLERS
 from ncfbench.rng import Streams
@@ -40,6 +39,15 @@ CASES: list[dict[str, Any]] = [
     {"sampler": "strat", "strata": "user", "encoder": "mf", "devices": 4, "loss": "hinge"},
     {"sampler": "neg", "encoder": "mf", "devices": 8, "shard_tables": True, "loss": "log"},
     {"sampler": "strat-ns", "encoder": "cnn", "devices": 8, "shard_tables": True},
+    {"sampler": "ns", "encoder": "mf", "devices": 2, "interaction": "mlp"},
+    {"sampler": "neg", "encoder": "mf", "devices": 2, "interaction": "gmf", "loss": "hinge"},
+    {
+        "sampler": "neg",
+        "encoder": "cnn",
+        "devices": 8,
+        "shard_tables": True,
+        "coupling": "regularised",
+    },
 ]
 
 
@@ -114,7 +122,7 @@ def test_sharded_tables_give_one_probe_and_recall(
     config = complete(SMALL | {"sampler": "ns", "devices": 8, "shard_tables": True})
     trainer, state = Trainer.create(config, tiny)
     embedder = Embedder(trainer.towers, Content.of(tiny))
-    evaluator = RecallEvaluator(tiny, "test", embedder, make_interaction(config))
+    evaluator = RecallEvaluator(tiny, "test", embedder)
     looks = (
         Probe(tiny.graph, config, embedder),
         lambda parameters: evaluator(parameters).figures,

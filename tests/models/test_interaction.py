@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from devices import on_devices
+from flax import nnx
 from own_models import WEIGHTS
 
 from ncfbench import registry
@@ -21,13 +22,16 @@ from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.models.interaction import make_interaction
+from ncfbench.models import interaction
+from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.towers import Content
 from ncfbench.profiling.parts import products
+from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import RunRecord
 from ncfbench.sampling import batches
 from ncfbench.storage import schemas, tables
+from ncfbench.sweeps.grid import expand, label_cells
 from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.inference import Embedder
@@ -44,28 +48,91 @@ SMALL: dict[str, Any] = {
     "filters": 4,
     "user_l2": 0.01,
 }
-PLAIN = {
-    "dot": lambda u, v: math.fsum(a * b for a, b in zip(u, v, strict=True)),
-    "own_models:Distance": lambda u, v: -math.fsum((a - b) ** 2 for a, b in zip(u, v, strict=True)),
-    "own_models:Weighted": lambda u, v: math.fsum(
-        w * a * b for w, a, b in zip(WEIGHTS, u, v, strict=True)
+DEEP = {"interaction": "mlp", "interaction_layers": 3, "interaction_units": 5}
+
+
+def network(p: Any, u: np.ndarray, v: np.ndarray) -> float:
+    """Of concatenated vectors, layer by layer."""
+    kernel = np.concatenate([p["users"]["kernel"], p["items"]["kernel"]])
+    hidden = np.maximum(np.concatenate([u, v]) @ kernel + p["users"]["bias"], 0)
+    for layer in p.get("hidden", {}).values():
+        hidden = np.maximum(hidden @ layer["kernel"] + layer["bias"], 0)
+    return float(hidden @ p["output"]["kernel"][:, 0] + p["output"]["bias"][0])
+
+
+PLAIN: dict[str, tuple[dict[str, Any], Any]] = {
+    "dot": ({}, lambda p, u, v: math.fsum(a * b for a, b in zip(u, v, strict=True))),
+    "own_models:Distance": (
+        {"steepness": 2.0},
+        lambda p, u, v: -p["factor"] * math.fsum((a - b) ** 2 for a, b in zip(u, v, strict=True)),
     ),
+    "own_models:Weighted": (
+        {},
+        lambda p, u, v: math.fsum(w * a * b for w, a, b in zip(WEIGHTS, u, v, strict=True)),
+    ),
+    "gmf": ({}, lambda p, u, v: math.fsum(p["weights"] * u * v) + p["bias"]),
+    "mlp": ({}, network),
+    "deep": (DEEP, network),
+    "plain": (DEEP | {"interaction_pairing": "plain"}, network),
 }
 
 
+def with_noise(score: Interaction) -> tuple[Interaction, Any]:
+    """Return an interaction with other parameters, and these as float64."""
+    graph, variables = nnx.split(score)
+    rng = np.random.default_rng(3)
+    noisy = jax.tree.map(
+        lambda leaf: leaf + rng.normal(size=leaf.shape).astype(np.float32), nnx.as_pure(variables)
+    )
+    plain = jax.tree.map(lambda leaf: np.asarray(leaf, float), nnx.to_pure_dict(noisy))
+    return nnx.merge(graph, noisy), plain
+
+
 @pytest.mark.parametrize("name", PLAIN)
-def test_the_three_layouts_are_one_function(name: str) -> None:
-    """Identifiable vectors: each score belongs to the user and item that it is labelled with."""
-    score = make_interaction(complete(SMALL | {"interaction": name}))
+def test_the_three_layouts_are_one_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Identifiable vectors: each score belongs to the user and item that it is labelled with.
+
+    In blocks of two users too, the last one partly padding, with the gradients of the whole.
+    """
+    settings, function = PLAIN[name]
+    chosen = {} if name in ("deep", "plain") else {"interaction": name}
+    score, parameters = with_noise(make_interaction(complete(SMALL | chosen | settings)))
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(3, 4)), rng.normal(size=(5, 4))
-    expected = np.array([[PLAIN[name](u, v) for v in items] for u in users])
+    expected = np.array([[function(parameters, u, v) for v in items] for u in users])
     f, g = jnp.asarray(users, jnp.float32), jnp.asarray(items, jnp.float32)
     np.testing.assert_allclose(score.matrix(f, g), expected, rtol=1e-5, atol=1e-6)
     order = np.array([[4, 0], [2, 2], [1, 3]])
     listed = np.take_along_axis(expected, order, axis=1)
     np.testing.assert_allclose(score.lists(f, g[order]), listed, rtol=1e-5, atol=1e-6)
+    rows, columns = np.array([[0, 1], [2, 2]]), np.array([[4, 0], [1, 1]])
+    found = score.indexed(f, g, rows, columns)
+    np.testing.assert_allclose(found, expected[rows, columns], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(score.pairs(f, g[:3]), expected.diagonal(), rtol=1e-5, atol=1e-6)
+
+    def total(score: Interaction, f: jax.Array, g: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.sin(score.matrix(f, g)))
+
+    whole = jax.grad(total, argnums=(0, 1, 2))(score, f, g)
+    monkeypatch.setattr(interaction, "BLOCK_NUMBERS", 2 * 5 * 5)
+    np.testing.assert_allclose(score.matrix(f, g), expected, rtol=1e-5, atol=1e-6)
+    blocks = jax.grad(total, argnums=(0, 1, 2))(score, f, g)
+    for one, other in zip(*map(jax.tree.leaves, (whole, blocks)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_halves_and_pairs_give_one_gradient() -> None:
+    """With the parameters of the same seed: by the plain reference and by halves."""
+    rng = np.random.default_rng(0)
+    f, g = (jnp.asarray(rng.normal(size=(size, 4)), jnp.float32) for size in (3, 5))
+    found = []
+    for pairing in ("plain", "split"):
+        score = make_interaction(complete(SMALL | DEEP | {"interaction_pairing": pairing}))
+        value = jax.jit(jax.grad(lambda score: jnp.sum(jnp.sin(score.matrix(f, g)))))
+        found.append(jax.tree.leaves(value(score)))
+    assert len(found[0]) == 9
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 class Distances:
@@ -81,7 +148,9 @@ class Distances:
         f, self.raw = (np.asarray(array, float) for array in self.embedder.users(self.parameters))
         everything = np.arange(dataset.n_items, dtype=np.int32)
         g = np.asarray(self.embedder.items(self.parameters, everything), float)
-        self.scores = -np.square(f[:, None, :] - g[None, :, :]).sum(axis=2)
+        self.factor = float(self.parameters["interaction"]["factor"])
+        self.squares = np.square(f[:, None, :] - g[None, :, :]).sum(axis=2)
+        self.scores = -self.factor * self.squares
 
 
 @pytest.fixture(scope="module")
@@ -96,16 +165,16 @@ def trained(
     patch.undo()
 
 
-def objective(one: Distances) -> float:
+def objective(one: Distances, factor: float) -> float:
     """L of skip-gram, link by link and item by item, with the mask and unigram noise."""
-    graph, config = one.dataset.graph, one.config
+    graph, config, scores = one.dataset.graph, one.config, -factor * one.squares
     links = list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
     noise = graph.item_degrees / graph.n_links
-    allowed = np.ones(one.scores.shape)
+    allowed = np.ones(scores.shape)
     allowed[graph.link_user, graph.link_item] = 0
-    negative = np.logaddexp(0, one.scores) * allowed @ noise
+    negative = np.logaddexp(0, scores) * allowed @ noise
     return math.fsum(
-        math.log1p(math.exp(-one.scores[u, v]))
+        math.log1p(math.exp(-scores[u, v]))
         + config.lambda_ * negative[u]
         + config.user_l2 * float(one.raw[u] @ one.raw[u])
         for u, v in links
@@ -113,11 +182,17 @@ def objective(one: Distances) -> float:
 
 
 def test_probe_and_exact_objective_use_it(trained: Distances) -> None:
-    expected = objective(trained)
+    """With the trained factor; and the exact gradient by it, against a difference quotient."""
+    expected = objective(trained, trained.factor)
+    assert abs(trained.factor - 1) > 0.01, "trained"
     probe = Probe(trained.dataset.graph, trained.config, trained.embedder)
     exact = ExactObjective(trained.dataset.graph, trained.config, trained.embedder)
     assert probe(trained.parameters) == pytest.approx(expected, rel=1e-5)
-    assert exact(trained.parameters).value == pytest.approx(expected, rel=1e-5)
+    found, step = exact(trained.parameters), 1e-4
+    assert found.value == pytest.approx(expected, rel=1e-5)
+    around = [objective(trained, trained.factor + sign * step) for sign in (1, -1)]
+    (gradient,) = (found.positive + found.negative).interaction
+    assert gradient == pytest.approx((around[0] - around[1]) / (2 * step), rel=1e-3)
     curve = [row["probe_loss"] for row in trained.record.curve]
     assert curve[-1] == pytest.approx(expected, rel=1e-5)
     assert curve[-1] < 0.9 * curve[0], "trained"
@@ -152,7 +227,8 @@ def test_audit_and_profile_use_it(trained: Distances, sampler: str) -> None:
     content, nodes = trained.embedder.content, dataset.graph.items_in_use
     some = list(islice(batches(dataset.graph, config, Streams(1)), 2))
     users, items = trained.embedder.users(parameters), trained.embedder.items(parameters, nodes)
-    means, block = BatchGradients(config, users, items), Block(dataset.graph, some)
+    score = trained.embedder.interaction(parameters)
+    means, block = BatchGradients(config, score, users, items), Block(dataset.graph, some)
     for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
     pullback = Pullback(trained.trainer.towers, trained.embedder, nodes)
@@ -192,6 +268,14 @@ def test_names_count_unless_they_are_the_defaults() -> None:
         for more in ({"interaction": "own_models:Distance"}, {"user_tower": "own_models:Gated"})
     ]
     assert len({config.digest() for config in (plain, *others)}) == 3
+    assert [
+        dict(unusual_settings(config)).keys() - unusual_settings(plain) for config in others
+    ] == [
+        {"interaction"},
+        {"user_tower"},
+    ]
+    grid = expand({"sampler": ["ns"], "interaction": ["dot", "mlp"], "seed": [0]}).cells
+    assert len(set(label_cells(grid).values())) == 2
     for wrong, text in (
         ({"interaction": "dto"}, "did you mean 'dot'"),
         ({"interaction": "own_models:Gated"}, "an interaction is a subclass"),

@@ -12,7 +12,7 @@ import pytest
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.interaction import DotProduct
+from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_scores, link_loss, user_penalty
 from ncfbench.registry import LOSSES, SAMPLERS, find_sampler, losses_for
@@ -133,9 +133,11 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
     f, g = 0.3 * rng.normal(size=(tiny.n_users, 5)), rng.normal(size=(tiny.n_items, 5))
     users, items = f[batch.users], g[batch.items]
 
+    dot = make_interaction(config)
+
     @jax.jit
     def objective(users: jax.Array, items: jax.Array) -> jax.Array:
-        positive, negative = batch_scores(users, items, batch, DotProduct())
+        positive, negative = batch_scores(users, items, batch, dot)
         weight = batch.negatives.weight
         return link_loss(positive, negative, weight, make_loss(config), config.lambda_)
 

@@ -21,7 +21,6 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import device, precision
-from ncfbench.models.interaction import DotProduct
 from ncfbench.models.towers import Content
 from ncfbench.reporting.comparison import group
 from ncfbench.rng import Streams
@@ -120,15 +119,16 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     content = Content.of(tiny)
     embedder = Embedder(trainer.towers, content)
     probe = Probe(tiny.graph, config, embedder)
-    evaluator = RecallEvaluator(tiny, "test", embedder, DotProduct())
+    evaluator = RecallEvaluator(tiny, "test", embedder)
+    score = embedder.interaction(state.parameters)
     users, ids = embedder.users(state.parameters), tiny.graph.items_in_use[:64]
     items, nodes = (embedder.items(state.parameters, some) for some in (ids, probe.links.nodes))
     four = np.zeros(4, np.int32)
     with jax.default_matmul_precision("bfloat16"):
         for function, *arguments in (
             (embedder._items, state.parameters, ids, content),
-            (evaluator._ranks, users.scored, items, four, four),
-            (probe._block_sum, users, nodes, probe._blocks[0]),
+            (evaluator._ranks, score, users.scored, items, four, four),
+            (probe._block_sum, users, nodes, score, probe._blocks[0]),
         ):
             assert_asked_for(products(function, *arguments), "float32")
 

@@ -51,9 +51,8 @@ SMALL = {"dimension": 8, "word_dimension": 8, "filters": 8, "batch_size": 64}
 def test_the_parts_give_the_steps_gradient(
     tiny: Dataset, sampler: str, loss: str, encoder: str
 ) -> None:
-    config = complete(
-        SMALL | {"sampler": sampler, "loss": loss, "encoder": encoder, "user_l2": 0.01}
-    )
+    chosen = {"sampler": sampler, "loss": loss, "encoder": encoder, "interaction": "gmf"}
+    config = complete(SMALL | chosen | {"user_l2": 0.01})
     trainer, state = Trainer.create(config, tiny)
     content = Content.of(tiny)
     parts = Parts(trainer, state, content)
@@ -69,11 +68,16 @@ def test_the_parts_give_the_steps_gradient(
         )
 
     f, g = vectors(state.parameters)
-    value, (f_bar, g_bar) = parts._interaction(f, g, batch)
+    score = nnx.merge(trainer.towers, state.parameters).interaction
+    value, (r_bar, f_bar, g_bar) = parts._interaction(score, f, g, batch)
     assert np.isfinite(value)
     users = parts._user(state.parameters, batch.users, f_bar)
     encoder_bar = parts._item(state.parameters, batch.items, g_bar, content)
-    for found, expected in ((users, whole["user_tower"]), (encoder_bar, whole["encoder"])):
+    for found, expected in (
+        (users, whole["user_tower"]),
+        (encoder_bar, whole["encoder"]),
+        (nnx.as_pure(nnx.state(r_bar)), whole["interaction"]),
+    ):
         assert np.linalg.norm(flat(found) - flat(expected)) < 1e-5 * np.linalg.norm(flat(expected))
     parameters, _ = parts._optimise(
         *jax.tree.map(jnp.copy, (state.parameters, state.optimizer)), whole

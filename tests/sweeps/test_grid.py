@@ -140,6 +140,7 @@ def test_presets_are_the_papers_grids() -> None:
         "paper-strata",
         "paper-negatives",
         "paper-encoders",
+        "paper-coupling",
     }
     for name in ("smoke", "paper-speedup", "paper-recall", "paper-encoders", "paper-negatives"):
         assert axes(name, "sampler") == paper
@@ -149,6 +150,9 @@ def test_presets_are_the_papers_grids() -> None:
     assert axes("paper-encoders", "encoder") == {"mf", "cnn", "lstm"}
     assert [axes(name, "loss") for name in sorted(models)] == [{"mse"}, {"mse"}, {"log"}]
     assert axes("model-ask-the-gru", "encoder") == {"gru"}
+    coupled = sweeps.expand(read_sweep("paper-coupling", seeds=1).axes).cells
+    assert len(coupled) == 6
+    assert sum(config.coupling == "direct" for config in coupled) == 1
     assert axes("smoke", "dataset") == {"synthetic"}
     assert len(sweeps.expand(read_sweep("smoke").axes).cells) == 8
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.interaction import DotProduct
+from ncfbench.models.interaction import make_interaction
 from ncfbench.models.towers import Content
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import recall as recall_module
@@ -23,8 +23,8 @@ from ncfbench.training.inference import Embedder
 from ncfbench.training.recall import RecallEvaluator, link_ranks, ranks_by_blocks
 from ncfbench.training.step import Trainer
 
-DOT = DotProduct()
-compiled_ranks = jax.jit(link_ranks, static_argnums=0)
+DOT = make_interaction(complete({}))
+compiled_ranks = jax.jit(link_ranks)
 
 
 def brute_force(scores: np.ndarray, links: set[tuple[int, int]], m: int) -> float:
@@ -66,7 +66,7 @@ def test_evaluator_on_a_data_set_against_brute_force(
     embedder.block = 32
     f = np.asarray(embedder.users(state.parameters).scored)
     for split in ("validation", "test"):
-        evaluator = RecallEvaluator(tiny, split, embedder, DOT)
+        evaluator = RecallEvaluator(tiny, split, embedder)
         assert evaluator.block == (7 if split == "test" else evaluator.block)
         items = tiny.items_of(split)
         g = np.asarray(embedder.items(state.parameters, items))
@@ -163,11 +163,12 @@ def test_ties_across_blocks_are_ranked_by_id(monkeypatch: pytest.MonkeyPatch) ->
     assert found.tolist() == (4 * best[users, places % 125] + places // 125).tolist()
 
 
+@pytest.mark.parametrize("interaction", ["dot", "mlp"])
 def test_the_evaluator_ranks_alike_in_blocks(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, interaction: str
 ) -> None:
-    trainer, state = Trainer.create(complete({"dimension": 6}), tiny)
-    evaluator = RecallEvaluator(tiny, "test", Embedder(trainer.towers, Content.of(tiny)), DOT)
+    trainer, state = Trainer.create(complete({"dimension": 6, "interaction": interaction}), tiny)
+    evaluator = RecallEvaluator(tiny, "test", Embedder(trainer.towers, Content.of(tiny)))
     whole = evaluator.ranks(state.parameters)
     monkeypatch.setattr(recall_module, "BLOCK_ITEMS", 17)
     monkeypatch.setattr(recall_module, "BLOCK_LINKS", 50)
@@ -177,11 +178,12 @@ def test_the_evaluator_ranks_alike_in_blocks(
 MILLION = """
 import json, resource
 import jax, jax.numpy as jnp, numpy as np
-from ncfbench.models.interaction import DotProduct
+from ncfbench.config import complete
+from ncfbench.models.interaction import make_interaction
 from ncfbench.training.recall import ranks_by_blocks
 n, links = 10**6, 300
 def peak(): return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-dot = DotProduct()
+dot = make_interaction(complete({}))
 zeros = np.zeros(links, np.int32)
 ranks_by_blocks(dot, jnp.ones((2, 4)), jnp.ones((9000, 4)), zeros, zeros)
 # The item's score is its id modulo 1000 for user 0, and the same negated for user 1.

@@ -22,7 +22,7 @@ from invoked import check, invoke
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
 from ncfbench.errors import DataError, DivergedError, UsageError
-from ncfbench.models.interaction import DotProduct
+from ncfbench.models.interaction import make_interaction
 from ncfbench.models.towers import Content
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.schedule import Schedule
@@ -76,7 +76,7 @@ def test_blocks_with_many_ties_against_a_sort() -> None:
     the 11 items.
     """
     rng = np.random.default_rng(0)
-    compiled = jax.jit(partial(merge, DotProduct()))
+    compiled = jax.jit(partial(merge, make_interaction(complete({}))))
     for _ in range(30):
         f = rng.integers(-1, 2, (3, 1)).astype(np.float32)
         g = rng.choice(np.array([-1.0, -0.0, 0.0, 1.0], np.float32), (11, 1))
@@ -229,7 +229,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
         ("names", named(tiny)),
     ):
         (tmp_path / name).mkdir()
-        Recommender(dataset, embedder, DotProduct(), 4).write(tmp_path / name, state, schedule)
+        Recommender(dataset, embedder, 4).write(tmp_path / name, state, schedule)
         tables_by_name[name] = read(tmp_path / name, named=name == "names").to_pylist()
     assert len(tables_by_name["names"]) == 4 * (len(set(tiny.users.tolist())) - 1)
     for row, same in zip(tables_by_name["names"], tables_by_name["numbers"], strict=True):
@@ -242,7 +242,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
 
 def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: Path) -> None:
     trainer, state = Trainer.create(complete(SMALL), tiny)
-    recommender = Recommender(tiny, Embedder(trainer.towers, Content.of(tiny)), DotProduct(), 4)
+    recommender = Recommender(tiny, Embedder(trainer.towers, Content.of(tiny)), 4)
     broken = jnp.full_like(state.parameters["user_tower"]["vectors"]["embedding"], jnp.nan)
     state = state._replace(
         parameters=state.parameters | {"user_tower": {"vectors": {"embedding": broken}}}
@@ -254,7 +254,7 @@ def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: 
 
 def test_more_than_there_are_gives_all(tiny: store.Dataset) -> None:
     trainer, state = Trainer.create(complete(SMALL), tiny)
-    recommender = Recommender(tiny, Embedder(trainer.towers, Content.of(tiny)), DotProduct(), 10**6)
+    recommender = Recommender(tiny, Embedder(trainer.towers, Content.of(tiny)), 10**6)
     _, items, _, hits = next(recommender.blocks(state.parameters))
     assert sorted(items[0].tolist()) == tiny.items_of("test").tolist()
     assert hits.sum() == len(tiny.links("test")[0])

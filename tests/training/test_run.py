@@ -147,17 +147,31 @@ def test_an_interrupted_run_ends_with_the_same_curve(
     data_dir: Path, tmp_path: Path, whole: RunRecord, sampler: str, stops: tuple[int, ...]
 ) -> None:
     """Stopped inside a block, at a probe and at an epoch's end; resumed once and twice."""
-    expected = whole if sampler == "strat-ns" else train(data_dir, tmp_path / "w", sampler=sampler)
+    ends_with_the_same_curve(data_dir, tmp_path, whole, stops, sampler=sampler)
+
+
+def test_trained_interactions_and_free_items_resume(data_dir: Path, tmp_path: Path) -> None:
+    more: dict[str, Any] = {"interaction": "mlp", "coupling": "regularised", "epochs": 1}
+    whole = train(data_dir, tmp_path / "whole", **more)
+    assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
+    ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
+
+
+def ends_with_the_same_curve(
+    data_dir: Path, tmp_path: Path, whole: RunRecord, stops: tuple[int, ...], **more: Any
+) -> None:
+    is_other = more.get("sampler", "strat-ns") != "strat-ns"
+    expected = train(data_dir, tmp_path / "w", **more) if is_other else whole
     runs_dir = tmp_path / "runs [old] *{x}"
     for number, stop in enumerate(stops):
         progress = Said(stop)
         with pytest.raises(KeyboardInterrupt):
-            train(data_dir, runs_dir, sampler=sampler, resume=number > 0, progress=progress)
+            train(data_dir, runs_dir, resume=number > 0, progress=progress, **more)
         assert progress.began_at == (stops[number - 1] if number else 0)
         (folder,) = runs_dir.iterdir()
         record = runs.read(folder)
         assert (record.summary["status"], record.summary["iterations"]) == ("interrupted", stop)
-    resumed = train(data_dir, runs_dir, sampler=sampler, resume=True)
+    resumed = train(data_dir, runs_dir, resume=True, **more)
     assert len(list(runs_dir.iterdir())) == 1
     assert figures(resumed) == figures(expected)
     assert (
