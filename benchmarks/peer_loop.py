@@ -15,7 +15,8 @@ from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
-from peer_model import Peer, Tensors, set_precision, torch
+from peer_model import Peer, Tensors, set_precision
+from peer_torch import torch
 
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset

@@ -7,20 +7,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from peer_encoders import Texts, make_encoder, turned
+from peer_torch import functional, nn, torch
 
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import UsageError
+from ncfbench.registry import find_encoder
 from ncfbench.sampling.batch import Batch, Listed
-
-try:
-    import torch
-    from torch import nn
-    from torch.nn import functional
-except ImportError:  # pragma: no cover - the extra is not installed
-    raise SystemExit(
-        "This benchmark needs PyTorch. Install it with: pip install '.[bench]'"
-    ) from None
 
 
 class Tensors(NamedTuple):
@@ -36,6 +30,8 @@ class Tensors(NamedTuple):
     """int64[V]: words of each item's text, 1 at least, on the CPU, where packing wants them; made
     ahead of time.
     """
+    longest: int
+    """Words of the longest text."""
 
     @classmethod
     def of(cls, batch: Batch, dataset: Dataset, device: str = "cpu") -> Tensors:
@@ -52,7 +48,7 @@ class Tensors(NamedTuple):
         nodes = (
             tensor(getattr(batch, name)) for name in ("users", "items", "pos_user", "pos_item")
         )
-        return cls(*nodes, negatives, torch.from_numpy(lengths))
+        return cls(*nodes, negatives, torch.from_numpy(lengths), int(lengths.max()))
 
 
 def set_precision(precision: str) -> None:
@@ -72,104 +68,50 @@ class Peer(nn.Module):
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         super().__init__()
         self.config = config
+        counts = find_encoder(config.encoder).counts("word_dropout")
+        self.drops_words = counts and config.word_dropout > 0
         self.register_buffer(
             "tokens", torch.from_numpy(dataset.tokens_IxL.astype(np.int64)), persistent=False
         )
         self.register_buffer(
             "lengths", torch.from_numpy(dataset.lengths.astype(np.int64)), persistent=False
         )
-        width = config.word_dimension
         self.users = nn.Embedding(dataset.n_users, config.dimension)
-        if config.encoder == "mf":
-            self.vectors = nn.Embedding(dataset.n_items, config.dimension)
-            return
-        self.words = nn.Embedding(dataset.n_words + 1, width)
-        if config.encoder == "cnn":
-            self.convolution = nn.Conv1d(width, config.filters, config.filter_width, padding="same")
-            self.dense = nn.Linear(config.filters, config.dimension)
-        elif config.encoder == "lstm":
-            self.lstm = nn.LSTM(width, config.lstm_units, batch_first=True)
-            # Ours has one bias, and a forget gate that starts open by a constant.
-            self.lstm.bias_hh_l0.requires_grad_(False)
-            self.dense = nn.Linear(config.lstm_units, config.dimension)
-        else:
-            raise UsageError(f"The peer has no encoder {config.encoder!r}: mf, cnn or lstm.")
+        self.encoder = make_encoder(config, dataset)
+
+    def named(self) -> dict[str, tuple[nn.Parameter, str]]:
+        """Parameters by our names; see :data:`peer_encoders.Named`."""
+        found = {"user_tower.vectors.embedding": (self.users.weight, "same")}
+        return found | {f"encoder.{name}": each for name, each in self.encoder.named().items()}
 
     def load(self, parameters: Any) -> None:
         """Our parameters."""
-
-        def tensor(value: Any) -> torch.Tensor:
-            return torch.from_numpy(np.array(value[...]))
-
-        encoder = parameters["encoder"]
         with torch.no_grad():
-            self.users.weight.copy_(tensor(parameters["user_tower"]["vectors"]["embedding"]))
-            if self.config.encoder == "mf":
-                self.vectors.weight.copy_(tensor(encoder["vectors"]["embedding"]))
-                return
-            self.words.weight.copy_(tensor(encoder["words"]["embedding"]))
-            self.dense.weight.copy_(tensor(encoder["dense"]["kernel"]).T)
-            self.dense.bias.copy_(tensor(encoder["dense"]["bias"]))
-            if self.config.encoder == "cnn":
-                self.convolution.weight.copy_(
-                    tensor(encoder["convolution"]["kernel"]).permute(2, 1, 0)
-                )
-                self.convolution.bias.copy_(tensor(encoder["convolution"]["bias"]))
-            else:
-                units = self.config.lstm_units
-                self.lstm.weight_ih_l0.copy_(tensor(encoder["input_gates"]["kernel"]).T)
-                self.lstm.bias_ih_l0.copy_(tensor(encoder["input_gates"]["bias"]))
-                self.lstm.weight_hh_l0.copy_(tensor(encoder["recurrent_gates"]["kernel"]).T)
-                self.lstm.bias_hh_l0.zero_()
-                self.lstm.bias_hh_l0[units : 2 * units] = 1.0
+            for name, (parameter, how) in self.named().items():
+                node = parameters
+                for key in name.split("."):
+                    node = next(value for own, value in node.items() if str(own) == key)
+                parameter.copy_(turned(torch.from_numpy(np.array(node[...])), how))
 
     def gradient(self) -> dict[str, np.ndarray]:
         """The gradients that are there, in our layout, by our names."""
-
-        def array(parameter: torch.Tensor) -> np.ndarray:
+        found = {}
+        for name, (parameter, how) in self.named().items():
             assert parameter.grad is not None
-            return parameter.grad.cpu().numpy()
-
-        found = {"user_tower.vectors.embedding": array(self.users.weight)}
-        if self.config.encoder == "mf":
-            return found | {"encoder.vectors.embedding": array(self.vectors.weight)}
-        found |= {
-            "encoder.words.embedding": array(self.words.weight),
-            "encoder.dense.kernel": array(self.dense.weight).T,
-            "encoder.dense.bias": array(self.dense.bias),
-        }
-        if self.config.encoder == "cnn":
-            found["encoder.convolution.kernel"] = array(self.convolution.weight).transpose(2, 1, 0)
-            found["encoder.convolution.bias"] = array(self.convolution.bias)
-        else:
-            found["encoder.input_gates.kernel"] = array(self.lstm.weight_ih_l0).T
-            found["encoder.input_gates.bias"] = array(self.lstm.bias_ih_l0)
-            found["encoder.recurrent_gates.kernel"] = array(self.lstm.weight_hh_l0).T
+            found[name] = turned(parameter.grad, how).cpu().numpy()
         return found
 
-    def embed_items(self, items: torch.Tensor, host_lengths: torch.Tensor) -> torch.Tensor:
-        """g of item ids, float32; dropout in training mode only."""
-        if self.config.encoder == "mf":
-            vectors = self.vectors(items)
-        else:
-            tokens, lengths = self.tokens[items], self.lengths[items]
-            present = tokens > 0
-            if self.training and self.config.word_dropout > 0:
-                present = present & (
-                    torch.rand(tokens.shape, device=tokens.device) >= self.config.word_dropout
-                )
-            words = self.words(tokens) * present.unsqueeze(-1)
-            if self.config.encoder == "cnn":
-                activity = functional.relu(self.convolution(words.transpose(1, 2)))
-                in_text = torch.arange(tokens.shape[1], device=tokens.device) < lengths.unsqueeze(1)
-                pooled = (activity * in_text.unsqueeze(1)).amax(dim=2)
-            else:
-                packed = nn.utils.rnn.pack_padded_sequence(
-                    words, host_lengths, batch_first=True, enforce_sorted=False
-                )
-                _, (last, _) = self.lstm(packed)
-                pooled = last[0] * (lengths > 0).unsqueeze(1)
-            vectors = self.dense(pooled).float()
+    def embed_items(self, batch: Tensors) -> torch.Tensor:
+        """g of a batch's items, float32; dropout in training mode only."""
+        items, lengths = batch.items, self.lengths[batch.items]
+        tokens = self.tokens[items, : batch.longest]
+        present = tokens > 0
+        if self.training and self.drops_words:
+            present = present & (
+                torch.rand(tokens.shape, device=tokens.device) >= self.config.word_dropout
+            )
+        texts = Texts(items, tokens, present, lengths, batch.lengths)
+        vectors = self.encoder(texts).float()
         if self.training and self.config.item_dropout > 0:
             vectors = functional.dropout(vectors, self.config.item_dropout)
         return functional.normalize(vectors, dim=1) if self.config.normalize else vectors
@@ -185,7 +127,7 @@ class Peer(nn.Module):
         config = self.config
         raw = self.users(batch.users)
         users = functional.normalize(raw, dim=1) if config.normalize else raw
-        items = self.embed_items(batch.items, batch.lengths)
+        items = self.embed_items(batch)
         own = users[batch.pos_user]
         positive = (own * items[batch.pos_item]).sum(dim=1)
         weight = batch.negatives.weight

@@ -40,7 +40,7 @@ import jax
 import numpy as np
 import peer_loop
 import peer_table
-from peer_model import torch
+from peer_torch import torch
 
 from ncfbench.auditing.gradients import flat
 from ncfbench.config import RunConfig, resolve

@@ -32,7 +32,8 @@ from ncfbench.training.step import Trainer  # noqa: E402
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PEERS = [name for name in ENCODERS if find_encoder(name).in_paper]
-"""Encoders that the peer has."""
+"""The paper's encoders."""
+MODULES = [f"peer_{part}" for part in ("pytorch", "loop", "model", "encoders", "torch", "table")]
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
     "batch_size": 16,
@@ -59,7 +60,7 @@ def peer() -> Iterator[Any]:
     yield peer_pytorch
     patch.undo()
     torch.set_num_threads(threads)
-    for name in ("peer_pytorch", "peer_loop", "peer_model", "peer_table"):
+    for name in MODULES:
         del sys.modules[name]
 
 
@@ -142,6 +143,14 @@ def test_a_changed_parameter_is_found_by_the_gradient_or_the_loss(
     monkeypatch.setattr(peer.peer_loop.Peer, "load", wrong)
     with pytest.raises(CheckFailedError):
         peer.check(trainer, parameters, tiny, batch)
+
+
+@pytest.mark.parametrize("encoder", ["bow", "gru", "transformer"])
+def test_other_encoders_agree(tiny: Dataset, peer: Any, encoder: str) -> None:
+    sizes = {"gru_units": 5, "layers": 2, "width": 6, "feed_forward": 7}
+    config = complete(SMALL | {"sampler": "ns", "encoder": encoder, **sizes})
+    trainer, parameters, batch = made(tiny, config)
+    peer.check(trainer, parameters, tiny, batch)
 
 
 def test_bfloat16_is_near_and_its_parameters_stay_float32(tiny: Dataset, peer: Any) -> None:
