@@ -9,6 +9,7 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
         split.npy                         uint8[items]: 0 train, 1 validation, 2 test
         vocabulary.parquet                word, count: row i is token i + 1
         user_ids.parquet, item_ids.parquet   id: row i is the source's id of user or item i
+        word-vectors-DIGEST.npy           float32[words + 1, length]; see word_vectors.py
 
 Arrays are mapped into memory, not read. Replacing the manifest is one rename, so an interrupted
 ``prepare`` leaves the previous data set as it was.
