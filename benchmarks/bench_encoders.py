@@ -106,12 +106,13 @@ def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], An
     for name, way in zip(("plain", "fast"), ways, strict=True):
         forward = jax.jit(way)
 
-        def total(*arrays: Any, way: Way = way) -> jax.Array:
-            return jnp.sum(way(*arrays, texts) * weights)
+        # The texts are arguments, as in training: the compiler must not know them.
+        def total(*arguments: Any, way: Way = way) -> jax.Array:
+            return jnp.sum(way(*arguments) * weights)
 
         gradient = jax.jit(jax.value_and_grad(total, argnums=tuple(range(len(arrays)))))
         found[f"{name} forward"] = partial(forward, *arrays, texts)
-        found[name] = partial(gradient, *arrays)
+        found[name] = partial(gradient, *arrays, texts)
     for call in found.values():
         jax.block_until_ready(call())
     return found

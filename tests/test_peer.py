@@ -138,7 +138,7 @@ def test_a_changed_parameter_is_found_by_the_gradient_or_the_loss(
     def wrong(self: Any, parameters: Any) -> None:
         load(self, parameters)
         with torch.no_grad():
-            self.lstm.bias_hh_l0.zero_()  # a forget gate that starts closed
+            self.encoder.lstm.bias_hh_l0.zero_()  # a forget gate that starts closed
 
     monkeypatch.setattr(peer.peer_loop.Peer, "load", wrong)
     with pytest.raises(CheckFailedError):

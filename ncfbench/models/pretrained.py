@@ -50,11 +50,11 @@ class Architecture:
         found = _json(folder / CONFIG)
         kind = found.get("model_type", "bert")
         activation = found.get("hidden_act", "gelu")
-        positions = found.get("position_embedding_type", "absolute")
+        kind_of_positions = found.get("position_embedding_type", "absolute")
         for name, value, known in (
             ("model_type", kind, "bert"),
             ("hidden_act", activation, "gelu"),
-            ("position_embedding_type", positions, "absolute"),
+            ("position_embedding_type", kind_of_positions, "absolute"),
         ):
             if value != known:
                 raise DataError(
@@ -64,7 +64,7 @@ class Architecture:
         pooling = _json(folder / POOLING) if (folder / POOLING).exists() else {}
         modules = _json(folder / MODULES) if (folder / MODULES).exists() else []
         try:
-            sizes = [
+            words, positions, width, layers, heads, units = (
                 int(found[name])
                 for name in (
                     "vocab_size",
@@ -74,7 +74,7 @@ class Architecture:
                     "num_attention_heads",
                     "intermediate_size",
                 )
-            ]
+            )
             uses_first = bool(pooling.get("pooling_mode_cls_token", False))
             if pooling and not uses_first and not pooling.get("pooling_mode_mean_tokens", False):
                 raise DataError(
@@ -82,7 +82,12 @@ class Architecture:
                     " first one."
                 )
             return cls(
-                *sizes,
+                words,
+                positions,
+                width,
+                layers,
+                heads,
+                units,
                 epsilon=float(found.get("layer_norm_eps", 1e-12)),
                 pooling="first" if uses_first else "mean",
                 normalises=any(str(each["type"]).endswith("Normalize") for each in modules),

@@ -190,7 +190,9 @@ def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
     vectors = initial_words(config, dataset)
     if vectors is not None:
         encoder: Any = towers.encoder
-        words = (encoder.encoder if isinstance(encoder, WithFeatures) else encoder).words.embedding
+        if isinstance(towers.encoder, WithFeatures):
+            encoder = towers.encoder.encoder
+        words = encoder.words.embedding
         words[...] = jnp.where(jnp.isnan(vectors), words[...], vectors)
     return towers
 

@@ -107,7 +107,8 @@ class Trainer:
         config = self.config
         self._pretrained = find_encoder(config.encoder).pretrained_parts
         factor = config.pretrained_learning_rate / config.learning_rate if self._pretrained else 1
-        scalars = Scalars(*map(np.float32, (config.learning_rate, factor)), np.uint32(config.seed))
+        rate, seed = np.float32(config.learning_rate), np.uint32(config.seed)
+        scalars = Scalars(rate, np.float32(factor), seed)
         self.step, self.steps = (
             _WithScalars(jax.jit(function, donate_argnums=0, out_shardings=out), scalars)
             for function in (self._step, self._steps)

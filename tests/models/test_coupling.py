@@ -111,5 +111,5 @@ def test_its_weight_counts_only_where_it_is_used() -> None:
     regularised = [complete({"coupling": "regularised", "coupling_weight": w}) for w in (1.0, 5.0)]
     assert len({each.digest() for each in (plain, *regularised)}) == 3
     assert not unused_settings(["coupling_weight"], regularised[0])
-    with pytest.raises(UsageError, match="free themselves. Use --encoder cnn or lstm"):
+    with pytest.raises(UsageError, match="free themselves. Use --encoder cnn, lstm, "):
         complete({"encoder": "mf", "coupling": "regularised"})

@@ -104,7 +104,7 @@ def test_rows_hold_every_word_once(seed: int, removed: float, row_words: int) ->
     np.testing.assert_array_equal(found, np.nonzero(present))
     np.testing.assert_array_equal(rows.tokens[is_word], tokens[present])
     assert len(rows.texts) % 4 == 0
-    assert not is_word[int(rows.count) :].any()
+    assert not is_word[int(rows.used) :].any()
     assert (np.sort(~is_word, axis=1) == ~is_word).all(), "no gaps"
     used = [row for row in rows.texts if row.any()]
     for row, following in pairwise(used):

@@ -99,7 +99,7 @@ class Bert(nnx.Module):
 
     title = "BERT"
     summary = "a pretrained checkpoint such as MiniLM, fine-tuned, dense"
-    uses = ("features",)
+    uses = ("packing", "features")
     pretrained_parts = ("pretrained",)
     settings = (
         Setting(
@@ -120,13 +120,6 @@ class Bert(nnx.Module):
             0,
             "First layers that are not trained, with the embeddings before them",
             at_least=0,
-        ),
-        Setting(
-            "packing",
-            "auto",
-            "Computation of words: texts padded to one length, or packed into rows; same result",
-            choices=("auto", "plain", "packed"),
-            shown="auto: packed on a CPU, else plain",
         ),
     )
 

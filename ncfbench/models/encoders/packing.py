@@ -107,7 +107,7 @@ class Rows(NamedTuple):
     """int32[K, P]: positions of the words in their texts."""
     tokens: jax.Array
     """int32[K, P]: ids of the words."""
-    count: jax.Array
+    used: jax.Array
     """int32: rows that hold words; the others stand behind them."""
 
 
@@ -191,7 +191,7 @@ class _Packed(NamedTuple):
             ]
             return work(state, *parts)
 
-        n_blocks = (self.rows.count + height - 1) // height
+        n_blocks = (self.rows.used + height - 1) // height
         return jax.lax.fori_loop(0, n_blocks, advance, state)
 
 

@@ -34,11 +34,12 @@ class DataFacts(NamedTuple):
     @classmethod
     def of(cls, dataset: Dataset) -> DataFacts:
         """Return the facts of a data set."""
-        widths = [
+        of_user, of_item = (
             0 if features is None else features.shape[1]
             for features in (dataset.user_features, dataset.item_features)
-        ]
-        return cls(dataset.n_users, dataset.n_items, dataset.n_words, *widths, dataset.folder)
+        )
+        counts = dataset.n_users, dataset.n_items, dataset.n_words
+        return cls(*counts, of_user, of_item, dataset.folder)
 
 
 class Texts(NamedTuple):

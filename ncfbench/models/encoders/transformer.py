@@ -63,7 +63,8 @@ class Stack(nnx.Module):
         words_RxLxE += self.positions(jnp.minimum(positions, POSITIONS - 1))
         for block in self.blocks:
             words_RxLxE = block(words_RxLxE, texts_RxL)
-        return self.last_norm(words_RxLxE)
+        normed: jax.Array = self.last_norm(words_RxLxE)
+        return normed
 
 
 class Transformer(nnx.Module):
