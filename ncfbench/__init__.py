@@ -165,7 +165,7 @@ def sweep(
         DataError: a data set is not prepared, or a folder cannot be written.
         UsageError: no such sweep, an unknown setting, or no cell that can work.
     """
-    from ncfbench.sweeps.files import read_sweep
+    from ncfbench.sweeps.files import read_sweep, with_named_files
     from ncfbench.sweeps.pipeline import run_sweep
     from ncfbench.timing.heap import warn_once
 
@@ -173,6 +173,7 @@ def sweep(
         warn_once()
     wanted = read_sweep(str(source), flags=settings, seeds=seeds)
     locations = _locations(data_dir, runs_dir)
+    wanted = with_named_files(wanted, locations.data_dir, say)
     return run_sweep(wanted, locations, dry_run=dry_run, budget_seconds=budget_seconds, tell=say)
 
 
@@ -212,11 +213,13 @@ def advise(
 
     from ncfbench.advice import pipeline
     from ncfbench.advice.question import Question
+    from ncfbench.data.named_files import name_files
 
     names = {each.name for each in dataclasses.fields(Question)}
     tried = {name: tuple(asked.pop(name)) for name in sorted(names & asked.keys())}
     tried["losses"] = (loss,) if isinstance(loss, str) else tuple(loss)
     fixed, locations = _merge(asked, data_dir, runs_dir)
+    fixed = name_files({"dataset": dataset, **fixed}, locations.data_dir, say)
     question = Question(
         {"dataset": dataset, "encoder": encoder, **fixed},
         target=target,  # type: ignore[arg-type]
@@ -276,9 +279,11 @@ def audit(
     """
     from ncfbench.auditing import audit as auditing
     from ncfbench.config import complete
+    from ncfbench.data.named_files import name_files
     from ncfbench.registry import LOSSES, SAMPLERS
 
     given, locations = _merge(settings, data_dir)
+    given = name_files(given, locations.data_dir, say)
     options = auditing.Options(
         tuple(SAMPLERS if samplers is None else samplers),
         tuple(LOSSES if losses is None else losses),
@@ -310,6 +315,7 @@ def profile(
         DataError: the data set is not prepared.
         UsageError: too few rounds, or settings that cannot work.
     """
+    from ncfbench.data.named_files import name_files
     from ncfbench.distributed.simulation import simulate
     from ncfbench.profiling import profile as profiling
     from ncfbench.registry import SAMPLERS, find_sampler
@@ -319,6 +325,7 @@ def profile(
     if samplers is None:
         samplers = [name for name in SAMPLERS if find_sampler(name).in_paper]
     given, locations = _merge(settings, data_dir)
+    given = name_files(given, locations.data_dir, say)
     configs = profiling.configurations(given, tuple(samplers))
     first = next(iter(configs.values()))
     simulate(first.devices)

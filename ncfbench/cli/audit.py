@@ -110,8 +110,11 @@ def audit(
     from ncfbench.auditing import audit as audits
     from ncfbench.auditing.tables import audit_tables, write
     from ncfbench.data import open_dataset
+    from ncfbench.data.named_files import name_files
     from ncfbench.timing.compile_cache import keep_compiled
 
+    progress = progress_bar(quiet=quiet)
+    settings = name_files(settings, locations.data_dir, progress.say)
     choices = audits.Options(
         chosen_samplers,
         chosen_losses,
@@ -121,7 +124,6 @@ def audit(
         warmup=warmup,
     )
     audits.configurations(settings, choices)
-    progress = progress_bar(quiet=quiet)
     keep_compiled(progress.say)
     data = open_dataset(
         locations.data_dir, complete({"dataset": settings.get("dataset")}).dataset, progress.say

@@ -92,13 +92,15 @@ def profile(
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     settings, locations = merge(given, set_ or (), config, chosen={"sampler": chosen})
     from ncfbench.data import open_dataset
+    from ncfbench.data.named_files import name_files
     from ncfbench.profiling import profile as profiling
     from ncfbench.profiling.tables import profile_tables, write
     from ncfbench.timing.compile_cache import keep_compiled
 
+    progress = progress_bar(quiet=quiet)
+    settings = name_files(settings, locations.data_dir, progress.say)
     configs = profiling.configurations(settings, chosen)
     simulate(max((each.devices for each in configs.values()), default=1))
-    progress = progress_bar(quiet=quiet)
     keep_compiled(progress.say)
     left_out = [name for name in chosen if name not in configs]
     if left_out:

@@ -124,15 +124,17 @@ def sweep(
     Example: ncfbench sweep smoke
     """
     from ncfbench.config import merge
-    from ncfbench.sweeps.files import read_sweep
+    from ncfbench.sweeps.files import read_sweep, with_named_files
     from ncfbench.sweeps.grid import expand
 
     wanted = read_sweep(source, flags=flags, assignments=set_ or (), seeds=seeds)
+    _, locations = merge({"data_dir": data_dir, "runs_dir": runs_dir})
+    wanted = with_named_files(wanted, locations.data_dir, say)
     cells = expand(wanted.axes).cells
-    wanted = replace(wanted, tuning=_tuning(wanted.tuning, cells, tune, tune_epochs, tune_over))
+    budget_of_trials = _tuning(wanted.tuning, cells, tune, tune_epochs, tune_over)
+    wanted = replace(wanted, tuning=budget_of_trials)
     _check_launcher(launcher, slurm, is_tuned=wanted.tuning is not None, budget=budget)
     budget_seconds = None if budget is None else options.parse_duration(budget, "--budget")
-    _, locations = merge({"data_dir": data_dir, "runs_dir": runs_dir})
     tell: Callable[[str], None] = (lambda text: None) if quiet else say
     if launcher == "slurm":
         launch(wanted, locations, slurm or (), tell, dry_run=dry_run, json_=json_)

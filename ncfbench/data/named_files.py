@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+FILES = ("word_vectors", "checkpoint")
+"""The settings that are files or folders."""
 
 
 def name_files(
@@ -29,4 +32,24 @@ def name_files(
         from ncfbench.data.pretrained import name_checkpoint
 
         found = name_checkpoint(found, data_dir, say)
+    return found
+
+
+def name_axes(
+    axes: Mapping[str, Sequence[Any]],
+    datasets: Sequence[str],
+    data_dir: Path,
+    say: Callable[[str], None],
+) -> dict[str, tuple[Any, ...]]:
+    """Return the axes of a grid with digests for files and folders; see :func:`name_files`.
+
+    Args:
+        axes: values by setting.
+        datasets: the data sets beside which they are kept.
+    """
+    found = {name: tuple(values) for name, values in axes.items()}
+    for name in found.keys() & set(FILES):
+        for dataset in datasets:
+            given = [{"dataset": dataset, name: value} for value in axes[name]]
+            found[name] = tuple(name_files(each, data_dir, say)[name] for each in given)
     return found

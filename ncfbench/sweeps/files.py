@@ -23,8 +23,8 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from ncfbench.config import (
     split_assignment,
     toml_value,
 )
+from ncfbench.data.named_files import name_axes
 from ncfbench.errors import DataError, UsageError, nearest, reason
 from ncfbench.registry import BUILT_IN
 from ncfbench.runs.trials import Budget
@@ -73,6 +74,16 @@ class Sweep:
             lines += [f"epochs = {self.tuning.epochs}"]
             lines += [f"settings = {toml_value(list(self.tuning.settings))}"]
         return "".join(f"{line}\n" for line in lines)
+
+
+def with_named_files(sweep: Sweep, data_dir: Path, say: Callable[[str], None]) -> Sweep:
+    """Return a sweep in which digests stand for files and folders, whose content is kept.
+
+    Raises:
+        DataError, UsageError: see :func:`ncfbench.data.named_files.name_files`.
+    """
+    datasets = sweep.axes.get("dataset", (SETTINGS["dataset"].default,))
+    return replace(sweep, axes=name_axes(sweep.axes, datasets, data_dir, say))
 
 
 def read_sweep(

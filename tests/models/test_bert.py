@@ -32,6 +32,7 @@ from ncfbench.models.encoders.protocol import DataFacts, Texts
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
+from ncfbench.sweeps.files import Sweep, with_named_files
 from ncfbench.training import run as training
 from ncfbench.training.step import Trainer
 
@@ -127,6 +128,8 @@ def test_fine_tuning_lowers_the_loss(home: Path, checkpoint: str, tmp_path: Path
     record = training.run(complete(SMALL | more), locations)
     losses = [row["probe_loss"] for row in record.curve]
     assert losses[-1] < losses[0]
+    sweep = Sweep("", "", {"dataset": ("pieces",), "checkpoint": (str(home / "model"),)})
+    assert with_named_files(sweep, home / "data", print).axes["checkpoint"] == (checkpoint,)
     again = name_files(SMALL | {"checkpoint": str(home / "model")}, home / "data", print)
     assert again["checkpoint"] == checkpoint
 
