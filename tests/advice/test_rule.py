@@ -192,7 +192,7 @@ def test_the_best_baseline_and_a_rival_always_stay() -> None:
 
 
 def test_a_smaller_rate_of_the_leaders_sampler_stays() -> None:
-    """It learns later and goes lower; a larger rate, another sampler's or a second one may leave."""
+    """A larger rate, another sampler's, or a second one may leave."""
     arms = {
         "leader": arm(power(30, 1), 8.0, "strat-ns", learning_rate=0.03),
         "slower": arm(power(3, 1), 8.0, "strat-ns", learning_rate=0.01),
