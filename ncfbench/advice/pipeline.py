@@ -47,9 +47,10 @@ RESERVE = (3.0, 0.02)
 """Kept for the answer: seconds, or a share of the budget, whichever is more."""
 FIRST_CLOCK = (1 / 100, 1 / 40)
 """Bounds of the first rung's clock, as shares of the budget."""
-FIELDS = ((8.0, 6), (4.0, 4), (2.0, 2))
+FIELDS = ((16.0, 4), (8.0, 4), (4.0, 3), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin
-with. The field is made smaller until the first of these is reached, else the second, and so on.
+with. The field is made smaller until the first of these is reached, else the second, and so on. A
+race that ends earlier judges arms that mostly rest on the loss of popularity alone.
 """
 BUSY_NOTE = "Other programs were at work when it began."
 DONE_SHARE = 0.1

@@ -204,6 +204,8 @@ class Race:
                 entrant.shape.sampler,
                 entrant.shape.is_baseline,
                 learned_at(records[0], self.dataset),
+                entrant.shape.loss,
+                entrant.config.learning_rate,
             )
         return found
 

@@ -191,6 +191,22 @@ def test_the_best_baseline_and_a_rival_always_stay() -> None:
     assert {"weak rival", "weak baseline"} <= set(gone)
 
 
+def test_a_smaller_rate_of_the_leaders_sampler_stays() -> None:
+    """A larger rate, another sampler's, or a second one may leave."""
+    arms = {
+        "leader": arm(power(30, 1), 8.0, "strat-ns", learning_rate=0.03),
+        "slower": arm(power(3, 1), 8.0, "strat-ns", learning_rate=0.01),
+        "slowest": arm(power(1, 1), 8.0, "strat-ns", learning_rate=0.003),
+        "larger": arm(power(2, 1), 8.0, "strat-ns", learning_rate=0.1),
+        "rival": arm(power(8, 1), 8.0, "ns", learning_rate=0.01),
+        "other": arm(power(4, 1), 8.0, "ns", learning_rate=0.003),
+    }
+    for clock in (16.0, 100.0):
+        left = set(arms) - set(decide(arms, clock, keep=2).dropped)
+        assert {"leader", "slower", "rival"} <= left
+    assert left == {"leader", "slower", "rival"}
+
+
 def test_until_late_the_best_of_every_sampler_stays() -> None:
     arms = {f"best {place}": arm(power(10 + place, 1), 8.0) for place in range(4)}
     arms |= {"a": arm(power(5, 1), 8.0, "strat"), "b": arm(power(4, 1), 8.0, "mixed-ns")}
