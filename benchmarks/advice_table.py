@@ -171,7 +171,9 @@ def shortcomings(found: Found) -> list[str]:
         short.append("never there" if found["recommended"] else "no choice")
     elif found["regret"] > REGRET:
         short.append("regret")
-    if found["correlation"] is None or found["correlation"] < CORRELATION:
+    correlation = found["correlation"]
+    # Four arms of which two neighbours change places have 0.8, but for rounding.
+    if correlation is None or round(correlation, 9) < CORRELATION:
         short.append("rank")
     if found["share"] > SHARE:
         short.append("time")
