@@ -22,11 +22,13 @@ def batch_scores(
 
     Those are [b, k] for listed negatives, [b, V] for shared ones.
     """
-    positive = interaction.indexed(users_UxD, items_VxD, batch.pos_user, batch.pos_item)
     if isinstance(batch.negatives, Listed):
         user, item, _ = batch.negatives
+        positive = interaction.indexed(users_UxD, items_VxD, batch.pos_user, batch.pos_item)
         return positive, interaction.indexed(users_UxD, items_VxD, user, item)
-    return positive, interaction.matrix(users_UxD[batch.pos_user], items_VxD)
+    f_bxD = users_UxD[batch.pos_user]
+    positive = interaction.pairs(f_bxD, items_VxD[batch.pos_item])
+    return positive, interaction.matrix(f_bxD, items_VxD)
 
 
 def link_loss(

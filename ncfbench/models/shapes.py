@@ -103,12 +103,12 @@ def _require(config: RunConfig, data: DataFacts, length: int) -> None:
             ("matrix", _shape(ITEMS, d), (USERS, ITEMS)),
             ("indexed", _shape(ITEMS, d), (LISTED,)),
         )
-        named = jnp.zeros(LISTED, jnp.int32)
+        first = jnp.zeros(LISTED, jnp.int32)
         for form, items, wanted in forms:
 
             def score(users: jax.Array, items: jax.Array, form: str = form) -> Any:
                 built = build_score(config, rngs=nnx.Rngs(config.seed))
-                return getattr(built, form)(users, items, *[named] * 2 * (form == "indexed"))
+                return getattr(built, form)(users, items, *[first, first] * (form == "indexed"))
 
             what = f"from {form} for users {vectors.shape} and items {items.shape}"
             _check(config, "interaction", score, (vectors, items), wanted, what)
