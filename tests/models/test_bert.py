@@ -124,7 +124,8 @@ def test_pieces_are_those_of_the_tokenizer(pieces: Dataset) -> None:
 def test_fine_tuning_lowers_the_loss(home: Path, checkpoint: str, tmp_path: Path) -> None:
     """From files to a finished run; pretrained weights learn at their own rate."""
     locations = Locations(home / "data", tmp_path)
-    more = {"epochs": 30, "checkpoint": checkpoint, "pretrained_learning_rate": 0.003}
+    more = {"epochs": 4, "checkpoint": checkpoint, "pretrained_learning_rate": 0.01}
+    more |= {"learning_rate": 0.03, "packing": "plain", "item_dropout": 0.0}
     record = training.run(complete(SMALL | more), locations)
     losses = [row["probe_loss"] for row in record.curve]
     assert losses[-1] < losses[0]

@@ -71,7 +71,7 @@ def test_the_parts_give_the_steps_gradient(
     score = nnx.merge(trainer.towers, state.parameters).interaction
     value, (r_bar, f_bar, g_bar) = parts._interaction(score, f, g, batch)
     assert np.isfinite(value)
-    users = parts._user(state.parameters, batch.users, f_bar)
+    users = parts._user(state.parameters, batch.users, f_bar, content)
     encoder_bar = parts._item(state.parameters, batch.items, g_bar, content)
     for found, expected in (
         (users, whole["user_tower"]),
