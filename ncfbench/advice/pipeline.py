@@ -45,8 +45,12 @@ CALIBRATION_SHARE = 0.1
 """Share of the budget after which the calibration begins no further shape."""
 RESERVE = (3.0, 0.02)
 """Kept for the answer: seconds, or a share of the budget, whichever is more."""
-FIRST_CLOCK = (1 / 100, 1 / 40)
-"""Bounds of the first rung's clock, as shares of the budget."""
+FIRST_EPOCHS = 2.0
+"""Epochs of the fastest candidate in the first rung."""
+LEAST_BLOCK = 5.0
+"""Times of a probe that a block between two probes lasts at least."""
+FIRST_SHARE = 1 / 40
+"""Share of the budget that the first rung's clock is at most."""
 FIELDS = ((16.0, 4), (8.0, 4), (4.0, 3), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin
 with. The field is made smaller until the first of these is reached, else the second, and so on. A
@@ -201,8 +205,9 @@ def _choose_field(
     """
     wanted = first_wave(pool)
     epochs = (calibrated.seconds[each.shape] / each.shape.batch_size for each in wanted)
-    low, high = (share * clock.budget_seconds for share in FIRST_CLOCK)
-    first = min(max(min(epochs) * n_links, low, FIRST_PROBES * calibrated.probe_seconds), high)
+    of_blocks = LEAST_BLOCK * FIRST_PROBES * calibrated.probe_seconds
+    wished = max(FIRST_EPOCHS * min(epochs) * n_links, of_blocks)
+    first = min(wished, FIRST_SHARE * clock.budget_seconds)
 
     def pace_of(field: Sequence[Candidate]) -> Pace:
         paces = [

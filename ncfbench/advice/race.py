@@ -121,11 +121,14 @@ class Race:
         ]
 
     def _train(self, wanted: Sequence[tuple[Entrant, int]], target: float) -> None:
-        """Train runs to a clock, the one that is furthest behind first; stop when time is up."""
+        """Train runs to a clock, the one that is furthest behind first; stop when time is up, but
+        for saving them.
+        """
+        saving = len(wanted) * self._measured.pace.saving
         for entrant, seed in wanted:
-            if (entrant.name, seed) not in self._open and self.clock.left > 0:
+            if (entrant.name, seed) not in self._open and self.clock.left > saving:
                 self._open_run(entrant, seed)
-        while self.clock.left > 0:
+        while self.clock.left > saving:
             behind = [
                 (self._open[entrant.name, seed].train_seconds, place)
                 for place, (entrant, seed) in enumerate(wanted)
