@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 SHAPE = packing.Shape(row_words=128, block_words=1024, block_rows=1)
 MOST_KEPT_WORDS = 2**14
-"""Word slots up to which ``auto`` pads texts and keeps the activations for the backward pass: 5 GB
-with MiniLM. Packed blocks are encoded twice, and each adds to the gradients of all weights: 72 texts
-of 32 pieces took 3.4 s packed and 1.6 s padded (two CPU cores).
+"""Word slots up to which ``auto`` pads texts and keeps activations for the backward pass: 5 GB
+with MiniLM. Packed blocks are encoded twice, and each adds to the gradients of all weights: 72
+texts of 32 pieces took 3.4 s packed and 1.6 s padded (two CPU cores).
 """
 
 
