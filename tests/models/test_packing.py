@@ -63,6 +63,7 @@ def test_both_agree(both: Any, seed: int, removed: float) -> None:
         assert np.linalg.norm(one - other) <= 3e-6 * (norm + float(np.linalg.norm(one)))
 
 
+@pytest.mark.long_cases(r"3-30")
 @pytest.mark.parametrize(("items", "length"), [(1, 1), (3, 30), (5, 0)])
 def test_both_agree_on_few_texts(items: int, length: int) -> None:
     """Fewer texts than a block holds, one word, and data without any."""
