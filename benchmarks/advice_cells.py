@@ -58,11 +58,12 @@ class Cell:
 TWO_BATCHES = (512, 256)
 CELLS = {
     "sparse/cnn-sg": Cell("advice-sparse", "cnn", "sg", 50),
-    "sparse/lstm-sg": Cell("advice-sparse", "lstm", "sg", 60),
+    # An LSTM rests at chance for minutes here: one rate only, and a long clock.
+    "sparse/lstm-sg": Cell("advice-sparse", "lstm", "sg", 240, learning_rates=(0.01,)),
     "sparse/mf-hinge": Cell("advice-sparse", "mf", "hinge", 20, batch_sizes=TWO_BATCHES),
     "dense/cnn-sg": Cell("advice-dense", "cnn", "sg", 50),
     "dense/lstm-hinge": Cell("advice-dense", "lstm", "hinge", 50),
-    "dense/mf-sg": Cell("advice-dense", "mf", "sg", 20, batch_sizes=TWO_BATCHES),
+    "dense/mf-sg": Cell("advice-dense", "mf", "sg", 60),
     "long/cnn-sg": Cell("advice-long", "cnn", "sg", 60),
     "long/cnn-hinge": Cell("advice-long", "cnn", "hinge", 60),
     "citeulike/cnn-sg": Cell("citeulike", "cnn", "sg", 60),
