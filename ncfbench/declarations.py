@@ -96,7 +96,8 @@ class SamplerTraits(Traits):
     least_strata: int = 1
     """Strata, or links where it has no strata, that a batch needs."""
     symbols: tuple[str, ...] = _own(NO_SYMBOLS)
-    """Row of the paper's cost table: negative links, t_f, t_g, t_i, and ``vectors`` or ``matrix``.
+    """Row of the paper's cost table: negative links, t_f, t_g, t_i, and ``vectors``, ``matrix`` or
+    ``all_users``.
     """
     symbols_by_user: tuple[str, ...] = _own(NO_SYMBOLS)
     """The row with strata by user."""

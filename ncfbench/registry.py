@@ -29,6 +29,8 @@ SAMPLERS: Mapping[str, str] = {
     "ns": "ncfbench.sampling.shared:NegativeSharingSampler",
     "strat-ns": "ncfbench.sampling.shared:StratifiedSharingSampler",
     "mixed-ns": "ncfbench.sampling.shared:MixedSharingSampler",
+    "ns-all": "ncfbench.sampling.all_users:NegativeSharingAllUsersSampler",
+    "strat-all": "ncfbench.sampling.all_users:StratifiedAllUsersSampler",
 }
 LOSSES: Mapping[str, str] = {
     "sg": "ncfbench.models.losses:SkipGram",

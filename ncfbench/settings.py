@@ -60,6 +60,8 @@ class Setting:
     """``loss`` or ``encoder``, whose declared value is the default, or the name of a setting."""
     only_with: tuple[str, str] | None = None
     """Another setting and the value of it with which this one counts; else it has its default."""
+    zero_word: str = ""
+    """A word for 0, which a user may write in its place."""
     shown: str = ""
     """Default as ``--help`` shows it, where the value says less."""
     is_tunable: bool = False
@@ -107,6 +109,8 @@ class Setting:
             UsageError: it does not.
         """
         is_bool = isinstance(value, bool)
+        if self.zero_word and value == self.zero_word:
+            return 0
         try:
             if self.type == "bool":
                 return value if is_bool else {"true": True, "false": False}[str(value).lower()]
@@ -118,7 +122,8 @@ class Setting:
                 return float(value)
         except (ValueError, KeyError):
             pass
-        raise UsageError(f"{self.name} = {value!r} is not {_TYPE_WORDS[self.type]}.")
+        or_word = f" or {self.zero_word}" if self.zero_word else ""
+        raise UsageError(f"{self.name} = {value!r} is not {_TYPE_WORDS[self.type]}{or_word}.")
 
     def check(self, value: Any) -> None:
         """Refuse a value of the right type outside the range.
@@ -143,10 +148,14 @@ class Setting:
     def arguments(self, value: Any) -> list[str]:
         """Return the words of a command line that give the setting this value."""
         if not self.has_flag:
-            return ["--set", f"{self.name}={value}"]
+            return ["--set", f"{self.name}={self.text(value)}"]
         if self.type == "bool":
             return [self.flag if value else self.flag.replace("--", "--no-", 1)]
-        return [self.flag, str(value)]
+        return [self.flag, self.text(value)]
+
+    def text(self, value: Any) -> str:
+        """Return a value as a user writes it."""
+        return self.zero_word if self.zero_word and value == 0 else str(value)
 
     def _contains(self, value: float) -> bool:
         return (

@@ -20,7 +20,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import NcfbenchError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Listed, Shared
+from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Listed, Shared, negative_weights
 
 Result = Literal["pass", "fail", "not tested"]
 
@@ -28,6 +28,8 @@ SUMMED_LINKS = 64_000
 UNKNOWN_SHUFFLED_BIAS = 0.05
 """Relative error allowed in the shuffled stream of a sampler that does not state its own."""
 CONFORMANCE_SEED = MAX_SEED + 4
+LINKED = ("linked_user", "linked_item")
+"""Pairs that all users' negatives leave out."""
 PROPERTIES = {
     "shapes": "static shapes and dtypes",
     "ids": "ids in range",
@@ -146,8 +148,22 @@ class _Suite:
                 "pos_item": (b,),
                 "n_items": (),
             }
+            expected_weights: dict[str, tuple[int, ...]] = {}
+            if isinstance(batch.negatives, AllUsers):
+                met = min(len(batch.negatives.user_weight), len(batch.users))
+                expected_weights = {
+                    "negatives.user_weight": (met,),
+                    "negatives.item_weight": (slots,),
+                }
+                expected["negatives.linked_item"] = np.shape(batch.negatives.linked_user)
             for name, (shape, dtype) in shapes.items():
-                if name == "weight":
+                if name in expected_weights:
+                    if dtype != "float32" or shape != expected_weights[name]:
+                        return (
+                            f"batch {number}: {name} is {dtype}{list(shape)} instead of"
+                            f" float32{list(expected_weights[name])}"
+                        )
+                elif name == "weight":
                     if dtype != "float32" or len(shape) != 2 or shape[0] != b:
                         return (
                             f"batch {number}: weight is {dtype}{list(shape)} instead of"
@@ -165,18 +181,12 @@ class _Suite:
                     f"batch {number}: shared weights have shape {list(shapes['weight'][0])} instead"
                     f" of [{b}, {slots}]"
                 )
-            # Item slots may grow when a batch needs more than was planned, and the weights with
-            # them.
-            fixed = [
-                name
-                for name in shapes
-                if name != "items"
-                and not (
-                    name == "weight"
-                    and first.keys() == shapes.keys()
-                    and isinstance(batch.negatives, Shared)
-                )
-            ]
+            # Slots of items and of linked pairs may grow when a batch needs more than was planned,
+            # and the weights with them.
+            growing = {"items"} | ({"weight"} if isinstance(batch.negatives, Shared) else set())
+            if isinstance(batch.negatives, AllUsers):
+                growing |= {f"negatives.{name}" for name in (*LINKED, "item_weight")}
+            fixed = [name for name in shapes if name not in growing]
             if shapes.keys() != first.keys() or any(shapes[name] != first[name] for name in fixed):
                 return f"batch {number} has other shapes than the first"
             if slots != current and not (slots > current and slots == int(batch.n_items)):
@@ -196,6 +206,11 @@ class _Suite:
                 "pos_item": (batch.pos_item, int(batch.n_items)),
                 "n_items": (np.atleast_1d(batch.n_items), len(batch.items) + 1),
             }
+            if isinstance(batch.negatives, AllUsers):
+                user, item = (getattr(batch.negatives, name) for name in LINKED)
+                named["negatives.linked_user"] = user, len(batch.negatives.user_weight) + 1
+                is_pair = user < len(batch.negatives.user_weight)
+                named["negatives.linked_item"] = item[is_pair], int(batch.n_items)
             if isinstance(batch.negatives, Listed):
                 named["negatives.user"] = batch.negatives.user, len(batch.users)
                 named["negatives.item"] = batch.negatives.item, int(batch.n_items)
@@ -203,10 +218,9 @@ class _Suite:
                 if ids.size and (ids.min() < 0 or ids.max() >= size):
                     wrong = int(ids.max() if ids.max() >= size else ids.min())
                     return f"batch {number}: {name} holds {wrong}, not in 0..{size - 1}"
-            if (
-                isinstance(batch.negatives, Shared)
-                and batch.negatives.weight[:, int(batch.n_items) :].any()
-            ):
+            columns = {Shared: "weight", AllUsers: "item_weight", EveryUser: "item_weight"}
+            column = columns.get(type(batch.negatives))
+            if column and getattr(batch.negatives, column)[..., int(batch.n_items) :].any():
                 return f"batch {number}: a padding slot has weight"
         return ""
 
@@ -259,7 +273,7 @@ class _Suite:
 
     def _weights_in(self, batches: list[Batch]) -> str:
         for number, batch in enumerate(batches):
-            weight = batch.negatives.weight
+            weight = negative_weights(batch)
             if not np.isfinite(weight).all() or (weight < 0).any():
                 bad = weight[~np.isfinite(weight) | (weight < 0)][0]
                 return f"batch {number} has a weight of {float(bad)}"
@@ -354,6 +368,8 @@ def _same(one: Batch, other: Batch) -> bool:
     left, right = one.negatives, other.negatives
     if isinstance(left, Shared) and isinstance(right, Shared):
         pairs.append((left.weight[:, :n], right.weight[:, :n]))
+    elif isinstance(left, AllUsers) and isinstance(right, AllUsers):
+        pairs.append((negative_weights(one)[:, :n], negative_weights(other)[:, :n]))
     else:
         pairs += list(zip(left, right, strict=True))
     return all(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.sampling.batch import Batch, Shared, negative_ids
+from ncfbench.sampling.batch import AllUsers, Batch, Shared, negative_ids, negative_weights
 from ncfbench.sampling.noise import Noise
 
 ERROR = 1e-4
@@ -97,7 +97,7 @@ class TestFunctions:
         """
         user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
         users, items = negative_ids(batch)
-        weight = batch.negatives.weight.astype(np.float64)
+        weight = negative_weights(batch).astype(np.float64)
         is_linked = (
             self.graph.linked(users, items)
             if self.link_table is None
@@ -109,7 +109,12 @@ class TestFunctions:
             self.foreign = max(
                 self.foreign, int(np.count_nonzero((users != user[:, None]) & (weight > 0)))
             )
-        if isinstance(batch.negatives, Shared):
+        if isinstance(batch.negatives, AllUsers):
+            inner = (weight @ self.y[batch.items].reshape(len(batch.items), -1)).reshape(
+                len(weight), functions, d
+            )
+            negative = np.einsum("mtd,mtd->t", self.x[users[:, 0]], inner)
+        elif isinstance(batch.negatives, Shared):
             inner = (weight @ self.y[batch.items].reshape(len(batch.items), -1)).reshape(
                 len(user), functions, d
             )

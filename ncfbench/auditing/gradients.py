@@ -27,11 +27,11 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, make_loss
-from ncfbench.models.objective import batch_scores, link_loss
+from ncfbench.models.objective import batch_link_loss, pairs_loss
 from ncfbench.models.precision import full
 from ncfbench.models.towers import INTERACTION, Content, Towers, UserVectors
 from ncfbench.sampling import Sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Listed, Shared
+from ncfbench.sampling.batch import AllUsers, Batch, Shared, negative_ids, negative_weights
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Parameters
 
@@ -162,21 +162,18 @@ class Block:
         for group in self.groups:
             user = np.take_along_axis(group.users, group.pos_user, axis=1)
             item = np.take_along_axis(group.items, group.pos_item, axis=1)
-            negatives = group.negatives
-            if isinstance(negatives, Listed):
-                users, items = (
-                    np.take_along_axis(ids, slots.reshape(len(slots), -1), axis=1).reshape(
-                        slots.shape
-                    )
-                    for ids, slots in (
-                        (group.users, negatives.user),
-                        (group.items, negatives.item),
-                    )
-                )
-            else:
-                users, items = user[:, :, None], group.items[:, None, :]
+            pairs = [negative_ids(batch) for batch in _unstacked(group)]
+            users, items = (np.stack(ids) for ids in zip(*pairs, strict=True))
             result.append((self._key(user, item), self._key(users, items)))
         return result
+
+    @cached_property
+    def weights(self) -> list[NDArray[np.floating]]:
+        """Weights of each group's negative pairs."""
+        return [
+            np.stack([negative_weights(batch) for batch in _unstacked(group)])
+            for group in self.groups
+        ]
 
     def _key(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> NDArray[np.int64]:
         return users.astype(np.int64) * self.nodes + self.graph.index_in_use[items]
@@ -233,9 +230,9 @@ class BatchGradients:
         """Return the same by way of the table of all scores, for small graphs."""
         table = np.asarray(_table(self.interaction, self.users, self.items)).reshape(-1)
         counts = np.zeros(len(table))
-        for group, keys in zip(block.groups, block.keys, strict=True):
+        for weight, keys in zip(block.weights, block.keys, strict=True):
             scores = [table[key] for key in keys]
-            parts = _score_gradients(*scores, group.negatives.weight, self.loss, self.lambda_)
+            parts = _score_gradients(*scores, weight, self.loss, self.lambda_)
             for key, part in zip(keys, parts, strict=True):
                 counts += np.bincount(key.reshape(-1), np.asarray(part).reshape(-1), len(table))
         by_score = counts.reshape(len(self.users), len(self.items)).astype(np.float32)
@@ -258,8 +255,8 @@ def blocks_of(sampler: Sampler, count: int, size: int) -> Iterator[Block]:
 
 def _stacked(batches: Sequence[Batch]) -> Iterator[Batch]:
     """Yield batches as few trees of arrays with a leading axis; equal shapes, of bounded size."""
-    weight = batches[0].negatives.weight
-    size = max(1, min(len(batches), CHUNK_TERMS // weight.size))
+    terms = negative_ids(batches[0])[0].size
+    size = max(1, min(len(batches), CHUNK_TERMS // terms))
     while len(batches) % size:
         size -= 1
     for start in range(0, len(batches), size):
@@ -274,7 +271,15 @@ def _wider(batch: Batch, slots: int) -> Batch:
     negatives = batch.negatives
     if isinstance(negatives, Shared):
         negatives = Shared(np.pad(negatives.weight, ((0, 0), (0, more))))
+    if isinstance(negatives, AllUsers):
+        negatives = negatives._replace(item_weight=np.pad(negatives.item_weight, (0, more)))
     return batch._replace(items=items, negatives=negatives)
+
+
+def _unstacked(group: Batch) -> Iterator[Batch]:
+    """Yield the batches of a group."""
+    for index in range(len(group.n_items)):
+        yield jax.tree.map(lambda array: array[index], group)  # noqa: B023
 
 
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
@@ -299,8 +304,7 @@ def _slot_gradients(
     def objective(
         interaction: Interaction, f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch
     ) -> jax.Array:
-        positive, negative = batch_scores(f_UxD, g_VxD, batch, interaction)
-        return link_loss(positive, negative, batch.negatives.weight, loss, lambda_)
+        return batch_link_loss(f_UxD, g_VxD, batch, interaction, loss, lambda_)
 
     def gradient(f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch) -> Any:
         return jax.grad(objective, argnums=(0, 1, 2))(interaction, f_UxD, g_VxD, batch)
@@ -317,8 +321,8 @@ def _slot_gradients(
 def _score_gradients(
     positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Return each batch's gradient by its scores: float32[C, b] and float32[C, b, n]."""
-    objective = jax.grad(link_loss, argnums=(0, 1))
+    """Return each batch's gradient by its scores: float32[C, b] and float32[C, n, m]."""
+    objective = jax.grad(pairs_loss, argnums=(0, 1))
     found: tuple[jax.Array, jax.Array] = jax.vmap(
         lambda p, n, w: objective(p, n, w, loss, lambda_)
     )(positive, negative, weight)

@@ -80,4 +80,4 @@ def _is_user(traits: Traits, setting: Setting, kind: Kind) -> bool:
 def _text(setting: Setting, value: Any) -> str:
     if setting.type == "bool":
         return setting.flag.removeprefix("--") if value else f"no-{setting.flag.removeprefix('--')}"
-    return f"{value:g}" if setting.type == "float" else str(value)
+    return f"{value:g}" if setting.type == "float" else setting.text(value)

@@ -260,6 +260,14 @@ class BipartiteGraph:
         key >>= np.uint64(64 - (FILTER_BITS * self.n_links - 1).bit_length())
         return (key >> np.uint64(3)).astype(np.int64), (key & np.uint64(7)).astype(np.uint8)
 
+    def users_of(self, items: Int32) -> tuple[Int32, Int64]:
+        """Return the users that are linked with each of some items, item after item, and the
+        position in ``items`` that each belongs to.
+        """
+        counts = self.item_offsets[items + 1] - self.item_offsets[items]
+        users = self.item_users.take(_expand(self.item_offsets[items], counts), mode="clip")
+        return users, np.repeat(np.arange(len(items)), counts)
+
     def linked_block(
         self, users: Int32, items: Int32, scratch: Scratch | None = None
     ) -> tuple[Int64, Int64]:

@@ -9,6 +9,12 @@ N = 2 devices::
     items    = [30 | 31]    pos_item = [0 | 1]       slot in all items (vectors are gathered)
     negatives = Shared(weight=[[0 1/2] | [1/2 0]])         row: positive link, column: item slot
 
+With all users as negatives, users 7, 8 and 9 (and 0, which pads an equal share) are met::
+
+    users       = [7 8 7 | 9 0 9]    pos_user    = [2 | 2]     a shard's met users, then its rows'
+    user_weight = [1/3 1/3 | 1/3 0]  item_weight = [1/2 1/2 | 1/2 1/2]
+    linked_user = [0 2 | 2 0]        linked_item = [0 1 | 0 1]     2, the met users of a shard: none
+
 With local sharing (:mod:`ncfbench.sampling.local`) ``pos_item`` and the columns are slots in the
 shard's own items, and each shard is a batch by itself.
 """
@@ -22,7 +28,7 @@ from numpy.typing import NDArray
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.sampling.base import BatchSource, Draw, Sampler
-from ncfbench.sampling.batch import Batch, Shared, rounded_up
+from ncfbench.sampling.batch import AllUsers, Batch, Shared, rounded_up
 from ncfbench.sampling.local import LocalSampler
 
 Int32 = NDArray[np.int32]
@@ -90,6 +96,8 @@ def cut(batch: Batch, n_shards: int) -> Batch:
     """
     slots = rounded_up(len(batch.items), n_shards) - len(batch.items)
     items, negatives = np.pad(batch.items, (0, slots)), batch.negatives
+    if isinstance(negatives, AllUsers):
+        return _cut_users(batch._replace(items=items), negatives, n_shards)
     if isinstance(negatives, Shared):
         users, pos_user, _ = _own_users(batch, n_shards, None)
         weight = np.pad(negatives.weight, ((0, 0), (0, slots))) if slots else negatives.weight
@@ -101,6 +109,29 @@ def cut(batch: Batch, n_shards: int) -> Batch:
         items=items,
         pos_user=pos_user,
         negatives=negatives._replace(user=negative_user),
+    )
+
+
+def _cut_users(batch: Batch, negatives: AllUsers, n_shards: int) -> Batch:
+    """Cut the users that are met into equal shares; every shard meets all items."""
+    weights = negatives.user_weight
+    share = rounded_up(len(weights), n_shards) // n_shards
+    behind = n_shards * share - len(weights)
+    met = np.pad(batch.users[: len(weights)], (0, behind)).reshape(n_shards, share)
+    own = batch.users[batch.pos_user].reshape(n_shards, -1)
+    first = share * np.arange(n_shards, dtype=np.int32)[:, None]
+    linked = negatives.linked_user[None, :] - first
+    is_own = (linked >= 0) & (linked < share) & (negatives.linked_user < len(weights))
+    slots = len(batch.items) - len(negatives.item_weight)
+    return batch._replace(
+        users=np.concatenate([met, own], axis=1).reshape(-1),
+        pos_user=np.tile(share + np.arange(own.shape[1], dtype=np.int32), n_shards),
+        negatives=AllUsers(
+            user_weight=np.pad(weights, (0, behind)),
+            item_weight=np.tile(np.pad(negatives.item_weight, (0, slots)), n_shards),
+            linked_user=np.where(is_own, linked, np.int32(share)).reshape(-1),
+            linked_item=np.tile(negatives.linked_item, n_shards),
+        ),
     )
 
 
@@ -129,14 +160,15 @@ def select_shards(batch: Batch, n_shards: int, own: range) -> Batch:
         size = len(array) // n_shards
         return array[own.start * size : own.stop * size]
 
-    negatives = batch.negatives
+    negatives, rows = batch.negatives, len(batch.pos_user)
+    is_cut = isinstance(negatives, AllUsers)
     return Batch(
         users=take(batch.users),
         items=take(batch.items),
         pos_user=take(batch.pos_user),
         pos_item=take(batch.pos_item),
         negatives=type(negatives)(
-            *(take(array) if len(array) == len(batch.pos_user) else array for array in negatives)
+            *(take(array) if is_cut or len(array) == rows else array for array in negatives)
         ),
         n_items=batch.n_items,
     )

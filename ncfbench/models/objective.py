@@ -10,9 +10,36 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from ncfbench.models.all_users import negative_sum
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.losses import Loss
-from ncfbench.sampling.batch import Batch, Listed
+from ncfbench.models.losses import Loss, Pointwise
+from ncfbench.sampling.batch import AllUsers, Batch, Listed, Shared
+
+
+def batch_link_loss(
+    users_UxD: jax.Array,
+    items_VxD: jax.Array,
+    batch: Batch,
+    interaction: Interaction,
+    loss: Loss,
+    lambda_: float | None,
+    weight_factor: int = 1,
+) -> jax.Array:
+    """Estimate L from the vectors of a batch's slots, with negatives of any form.
+
+    Args:
+        weight_factor: rescales the weights of the whole batch to those of a shard's mean.
+    """
+    negatives = batch.negatives
+    if not isinstance(negatives, AllUsers):
+        positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction)
+        return link_loss(positive, negative, negatives.weight * weight_factor, loss, lambda_)
+    if not isinstance(loss, Pointwise) or lambda_ is None:
+        raise TypeError("all users are negatives of pointwise losses only")
+    positive = interaction.pairs(users_UxD[batch.pos_user], items_VxD[batch.pos_item])
+    met = users_UxD[: len(negatives.user_weight)]
+    summed = negative_sum(met, items_VxD, negatives, interaction, loss)
+    return jnp.mean(loss.positive(positive)) + lambda_ * weight_factor * summed
 
 
 def batch_scores(
@@ -20,8 +47,10 @@ def batch_scores(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the scores of a batch's positive links, [b], and of its negative ones.
 
-    Those are [b, k] for listed negatives, [b, V] for shared ones.
+    Those are [b, k] for listed negatives, [b, V] for shared ones. With all users there is no matrix
+    of scores.
     """
+    assert isinstance(batch.negatives, Listed | Shared)
     if isinstance(batch.negatives, Listed):
         user, item, _ = batch.negatives
         positive = interaction.indexed(users_UxD, items_VxD, batch.pos_user, batch.pos_item)
@@ -44,6 +73,19 @@ def link_loss(
         lambda_: the weight of a pointwise loss's negative term.
     """
     return jnp.mean(row_losses(positive, negative, weight * positive.shape[0], loss, lambda_))
+
+
+def pairs_loss(
+    positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None
+) -> jax.Array:
+    """Estimate L as :func:`link_loss` does; a pointwise loss's negative links, [n, m], need not
+    stand in rows of positive ones.
+    """
+    if not isinstance(loss, Pointwise) or lambda_ is None:
+        return link_loss(positive, negative, weight, loss, lambda_)
+    negative = jnp.where(weight == 0, 0.0, negative)
+    summed = jnp.sum(weight * loss.negative(negative))
+    return jnp.mean(loss.positive(positive)) + lambda_ * summed
 
 
 def row_losses(

@@ -2,7 +2,7 @@
 
 From a base (b users, the fewest item slots of the samplers, k listed negatives) users, item slots
 and listed interactions grow alone. A matrix of interactions has b rows, so it grows with the item
-slots, whose cost is known by then.
+slots, whose cost is known by then; and so does the sum over all users, where a sampler has it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ it. It would cost a shorter block too much.
 
 Points: TypeAlias = dict[str, list[Counts]]
 """Counts of the steps on each of :data:`ncfbench.profiling.cost_model.AXES`, ascending. The base is
-on all but the last.
+on the first three; the last is there if a sampler has such batches.
 """
 
 
@@ -74,7 +74,7 @@ def calibration_points(samplers: Collection[Counts], config: RunConfig) -> Point
         Counts(b, size, b * (1 + size // parts), "matrix")
         for size in spaced_sizes(halved(columns), n)
     ]
-    return {
+    points = {
         "users": [replace(base, users=size) for size in spaced_sizes(users, n)],
         "items": [replace(base, items=size) for size in spaced_sizes(halved(slots), n)],
         "vectors": [
@@ -83,13 +83,21 @@ def calibration_points(samplers: Collection[Counts], config: RunConfig) -> Point
         ],
         "matrix": matrix,
     }
+    meeting = [each for each in samplers if each.kind == "all_users"]
+    if meeting:
+        met = (meeting[0].interactions - b) // meeting[0].items
+        points["all_users"] = [
+            Counts(meeting[0].users, size, b + met * size, "all_users")
+            for size in spaced_sizes(halved({each.items for each in meeting}), n)
+        ]
+    return points
 
 
 def labels(points: Points) -> dict[Counts, tuple[str, int]]:
     """Return the part and the size that name each step in the raw samples."""
     found: dict[Counts, tuple[str, int]] = {}
-    for axis in ("items", "users", "vectors", "matrix"):
-        for counts in points[axis]:
+    for axis in ("items", "users", "vectors", "matrix", "all_users"):
+        for counts in points.get(axis, ()):
             found.setdefault(counts, (f"step by {axis}", counts.on(axis)))
     return found
 

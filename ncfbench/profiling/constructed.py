@@ -20,9 +20,10 @@ import numpy as np
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
+from ncfbench.distributed.shards import cut
 from ncfbench.profiling.cost_model import Counts
 from ncfbench.sampling.base import Int32
-from ncfbench.sampling.batch import Batch, Listed, Shared
+from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Listed, Shared
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class BatchMaker:
         The arrays hold the shards one behind the other, as :mod:`ncfbench.distributed.shards` cuts
         them. All counts are multiples of the number of shards.
         """
+        if counts.kind == "all_users":
+            return self._all_users(counts)
         n = self.n_shards
         shards = [self._links(counts) for _ in range(n)]
         pos_user, pos_item, *negatives = (
@@ -80,6 +83,29 @@ class BatchMaker:
     def with_random_items(self, batch: Batch) -> Batch:
         """Return a batch with other items in the same slots."""
         return batch._replace(items=self.items(len(batch.items)))
+
+    def _all_users(self, counts: Counts) -> Batch:
+        """Return a batch whose items meet all users, or as many drawn ones as there are slots."""
+        graph, b = self.graph, self.rows
+        met, items = (counts.interactions - b) // counts.items, self.items(counts.items)
+        is_every, own = met == graph.n_users, self.users(b)
+        users = np.arange(met, dtype=np.int32) if is_every else self.users(met)
+        named, position = np.unique(items, return_index=True)
+        user, item = graph.linked_block(users, named)
+        batch = Batch(
+            users=users if is_every else np.concatenate([users, own]),
+            items=items,
+            pos_user=own if is_every else np.arange(met, met + b, dtype=np.int32),
+            pos_item=np.resize(self.rng.permutation(len(items)), b).astype(np.int32),
+            negatives=(EveryUser if is_every else AllUsers)(
+                np.full(met, 1 / met, np.float32),
+                np.full(len(items), 1 / len(items), np.float32),
+                user.astype(np.int32),
+                position[item].astype(np.int32),
+            ),
+            n_items=np.int32(len(items)),
+        )
+        return batch if self.n_shards == 1 else cut(batch, self.n_shards)
 
     def _links(self, counts: Counts) -> tuple[np.ndarray, ...]:
         """Return one shard's arrays of links: ``pos_user``, ``pos_item`` and the negatives'."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.sampling.batch import Batch, Listed
+from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Listed
 
 LINEAR_TOLERANCE = 0.05
 """A part's cost is a straight line if the steps are off by no more than this share then; else it is
@@ -28,8 +28,10 @@ SPREAD_TOLERANCE = 0.5
 """A part whose middle half of rounds spreads by more than this marks a noisy machine."""
 DRIFT_TOLERANCE = 0.1
 """Halves of a measurement that differ by more than this mark one, too."""
-AXES = ("users", "items", "vectors", "matrix")
-"""Counts that have a cost: interactions come as vectors' products or as a matrix."""
+AXES = ("users", "items", "vectors", "matrix", "all_users")
+"""Counts that have a cost: interactions come as vectors' products, as a matrix of the batch's
+users, or as a sum over all users.
+"""
 PARTS = ("users", "items", "interactions", "fixed")
 """Parts of a predicted step."""
 CAUSES = ("items", "composition", "sampling")
@@ -41,13 +43,13 @@ class Counts:
     """The work of a batch."""
 
     users: int
-    """User slots."""
+    """User slots whose vectors are looked up: where all users are met, those of positive links."""
     items: int
     """Item slots, padding included."""
     interactions: int
     """Scores of positive links, and of listed negative links or of all cells of the matrix."""
     kind: str
-    """``vectors`` or ``matrix``."""
+    """``vectors``, ``matrix`` or ``all_users``."""
 
     @classmethod
     def of(cls, batch: Batch, parts: int = 1) -> Counts:
@@ -57,8 +59,13 @@ class Counts:
             parts: shards that share negatives within themselves only: each has its scores with its
                 own item slots.
         """
-        b, n = batch.negatives.weight.shape
-        kind = "vectors" if isinstance(batch.negatives, Listed) else "matrix"
+        negatives = batch.negatives
+        if isinstance(negatives, AllUsers):
+            b, met = len(batch.pos_user), len(negatives.user_weight)
+            users = b if isinstance(negatives, EveryUser) else len(batch.users)
+            return cls(users, len(batch.items), b + met * len(batch.items), "all_users")
+        b, n = negatives.weight.shape
+        kind = "vectors" if isinstance(negatives, Listed) else "matrix"
         return cls(len(batch.users), len(batch.items), b * (n // parts + 1), kind)
 
     def on(self, axis: str) -> int:
@@ -111,7 +118,7 @@ class Costs:
     fixed: float
     """Seconds that no count changes."""
     units: Mapping[str, UnitCost]
-    """By :data:`AXES`."""
+    """By those of :data:`AXES` that the steps have."""
 
     @classmethod
     def fit(
@@ -131,7 +138,7 @@ class Costs:
             return cls._fit(steps, seconds, lines)[0]
         found, least = cls._fit(steps, seconds, ())
         straight: list[str] = []
-        for axis in AXES:
+        for axis in _axes(steps):
             fitted, error = cls._fit(steps, seconds, [*straight, axis])
             if error <= least + LINEAR_TOLERANCE:
                 found, straight = fitted, [*straight, axis]
@@ -145,11 +152,11 @@ class Costs:
         from scipy.optimize import nnls
 
         bounds, columns = {}, [np.ones((len(steps), 1))]
-        for axis in AXES:
+        for axis in _axes(steps):
             sizes = sorted({each.on(axis) for each in steps} - {0})
-            # Steps of the other kind of interaction are a matrix of size 0. The other axes have no
+            # Steps of another kind of interaction are a matrix of size 0. The other axes have no
             # step at 0: their first piece reaches to the second size.
-            first = 0 if axis == "matrix" else 1
+            first = 0 if axis in ("matrix", "all_users") else 1
             bounds[axis] = () if axis in lines else tuple(map(float, sizes[first:-1]))
             columns.append(np.array([_pieces(each.on(axis), bounds[axis]) for each in steps]))
         # Relative errors count: a step's own time is its unit.
@@ -159,7 +166,7 @@ class Costs:
         fixed, *pieces = np.split(slopes, ends)
         units = {
             axis: UnitCost(bounds[axis], tuple(map(float, own)))
-            for axis, own in zip(AXES, pieces, strict=True)
+            for axis, own in zip(bounds, pieces, strict=True)
         }
         return cls(float(fixed[0]), units), float(np.abs(design @ slopes - 1).max())
 
@@ -176,6 +183,10 @@ class Costs:
             "interactions": self.units[counts.kind](counts.interactions),
             "fixed": self.fixed,
         }
+
+
+def _axes(steps: Sequence[Counts]) -> list[str]:
+    return [axis for axis in AXES if any(each.on(axis) for each in steps)]
 
 
 def _pieces(count: float, bounds: Sequence[float]) -> NDArray[np.float64]:

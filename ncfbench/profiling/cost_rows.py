@@ -79,7 +79,7 @@ def unit_costs(samples: Sequence[Row], points: Points) -> tuple[Costs, list[Row]
             "is_linear": True,
         }
     ]
-    for axis in AXES:
+    for axis in filter(points.get, AXES):
         sizes = [counts.on(axis) for counts in points[axis]]
         own = by_step[[steps.index(counts) for counts in points[axis]]]
         alone = [_median(samples, axis, None, size) for size in sizes]

@@ -23,7 +23,7 @@ from ncfbench.config import RunConfig
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.losses import make_loss
-from ncfbench.models.objective import batch_scores, coupling_penalty, link_loss, user_penalty
+from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_penalty
 from ncfbench.models.precision import at
 from ncfbench.models.towers import ENCODER, FREE_ITEMS, USER_TOWER, Content, Towers
 from ncfbench.sampling.batch import Batch
@@ -88,8 +88,7 @@ class Parts:
         @as_in_training
         def interaction(score: Interaction, f: jax.Array, g: jax.Array, batch: Batch) -> Any:
             def value(score: Interaction, f: jax.Array, g: jax.Array) -> jax.Array:
-                positive, negative = batch_scores(f, g, batch, score)
-                return link_loss(positive, negative, batch.negatives.weight, loss, config.lambda_)
+                return batch_link_loss(f, g, batch, score, loss, config.lambda_)
 
             return jax.value_and_grad(value, argnums=(0, 1, 2))(score, f, g)
 

@@ -137,9 +137,10 @@ def timed_parts(parts: Parts, points: Points, maker: BatchMaker) -> list[Timed]:
         found.append(timed_part("users", each.users, parts.user(maker.users(each.users))))
     for each in points["items"]:
         found.append(timed_part("items", each.items, parts.item(maker.items(each.items))))
-    for each in (*points["vectors"], *points["matrix"]):
+    for each in (*points["vectors"], *points["matrix"], *points.get("all_users", ())):
         # Shards that share within themselves have scores with their own items only.
-        columns = each.items if each.kind == "vectors" else each.interactions // maker.rows - 1
+        is_matrix = each.kind == "matrix"
+        columns = each.interactions // maker.rows - 1 if is_matrix else each.items
         call = parts.interaction(maker.batch(replace(each, items=columns)))
         found.append(timed_part(each.kind, each.interactions, call))
     for size in PRODUCT_SIZES:

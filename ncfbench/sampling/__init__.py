@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.registry import find_sampler
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import Draw, Sampler
+from ncfbench.sampling.base import PILOT_SEED, Draw, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.sampling.local import LocalSampler
 
@@ -24,8 +24,6 @@ PILOT_BATCHES = 400
 spread on larger data.
 """
 SLOT_MULTIPLE = 8
-PILOT_SEED = MAX_SEED + 1
-"""A seed that no run can have."""
 
 
 def make_sampler(

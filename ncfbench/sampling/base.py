@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.config import RunConfig
+from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph, Scratch
 from ncfbench.declarations import LossFamily
 from ncfbench.rng import Streams
@@ -28,13 +28,19 @@ CHUNK_DRAWS = 2**18
 """Random numbers drawn at a time: enough to amortise NumPy's calls, small enough for the cache."""
 
 
+PILOT_SEED = MAX_SEED + 1
+"""Seed of batches that plan how many slots are needed, which no run can have."""
+
+
 class Draw(NamedTuple):
     """The random part of one batch."""
 
     links: Int32
     """int32[b]: ids of the positive links; with strata, s consecutive ones form a stratum."""
     users: Int32
-    """int32[b, k]: users of the negative links (k = 0 where the sampler draws none)."""
+    """int32[b, k]: users of the negative links (k = 0 where the sampler draws none); or int32[1, M]
+    for the whole batch.
+    """
     items: Int32
     """int32[b, k]: items of the negative links (k = 0 where the sampler draws none); or int32[1,
     k'] for the whole batch.

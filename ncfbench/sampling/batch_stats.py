@@ -17,7 +17,7 @@ from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, negative_ids
+from ncfbench.sampling.batch import AllUsers, Batch, negative_ids, negative_weights
 from ncfbench.sampling.noise import Noise
 
 
@@ -40,7 +40,7 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
         batch, whole = sampler.assemble(draw, slots), unmasked.assemble(same, slots)
         _, items = negative_ids(batch)
         weight_of_item += np.bincount(
-            items.reshape(-1), batch.negatives.weight.reshape(-1), graph.n_items
+            items.reshape(-1), negative_weights(batch).reshape(-1), graph.n_items
         )
         rows.append(_counts(batch, whole, dataset.lengths, dataset.tokens_IxL.shape[1]))
     nominal = sampler.nominal()
@@ -92,15 +92,29 @@ def expected_weights(graph: BipartiteGraph, config: RunConfig) -> NDArray[np.flo
 
 def effective_negatives(batch: Batch) -> float:
     """Return Kish's effective number of negatives, (sum w)^2 / sum w^2, of a positive link on
-    average. The batch is on the host.
+    average; with all users, of a user who is met. The batch is on the host.
     """
-    return float(_effective(batch.negatives.weight.astype(np.float64)).mean())
+    negatives = batch.negatives
+    if not isinstance(negatives, AllUsers):
+        weight = negatives.weight.astype(np.float64)
+        return float(_effective(weight.sum(axis=1), np.sum(weight**2, axis=1)).mean())
+    # A user's own weight cancels; nothing of size M x V is made.
+    weight, met = negatives.item_weight.astype(np.float64), len(negatives.user_weight)
+    sums = [
+        power.sum() - np.bincount(negatives.linked_user, power[negatives.linked_item], met + 1)[:-1]
+        for power in (weight, weight**2)
+    ]
+    return float(_effective(*sums).mean())
 
 
-def _effective(weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Kish's effective number of each row's negatives; 0 for a row without any."""
-    of_row, squares = weight.sum(axis=1), np.sum(weight**2, axis=1)
-    found: NDArray[np.float64] = np.zeros(len(weight))
+def _effective(of_row: NDArray[np.float64], squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Kish's effective number of each row's negatives; 0 for a row without any.
+
+    Args:
+        of_row: sum of the row's weights.
+        squares: sum of their squares.
+    """
+    found: NDArray[np.float64] = np.zeros(len(of_row))
     np.divide(of_row**2, squares, out=found, where=squares > 0)
     return found
 
@@ -112,7 +126,7 @@ def _popularity(graph: BipartiteGraph, weight: NDArray[np.float64]) -> float:
 def _counts(
     batch: Batch, whole: Batch, lengths: NDArray[np.integer], length: int
 ) -> dict[str, float]:
-    weight, before = batch.negatives.weight.astype(np.float64), whole.negatives.weight
+    weight, before = negative_weights(batch).astype(np.float64), negative_weights(whole)
     n_items, slots = int(batch.n_items), len(batch.items)
     users, _ = negative_ids(batch)
     items = batch.items[:n_items]
@@ -123,9 +137,9 @@ def _counts(
         "distinct_items": len(np.unique(items)),
         "positives": len(batch.pos_user),
         "unmasked_negatives": unmasked,
-        "unmasked_negatives_of_a_positive": unmasked / len(weight),
+        "unmasked_negatives_of_a_positive": unmasked / len(batch.pos_user),
         "effective_negatives": float(weight.sum() ** 2 / np.sum(weight**2)) if unmasked else 0.0,
-        "effective_negatives_of_a_positive": float(_effective(weight).mean()),
+        "effective_negatives_of_a_positive": effective_negatives(batch),
         "masked_share": 1 - unmasked / max(int(np.count_nonzero(before)), 1),
         "padding_share": 1 - n_items / slots,
         "word_padding_share": 1 - float(lengths[items].sum()) / max(slots * length, 1),

@@ -19,7 +19,7 @@ from ncfbench.errors import NcfbenchError, UsageError
 from ncfbench.registry import SAMPLERS, baseline_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.batch import Batch, Listed
+from ncfbench.sampling.batch import AllUsers, Batch, Listed
 
 BATCHES = 20
 """Batches that are looked at for each sampler: distinct items vary by a few in a hundred, so their
@@ -137,6 +137,8 @@ def distinct_nodes(batch: Batch) -> tuple[int, int]:
     Masked links count: their nodes are embedded all the same.
     """
     users = batch.users[batch.pos_user]
+    if isinstance(batch.negatives, AllUsers):
+        users = np.concatenate([users, batch.users[: len(batch.negatives.user_weight)]])
     if isinstance(batch.negatives, Listed):
         users = np.concatenate([users, batch.users[batch.negatives.user].reshape(-1)])
     return len(np.unique(users)), len(np.unique(batch.items[: int(batch.n_items)]))

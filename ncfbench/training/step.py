@@ -18,15 +18,16 @@ from ncfbench.data.store import Dataset
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.distributed.layout import WHOLE, Layout, Shard
 from ncfbench.distributed.mesh import make_layout
+from ncfbench.distributed.shards import cut
 from ncfbench.models import precision
 from ncfbench.models.device import iterations_per_dispatch
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.losses import Loss, make_loss
-from ncfbench.models.objective import batch_scores, coupling_penalty, link_loss, user_penalty
+from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_penalty
 from ncfbench.models.towers import ENCODER, Content, Towers, make_towers
 from ncfbench.registry import find_encoder
 from ncfbench.sampling import Sampler
-from ncfbench.sampling.batch import Batch
+from ncfbench.sampling.batch import AllUsers, Batch, EveryUser
 
 Parameters: TypeAlias = Any
 """The towers' parameters, a tree of arrays."""
@@ -66,11 +67,17 @@ def batch_loss(
 
     The penalties of users and of coupling are included.
     """
-    users = towers.users(content, batch.users, shard.user_rows)
+    named = None if isinstance(batch.negatives, EveryUser) else batch.users
+    users = towers.users(content, named, shard.user_rows)
     items_VxD = shard.gather(towers.items(batch.items, content, dropout, shard.item_rows))
-    positive, negative = batch_scores(users.scored, items_VxD, batch, towers.interaction)
-    links = link_loss(
-        positive, negative, batch.negatives.weight * shard.weight_factor, loss, config.lambda_
+    links = batch_link_loss(
+        users.scored,
+        items_VxD,
+        batch,
+        towers.interaction,
+        loss,
+        config.lambda_,
+        shard.weight_factor,
     )
     total = links + user_penalty(users.raw[batch.pos_user], config.user_l2)
     if towers.free_items is None:
@@ -148,7 +155,10 @@ class Trainer:
 
     def sizes(self, sampler: Sampler, item_slots: int, dataset: Dataset) -> Sizes:
         """Return what the devices send each other in a step on the sampler's batches."""
-        user_slots = len(sampler.assemble(sampler.draw(0, 1)[0]).users)
+        batch = sampler.assemble(sampler.draw(0, 1)[0])
+        if isinstance(batch.negatives, AllUsers):  # each device has its rows' users besides
+            batch = cut(batch, self.layout.size)
+        user_slots = len(batch.users)
         return self.layout.sizes(
             self.shapes.parameters, user_slots, item_slots, dataset.tokens_IxL.shape[1]
         )

@@ -40,6 +40,13 @@ CASES: list[dict[str, Any]] = [
     {"sampler": "neg", "encoder": "mf", "devices": 8, "shard_tables": True, "loss": "log"},
     {"sampler": "strat-ns", "encoder": "cnn", "devices": 8, "shard_tables": True},
     {"sampler": "ns", "encoder": "mf", "devices": 2, "interaction": "mlp"},
+    {
+        "sampler": "strat-all",
+        "encoder": "mf",
+        "devices": 8,
+        "shard_tables": True,
+        "negative_users": 50,
+    },
     {"sampler": "neg", "encoder": "mf", "devices": 2, "interaction": "gmf", "loss": "hinge"},
     {
         "sampler": "neg",

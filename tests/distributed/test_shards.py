@@ -18,7 +18,7 @@ from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Listed, Shared, negative_ids
+from ncfbench.sampling.batch import AllUsers, Batch, Listed, Shared, negative_ids
 from ncfbench.sampling.local import LocalSampler
 from ncfbench.sampling.shared import StratifiedSharingSampler
 
@@ -46,6 +46,9 @@ def links_of(
         user, item = own_users[batch.pos_user[row]], own_items[batch.pos_item[row]]
         found: dict[tuple[int, int, int], float] = {(-1, int(user), int(item)): 1.0}
         negatives = batch.negatives
+        if isinstance(negatives, AllUsers):
+            rows.append(found)
+            continue
         if isinstance(negatives, Listed):
             terms = zip(
                 own_users[negatives.user[row]],
@@ -60,7 +63,28 @@ def links_of(
                 key = (column if isinstance(negatives, Listed) else 0, int(u), int(v))
                 found[key] = found.get(key, 0.0) + float(weight)
         rows.append(found)
-    return rows
+    return rows + (_met(batch, parts) if isinstance(batch.negatives, AllUsers) else [])
+
+
+def _met(batch: Batch, parts: int) -> list[dict[tuple[int, int, int], float]]:
+    """The weight of each pair of a met user and an item, over all parts, without zeros."""
+    found: dict[tuple[int, int, int], float] = {}
+    for part in range(parts):
+
+        def own(array: np.ndarray, part: int = part) -> np.ndarray:
+            return array.reshape(parts, -1)[part]
+
+        negatives = AllUsers(*map(own, batch.negatives))
+        left_out = set(
+            zip(negatives.linked_user.tolist(), negatives.linked_item.tolist(), strict=True)
+        )
+        users = own(batch.users).tolist()
+        for i, a in enumerate(negatives.user_weight.tolist()):
+            for j, c in enumerate(negatives.item_weight.tolist()):
+                if a * c and (i, j) not in left_out:
+                    key = (-2, users[i], int(batch.items[j]))
+                    found[key] = found.get(key, 0.0) + a * c
+    return [found]
 
 
 def test_the_docstrings_example() -> None:
@@ -77,6 +101,30 @@ def test_the_docstrings_example() -> None:
     assert parts.pos_user.tolist() == [0, 0]
     assert parts.pos_item.tolist() == [0, 1]
     assert parts.negatives.weight.tolist() == [[0, 0.5], [0.5, 0]]
+
+
+def test_the_docstrings_example_of_all_users() -> None:
+    third = np.float32(1 / 3)
+    whole = Batch(
+        users=np.array([7, 8, 9, 7, 9], np.int32),
+        items=np.array([30, 31], np.int32),
+        pos_user=np.array([3, 4], np.int32),
+        pos_item=np.array([0, 1], np.int32),
+        negatives=AllUsers(
+            np.full(3, third),
+            np.full(2, 0.5, np.float32),
+            np.array([0, 2], np.int32),
+            np.array([0, 1], np.int32),
+        ),
+        n_items=np.int32(2),
+    )
+    parts = cut(whole, 2)
+    assert parts.users.tolist() == [7, 8, 7, 9, 0, 9]
+    assert parts.pos_user.tolist() == [2, 2]
+    assert parts.negatives.user_weight.tolist() == [third, third, third, 0]
+    assert parts.negatives.item_weight.tolist() == [0.5] * 4
+    assert parts.negatives.linked_user.tolist() == [0, 2, 2, 0]
+    assert parts.negatives.linked_item.tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("unique", [True, False])

@@ -14,11 +14,11 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
-from ncfbench.models.objective import batch_scores, link_loss, user_penalty
+from ncfbench.models.objective import batch_link_loss, link_loss, user_penalty
 from ncfbench.registry import LOSSES, SAMPLERS, find_sampler, losses_for
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
-from ncfbench.sampling.batch import Listed
+from ncfbench.sampling.batch import AllUsers, Listed, negative_ids, negative_weights
 
 SCORES = (-40.0, -3.0, -0.2, 0.0, 0.7, 5.0, 40.0)
 
@@ -137,15 +137,22 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
 
     @jax.jit
     def objective(users: jax.Array, items: jax.Array) -> jax.Array:
-        positive, negative = batch_scores(users, items, batch, dot)
-        weight = batch.negatives.weight
-        return link_loss(positive, negative, weight, make_loss(config), config.lambda_)
+        return batch_link_loss(users, items, batch, dot, make_loss(config), config.lambda_)
 
     found = float(objective(jnp.asarray(users), jnp.asarray(items)))
     total = 0.0
+    if isinstance(batch.negatives, AllUsers):
+        named = zip(*negative_ids(batch), negative_weights(batch), strict=True)
+        for row in named:
+            for u, v, weight in zip(*(each.tolist() for each in row), strict=True):
+                total += config.lambda_ * weight * PLAIN[loss][1](float(f[u] @ g[v]))
     for i in range(16):
         user, item = int(batch.users[batch.pos_user[i]]), int(batch.items[batch.pos_item[i]])
         own = float(f[user] @ g[item])
+        if loss in PLAIN:
+            total += PLAIN[loss][0](own) / 16
+        if isinstance(batch.negatives, AllUsers):
+            continue
         if isinstance(batch.negatives, Listed):
             ids = [
                 (int(batch.users[u]), int(batch.items[v]))
@@ -166,8 +173,6 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
                 total += (config.lambda_ or 0) * weight * PLAIN[loss][1](score)
             else:
                 total += weight * PLAIN_PAIR[loss](own, score)
-        if loss in PLAIN:
-            total += PLAIN[loss][0](own) / 16
     assert found == pytest.approx(total, rel=2e-5)
 
 

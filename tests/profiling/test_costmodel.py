@@ -57,9 +57,9 @@ def fitted(of_items: Callable[[float], float]) -> Costs:
 
 def test_straight_lines_are_found_again() -> None:
     costs = fitted(lambda items: 6e-6 * items)
-    assert costs.lines == AXES
+    assert costs.lines == AXES[:-1]
     assert costs.fixed == pytest.approx(3e-3)
-    slopes = [costs.units[axis].slopes for axis in AXES]
+    slopes = [costs.units[axis].slopes for axis in AXES[:-1]]
     assert slopes == [(pytest.approx(each),) for each in (1e-7, 6e-6, 2e-7, 4e-9)]
     parts = costs.parts(IID)
     assert tuple(parts) == PARTS
@@ -96,7 +96,7 @@ def test_noise_within_the_tolerance_stays_a_line() -> None:
     rng = np.random.default_rng(0)
     noisy = [law(each, lambda items: 6e-6 * items) * rng.uniform(0.97, 1.03) for each in STEPS]
     costs = Costs.fit(STEPS, noisy)
-    assert costs.lines == AXES
+    assert costs.lines == AXES[:-1]
     assert sum(costs.parts(IID).values()) == pytest.approx(
         law(IID, lambda items: 6e-6 * items), rel=0.05
     )
@@ -107,16 +107,21 @@ def test_a_rise_by_hand() -> None:
     assert mean_rise([10], [2.0]) == pytest.approx(0.2)
 
 
-def value(symbol: str, b: int, k: int, s: int) -> float:
+def value(symbol: str, b: int, k: int, s: int, users: int) -> float:
     """A formula of the cost table with numbers for its letters; k' is b."""
     text = symbol.replace("k'", "B").replace("^", "**")
-    text = re.sub(r"(?<=[bks])(?=[bks(])", "*", text)
-    return float(eval(text, {"b": b, "k": k, "s": s, "B": b}))
+    text = re.sub(r"(?<=[bks])(?=[bksU(])", "*", text)
+    return float(eval(text, {"b": b, "k": k, "s": s, "B": b, "U": users}))
 
 
 @pytest.mark.parametrize(
     ("sampler", "strata"),
-    [*((name, "item") for name in SAMPLERS), ("strat", "user"), ("strat-ns", "user")],
+    [
+        *((name, "item") for name in SAMPLERS),
+        ("strat", "user"),
+        ("strat-ns", "user"),
+        ("strat-all", "user"),
+    ],
 )
 def test_symbols_count_what_samplers_count(tiny: Dataset, sampler: str, strata: str) -> None:
     config = complete(
@@ -126,11 +131,12 @@ def test_symbols_count_what_samplers_count(tiny: Dataset, sampler: str, strata: 
     negatives, users, items, interactions, kind = find_sampler(sampler).symbols_with(strata)
     nominal = made.nominal()
     assert nominal is not None
-    assert [value(symbol, 64, 5, 4) for symbol in (users, items, negatives)] == list(nominal)
+    letters = 64, 5, 4, tiny.graph.n_users
+    assert [value(symbol, *letters) for symbol in (users, items, negatives)] == list(nominal)
     counts = Counts.of(next(made.batches(0, 0)))
     assert counts.kind == kind
     if (sampler, strata) in (("iid", "item"), ("neg", "item")):
-        assert counts.interactions == value(interactions, 64, 5, 4)
+        assert counts.interactions == value(interactions, *letters)
 
 
 def test_full_iterations_by_hand() -> None:

@@ -99,7 +99,7 @@ def record(tiny: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
     patch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     shorten(patch)
     settings = SMALL | {"dataset": "tiny", "encoder": "mf", "batch_size": 32}
-    configs = profiling.configurations(settings, ("mixed-ns", "iid", "strat-ns"))
+    configs = profiling.configurations(settings, ("strat-all", "iid", "strat-ns"))
     found = profiling.run(tiny, configs, rounds=3)
     patch.undo()
     return found
@@ -115,7 +115,7 @@ def test_what_a_profile_prints(record: Any, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
-    assert [row["sampler"] for row in record.costmodel] == ["iid", "mixed-ns", "strat-ns"]
+    assert [row["sampler"] for row in record.costmodel] == ["iid", "strat-all", "strat-ns"]
     for row in record.costmodel:
         config = complete(SMALL | {"sampler": row["sampler"], "batch_size": 32})
         counts = Counts.of(next(batches(tiny.graph, config, Streams(0))))
@@ -138,7 +138,9 @@ def test_what_a_profile_holds(record: Any, tiny: Dataset) -> None:
             row["measured_step_iteration_seconds"] + alone
         )
         left_out = row["serial_iteration_seconds"] - row["paper_iteration_seconds"]
-        assert left_out == pytest.approx(row["draw_seconds"] if row["sampler"] != "mixed-ns" else 0)
+        assert left_out == pytest.approx(
+            row["draw_seconds"] if row["sampler"] != "strat-all" else 0
+        )
         assert row["step_flops"] > 0 < row["limit_share"]
     assert record.costmodel[0]["measured_full_speedup"] == 1
     for row in record.unitcost:

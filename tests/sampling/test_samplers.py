@@ -18,7 +18,7 @@ from ncfbench.errors import UsageError
 from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, base, batches, make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Listed, Shared
+from ncfbench.sampling.batch import AllUsers, Batch, Listed, Shared, negative_weights
 from ncfbench.sampling.positives import PositiveStream
 
 NAMES = tuple(SAMPLERS)
@@ -63,10 +63,13 @@ def scores(batch: Batch) -> tuple[list[tuple[int, int]], list[list[tuple[int, in
             for row in zip(user.tolist(), item.tolist(), negatives.weight.tolist(), strict=True)
         ]
     else:
-        row_users = f[batch.pos_user].astype(int).tolist()
+        meets_all = isinstance(negatives, AllUsers)
+        row_users = f[: len(negatives.user_weight)] if meets_all else f[batch.pos_user]
         rows = [
             [(user, int(g[j]), float(w)) for j, w in enumerate(weights)]
-            for user, weights in zip(row_users, negatives.weight, strict=True)
+            for user, weights in zip(
+                row_users.astype(int).tolist(), negative_weights(batch), strict=True
+            )
         ]
     return positive, rows
 
@@ -100,7 +103,8 @@ def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool
                     (u, expected[i][1]) for u in draw.users[i].tolist()
                 ]
             else:
-                assert {u for u, _, _ in row} == {expected[i][0]}
+                meets_all = isinstance(batch.negatives, AllUsers)
+                assert {u for u, _, _ in row} == {i if meets_all else expected[i][0]}
                 brought = {v for _, v in expected} | set(draw.items.reshape(-1).tolist())
                 assert {v for _, v, w in row if w > 0} <= brought
             for u, v, w in row:
@@ -183,13 +187,15 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool)
     for batch in islice(batches(tiny.graph, config, Streams(1)), 60):
         shapes.add(batch.items.shape)
         users = b * (1 + k) if sampler in ("iid", "strat") else b
+        meets_all = isinstance(batch.negatives, AllUsers)
+        users = tiny.graph.n_users if meets_all else users
         assert batch.users.shape == (users,)
         assert batch.pos_user.shape == batch.pos_item.shape == (b,)
         assert {a.dtype for a in (batch.users, batch.items, batch.pos_user, batch.pos_item)} == {
             np.dtype(np.int32)
         }
         assert batch.n_items.dtype == np.int32
-        assert batch.negatives.weight.dtype == np.float32
+        assert negative_weights(batch).dtype == np.float32
         if find_sampler(sampler).uses_negatives:
             assert isinstance(batch.negatives, Listed)
             assert (
@@ -200,6 +206,11 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool)
             )
             assert batch.negatives.user.dtype == batch.negatives.item.dtype == np.int32
             used = np.concatenate([batch.pos_item, batch.negatives.item.reshape(-1)])
+        elif meets_all:
+            shapes.add(batch.negatives.linked_user.shape)
+            assert batch.negatives.item_weight.shape == batch.items.shape
+            assert not batch.negatives.item_weight[batch.n_items :].any(), "padding has weight"
+            used = batch.pos_item
         else:
             assert isinstance(batch.negatives, Shared)
             assert batch.negatives.weight.shape == (b, len(batch.items))
@@ -209,11 +220,11 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool)
         assert not batch.items[batch.n_items :].any()
         real = batch.items[: batch.n_items]
         assert tiny.graph.item_degrees[real].min() >= 1, "a held-out item is in a batch"
-        if unique or sampler in ("strat", "strat-ns"):
+        if unique or meets_all or sampler in ("strat", "strat-ns"):
             assert len(np.unique(real)) == len(real)
         else:
             assert batch.n_items == {"ns": b, "mixed-ns": 2 * b}.get(sampler, b * (1 + k))
-    assert shapes == {(capacity,)}
+    assert len(shapes - {(capacity,)}) == meets_all
 
 
 def test_capacity_grows_and_nothing_is_dropped(tiny: Dataset) -> None:
@@ -244,6 +255,16 @@ def test_batches_do_not_depend_on_where_a_run_begins(
                     negatives=Shared(right.negatives.weight[:, : len(left.items)])
                 )
                 left = left._replace(negatives=Shared(left.negatives.weight[:, : len(right.items)]))
+            if isinstance(right.negatives, AllUsers):
+                narrow = min(len(left.items), len(right.items))
+                left, trimmed = (
+                    each._replace(
+                        negatives=each.negatives._replace(
+                            item_weight=each.negatives.item_weight[:narrow]
+                        )
+                    )
+                    for each in (left, trimmed)
+                )
             assert_equal(left._replace(items=left.items[: len(right.items)]), trimmed)
 
 

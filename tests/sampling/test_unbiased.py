@@ -20,7 +20,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler
-from ncfbench.sampling.batch import Batch, Listed
+from ncfbench.sampling.batch import AllUsers, Batch, Listed
 from ncfbench.sampling.local import LocalSampler
 
 SCORES = np.array([[0.3, -1.2, 0.8], [-0.5, 0.9, 0.1]])
@@ -77,6 +77,8 @@ def batch_objective(batch: Batch, family: str) -> float:
     """Return the batch's loss from ids and weights, link by link."""
     users, items = batch.users[batch.pos_user], batch.items[batch.pos_item]
     negatives = batch.negatives
+    if isinstance(negatives, AllUsers):
+        return all_users_objective(batch, negatives)
     if isinstance(negatives, Listed):
         of_users, of_items = batch.users[negatives.user], batch.items[negatives.item]
     else:
@@ -88,6 +90,18 @@ def batch_objective(batch: Batch, family: str) -> float:
         assert (of_users == users[:, None]).all()
         losses, own = PAIR[users[:, None], items[:, None], of_items], 0.0
     return own + float(np.sum(negatives.weight * losses))
+
+
+def all_users_objective(batch: Batch, negatives: AllUsers) -> float:
+    """Return the loss of a batch whose items meet all users, pair by pair."""
+    left_out = set(zip(negatives.linked_user.tolist(), negatives.linked_item.tolist(), strict=True))
+    own = zip(batch.users[batch.pos_user], batch.items[batch.pos_item], strict=True)
+    total = math.fsum(positive_loss(SCORES[user, item]) for user, item in own) / len(batch.pos_user)
+    for i, a in enumerate(negatives.user_weight.tolist()):
+        for j, c in enumerate(negatives.item_weight.tolist()):
+            if (i, j) not in left_out:
+                total += a * c * NEGATIVE[batch.users[i], batch.items[j]]
+    return total
 
 
 def strata(
@@ -126,7 +140,10 @@ def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float,
     one_negative = [
         (p * q, u, v) for (u, p), (v, q) in itertools.product(users.items(), items.items())
     ]
-    shape, count = (b, -1), b * k
+    shape, u_shape, count = (b, -1), (b, -1), b * k
+    if config.to_dict().get("negative_users"):
+        one_negative = [(p, u, None) for u, p in user_share.items()]
+        u_shape, count = (1, -1), config.negative_users
     if sampler == "mixed-ns":
         one_negative = [(p, None, v) for v, p in noise_of(graph, 0.0).items()]
         shape, count = (1, -1), config.uniform_items
@@ -134,7 +151,7 @@ def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float,
         links = np.array([link for _, stratum in positives for link in stratum], np.int32)
         chance = math.prod(p for p, _ in positives)
         for negatives in itertools.product(one_negative, repeat=count):
-            u = np.array([u for _, u, _ in negatives if u is not None], np.int32).reshape(b, -1)
+            u = np.array([u for _, u, _ in negatives if u is not None], np.int32).reshape(u_shape)
             v = np.array([v for _, _, v in negatives if v is not None], np.int32).reshape(shape)
             yield chance * math.prod(p for p, _, _ in negatives), Draw(links, u, v)
 
@@ -146,6 +163,8 @@ SIZES = {
     "ns": (3, 1, 1),
     "strat-ns": (4, 2, 1),
     "mixed-ns": (3, 1, 1),
+    "ns-all": (3, 1, 1),
+    "strat-all": (4, 2, 1),
 }
 LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 CASES = [
@@ -156,6 +175,7 @@ CASES = [
     for noise in ("unigram", "uniform", "0.5")
     for mask in (True, False)
     for unique in (True, False)
+    if unique or find_sampler(sampler).counts_with("unique_items", strata)
 ]
 
 
@@ -194,6 +214,42 @@ def test_expected_loss_of_all_draws_is_the_objective(
     assert expected == pytest.approx(
         exact_objective(five_nodes, config.noise_exponent, mask, family), rel=1e-9
     )
+
+
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("sampler", ["ns-all", "strat-all"])
+def test_one_drawn_user_is_unbiased(five_nodes: BipartiteGraph, sampler: str, mask: bool) -> None:
+    b, s, _ = SIZES[sampler]
+    config = complete(
+        {"sampler": sampler, "batch_size": b, "stratum_size": s, "noise": "0.5", "mask": mask}
+        | {"negative_users": 1}
+    )
+    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
+    expected = sum(
+        chance * batch_objective(made.assemble(draw), "pointwise")
+        for chance, draw in all_draws(config, five_nodes)
+    )
+    assert expected == pytest.approx(exact_objective(five_nodes, 0.5, mask, "pointwise"), rel=1e-9)
+
+
+@pytest.mark.parametrize(("own", "other"), [("ns-all", "ns"), ("strat-all", "strat-ns")])
+def test_all_users_have_no_larger_variance(
+    five_nodes: BipartiteGraph, own: str, other: str
+) -> None:
+    """Over all draws, with the same positive links in both."""
+
+    def variance(sampler: str) -> float:
+        b, s, _ = SIZES[sampler]
+        config = complete({"sampler": sampler, "batch_size": b, "stratum_size": s})
+        made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
+        draws = [
+            (chance, batch_objective(made.assemble(draw), "pointwise"))
+            for chance, draw in all_draws(config, five_nodes)
+        ]
+        mean = sum(chance * value for chance, value in draws)
+        return sum(chance * (value - mean) ** 2 for chance, value in draws)
+
+    assert variance(own) < variance(other)
 
 
 @pytest.mark.parametrize("fault", ["distinct once", "unmasked pairs", "diagonal kept"])
