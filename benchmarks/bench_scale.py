@@ -45,7 +45,7 @@ from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Header, Table, columns_of
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, negative_ids
+from ncfbench.sampling.batch import Batch, negative_ids, negative_weights
 from ncfbench.timing import environment
 
 LIMIT_GIB = 24.0
@@ -326,7 +326,7 @@ def check_batch(batch: Batch, graph: BipartiteGraph, config: Any) -> None:
         "positives differ",
     )
     users, items = negative_ids(batch)
-    weight = batch.negatives.weight
+    weight = negative_weights(batch)
     check(
         bool(np.isfinite(weight).all() and (weight >= 0).all() and weight.sum() > 0),
         "weights are finite and not all zero",

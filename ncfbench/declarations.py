@@ -103,6 +103,8 @@ class SamplerTraits(Traits):
     """The row with strata by user."""
     baseline_for: tuple[LossFamily, ...] = _own(())
     """The families of losses for which speedups are measured against it."""
+    races_unasked: bool = True
+    """True if ``advise`` races it where no sampler is named."""
     drawn_off_paper_clock: bool = _own(False)
     """True if the authors' program made its draws before the timer started."""
 

@@ -77,7 +77,8 @@ class Question:
                 " recall."
             )
         object.__setattr__(self, "losses", losses)
-        object.__setattr__(self, "samplers", self.samplers or tuple(SAMPLERS))
+        usual = tuple(name for name in SAMPLERS if find_sampler(name).races_unasked)
+        object.__setattr__(self, "samplers", self.samplers or usual)
         base = complete(dict(self.fixed))
         object.__setattr__(self, "base", base)
         if self.target == "recall" and not find_encoder(base.encoder).scores_cold_items:

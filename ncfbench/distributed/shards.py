@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.sampling.base import BatchSource, Draw, Sampler
-from ncfbench.sampling.batch import AllUsers, Batch, Shared, rounded_up
+from ncfbench.sampling.batch import AllUsers, Batch, Shared, negative_weights, rounded_up
 from ncfbench.sampling.local import LocalSampler
 
 Int32 = NDArray[np.int32]
@@ -146,7 +146,7 @@ def stack(batches: Sequence[Batch], n_items: int) -> Batch:
         name: np.concatenate([getattr(batch, name) for batch in batches])
         for name in ("users", "items", "pos_user", "pos_item")
     }
-    weight = np.concatenate([batch.negatives.weight for batch in batches])
+    weight = np.concatenate([negative_weights(batch) for batch in batches])
     return Batch(**arrays, negatives=Shared(weight), n_items=np.int32(n_items))
 
 

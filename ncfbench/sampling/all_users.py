@@ -48,6 +48,7 @@ class AllUsersSampler(Sampler):
     """
 
     families = ("pointwise",)
+    races_unasked = False
     settings = (
         Setting(
             "negative_users",

@@ -15,7 +15,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.registry import find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Nominal, Sampler
-from ncfbench.sampling.batch import Batch, Shared, padded
+from ncfbench.sampling.batch import Batch, Shared, negative_weights, padded
 
 
 class LocalSampler(Sampler):
@@ -84,7 +84,7 @@ class LocalSampler(Sampler):
         for index, shard in enumerate(shards):
             count = int(shard.n_items)
             weight[index * rows : (index + 1) * rows, first : first + count] = (
-                shard.negatives.weight[:, :count] / self.n_shards
+                negative_weights(shard)[:, :count] / self.n_shards
             )
             pos_item.append(shard.pos_item + np.int32(first))
             first += count
