@@ -27,6 +27,8 @@ class Options:
     batches: int = 1536
     margin: float = 0.1
     warmup: int = 20
+    variance_parts: bool = False
+    """Measure which part of each gradient's variance lies over users, items and positive links."""
 
     def __post_init__(self) -> None:
         for name in ("samplers", "losses", "noises"):
@@ -118,6 +120,7 @@ def run(
             batches=options.batches,
             margin=options.margin,
             warmup=options.warmup,
+            variance_parts=options.variance_parts,
             progress=progress,
         )
     for row in rows:

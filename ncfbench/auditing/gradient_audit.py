@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ncfbench.auditing.anchors import Anchor, AuditedTowers
 from ncfbench.auditing.bias import Bias, consistency, estimate
 from ncfbench.auditing.gradients import blocks_of
+from ncfbench.auditing.variance import PARTS, measure_parts
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
@@ -55,6 +56,7 @@ def audit(
     batches: int,
     margin: float,
     warmup: int,
+    variance_parts: bool = False,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Return a row of :data:`ncfbench.storage.schemas.AUDIT` for each combination and anchor.
@@ -63,6 +65,7 @@ def audit(
         batches: batches of each combination.
         margin: share of the exact gradient below which a bias counts as none.
         warmup: training iterations before the second anchor.
+        variance_parts: measure the parts of the variance too, for pointwise losses.
     """
     progress = progress or Progress()
     verdicts = 2 * len(configs)
@@ -99,6 +102,8 @@ def audit(
             found = audit_sampler(
                 dataset.graph, served, anchors, batches, margin, verdicts, check=noise == noises[0]
             )
+            if variance_parts:
+                _add_variance_parts(dataset.graph, served, anchors, batches, found)
             for row in found:
                 row["full_iteration_seconds"] = seconds[sampler]
                 row["variance_seconds"] = row["batch_variance"] * seconds[sampler]
@@ -169,6 +174,24 @@ def audit_sampler(
         for loss in configs
         for anchor in anchors[loss]
     ]
+
+
+def _add_variance_parts(
+    graph: BipartiteGraph,
+    configs: Mapping[str, RunConfig],
+    anchors: Mapping[str, Sequence[Anchor]],
+    batches: int,
+    rows: Sequence[dict[str, Any]],
+) -> None:
+    """Add the parts of the variance to a sampler's rows; pairwise and listwise losses have none."""
+    for loss, config in configs.items():
+        if config.family != "pointwise":
+            continue
+        seed, size = AUDIT_SEED + config.seed, max(batches // BLOCKS, 1)
+        own = [row for row in rows if row["loss"] == loss]
+        found = measure_parts(graph, config, anchors[loss], seed, BLOCKS, size)
+        for row, parts in zip(own, found, strict=True):
+            row |= {f"variance_over_{part}": value for part, value in parts._asdict().items()}
 
 
 def iteration_seconds(dataset: Dataset, content: Content, configs: Configs) -> dict[str, float]:
@@ -245,6 +268,7 @@ def _row(
         "batch_variance": found.variance,
         "full_iteration_seconds": None,
         "variance_seconds": None,
+        **dict.fromkeys(f"variance_over_{part}" for part in PARTS),
         "exact_loss": anchor.exact_loss,
         "probe_loss": anchor.probe_loss,
     }

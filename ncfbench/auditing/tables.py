@@ -79,7 +79,42 @@ def bias_tables(rows: Sequence[Row]) -> list[Table]:
         found.append(
             Table(title, header, cells, notes, labels=3, grouped=1, name=slug("bias", noise))
         )
-    return [*found, _objective_table(rows)]
+    measured = [row for row in rows if row["variance_over_users"] is not None]
+    parts = [_variance_table(measured)] if measured else []
+    return [*found, *parts, _objective_table(rows)]
+
+
+def _variance_table(rows: Sequence[Row]) -> Table:
+    """Return the parts of each gradient's variance."""
+    header: Header = [
+        "sampler",
+        "loss",
+        "P_n",
+        "parameters",
+        "variance",
+        *columns_of("over", "users", "items", "positive links"),
+    ]
+    cells = []
+    for row in rows:
+        parts = [row[f"variance_over_{part}"] for part in ("users", "items", "positive_links")]
+        cells.append(
+            [
+                find_sampler(row["sampler"]).title_with(row["strata"]),
+                find_loss(row["loss"]).title,
+                row["noise"],
+                row["point"],
+                *(f"{value:.2f}" for value in (sum(parts), *parts)),
+            ]
+        )
+    notes = [
+        "Variance of one batch's gradient over the squared length of the exact one. Over users:"
+        " what goes if each item of the batch meets all users instead of its own; over items: what"
+        " goes besides if the whole negative term is exact; over positive links: the rest."
+    ]
+    first = rows[0]
+    title = f"Parts of the variance: {first['dataset']}, {first['encoder']}"
+    title += f", b={first['batch_size']}"
+    return Table(title, header, cells, notes, labels=4, name="variance-parts")
 
 
 def _bias_cells(row: Row, rivals: Sequence[Row]) -> list[Cell]:

@@ -73,6 +73,16 @@ def audit(
     warmup: Annotated[
         int, typer.Option(help="Training iterations before the second set of parameters.")
     ] = 20,
+    variance_parts: Annotated[
+        bool,
+        typer.Option(
+            "--variance-parts",
+            help=(
+                "Also measure how much of each gradient's variance lies over users, over items and"
+                " over positive links; takes two to four times as long."
+            ),
+        ),
+    ] = False,
     config: options.ConfigFile = None,
     set_: options.Set = None,
     data_dir: options.DataDir = None,
@@ -122,6 +132,7 @@ def audit(
         batches=batches,
         margin=margin,
         warmup=warmup,
+        variance_parts=variance_parts,
     )
     audits.configurations(settings, choices)
     keep_compiled(progress.say)

@@ -4,6 +4,9 @@ A change of a column raises :data:`SCHEMA_VERSION` and gets an entry here. Older
 :data:`READABLE` are read with null in the columns that were added since (:func:`added`), and
 refused by the first other column that they lack.
 
+7 (23 November 2026)
+    audit: parts of the variance over users, items and positive links
+
 6 (22 November 2026)
     curve, summary: recall@50 of users without training links
 
@@ -53,8 +56,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 6
-READABLE = (1, 2, 3, 4, 5, 6)
+SCHEMA_VERSION = 7
+READABLE = (1, 2, 3, 4, 5, 6, 7)
 """Versions that this program reads."""
 SINCE = b"since"
 """Key of a field's metadata: the version that added the column."""
@@ -321,6 +324,10 @@ AUDIT = pa.schema(
         ("batch_variance", pa.float64()),
         ("full_iteration_seconds", pa.float64()),
         ("variance_seconds", pa.float64()),
+        *(
+            added(f"variance_over_{part}", pa.float64(), 7)
+            for part in ("users", "items", "positive_links")
+        ),
         ("exact_loss", pa.float64()),
         ("probe_loss", pa.float64()),
         ("data_fingerprint", pa.string()),

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from ncfbench.auditing.variance import meeting_all_users
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.registry import SAMPLERS, find_sampler
@@ -230,6 +231,24 @@ def test_one_drawn_user_is_unbiased(five_nodes: BipartiteGraph, sampler: str, ma
         for chance, draw in all_draws(config, five_nodes)
     )
     assert expected == pytest.approx(exact_objective(five_nodes, 0.5, mask, "pointwise"), rel=1e-9)
+
+
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("sampler", [name for name in SIZES if name != "mixed-ns"])
+def test_items_may_meet_all_users(five_nodes: BipartiteGraph, sampler: str, mask: bool) -> None:
+    """Any sampler's items meet all users with the weights of their own links: the same mean."""
+    b, s, k = SIZES[sampler]
+    config = complete(
+        {"sampler": sampler, "batch_size": b, "stratum_size": s, "negatives": k, "noise": "0.5"}
+        | {"mask": False}
+    )
+    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
+    expected = 0.0
+    for chance, draw in all_draws(config, five_nodes):
+        meeting = meeting_all_users(five_nodes, made.assemble(draw, 8), mask=mask)
+        expected += chance * batch_objective(meeting, "pointwise")
+    exact = exact_objective(five_nodes, 0.5, mask, "pointwise")
+    assert expected == pytest.approx(exact, rel=1e-6)
 
 
 @pytest.mark.parametrize(("own", "other"), [("ns-all", "ns"), ("strat-all", "strat-ns")])

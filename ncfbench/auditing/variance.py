@@ -1,0 +1,137 @@
+"""Parts of a gradient's variance: over users, over items, over positive links.
+
+A batch's gradient is that of its positive links and that of its negative term, an estimate of a
+mean over users ~ P_d and items ~ P_n. Two other gradients stand between it and the exact one, made
+of the same batch:
+
+1. its items meet all users: each item keeps the weight that its negative links have, before linked
+   pairs are left out, and users have theirs in the data;
+2. its negative term is the exact one, and only the positive links are the batch's.
+
+*Over users* is the variance that goes with the first exchange, *over items* that which goes with
+the second, *over positive links* the rest. They add up to the whole. Users and positive links of a
+batch that shares its users are the same people, so a part can be slightly below zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ncfbench.auditing.anchors import Anchor
+from ncfbench.auditing.bias import estimate
+from ncfbench.auditing.gradients import Block, blocks_of
+from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
+from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Listed, negative_weights
+
+
+class VarianceParts(NamedTuple):
+    """Parts of the variance of a batch's gradient, E |g - E g|^2 / |exact|^2."""
+
+    users: float
+    items: float
+    positive_links: float
+
+
+PARTS = VarianceParts._fields
+
+
+def measure_parts(
+    graph: BipartiteGraph,
+    config: RunConfig,
+    anchors: Sequence[Anchor],
+    seed: int,
+    blocks: int,
+    size: int,
+) -> list[VarianceParts]:
+    """Measure the parts at some anchors, on batches drawn with replacement.
+
+    Args:
+        config: of a pointwise loss, that of the anchors.
+        blocks, size: means of so many batches, from whose spread a batch's variance follows.
+    """
+    # The weights of items before linked pairs are left out are those of the same draws unmasked.
+    own, unmasked = (
+        blocks_of(
+            make_sampler(graph, replace(config, mask=mask), Streams(seed), replacement=True),
+            blocks,
+            size,
+        )
+        for mask in (config.mask, False)
+    )
+    ways: list[list[list[np.ndarray]]] = [[[], [], []] for _ in anchors]
+    for block, whole in zip(own, unmasked, strict=True):
+        meeting = Block(graph, list(_same_shapes(graph, whole.batches, mask=config.mask)))
+        alone = Block(graph, [without_negatives(batch) for batch in meeting.batches])
+        for found, anchor in zip(ways, anchors, strict=True):
+            for means, made in zip(found, (block, meeting, alone), strict=True):
+                means.append(anchor.mean(made))
+    parts = []
+    for found, anchor in zip(ways, anchors, strict=True):
+        total, of_items, of_links = (
+            estimate(np.stack(means), anchor.gradient, blocks * size).variance for means in found
+        )
+        parts.append(VarianceParts(total - of_items, of_items - of_links, of_links))
+    return parts
+
+
+def meeting_all_users(graph: BipartiteGraph, batch: Batch, *, mask: bool) -> Batch:
+    """Return a batch whose items meet all users, with the items' weights of another one.
+
+    Args:
+        batch: with the weights of linked pairs, if there are any.
+        mask: leave linked pairs out now.
+    """
+    n_items = int(batch.n_items)
+    slots = _item_slots(batch)
+    weights = np.bincount(slots.reshape(-1), negative_weights(batch).reshape(-1), len(batch.items))
+    none = np.zeros(0, np.int32)
+    user, item = graph.users_of(batch.items[:n_items]) if mask else (none, none)
+    return batch._replace(
+        users=np.arange(graph.n_users, dtype=np.int32),
+        pos_user=batch.users[batch.pos_user],
+        negatives=EveryUser(
+            (graph.user_degrees / graph.n_links).astype(np.float32),
+            weights.astype(np.float32),
+            user.astype(np.int32),
+            item.astype(np.int32),
+        ),
+    )
+
+
+def without_negatives(batch: Batch) -> Batch:
+    """Return a batch that meets all users with items of no weight."""
+    negatives = batch.negatives
+    assert isinstance(negatives, AllUsers)
+    none = np.zeros_like(negatives.item_weight)
+    return batch._replace(negatives=negatives._replace(item_weight=none))
+
+
+def _item_slots(batch: Batch) -> np.ndarray:
+    """Return the item slot of each negative link, as :func:`negative_weights` weighs them."""
+    if isinstance(batch.negatives, Listed):
+        slots: np.ndarray = batch.negatives.item
+        return slots
+    return np.broadcast_to(np.arange(len(batch.items)), negative_weights(batch).shape)
+
+
+def _same_shapes(graph: BipartiteGraph, batches: Sequence[Batch], *, mask: bool) -> Iterator[Batch]:
+    """Yield each batch meeting all users, with as many slots for linked pairs as any needs."""
+    made = [meeting_all_users(graph, batch, mask=mask) for batch in batches]
+    pairs = max(len(batch.negatives.linked_user) for batch in made)
+    for batch in made:
+        negatives = batch.negatives
+        behind = pairs - len(negatives.linked_user)
+        user = np.pad(negatives.linked_user, (0, behind), constant_values=graph.n_users)
+        item = np.pad(negatives.linked_item, (0, behind))
+        yield batch._replace(
+            negatives=negatives._replace(
+                linked_user=user.astype(np.int32), linked_item=item.astype(np.int32)
+            )
+        )
