@@ -141,6 +141,7 @@ def test_presets_are_the_papers_grids() -> None:
         "paper-negatives",
         "paper-encoders",
         "paper-coupling",
+        "all-users",
     }
     for name in ("smoke", "paper-speedup", "paper-recall", "paper-encoders", "paper-negatives"):
         assert axes(name, "sampler") == paper
@@ -153,6 +154,10 @@ def test_presets_are_the_papers_grids() -> None:
     coupled = sweeps.expand(read_sweep("paper-coupling", seeds=1).axes).cells
     assert len(coupled) == 6
     assert sum(config.coupling == "direct" for config in coupled) == 1
+    # Five samplers without the setting, two with three values of it; two losses, three seeds.
+    meeting = sweeps.expand(read_sweep("all-users").axes).cells
+    assert len(meeting) == (5 + 2 * 3) * 2 * 3
+    assert {config.to_dict().get("negative_users") for config in meeting} == {None, 0, 512, 2048}
     assert axes("smoke", "dataset") == {"synthetic"}
     assert len(sweeps.expand(read_sweep("smoke").axes).cells) == 8
 
