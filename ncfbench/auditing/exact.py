@@ -7,7 +7,7 @@ probability.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -15,13 +15,14 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from ncfbench.auditing.gradients import Float64, VectorGradient, flat64
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.losses import Pointwise, make_loss
+from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
 from ncfbench.sampling.noise import Noise
@@ -84,8 +85,8 @@ class ExactObjective:
         scored = interaction, users, items
         positive_value, positive = 0.0, _zeros(scored)
         if self.is_pointwise:
-            positive_value, positive = self._sum(_positive, scored, self._link_blocks())
-        negative_value, negative = self._sum(_negative, scored, self._row_blocks())
+            positive_value, positive = self._sum(positive_sum, scored, self._link_blocks())
+        negative_value, negative = self._sum(negative_sum, scored, self._row_blocks())
         return Exact(
             value=positive_value + negative_value + penalty,
             positive=VectorGradient(*positive, 2 * user_l2 * shares[:, None] * raw),
@@ -95,31 +96,16 @@ class ExactObjective:
     def _sum(
         self, function: Any, scored: Scored, blocks: Iterator[Any]
     ) -> tuple[float, tuple[Float64, Float64, Float64]]:
-        value, (by_user, by_item, by_interaction) = 0.0, _zeros(scored)
-        for block in blocks:
-            part, (interaction_part, user_part, item_part) = function(
-                *scored, block, self.loss, self.config.lambda_
-            )
-            value += float(part)
-            by_user += np.asarray(user_part)
-            by_item += np.asarray(item_part)
-            by_interaction += flat64(interaction_part)
-        return value, (by_user, by_item, by_interaction)
+        return sum_blocks(function, scored, blocks, self.loss, self.config.lambda_)
 
     def _link_blocks(self) -> Iterator[Any]:
-        """Yield all links, in blocks of one size; those of weight 0 fill the last."""
-        graph, size = self.graph, min(LINK_BLOCK, self.graph.n_links)
-        for start in range(0, graph.n_links, size):
-            take = np.minimum(np.arange(start, start + size), graph.n_links - 1)
-            weight = (np.arange(start, start + size) < graph.n_links) / graph.n_links
-            item = graph.index_in_use[graph.link_item[take]]
-            yield graph.link_user[take], item, weight.astype(np.float32)
+        """Yield all links, in blocks of one size."""
+        graph = self.graph
+        weight = np.full(graph.n_links, 1 / graph.n_links)
+        yield from link_blocks(graph.link_user, graph.index_in_use[graph.link_item], weight)
 
     def _row_blocks(self) -> Iterator[Any]:
-        """Yield users (or links), their weights, and their linked pairs, which are no negatives.
-
-        Blocks of one size; rows of weight 0 fill the last.
-        """
+        """Yield users (or links), their weights, and their linked pairs, which are no negatives."""
         graph = self.graph
         if self.is_pointwise:
             user = np.flatnonzero(graph.user_degrees > 0).astype(np.int32)
@@ -127,20 +113,82 @@ class ExactObjective:
         else:
             user, item = graph.link_user, graph.index_in_use[graph.link_item]
             weight = np.full(graph.n_links, 1 / graph.n_links)
-        size = min(max(BLOCK_TERMS // len(self.nodes), 1), len(user))
-        starts = range(0, len(user), size)
-        most = 0
-        if self.config.mask:
-            most = max(int(graph.user_degrees[user[i : i + size]].sum()) for i in starts)
-        for start in starts:
-            take = np.minimum(np.arange(start, start + size), len(user) - 1)
-            real = np.arange(start, start + size) < len(user)
-            linked_row, linked_item = np.full((2, most), size, np.int32)
-            if self.config.mask:
-                row, column = graph.linked_block(user[take][real], self.nodes)
-                linked_row[: len(row)], linked_item[: len(row)] = row, column
-            weights = np.where(real, weight[take], 0).astype(np.float32)
-            yield user[take], item[take], weights, linked_row, linked_item, self.measure
+
+        def linked(rows: NDArray[np.integer]) -> tuple[NDArray[Any], NDArray[Any]]:
+            return graph.linked_block(user[rows], self.nodes)
+
+        left_out = (graph.user_degrees[user], linked) if self.config.mask else None
+        yield from row_blocks(user, item, weight, self.measure, left_out)
+
+
+LeftOut: TypeAlias = tuple[
+    NDArray[np.integer], Callable[[NDArray[np.integer]], tuple[NDArray[Any], NDArray[Any]]]
+]
+"""How many items each row leaves out of its negatives; and a function from rows to the pairs (index
+of the row among those asked for, item) that are left out.
+"""
+
+
+def link_blocks(
+    user: NDArray[np.integer], item: NDArray[np.integer], weight: NDArray[np.float64]
+) -> Iterator[Any]:
+    """Yield positive links in blocks of one size, for :func:`positive_sum`.
+
+    Links of weight 0 fill the last block.
+    """
+    size = min(LINK_BLOCK, len(user))
+    for start in range(0, len(user), size):
+        take = np.minimum(np.arange(start, start + size), len(user) - 1)
+        real = np.arange(start, start + size) < len(user)
+        yield user[take], item[take], np.where(real, weight[take], 0).astype(np.float32)
+
+
+def row_blocks(
+    user: NDArray[np.integer],
+    item: NDArray[np.integer],
+    weight: NDArray[np.float64],
+    measure: NDArray[np.float32],
+    left_out: LeftOut | None,
+) -> Iterator[Any]:
+    """Yield rows of a user and a positive item in blocks of one size, for :func:`negative_sum`.
+
+    Rows of weight 0 fill the last block.
+
+    Args:
+        user, item, weight: [R], of each row; a pointwise loss needs no item.
+        measure: float32[V], the weight of each item as a negative.
+        left_out: the pairs that are no negatives.
+    """
+    size = min(max(BLOCK_TERMS // len(measure), 1), len(user))
+    starts = range(0, len(user), size)
+    most = max(int(left_out[0][i : i + size].sum()) for i in starts) if left_out else 0
+    for start in starts:
+        take = np.minimum(np.arange(start, start + size), len(user) - 1)
+        real = np.arange(start, start + size) < len(user)
+        out_row, out_item = np.full((2, most), size, np.int32)
+        if left_out:
+            row, column = left_out[1](take[real])
+            out_row[: len(row)], out_item[: len(row)] = row, column
+        weights = np.where(real, weight[take], 0).astype(np.float32)
+        yield user[take], item[take], weights, out_row, out_item, measure
+
+
+def sum_blocks(
+    function: Any, scored: Scored, blocks: Iterator[Any], loss: Loss, lambda_: float | None
+) -> tuple[float, tuple[Float64, Float64, Float64]]:
+    """Return the sum over blocks, and its gradients by users, items and the interaction.
+
+    Args:
+        function: :func:`positive_sum` or :func:`negative_sum`.
+    """
+    value, (by_user, by_item, by_interaction) = 0.0, _zeros(scored)
+    for block in blocks:
+        part, (interaction_part, user_part, item_part) = function(*scored, block, loss, lambda_)
+        value += float(part)
+        by_user += np.asarray(user_part)
+        by_item += np.asarray(item_part)
+        by_interaction += flat64(interaction_part)
+    return value, (by_user, by_item, by_interaction)
 
 
 def _zeros(scored: Scored) -> tuple[Float64, Float64, Float64]:
@@ -152,7 +200,7 @@ def _zeros(scored: Scored) -> tuple[Float64, Float64, Float64]:
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
 @full
 @partial(jax.value_and_grad, argnums=(0, 1, 2))
-def _positive(
+def positive_sum(
     interaction: Interaction,
     users: jax.Array,
     items: jax.Array,
@@ -160,6 +208,7 @@ def _positive(
     loss: Any,
     lambda_: float | None,
 ) -> jax.Array:
+    """Sum the loss of positive links; returns the value and its gradients."""
     user, item, weight = block
     return jnp.sum(weight * loss.positive(interaction.pairs(users[user], items[item])))
 
@@ -167,7 +216,7 @@ def _positive(
 @partial(jax.jit, static_argnames=("loss", "lambda_"))
 @full
 @partial(jax.value_and_grad, argnums=(0, 1, 2))
-def _negative(
+def negative_sum(
     interaction: Interaction,
     users: jax.Array,
     items: jax.Array,
@@ -175,6 +224,7 @@ def _negative(
     loss: Any,
     lambda_: float | None,
 ) -> jax.Array:
+    """Sum the loss of rows with all their negatives; returns the value and its gradients."""
     user, item, weight, linked_row, linked_item, measure_V = block
     f_RxD = users[user]
     scores_RxV = interaction.matrix(f_RxD, items)
