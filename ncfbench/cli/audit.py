@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
-from ncfbench.errors import CheckFailedError
+from ncfbench.errors import CheckFailedError, UsageError, either
 from ncfbench.registry import BUILT_IN, LOSSES, SAMPLERS
+
+NOISES, BATCHES, WARMUP = "unigram,uniform,0.75", 1536, 20
+OF_FRAMEWORKS = ("dataset", "batch_size", "seed")
+"""Settings that the audit of frameworks uses."""
 
 
 @options.with_settings(
@@ -57,13 +63,41 @@ def audit(
         typer.Option(
             help="Noise distributions P_n, separated by commas.", rich_help_panel="Sampler"
         ),
-    ] = "unigram,uniform,0.75",
-    batches: Annotated[
-        int,
+    ] = NOISES,
+    frameworks: Annotated[
+        bool,
         typer.Option(
-            help="Batches of each sampler; more give narrower intervals. 0: suite and X-ray only."
+            "--frameworks",
+            help=(
+                "Audit the losses of other frameworks instead, with planted faults beside them;"
+                " without --dataset on a graph of its own."
+            ),
         ),
-    ] = 1536,
+    ] = False,
+    framework: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these of --frameworks, separated by commas.",
+            show_default="all",
+        ),
+    ] = None,
+    installed: Annotated[
+        bool,
+        typer.Option(
+            "--installed",
+            help=(
+                "With --framework: compare the loss of one batch with that of the installed"
+                " package, and audit nothing."
+            ),
+        ),
+    ] = False,
+    batches: Annotated[
+        int | None,
+        typer.Option(
+            help="Batches of each sampler; more give narrower intervals. 0: suite and X-ray only.",
+            show_default="1536; --frameworks 3072",
+        ),
+    ] = None,
     margin: Annotated[
         float,
         typer.Option(
@@ -72,7 +106,7 @@ def audit(
     ] = 0.1,
     warmup: Annotated[
         int, typer.Option(help="Training iterations before the second set of parameters.")
-    ] = 20,
+    ] = WARMUP,
     variance_parts: Annotated[
         bool,
         typer.Option(
@@ -105,8 +139,31 @@ def audit(
 
     ncfbench prepare synthetic --name few --users 120 --items 180 --links 1800 && ncfbench audit
     --dataset few
+
+    --frameworks audits the losses of other frameworks against the objectives that they claim to
+    estimate, and needs no data set. A framework's bias is a finding, exit code 0; a planted fault
+    that is not found ends the command with exit code 6.
     """
     from ncfbench.config import complete, merge
+
+    if frameworks or framework or installed:
+        changed = {"--samplers": samplers != "all", "--loss": loss != "all"}
+        changed |= {"--noise": noise != NOISES, "--warmup": warmup != WARMUP}
+        _audit_frameworks(
+            flags,
+            changed,
+            framework,
+            installed=installed,
+            batches=batches,
+            margin=margin,
+            config=config,
+            set_=set_,
+            data_dir=data_dir,
+            quiet=quiet,
+            json_=json_,
+        )
+        return
+    batches = BATCHES if batches is None else batches
 
     chosen_samplers, chosen_losses = options.names(samplers, SAMPLERS), options.names(loss, LOSSES)
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
@@ -153,3 +210,81 @@ def audit(
         )
     if record.failures:
         raise CheckFailedError("\n".join(["The audit found faults:", *record.failures]))
+
+
+def _audit_frameworks(
+    flags: options.Flags,
+    changed: Mapping[str, bool],
+    framework: str | None,
+    *,
+    installed: bool,
+    batches: int | None,
+    margin: float,
+    config: Path | None,
+    set_: list[str] | None,
+    data_dir: Path | None,
+    quiet: bool,
+    json_: bool,
+) -> None:
+    """Audit the losses of frameworks, or compare them with installed packages.
+
+    Args:
+        changed: whether options that have no effect here were given.
+    """
+    from ncfbench.config import SETTINGS, merge
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    settings, locations = merge({**given, "data_dir": data_dir}, set_ or (), config)
+    idle = [flag for flag, is_changed in changed.items() if is_changed]
+    idle += [SETTINGS[name].flag for name in settings if name not in OF_FRAMEWORKS]
+    if idle:
+        raise UsageError(
+            f"{either(idle)} has no effect on --frameworks, which has losses and samplers of its"
+            " own. Leave it out."
+        )
+    if installed and not framework:
+        raise UsageError(
+            "--installed needs --framework with the names to compare, for example --framework"
+            " st-mnrl."
+        )
+    from ncfbench.auditing.frameworks import audit as audits
+    from ncfbench.auditing.frameworks import packages
+    from ncfbench.auditing.frameworks.catalog import chosen
+    from ncfbench.auditing.frameworks.links import Links
+    from ncfbench.auditing.frameworks.tables import frameworks_table, packages_table
+    from ncfbench.data import open_dataset
+    from ncfbench.timing.compile_cache import keep_compiled
+
+    progress = progress_bar(quiet=quiet)
+    estimators = chosen(options.names(framework or "all"))
+    choices = audits.Options(
+        **{name: settings[name] for name in ("batch_size", "seed") if name in settings},
+        **({} if batches is None else {"batches": batches}),
+        margin=margin,
+    )
+    keep_compiled(progress.say)
+    name = settings.get("dataset")
+    graph = (
+        open_dataset(locations.data_dir, name, progress.say).graph
+        if name
+        else audits.built_in_graph()
+    )
+    links = Links.of(graph)
+    if installed:
+        rows = packages.compare(links, estimators, choices.batch_size)
+        print_json({"packages": rows}) if json_ else print_views(packages_table(rows))
+        wrong = [row["name"] for row in rows if not row["agrees"]]
+        if wrong:
+            raise CheckFailedError(
+                f"{either(wrong)} differs from the installed package: what the audit says of it"
+                " holds for the version that it follows."
+            )
+        return
+    rows = audits.audit_frameworks(links, estimators, choices, progress)
+    if json_:
+        print_json({"frameworks": rows})
+    else:
+        print_views(frameworks_table(rows, name or f"{links.n_users} users, {links.n_items} items"))
+    missed = audits.undetected(rows)
+    if missed:
+        raise CheckFailedError("\n".join(["The audit missed planted faults:", *missed]))

@@ -1,0 +1,322 @@
+"""The audit of frameworks: exact objectives and losses by their definitions, planted faults."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from invoked import check, invoke
+
+from ncfbench.auditing.frameworks import audit, packages
+from ncfbench.auditing.frameworks.catalog import BY_NAME, ESTIMATORS
+from ncfbench.auditing.frameworks.claims import CLAIMS
+from ncfbench.auditing.frameworks.estimator import Drawn
+from ncfbench.auditing.frameworks.gradcache import CHUNKS
+from ncfbench.auditing.frameworks.links import Links, Vectors
+from ncfbench.auditing.frameworks.sentence_transformers import without_duplicates
+from ncfbench.auditing.frameworks.tables import finding, frameworks_table
+from ncfbench.reporting.render.terminal import TableView, make_console
+
+SHARES = [0.5, 0.125, 0.25, 0.125]
+"""Of the four items below, exact in float32."""
+
+
+@pytest.fixture(scope="module")
+def few() -> Links:
+    """Four users, four items, eight links: item 0 has four, item 2 two, items 1 and 3 one."""
+    user = [0, 0, 1, 1, 1, 2, 2, 3]
+    item = [0, 1, 0, 2, 3, 0, 2, 0]
+    return Links(np.int32(user), np.int32(item), 4, 4)
+
+
+@pytest.fixture(scope="module")
+def skewed() -> Links:
+    """A graph in which popularity matters, small enough for a test."""
+    rng = np.random.default_rng(5)
+    keys = np.log(1 / (1 + np.arange(40)))[None, :] + rng.gumbel(size=(60, 40))
+    user, item = np.divmod(np.sort(np.argsort(-keys.reshape(-1))[:500]), 40)
+    return Links(user.astype(np.int32), item.astype(np.int32), 60, 40)
+
+
+@pytest.fixture
+def vectors() -> Vectors:
+    """Vectors of four users and four items, some way from zero."""
+    users, items = (
+        rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        for rows in np.random.default_rng(1).normal(size=(2, 4, 3)).astype(np.float32)
+    )
+    ones, zeros = np.ones((4, 1), np.float32), np.zeros((4, 1), np.float32)
+    return Vectors(np.hstack([users, ones]), np.hstack([items, zeros]))
+
+
+def dense(claim: str, links: Links, users: jax.Array, items: jax.Array) -> jax.Array:
+    """An objective by its definition, link by link."""
+    scores = users @ items.T
+    pairs = list(zip(links.user.tolist(), links.item.tolist(), strict=True))
+    degree = [4, 1, 2, 1]
+    if claim == "bce":
+        free = [(u, v) for u in range(4) for v in range(4) if (u, v) not in pairs]
+        positive = sum(jnp.log1p(jnp.exp(-scores[u, v])) for u, v in pairs) / len(pairs)
+        negative = sum(jnp.log1p(jnp.exp(scores[u, v])) for u, v in free) / len(free)
+        return (positive + negative) / 2
+    total = jnp.zeros(())
+    for u, v in pairs:
+        if claim == "softmax":
+            total += jnp.log(sum(jnp.exp(20 * (scores[u, w] - scores[u, v])) for w in range(4)))
+        elif claim == "paper":
+            total += sum(
+                SHARES[w] * jnp.log1p(jnp.exp(10 * (scores[u, w] - scores[u, v]))) for w in range(4)
+            )
+        else:
+            free_items = [w for w in range(4) if (u, w) not in pairs]
+            weight = [degree[w] if claim == "bpr-popular" else 1 for w in free_items]
+            total += sum(
+                n / sum(weight) * jnp.log1p(jnp.exp(scores[u, w] - scores[u, v]))
+                for n, w in zip(weight, free_items, strict=True)
+            )
+    return total / len(pairs)
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_exact_objective_is_its_definition(claim: str, few: Links, vectors: Vectors) -> None:
+    found = CLAIMS[claim].exact(few, vectors)
+    value, (by_user, by_item) = jax.value_and_grad(
+        lambda users, items: dense(claim, few, users, items), argnums=(0, 1)
+    )(*map(jnp.asarray, vectors))
+    assert found.value == pytest.approx(float(value), rel=1e-5)
+    np.testing.assert_allclose(found.users, by_user, atol=1e-6)
+    np.testing.assert_allclose(found.items, by_item, atol=1e-6)
+
+
+USER, ITEM, OTHER = [0, 1, 2, 3], [0, 2, 0, 0], [2, 1, 3, 1]
+"""A batch with item 0 thrice, and an other item for each link."""
+
+
+def one_batch(other_user: list[int], other_item: list[int]) -> Drawn:
+    share = np.float32(SHARES)
+    return Drawn(
+        np.int32(USER),
+        np.int32(ITEM),
+        np.ones(4, np.float32),
+        share[ITEM],
+        np.int32(other_user),
+        np.int32(other_item),
+        share[other_item],
+    )
+
+
+def by_hand(name: str, s: np.ndarray) -> float:
+    """The mean loss of the batch from the table of scores, in plain arithmetic."""
+
+    def softmax(row: int, weight: list[float], own: float = 1.0) -> float:
+        u, v = USER[row], ITEM[row]
+        rest = sum(
+            w * math.exp(20 * (s[u, i] - s[u, v])) for w, i in zip(weight, ITEM, strict=True)
+        )
+        return math.log(own + rest) - math.log(own)
+
+    def others(row: int, inverse: bool, hits: bool) -> list[float]:
+        """Weights of the columns but the row's own."""
+        return [
+            0.0
+            if column == row or (not hits and ITEM[column] == ITEM[row])
+            else 1 / SHARES[ITEM[column]]
+            if inverse
+            else 1.0
+            for column in range(4)
+        ]
+
+    total = 0.0
+    for row, (u, v, other) in enumerate(zip(USER, ITEM, OTHER, strict=True)):
+        p = SHARES[v]
+        if name in ("tfrs", "st-mnrl", "gradcache"):
+            total += softmax(row, others(row, False, True))
+        elif name == "tfrs-logq":
+            total += softmax(row, others(row, True, True), 1 / p)
+        elif name in ("tfrs-hits", "merlin"):
+            total += softmax(row, others(row, False, False))
+        elif name == "merlin-logq":
+            total += softmax(row, others(row, True, False), 1 / p)
+        elif name == "reference":
+            total += softmax(row, [w / 3 for w in others(row, True, False)])
+        elif name == "fault-sign":
+            right = others(row, True, False)
+            total += softmax(row, [3 / w if w else 0.0 for w in right])
+        elif name == "xbm":
+            queue = sum(math.exp(20 * (s[u, i] - s[u, v])) / SHARES[i] for i in OTHER)
+            batch = sum(math.exp(20 * (s[u, i] - s[u, v])) / SHARES[i] for i in ITEM)
+            total += math.log(queue + batch) + math.log(p)
+        elif name == "recbole":
+            total += math.log1p(math.exp(s[u, other] - s[u, v]))
+        elif name == "pyg":
+            total += (math.log1p(math.exp(-s[u, v])) + math.log1p(math.exp(s[u, other]))) / 2
+        elif name == "paper":
+            # Items 0 and 2 are in the batch, each once.
+            total += sum(math.log1p(math.exp(10 * (s[u, i] - s[u, v]))) for i in (0, 2)) / 2
+    return total / 4
+
+
+HAND = [
+    *("tfrs", "tfrs-logq", "tfrs-hits", "st-mnrl", "merlin", "merlin-logq", "gradcache", "xbm"),
+    *("reference", "fault-sign", "recbole", "pyg", "paper"),
+]
+
+
+@pytest.mark.parametrize("name", HAND)
+def test_loss_is_that_of_the_documentation(name: str, vectors: Vectors) -> None:
+    sampled = name in ("recbole", "pyg", "xbm")
+    batch = one_batch(USER if sampled else [], OTHER if sampled else [])
+    found = float(BY_NAME[name].loss(*map(jnp.asarray, vectors), batch))
+    scores = vectors.users[:, :-1].astype(np.float64) @ vectors.items[:, :-1].T
+    assert found == pytest.approx(by_hand(name, scores), rel=1e-5)
+
+
+def gradients(name: str, vectors: Vectors, batch: Drawn) -> Any:
+    loss = BY_NAME[name].loss
+    return jax.grad(lambda users, items: loss(users, items, batch), argnums=(0, 1))(
+        *map(jnp.asarray, vectors)
+    )
+
+
+def test_cache_changes_no_gradient(vectors: Vectors) -> None:
+    """The cached gradient is the plain one; with a fault only the last chunk's is left."""
+    batch = one_batch([], [])
+    for cached, plain in zip(
+        gradients("gradcache", vectors, batch), gradients("tfrs", vectors, batch), strict=True
+    ):
+        np.testing.assert_allclose(cached, plain, atol=1e-6)
+    users, _ = gradients("fault-dropped", vectors, batch)
+    whole, _ = gradients("reference", vectors, batch)
+    last = USER[-4 // CHUNKS :]
+    np.testing.assert_allclose(users[np.int32(last)], whole[np.int32(last)], atol=1e-6)
+    assert not np.delete(users, last, axis=0).any()
+
+
+def test_memory_passes_no_gradient_to_its_items(vectors: Vectors) -> None:
+    """Items 1 and 3 are in the queue only."""
+    _, items = gradients("xbm", vectors, one_batch(USER, [1, 3, 1, 3]))
+    assert not np.asarray(items)[[1, 3]].any()
+    assert np.asarray(items)[[0, 2]].any()
+
+
+def test_batches_without_duplicates_are_an_epoch(skewed: Links) -> None:
+    batches = without_duplicates(np.random.default_rng(0).permutation(500), skewed, 16)
+    assert sorted(np.concatenate(batches)) == list(range(500))
+    for batch in batches:
+        for ids in (skewed.user[batch], skewed.item[batch]):
+            assert len(set(ids.tolist())) == len(batch) <= 16
+    # Every batch can hold one link of an item.
+    assert len(batches) >= skewed.degree.max()
+
+
+def test_negatives_are_no_links_where_checked(skewed: Links) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("recbole", "recbole-popular", "pyg"):
+        drawn = BY_NAME[name].draw(skewed, rng, 32, 8)
+        assert not skewed.table[drawn.other_user, drawn.other_item].any(), name
+    pairs = {*zip(drawn.other_user[0].tolist(), drawn.other_item[0].tolist(), strict=True)}
+    assert len(pairs) == 32
+    found = BY_NAME["fault-collisions"].draw(skewed, rng, 32, 8)
+    assert skewed.table[found.other_user, found.other_item].any()
+
+
+OPTIONS = audit.Options(batches=192, batch_size=16)
+
+
+@pytest.fixture(scope="module")
+def warm(skewed: Links) -> dict[str, Vectors]:
+    return {name: CLAIMS[name].warm_vectors(skewed, 0) for name in ("softmax", "bpr")}
+
+
+@pytest.mark.parametrize(
+    "name", ["fault-sign", "fault-missing", "fault-dropped", "fault-collisions"]
+)
+def test_planted_fault_is_found(name: str, skewed: Links, warm: dict[str, Vectors]) -> None:
+    fault = BY_NAME[name]
+    row = audit.audit_estimator(skewed, fault, warm[fault.claim], OPTIONS, 4)
+    assert row["verdict"] == "biased"
+    assert audit.undetected([row]) == []
+    assert row["planted_fault"] in finding(row)
+    missed = audit.undetected([row | {"verdict": "too few batches"}])
+    assert len(missed) == 1
+    assert name in missed[0]
+
+
+def test_popular_items_show_the_direction(skewed: Links, warm: dict[str, Vectors]) -> None:
+    """No correction pushes popular items down; negatives that are all alike do not."""
+    rows = {
+        name: audit.audit_estimator(skewed, BY_NAME[name], warm[claim], OPTIONS, 4)
+        for name, claim in (("tfrs", "softmax"), ("recbole", "bpr"))
+    }
+    assert rows["tfrs"]["verdict"] == "biased"
+    assert rows["tfrs"]["popular_push_low"] > 0
+    assert rows["recbole"]["verdict"] != "biased"
+    assert rows["recbole"]["popular_push_low"] <= 0 <= rows["recbole"]["popular_push_high"]
+    assert rows["recbole"]["linked_share"] == 0 < rows["tfrs"]["linked_share"]
+    table = frameworks_table(list(rows.values()), "60 users, 40 items")
+    console = make_console()
+    console.width = 100
+    with console.capture() as captured:
+        console.print(TableView(table), crop=False)
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= 100
+    assert sum(line.startswith("estimator") for line in lines) == 1
+
+
+def test_every_estimator_is_described() -> None:
+    assert len(BY_NAME) == len(ESTIMATORS)
+    for each in ESTIMATORS:
+        assert each.claim in CLAIMS
+        assert each.source.startswith("https://")
+        assert each.remedy.endswith(".")
+        assert len(each.title) <= 20
+
+
+def test_command_refuses_what_it_cannot_audit() -> None:
+    check(invoke("audit", "--framework", "tfrs-logp"), 2, "did you mean 'tfrs-logq'?")
+    check(invoke("audit", "--frameworks", "--encoder", "cnn"), 2, "--encoder has no effect")
+    check(invoke("audit", "--frameworks", "--loss", "sg"), 2, "--loss has no effect")
+    check(invoke("audit", "--frameworks", "--installed"), 2, "--installed needs --framework")
+    check(invoke("audit", "--frameworks", "--batches", "9"), 2, "at least 48")
+    check(invoke("audit", "--framework", "xbm", "--installed"), 2, "no package to compare")
+
+
+def test_command_audits_a_data_set(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("audit", "--framework", "recbole", "--dataset", "tiny", "--data-dir", data_dir)
+    words = (*words, "--batches", "48", "--batch-size", "16", "--json", "--quiet")
+    found = invoke(*words)
+    assert found.exit_code == 0, found.output
+    (row,) = json.loads(found.stdout)["frameworks"]
+    assert (row["name"], row["batches"], row["batch_size"]) == ("recbole", 48, 16)
+    assert row["bias_low"] <= row["bias"] <= row["bias_high"]
+    assert row["linked_share"] == 0
+    monkeypatch.setattr(audit, "undetected", lambda rows: ["a fault"])
+    check(invoke(*words), 6, "missed planted faults", "a fault")
+
+
+def test_other_loss_of_a_package_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"name": "st-mnrl", "package": "sentence-transformers", "version": "9.0"}
+    row |= {"followed_version": "6.2.0", "our_loss": 1.0, "package_loss": 2.0, "agrees": False}
+    monkeypatch.setattr(packages, "compare", lambda *arguments: [row])
+    found = invoke("audit", "--framework", "st-mnrl", "--installed")
+    check(found, 6, "2.000000", "differs from the installed package")
+
+
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = invoke("audit", "--framework", "st-mnrl", "--installed")
+    check(found, 2, "sentence-transformers, which is not installed", "python -m pip install")
+
+
+def test_page_names_every_estimator() -> None:
+    page = (Path(__file__).parents[2] / "docs/frameworks.md").read_text("utf-8")
+    for each in ESTIMATORS:
+        told = [each.fault] if each.fault else [each.title, each.source, each.remedy]
+        for part in told:
+            assert part in page, each.name
