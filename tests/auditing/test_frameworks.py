@@ -21,6 +21,8 @@ from ncfbench.auditing.frameworks.gradcache import CHUNKS
 from ncfbench.auditing.frameworks.links import Links, Vectors
 from ncfbench.auditing.frameworks.sentence_transformers import without_duplicates
 from ncfbench.auditing.frameworks.tables import finding, frameworks_table
+from ncfbench.reporting.render import csv, latex, markdown
+from ncfbench.reporting.render import json as json_format
 from ncfbench.reporting.render.terminal import TableView, make_console
 
 SHARES = [0.5, 0.125, 0.25, 0.125]
@@ -267,6 +269,9 @@ def test_popular_items_show_the_direction(skewed: Links, warm: dict[str, Vectors
     lines = captured.get().splitlines()
     assert max(map(len, lines)) <= 100
     assert sum(line.startswith("estimator") for line in lines) == 1
+    for render in (csv.render, latex.render, markdown.render):
+        assert "RecBole, uniform" in render([table])
+    assert json_format.render([table])[0]["rows"]
 
 
 def test_every_estimator_is_described() -> None:
