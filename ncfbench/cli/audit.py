@@ -149,6 +149,7 @@ def audit(
     if frameworks or framework or installed:
         changed = {"--samplers": samplers != "all", "--loss": loss != "all"}
         changed |= {"--noise": noise != NOISES, "--warmup": warmup != WARMUP}
+        changed["--variance-parts"] = variance_parts
         _audit_frameworks(
             flags,
             changed,
