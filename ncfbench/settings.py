@@ -60,6 +60,8 @@ class Setting:
     """``loss`` or ``encoder``, whose declared value is the default, or the name of a setting."""
     only_with: tuple[str, str] | None = None
     """Another setting and the value of it with which this one counts; else it has its default."""
+    symbol: str = ""
+    """A letter for it in the tables; by default its name."""
     zero_word: str = ""
     """A word for 0, which a user may write in its place."""
     shown: str = ""

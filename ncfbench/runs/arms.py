@@ -57,8 +57,11 @@ class Variant:
             parts.append(f"k'={self.uniform_items}")
         if self.share is not None:
             parts.append(self.share)
-        usual = {each.name: each.default for each in find_sampler(self.sampler).settings}
-        parts += [f"{name}={value}" for name, value in self.own if value != usual.get(name)]
+        known = {each.name: each for each in find_sampler(self.sampler).settings}
+        for name, value in self.own:
+            if name not in known or value != known[name].default:
+                letter = known[name].symbol if name in known else ""
+                parts.append(f"{letter or name}={value}")
         return " ".join(parts)
 
 

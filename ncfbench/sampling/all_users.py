@@ -57,6 +57,7 @@ class AllUsersSampler(Sampler):
             panel="Sampler",
             at_least=0,
             zero_word="all",
+            symbol="M",
             since=5,
         ),
     )

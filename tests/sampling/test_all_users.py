@@ -14,6 +14,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
+from ncfbench.runs.arms import Variant
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.all_users import PAIR_MULTIPLE, AllUsersSampler
 from ncfbench.sampling.batch import AllUsers, EveryUser, negative_ids, negative_weights
@@ -101,7 +102,10 @@ def test_drawn_users_follow_their_links(tiny: Dataset) -> None:
 
 def test_all_or_fewer_users(tiny: Dataset) -> None:
     assert complete({"sampler": "ns-all", "negative_users": "all"}).negative_users == 0
-    assert complete({"sampler": "ns-all", "negative_users": "20"}).negative_users == 20
+    some = complete({"sampler": "ns-all", "negative_users": "20"})
+    assert some.negative_users == 20
+    assert Variant.of(some).note("cnn") == "M=20"
+    assert some.settings["negative_users"].arguments(0) == ["--negative-users", "all"]
     n = tiny.graph.n_users
     config = complete({"sampler": "ns-all", "negative_users": n, "batch_size": 32})
     with pytest.raises(UsageError, match=f"--negative-users {n} is not below the {n} users"):

@@ -150,7 +150,7 @@ def _variant(config: RunConfig) -> str:
     for setting in sampler.settings:
         value = config.to_dict()[setting.name]
         if value != setting.default:
-            parts.append(f"{setting.name}={value}")
+            parts.append(f"{setting.symbol or setting.name}={value}")
     return " ".join(parts)
 
 
