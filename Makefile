@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo test test-real test-long test-browser check bench bench-peer bench-gpu bench-costmodel bench-advice clean
+.PHONY: demo test test-real test-long test-browser test-torch check bench bench-peer bench-gpu bench-costmodel bench-advice clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -39,6 +39,11 @@ test-long: $(VENV)/.installed
 test-browser: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,browser]'
 	$(BIN)/python -m pytest -m browser
+
+# PyTorch's batches, objective and pairs of texts beside ours, and the peer of the benchmarks.
+test-torch: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch,sentence-transformers]'
+	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_peer.py tests/test_peer_bert.py
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

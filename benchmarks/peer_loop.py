@@ -46,7 +46,7 @@ class PeerLoop:
         self.optimizer = torch.optim.Adam(trained, lr=peer.config.learning_rate, fused=True)
         compiled: Any = peer if mode is None else torch.compile(peer, mode=mode, dynamic=False)
         self.objective: Callable[[Tensors], torch.Tensor] = compiled
-        self.on_gpu = batches[0].users.device.type == "cuda"
+        self.on_gpu = batches[0].links.users.device.type == "cuda"
         self.replays = mode == "reduce-overhead"
 
     def run(self, iterations: int) -> float:
@@ -88,9 +88,9 @@ def prepare(
     if any(modes.values()) and not _loops:
         torch._dynamo.config.recompile_limit = PROGRAMS
         torch._dynamo.config.accumulated_recompile_limit = 4 * PROGRAMS
-    tensors = [Tensors.of(batch, dataset, device) for batch in batches]
+    tensors = [Tensors.of(batch, config.family, dataset, device) for batch in batches]
     set_precision(config.precision)
-    one_shape = len({len(batch.items) for batch in tensors}) == 1
+    one_shape = len({len(batch.links.items) for batch in tensors}) == 1
     failed = {}
     for arm, mode in modes.items():
         peer = Peer(config, dataset).to(device)
@@ -120,6 +120,6 @@ def gradient(
     set_precision("float32")
     peer = Peer(config, dataset).to(device).eval()
     peer.load(parameters)
-    loss = peer(Tensors.of(batch, dataset, device))
+    loss = peer(Tensors.of(batch, config.family, dataset, device))
     loss.backward()
     return float(loss.detach()), peer.gradient()

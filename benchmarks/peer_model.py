@@ -12,20 +12,16 @@ from peer_torch import functional, nn, torch
 
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
-from ncfbench.errors import UsageError
+from ncfbench.declarations import LossFamily
 from ncfbench.registry import find_encoder
-from ncfbench.sampling.batch import Batch, Listed
+from ncfbench.sampling.batch import Batch
+from ncfbench.torch import TensorBatch, as_tensors, dot_scores, make_loss, objective
 
 
 class Tensors(NamedTuple):
-    """A batch of ours as tensors on the device; ids and slots are int64."""
+    """A batch of ours as tensors on the device, and the lengths of its texts."""
 
-    users: torch.Tensor
-    items: torch.Tensor
-    pos_user: torch.Tensor
-    pos_item: torch.Tensor
-    negatives: Any
-    """:class:`ncfbench.sampling.batch.Listed` or ``Shared``, of tensors."""
+    links: TensorBatch
     lengths: torch.Tensor
     """int64[V]: words of each item's text, 1 at least, on the CPU, where packing wants them; made
     ahead of time.
@@ -34,21 +30,11 @@ class Tensors(NamedTuple):
     """Words of the longest text."""
 
     @classmethod
-    def of(cls, batch: Batch, dataset: Dataset, device: str = "cpu") -> Tensors:
+    def of(cls, batch: Batch, family: LossFamily, dataset: Dataset, device: str = "cpu") -> Tensors:
         """Copy a batch from the host or from JAX's device."""
-
-        def tensor(array: Any) -> torch.Tensor:
-            array = np.array(array)
-            return torch.from_numpy(
-                array.astype(np.int64) if array.dtype == np.int32 else array
-            ).to(device)
-
-        negatives = type(batch.negatives)(*map(tensor, batch.negatives))
         lengths = np.maximum(dataset.lengths[np.asarray(batch.items)], 1).astype(np.int64)
-        nodes = (
-            tensor(getattr(batch, name)) for name in ("users", "items", "pos_user", "pos_item")
-        )
-        return cls(*nodes, negatives, torch.from_numpy(lengths), int(lengths.max()))
+        links = as_tensors(batch, family).to(device)
+        return cls(links, torch.from_numpy(lengths), int(lengths.max()))
 
 
 def set_precision(precision: str) -> None:
@@ -67,7 +53,7 @@ class Peer(nn.Module):
 
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.loss = config, make_loss(config)
         counts = find_encoder(config.encoder).counts("word_dropout")
         self.drops_words = counts and config.word_dropout > 0
         self.register_buffer(
@@ -103,7 +89,7 @@ class Peer(nn.Module):
 
     def embed_items(self, batch: Tensors) -> torch.Tensor:
         """g of a batch's items, float32; dropout in training mode only."""
-        items, lengths = batch.items, self.lengths[batch.items]
+        items, lengths = batch.links.items, self.lengths[batch.links.items]
         tokens = self.tokens[items, : batch.longest]
         present = tokens > 0
         if self.training and self.drops_words:
@@ -119,39 +105,14 @@ class Peer(nn.Module):
     def forward(self, batch: Tensors) -> torch.Tensor:
         """The objective of a batch, float32."""
         rounded = self.config.precision == "bfloat16"
-        with torch.autocast(batch.users.device.type, dtype=torch.bfloat16, enabled=rounded):
+        with torch.autocast(batch.links.users.device.type, dtype=torch.bfloat16, enabled=rounded):
             return self.objective(batch)
 
     def objective(self, batch: Tensors) -> torch.Tensor:
         """The sum of the links' losses and the users' penalty."""
-        config = self.config
-        raw = self.users(batch.users)
-        users = functional.normalize(raw, dim=1) if config.normalize else raw
-        items = self.embed_items(batch)
-        own = users[batch.pos_user]
-        positive = (own * items[batch.pos_item]).sum(dim=1)
-        weight = batch.negatives.weight
-        if isinstance(batch.negatives, Listed):
-            negative = (users[batch.negatives.user] * items[batch.negatives.item]).sum(dim=2)
-        else:
-            negative = (own @ items.T).float()
-        if config.loss == "sg":
-            value = (
-                functional.softplus(-positive).mean()
-                + config.lambda_ * (weight * functional.softplus(negative)).sum()
-            )
-        elif config.loss == "mse":
-            value = (1 - positive).square().mean() + config.lambda_ * (
-                weight * negative.square()
-            ).sum()
-        elif config.loss == "log":
-            value = (
-                weight * functional.softplus(config.gamma * (negative - positive.unsqueeze(1)))
-            ).sum()
-        elif config.loss == "hinge":
-            value = (
-                weight * functional.relu(negative - positive.unsqueeze(1) + config.gamma)
-            ).sum()
-        else:
-            raise UsageError(f"The peer has no loss {config.loss!r}: sg, mse, log or hinge.")
-        return value + config.user_l2 * raw[batch.pos_user].square().sum(dim=1).mean()
+        raw = self.users(batch.links.users)
+        users = functional.normalize(raw, dim=1) if self.config.normalize else raw
+        positive, negative = dot_scores(users, self.embed_items(batch), batch.links)
+        value = objective(positive, negative, batch.links, self.loss)
+        penalty = raw[batch.links.pos_user].square().sum(dim=1).mean()
+        return value + self.config.user_l2 * penalty

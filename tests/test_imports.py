@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import ncfbench
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
@@ -23,12 +25,22 @@ def test_rooms_that_need_no_jax_import_none() -> None:
         module.name
         for module in pkgutil.walk_packages(ncfbench.__path__, "ncfbench.")
         if ".".join(module.name.split(".")[:2]) in [*WITHOUT_JAX, "ncfbench.cli"]
+        and not module.name.startswith("ncfbench.torch")  # needs an extra
     ]
     assert len(names) > 60
     script = "import sys\n" + "".join(f"import {name}\n" for name in names)
     script += "print([m for m in ('jax', 'flax', 'optax', 'orbax') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_without_pytorch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("ncfbench.torch")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"pip install 'ncfbench\[torch\]'$") as caught:
+        import ncfbench.torch  # noqa: F401
+    assert caught.value.name == "torch"
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:

@@ -162,7 +162,7 @@ def test_bfloat16_is_near_and_its_parameters_stay_float32(tiny: Dataset, peer: A
             _, parameters, batch = made(tiny, dataclasses.replace(config, precision="float32"))
             model = peer.peer_loop.Peer(config, tiny).eval()
             model.load(parameters)
-            loss = model(peer.peer_loop.Tensors.of(batch, tiny))
+            loss = model(peer.peer_loop.Tensors.of(batch, config.family, tiny))
             loss.backward()
             assert loss.dtype == torch.float32
             assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}

@@ -1,0 +1,25 @@
+"""Batches and the objective for PyTorch (the extra ``torch``): a loader, losses, text pairs."""
+
+from __future__ import annotations
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "ncfbench.torch needs PyTorch. Install it with: pip install 'ncfbench[torch]'", name="torch"
+    ) from error
+
+from ncfbench.torch.loader import BatchLoader, TensorBatch, as_tensors
+from ncfbench.torch.objective import Loss, dot_scores, make_loss, objective
+from ncfbench.torch.pairs import LinkedPairs
+
+__all__ = [
+    "BatchLoader",
+    "LinkedPairs",
+    "Loss",
+    "TensorBatch",
+    "as_tensors",
+    "dot_scores",
+    "make_loss",
+    "objective",
+]

@@ -1,0 +1,148 @@
+"""Batches as tensors: a sampler's stream behind a :class:`torch.utils.data.DataLoader`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from ncfbench.config import SETTINGS, RunConfig, complete
+from ncfbench.config.completion import unknown
+from ncfbench.config.own import settings_of
+from ncfbench.data import BipartiteGraph, Dataset
+from ncfbench.declarations import LossFamily
+from ncfbench.errors import UsageError
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.sampling.batch import Batch, Listed, Shared
+from ncfbench.torch.objective import make_loss
+
+OPTIONS = ("pin_memory", "prefetch_factor", "persistent_workers", "multiprocessing_context")
+"""Arguments that :class:`BatchLoader` hands on to PyTorch's own loader."""
+
+
+class TensorBatch(NamedTuple):
+    """A :class:`ncfbench.sampling.batch.Batch` of tensors: ids and slots int64, weights float32."""
+
+    users: torch.Tensor
+    items: torch.Tensor
+    pos_user: torch.Tensor
+    pos_item: torch.Tensor
+    negatives: Listed | Shared
+    n_items: torch.Tensor
+    family: LossFamily
+    """The family of losses that the weights are for."""
+
+    def to(self, *where: Any, **options: Any) -> TensorBatch:
+        """Return the batch on a device; arguments are those of :meth:`torch.Tensor.to`."""
+
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(*where, **options)
+
+        users, items, pos_user, pos_item = map(moved, self[:4])
+        negatives = type(self.negatives)(*map(moved, self.negatives))
+        n_items = moved(self.n_items)
+        return TensorBatch(users, items, pos_user, pos_item, negatives, n_items, self.family)
+
+
+def as_tensors(batch: Batch, family: LossFamily) -> TensorBatch:
+    """Copy a batch into tensors; UsageError where its layout is not ``Listed`` or ``Shared``."""
+    if not isinstance(batch.negatives, Listed | Shared):
+        raise UsageError(
+            f"PyTorch has no form for the batch layout {type(batch.negatives).__name__}: use a"
+            " sampler whose layout is Listed or Shared."
+        )
+
+    def tensor(array: Any) -> torch.Tensor:
+        is_whole = np.asarray(array).dtype.kind == "i"
+        return torch.from_numpy(np.array(array, np.int64 if is_whole else None))
+
+    users, items, pos_user, pos_item = map(tensor, batch[:4])
+    negatives = type(batch.negatives)(*map(tensor, batch.negatives))
+    return TensorBatch(users, items, pos_user, pos_item, negatives, tensor(batch.n_items), family)
+
+
+class BatchStream(IterableDataset[TensorBatch]):
+    """Batches ``start``, ``start + 1``, ... up to ``stop``, cut over workers by their numbers.
+
+    Of W workers, worker w assembles batches ``start + w``, ``start + w + W``, ..., and PyTorch's
+    loader asks the workers in turn: batches and their order are those of one process. Each worker
+    draws the random parts of all batches, which costs little beside assembling.
+    """
+
+    def __init__(
+        self, graph: BipartiteGraph, config: RunConfig, start: int, stop: int | None, capacity: int
+    ) -> None:
+        self.sampler = make_sampler(graph, config, Streams(config.seed))
+        self.start, self.stop, self.capacity = start, stop, capacity
+        as_tensors(self.sampler.assemble(self.sampler.draw(start, 1)[0]), config.family)
+
+    def __len__(self) -> int:
+        if self.stop is None:
+            raise TypeError("a loader without stop has no length")
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[TensorBatch]:
+        worker = get_worker_info()
+        cut, part = (1, 0) if worker is None else (worker.num_workers, worker.id)
+        number, sampler = self.start, self.sampler
+        while self.stop is None or number < self.stop:
+            left = sampler.batches_per_draw if self.stop is None else self.stop - number
+            draws = sampler.draw(number, min(left, sampler.batches_per_draw))
+            for draw in draws[(part + self.start - number) % cut :: cut]:
+                yield as_tensors(sampler.assemble(draw, self.capacity), sampler.config.family)
+            number += len(draws)
+
+
+class BatchLoader(DataLoader[TensorBatch]):
+    """A :class:`torch.utils.data.DataLoader` of a sampler's batches.
+
+    Batch ``number`` is the same for any number of workers and wherever the loader starts, so
+    ``start=number`` resumes. An epoch is N / batch_size batches; the stream has no end without
+    ``stop``. The attributes ``config`` and ``loss`` are the batches' settings and their loss.
+
+    Args:
+        dataset: a prepared data set, or a graph of links.
+        start, stop: the number of the first batch, and one past the last.
+        fixed_shapes: pad the items of every batch to one length, for ``torch.compile``. A batch
+            that needs more has more.
+        num_workers: processes that build batches; 0 builds them in this one.
+        settings: of the batches, such as ``loss``, ``batch_size``, ``stratum_size``, ``seed``; and
+            PyTorch's own :data:`OPTIONS`.
+
+    Raises:
+        UsageError: settings that cannot work, numbers without a batch, or more workers than
+            batches.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset | BipartiteGraph,
+        sampler: str = "strat-ns",
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        fixed_shapes: bool = False,
+        num_workers: int = 0,
+        **settings: Any,
+    ) -> None:
+        options = {name: settings.pop(name) for name in OPTIONS if name in settings}
+        known = [name for name, each in SETTINGS.items() if each.panel == "Sampler"]
+        known += ["loss", "gamma", "lambda", "seed", *settings_of("sampler", sampler)]
+        for name in settings:
+            if name.rstrip("_") not in known:
+                raise UsageError(unknown(name, [*known, *OPTIONS]))
+        if start < 0 or (stop is not None and stop <= start):
+            raise UsageError(f"start = {start} and stop = {stop} name no batch: 0 <= start < stop.")
+        if num_workers < 0 or (stop is not None and num_workers > stop - start):
+            most = "or more" if stop is None else f"to {stop - start}, as many as there are batches"
+            raise UsageError(f"num_workers = {num_workers}: the stream is cut over 0 {most}.")
+        graph = dataset if isinstance(dataset, BipartiteGraph) else dataset.graph
+        self.config = complete({"sampler": sampler, **settings})
+        self.loss = make_loss(self.config)
+        capacity = plan_capacity(graph, self.config) if fixed_shapes else 0
+        stream = BatchStream(graph, self.config, start, stop, capacity)
+        super().__init__(stream, batch_size=None, num_workers=num_workers, **options)

@@ -1,0 +1,252 @@
+"""Batches and the objective in PyTorch: those of the JAX side, batch by batch and loss by loss.
+
+Not in a folder of its own: one named ``torch`` on the path of the tests would stand in for PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+torch = pytest.importorskip("torch")
+
+from ncfbench.config import complete  # noqa: E402
+from ncfbench.data.store import Dataset  # noqa: E402
+from ncfbench.errors import UsageError  # noqa: E402
+from ncfbench.models.interaction import DotProduct  # noqa: E402
+from ncfbench.models.losses import make_loss  # noqa: E402
+from ncfbench.models.objective import batch_scores, link_loss  # noqa: E402
+from ncfbench.models.towers import Content  # noqa: E402
+from ncfbench.registry import LOSSES, SAMPLERS, find_sampler, losses_for  # noqa: E402
+from ncfbench.rng import Streams  # noqa: E402
+from ncfbench.sampling import base, make_sampler  # noqa: E402
+from ncfbench.sampling.batch import Batch, Shared  # noqa: E402
+from ncfbench.torch import (  # noqa: E402
+    BatchLoader,
+    Loss,
+    TensorBatch,
+    as_tensors,
+    dot_scores,
+    loader,
+    objective,
+)
+from ncfbench.training.inference import Embedder  # noqa: E402
+from ncfbench.training.probe import Probe  # noqa: E402
+from ncfbench.training.step import Trainer  # noqa: E402
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SMALL: dict[str, Any] = {"batch_size": 16, "stratum_size": 4, "negatives": 2, "seed": 7}
+SERVED = [
+    (sampler, loss, strata)
+    for sampler in SAMPLERS
+    for strata in ("item", "user")
+    if strata == "item" or find_sampler(sampler).uses_strata
+    for loss in losses_for(find_sampler(sampler), strata)
+]
+BATCH = Batch(
+    users=np.array([7, 9], np.int32),
+    items=np.array([30, 31], np.int32),
+    pos_user=np.array([0, 1], np.int32),
+    pos_item=np.array([0, 1], np.int32),
+    negatives=Shared(np.array([[0, 0.5], [0.5, 0]], np.float32)),
+    n_items=np.int32(2),
+)
+"""Negative Sharing's batch of the docstring of the layout."""
+
+
+def arrays(batch: TensorBatch | Batch) -> list[np.ndarray]:
+    parts = [*batch[:4], *batch.negatives, batch.n_items]
+    return [np.asarray(part) for part in parts]
+
+
+def assert_same(left: list[Any], right: list[Any]) -> None:
+    assert len(left) == len(right)
+    for one, other in zip(left, right, strict=True):
+        for a, b in zip(arrays(one), arrays(other), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("sampler", "loss", "strata"), SERVED)
+def test_loss_and_gradient_are_jax_ones(
+    tiny: Dataset, sampler: str, loss: str, strata: str
+) -> None:
+    """To 1e-5 of the value and of each gradient's length, at random vectors."""
+    settings = SMALL | {"sampler": sampler, "loss": loss, "strata": strata}
+    config, rng = complete(settings), np.random.default_rng(0)
+    batch = next(make_sampler(tiny.graph, config, Streams(7)).batches(3))
+    users, items = (
+        rng.normal(size=(len(ids), 6)).astype(np.float32) for ids in (batch.users, batch.items)
+    )
+    dot = DotProduct(config, rngs=nnx.Rngs(0))
+
+    def ours(users: jax.Array, items: jax.Array) -> jax.Array:
+        scores = batch_scores(users, items, batch, dot)
+        return link_loss(*scores, batch.negatives.weight, make_loss(config), config.lambda_)
+
+    value, gradients = jax.value_and_grad(ours, argnums=(0, 1))(users, items)
+    made = BatchLoader(tiny, start=3, **settings)
+    theirs = next(iter(made))
+    leaves = [torch.tensor(each, requires_grad=True) for each in (users, items)]
+    found = objective(*dot_scores(*leaves, theirs), theirs, made.loss)
+    found.backward()
+    assert found.item() == pytest.approx(float(value), rel=1e-5)
+    for leaf, gradient in zip(leaves, gradients, strict=True):
+        off = np.linalg.norm(leaf.grad.numpy() - np.asarray(gradient))
+        assert off <= 1e-5 * np.linalg.norm(gradient)
+
+
+def test_every_loss_of_ours_is_there() -> None:
+    assert {loss for _, loss, _ in SERVED} == set(LOSSES)
+
+
+def test_two_links_by_hand() -> None:
+    """Scores 2 and -1 of the links, 0.5 and 3 of the other pairs; pairs of weight 0 are silent."""
+    batch, (a, d), (b, c) = as_tensors(BATCH, "pointwise"), (2.0, -1.0), (0.5, 3.0)
+    negative = torch.tensor([[math.inf, b], [c, -math.inf]], requires_grad=True)
+
+    def softplus(x: float) -> float:
+        return math.log1p(math.exp(x))
+
+    sg = (softplus(-a) + softplus(-d)) / 2 + 128 * (softplus(b) + softplus(c)) / 2
+    found = objective(torch.tensor([a, d]), negative, batch, "sg")
+    found.backward()
+    assert found.item() == pytest.approx(sg, rel=1e-6)
+    half = 64 / (1 + math.exp(-b)), 64 / (1 + math.exp(-c))
+    expected = [0, half[0], half[1], 0]
+    assert negative.grad.flatten().tolist() == pytest.approx(expected, rel=1e-6)
+    # Weights that sum to items: twice those above are 1 for the row's one negative.
+    share = [math.log(1 + math.exp(10 * (b - a))), math.log(1 + math.exp(10 * (c - d)))]
+    found = objective(torch.tensor([a, d]), negative, batch._replace(family="listwise"), "softmax")
+    assert found.item() == pytest.approx(sum(share) / 2, rel=1e-6)
+
+
+def test_a_loss_of_your_own() -> None:
+    own = Loss("pairwise", lambda p, n, w: (w * (n - p[:, None]) ** 2).sum(dim=1))
+    batch = as_tensors(BATCH, "pairwise")
+    scores = torch.tensor([2.0, -1.0]), torch.tensor([[9.0, 0.5], [3.0, 9.0]])
+    assert objective(*scores, batch, own).item() == pytest.approx((1.5**2 + 4**2) / 2)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+def test_workers_cut_one_stream(
+    tiny: Dataset, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches 3 to 12, by one process and by workers in turn, over draws of two batches."""
+    monkeypatch.setattr(base, "CHUNK_DRAWS", 2 * 16 * 3)
+    sampler = make_sampler(tiny.graph, complete(SMALL | {"sampler": "neg"}), Streams(7))
+    expected = [sampler.assemble(draw) for draw in sampler.draw(3, 10)]
+    parts = []
+    for number in range(workers or 1):
+        info = SimpleNamespace(num_workers=workers, id=number) if workers else None
+        monkeypatch.setattr(loader, "get_worker_info", lambda info=info: info)
+        made = BatchLoader(tiny, "neg", start=3, stop=13, **SMALL)
+        assert len(made) == 10
+        parts.append(list(made.dataset))
+    found = [each for each in chain(*zip_longest(*parts)) if each is not None]
+    assert_same(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
+def test_processes_give_the_same_batches(tiny: Dataset) -> None:
+    alone, together = (
+        list(BatchLoader(tiny, start=2, stop=7, num_workers=number, **SMALL)) for number in (0, 2)
+    )
+    assert_same(together, alone)
+    resumed = BatchLoader(tiny.graph, start=5, num_workers=1, **SMALL)
+    assert_same(list(islice(resumed, 2)), alone[3:])
+
+
+def test_fixed_shapes(tiny: Dataset) -> None:
+    made = BatchLoader(tiny, fixed_shapes=True, stop=20, **SMALL)
+    batches = list(made)
+    assert len({len(batch.items) for batch in batches}) == 1
+    assert len({int(batch.n_items) for batch in batches}) > 1
+    assert {batch.negatives.weight.shape for batch in batches} == {(16, len(batches[0].items))}
+    moved = batches[0].to("meta")
+    parts = (*moved[:4], *moved.negatives, moved.n_items)
+    assert {part.device.type for part in parts} == {"meta"}
+    assert moved.family == "pointwise"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"start": -1}, "start = -1 and stop = None name no batch"),
+        ({"start": 4, "stop": 4}, "start = 4 and stop = 4 name no batch"),
+        ({"num_workers": -1}, "num_workers = -1: the stream is cut over 0 or more"),
+        ({"start": 2, "stop": 5, "num_workers": 4}, "is cut over 0 to 3, as many as there are"),
+        ({"sampler": "iid", "loss": "hinge"}, "iid cannot train --loss hinge"),
+        ({"loss": "bpr"}, "Unknown loss 'bpr'"),
+        ({"batchsize": 16}, "did you mean 'batch_size'?"),
+        ({"epochs": 3}, "Unknown setting 'epochs'"),
+        ({"start": -1.5}, "name no batch"),
+    ],
+)
+def test_bad_input_is_one_sentence(tiny: Dataset, settings: Any, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        BatchLoader(tiny, **SMALL | settings)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_layouts_are_refused(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Everybody(NamedTuple):
+        weight: Any
+
+    kind = find_sampler("strat-ns").load()
+    other = BATCH._replace(negatives=Everybody(BATCH.negatives.weight))
+    monkeypatch.setattr(kind, "assemble", lambda *arguments: other)
+    with pytest.raises(UsageError, match="no form for the batch layout Everybody"):
+        BatchLoader(tiny, **SMALL)
+
+
+def test_a_loss_of_another_family_is_refused() -> None:
+    batch = as_tensors(BATCH, "pointwise")
+    with pytest.raises(UsageError, match="weights of this batch are for pointwise losses"):
+        objective(torch.zeros(2), torch.zeros(2, 2), batch, "softmax")
+    with pytest.raises(UsageError, match="PyTorch has no loss 'ncfbench.models.losses:SkipGram'"):
+        objective(torch.zeros(2), torch.zeros(2, 2), batch, "ncfbench.models.losses:SkipGram")
+
+
+def test_the_example_trains_as_jax_does(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the same parameters: each loss to 1e-4 over twenty steps, and the probe at the end."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = importlib.import_module("train_in_pytorch")
+    sampling = {"sampler": "strat-ns", "loss": "sg", "batch_size": 64, "seed": 7}
+    model = {"encoder": "bow", "dimension": 6, "word_dimension": 6}
+    plain = {"word_dropout": 0, "item_dropout": 0, "user_l2": 0}
+    config = complete({"dataset": "tiny", **sampling, **model, **plain})
+    trainer, state = Trainer.create(config, tiny)
+    made = example.TwoTower(tiny, dimension=6)
+    own = {
+        ("user_tower", "vectors", "embedding"): made.users.weight,
+        ("encoder", "words", "embedding"): made.words.weight,
+        ("encoder", "dense", "kernel"): made.dense.weight.T,
+        ("encoder", "dense", "bias"): made.dense.bias,
+    }
+    with torch.no_grad():
+        for (tower, layer, name), tensor in own.items():
+            tensor.copy_(torch.tensor(np.array(state.parameters[tower][layer][name][...])))
+    content, losses = Content.of(tiny), []
+    batches = make_sampler(tiny.graph, config, Streams(7)).batches(0, 64)
+    for batch in islice(batches, 20):
+        state, loss = trainer.step(state, batch, content)
+        losses.append(float(loss))
+    stream = BatchLoader(tiny, stop=20, **sampling)
+    found = list(example.train(made, stream, config.learning_rate))
+    assert losses[-1] < 0.8 * losses[0]
+    assert found == pytest.approx(losses, rel=1e-4)
+    probe = Probe(tiny.graph, config, Embedder(trainer.towers, content))
+    at_end = probe(state.parameters)
+    for (tower, layer, name), tensor in own.items():
+        state.parameters[tower][layer][name] = jax.numpy.asarray(tensor.detach().numpy())
+    assert probe(state.parameters) == pytest.approx(at_end, rel=1e-4)
