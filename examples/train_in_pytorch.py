@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice, repeat
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,13 @@ class TwoTower(nn.Module):
         self.users = nn.Embedding(dataset.n_users, dimension)
         self.words = nn.EmbeddingBag(dataset.n_words + 1, dimension, mode="mean", padding_idx=0)
         self.dense = nn.Linear(dimension, dimension)
-        nn.init.normal_(self.users.weight, std=0.01)
-        nn.init.normal_(self.words.weight, std=0.1)
+        self.reset(users=0.01, words=0.1, dense=dimension**-0.5)
+
+    def reset(self, **scales: float) -> None:
+        """Draw the initial weights as ``ncfbench run`` does."""
+        for name, scale in scales.items():
+            nn.init.normal_(getattr(self, name).weight, std=scale)
+        nn.init.zeros_(self.dense.bias)
 
     def forward(self, batch: TensorBatch) -> tuple[Tensor, Tensor]:
         """Return the scores of a batch's positive and negative links."""
@@ -39,9 +44,9 @@ class TwoTower(nn.Module):
 
 
 def train(model: TwoTower, loader: BatchLoader, learning_rate: float = 0.01) -> Iterator[float]:
-    """Yield the loss of each batch, after the step."""
+    """Yield the loss of each batch, after the step, pass by pass without end."""
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
-    for batch in loader:
+    for batch in chain.from_iterable(repeat(loader)):
         on_device = batch.to(model.tokens.device, non_blocking=True)
         positive, negative = model(on_device)
         loss = objective(positive, negative, on_device, loader.loss)
@@ -56,11 +61,10 @@ def main(name: str = "synthetic", epochs: str = "2") -> None:
     torch.manual_seed(0)
     dataset = open_dataset(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    stop = int(epochs) * dataset.graph.n_links // 512
-    loader = BatchLoader(dataset, "strat-ns", loss="sg", batch_size=512, stop=stop, num_workers=1)
-    losses = train(TwoTower(dataset).to(device), loader)
+    loader = BatchLoader(dataset, "strat-ns", loss="sg", batch_size=512, num_workers=1)
+    losses = islice(train(TwoTower(dataset).to(device), loader), int(epochs) * len(loader))
     for number, hundred in enumerate(iter(lambda: list(islice(losses, 100)), []), 1):
-        print(f"after batch {100 * number:5}: loss {sum(hundred) / len(hundred):.3f}")
+        print(f"batches up to {100 * number:5}: loss {sum(hundred) / len(hundred):.3f}")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ from ncfbench.training.inference import Embedder  # noqa: E402
 from ncfbench.training.probe import Probe  # noqa: E402
 from ncfbench.training.step import Trainer  # noqa: E402
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 SMALL: dict[str, Any] = {"batch_size": 16, "stratum_size": 4, "negatives": 2, "seed": 7}
 SERVED = [
     (sampler, loss, strata)
@@ -148,7 +148,7 @@ def test_workers_cut_one_stream(
     for number in range(workers or 1):
         info = SimpleNamespace(num_workers=workers, id=number) if workers else None
         monkeypatch.setattr(loader, "get_worker_info", lambda info=info: info)
-        made = BatchLoader(tiny, "neg", start=3, stop=13, **SMALL)
+        made = BatchLoader(tiny, "neg", start=3, batches=10, **SMALL)
         assert len(made) == 10
         parts.append(list(made.dataset))
     found = [each for each in chain(*zip_longest(*parts)) if each is not None]
@@ -156,17 +156,19 @@ def test_workers_cut_one_stream(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
-def test_processes_give_the_same_batches(tiny: Dataset) -> None:
-    alone, together = (
-        list(BatchLoader(tiny, start=2, stop=7, num_workers=number, **SMALL)) for number in (0, 2)
-    )
-    assert_same(together, alone)
-    resumed = BatchLoader(tiny.graph, start=5, num_workers=1, **SMALL)
-    assert_same(list(islice(resumed, 2)), alone[3:])
+def test_passes_follow_one_another(tiny: Dataset) -> None:
+    """Two passes of three batches by processes are batches 2 to 7; batch 5 resumes them."""
+    alone = list(BatchLoader(tiny, start=2, batches=6, **SMALL))
+    made = BatchLoader(tiny, start=2, batches=3, num_workers=2, **SMALL)
+    assert_same([*made, *made], alone)
+    assert made.number == 8
+    resumed = BatchLoader(tiny.graph, start=5, batches=3, **SMALL)
+    assert_same(list(resumed), alone[3:])
+    assert len(BatchLoader(tiny, **SMALL)) == tiny.graph.n_links // 16
 
 
 def test_fixed_shapes(tiny: Dataset) -> None:
-    made = BatchLoader(tiny, fixed_shapes=True, stop=20, **SMALL)
+    made = BatchLoader(tiny, fixed_shapes=True, batches=20, **SMALL)
     batches = list(made)
     assert len({len(batch.items) for batch in batches}) == 1
     assert len({int(batch.n_items) for batch in batches}) > 1
@@ -180,15 +182,15 @@ def test_fixed_shapes(tiny: Dataset) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"start": -1}, "start = -1 and stop = None name no batch"),
-        ({"start": 4, "stop": 4}, "start = 4 and stop = 4 name no batch"),
-        ({"num_workers": -1}, "num_workers = -1: the stream is cut over 0 or more"),
-        ({"start": 2, "stop": 5, "num_workers": 4}, "is cut over 0 to 3, as many as there are"),
+        ({"start": -1}, "start = -1 is no batch number: the first batch is 0."),
+        ({"batches": 0}, "batches = 0: a pass has 1 or more."),
+        ({"num_workers": -1, "batches": 3}, "num_workers = -1: the 3 batches of a pass can be cut"),
+        ({"num_workers": 4, "batches": 3}, "4: the 3 batches of a pass can be cut over 0 to 3."),
+        ({"batch_size": 4096}, "is larger than the"),
         ({"sampler": "iid", "loss": "hinge"}, "iid cannot train --loss hinge"),
         ({"loss": "bpr"}, "Unknown loss 'bpr'"),
         ({"batchsize": 16}, "did you mean 'batch_size'?"),
         ({"epochs": 3}, "Unknown setting 'epochs'"),
-        ({"start": -1.5}, "name no batch"),
     ],
 )
 def test_bad_input_is_one_sentence(tiny: Dataset, settings: Any, message: str) -> None:
@@ -219,34 +221,20 @@ def test_a_loss_of_another_family_is_refused() -> None:
 
 def test_the_example_trains_as_jax_does(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the same parameters: each loss to 1e-4 over twenty steps, and the probe at the end."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    example = importlib.import_module("train_in_pytorch")
-    sampling = {"sampler": "strat-ns", "loss": "sg", "batch_size": 64, "seed": 7}
-    model = {"encoder": "bow", "dimension": 6, "word_dimension": 6}
-    plain = {"word_dropout": 0, "item_dropout": 0, "user_l2": 0}
-    config = complete({"dataset": "tiny", **sampling, **model, **plain})
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    bench = importlib.import_module("bench_torch")
+    sampling = {"batch_size": 64, "seed": 7}
+    config = bench.settings(dataset="tiny", dimension=6, word_dimension=6, **sampling)
     trainer, state = Trainer.create(config, tiny)
-    made = example.TwoTower(tiny, dimension=6)
-    own = {
-        ("user_tower", "vectors", "embedding"): made.users.weight,
-        ("encoder", "words", "embedding"): made.words.weight,
-        ("encoder", "dense", "kernel"): made.dense.weight.T,
-        ("encoder", "dense", "bias"): made.dense.bias,
-    }
-    with torch.no_grad():
-        for (tower, layer, name), tensor in own.items():
-            tensor.copy_(torch.tensor(np.array(state.parameters[tower][layer][name][...])))
-    content, losses = Content.of(tiny), []
-    batches = make_sampler(tiny.graph, config, Streams(7)).batches(0, 64)
-    for batch in islice(batches, 20):
-        state, loss = trainer.step(state, batch, content)
-        losses.append(float(loss))
-    stream = BatchLoader(tiny, stop=20, **sampling)
-    found = list(example.train(made, stream, config.learning_rate))
-    assert losses[-1] < 0.8 * losses[0]
-    assert found == pytest.approx(losses, rel=1e-4)
-    probe = Probe(tiny.graph, config, Embedder(trainer.towers, content))
-    at_end = probe(state.parameters)
-    for (tower, layer, name), tensor in own.items():
-        state.parameters[tower][layer][name] = jax.numpy.asarray(tensor.detach().numpy())
-    assert probe(state.parameters) == pytest.approx(at_end, rel=1e-4)
+    model = bench.TwoTower(tiny, dimension=6)
+    bench.load(model, state.parameters)
+    curve = list(islice(bench.ours(trainer, state, config, tiny), 20))
+    expected = [loss for loss, _ in curve]
+    stream = BatchLoader(tiny, batches=8, loss="sg", **sampling)
+    found = list(islice(bench.train(model, stream, config.learning_rate), 20))
+    assert expected[-1] < 0.8 * expected[0]
+    assert found == pytest.approx(expected, rel=1e-4)
+    probe = Probe(tiny.graph, config, Embedder(trainer.towers, Content.of(tiny)))
+    parameters = curve[-1][1].parameters
+    theirs = probe(bench.loaded(model, parameters))
+    assert theirs == pytest.approx(probe(parameters), rel=1e-4)

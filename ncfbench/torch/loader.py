@@ -20,7 +20,7 @@ from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Listed, Shared
 from ncfbench.torch.objective import make_loss
 
-OPTIONS = ("pin_memory", "prefetch_factor", "persistent_workers", "multiprocessing_context")
+OPTIONS = ("pin_memory", "prefetch_factor", "multiprocessing_context", "timeout")
 """Arguments that :class:`BatchLoader` hands on to PyTorch's own loader."""
 
 
@@ -66,7 +66,7 @@ def as_tensors(batch: Batch, family: LossFamily) -> TensorBatch:
 
 
 class BatchStream(IterableDataset[TensorBatch]):
-    """Batches ``start``, ``start + 1``, ... up to ``stop``, cut over workers by their numbers.
+    """Some batches of a sampler from number ``start`` on, cut over workers by their numbers.
 
     Of W workers, worker w assembles batches ``start + w``, ``start + w + W``, ..., and PyTorch's
     loader asks the workers in turn: batches and their order are those of one process. Each worker
@@ -74,25 +74,25 @@ class BatchStream(IterableDataset[TensorBatch]):
     """
 
     def __init__(
-        self, graph: BipartiteGraph, config: RunConfig, start: int, stop: int | None, capacity: int
+        self, graph: BipartiteGraph, config: RunConfig, start: int, length: int, capacity: int
     ) -> None:
         self.sampler = make_sampler(graph, config, Streams(config.seed))
-        self.start, self.stop, self.capacity = start, stop, capacity
+        self.start, self.length, self.capacity = start, length, capacity
         as_tensors(self.sampler.assemble(self.sampler.draw(start, 1)[0]), config.family)
 
     def __len__(self) -> int:
-        if self.stop is None:
-            raise TypeError("a loader without stop has no length")
-        return self.stop - self.start
+        return self.length
 
     def __iter__(self) -> Iterator[TensorBatch]:
         worker = get_worker_info()
-        cut, part = (1, 0) if worker is None else (worker.num_workers, worker.id)
-        number, sampler = self.start, self.sampler
-        while self.stop is None or number < self.stop:
-            left = sampler.batches_per_draw if self.stop is None else self.stop - number
-            draws = sampler.draw(number, min(left, sampler.batches_per_draw))
-            for draw in draws[(part + self.start - number) % cut :: cut]:
+        part, cut = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        return self._part(self.start, part, cut)
+
+    def _part(self, start: int, part: int, cut: int) -> Iterator[TensorBatch]:
+        number, stop, sampler = start, start + self.length, self.sampler
+        while number < stop:
+            draws = sampler.draw(number, min(stop - number, sampler.batches_per_draw))
+            for draw in draws[(part + start - number) % cut :: cut]:
                 yield as_tensors(sampler.assemble(draw, self.capacity), sampler.config.family)
             number += len(draws)
 
@@ -100,22 +100,23 @@ class BatchStream(IterableDataset[TensorBatch]):
 class BatchLoader(DataLoader[TensorBatch]):
     """A :class:`torch.utils.data.DataLoader` of a sampler's batches.
 
-    Batch ``number`` is the same for any number of workers and wherever the loader starts, so
-    ``start=number`` resumes. An epoch is N / batch_size batches; the stream has no end without
-    ``stop``. The attributes ``config`` and ``loss`` are the batches' settings and their loss.
+    Each pass, ``for batch in loader``, goes on where the one before ended in an endless stream.
+    Batch n of the stream is the same for any number of workers, any lengths of passes and any
+    start, so ``start=n`` resumes. ``config`` and ``loss`` are the batches' settings and their loss;
+    ``number`` is that of the next pass's first batch.
 
     Args:
         dataset: a prepared data set, or a graph of links.
-        start, stop: the number of the first batch, and one past the last.
+        start: the number of the first batch.
+        batches: batches of a pass; by default an epoch's whole ones, N // batch_size.
         fixed_shapes: pad the items of every batch to one length, for ``torch.compile``. A batch
             that needs more has more.
-        num_workers: processes that build batches; 0 builds them in this one.
+        num_workers: processes that build batches, new ones in each pass; 0 builds them in this one.
         settings: of the batches, such as ``loss``, ``batch_size``, ``stratum_size``, ``seed``; and
             PyTorch's own :data:`OPTIONS`.
 
     Raises:
-        UsageError: settings that cannot work, numbers without a batch, or more workers than
-            batches.
+        UsageError: settings that cannot work, a number below 0, or more workers than batches.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class BatchLoader(DataLoader[TensorBatch]):
         sampler: str = "strat-ns",
         *,
         start: int = 0,
-        stop: int | None = None,
+        batches: int | None = None,
         fixed_shapes: bool = False,
         num_workers: int = 0,
         **settings: Any,
@@ -135,14 +136,26 @@ class BatchLoader(DataLoader[TensorBatch]):
         for name in settings:
             if name.rstrip("_") not in known:
                 raise UsageError(unknown(name, [*known, *OPTIONS]))
-        if start < 0 or (stop is not None and stop <= start):
-            raise UsageError(f"start = {start} and stop = {stop} name no batch: 0 <= start < stop.")
-        if num_workers < 0 or (stop is not None and num_workers > stop - start):
-            most = "or more" if stop is None else f"to {stop - start}, as many as there are batches"
-            raise UsageError(f"num_workers = {num_workers}: the stream is cut over 0 {most}.")
-        graph = dataset if isinstance(dataset, BipartiteGraph) else dataset.graph
         self.config = complete({"sampler": sampler, **settings})
         self.loss = make_loss(self.config)
+        graph = dataset if isinstance(dataset, BipartiteGraph) else dataset.graph
+        length = graph.n_links // self.config.batch_size if batches is None else batches
+        if start < 0:
+            raise UsageError(f"start = {start} is no batch number: the first batch is 0.")
+        if batches is not None and batches < 1:
+            raise UsageError(f"batches = {batches}: a pass has 1 or more.")
+        if not 0 <= num_workers <= max(length, 1):
+            raise UsageError(
+                f"num_workers = {num_workers}: the {length} batches of a pass can be cut over 0 to"
+                f" {length}."
+            )
         capacity = plan_capacity(graph, self.config) if fixed_shapes else 0
-        stream = BatchStream(graph, self.config, start, stop, capacity)
+        stream = BatchStream(graph, self.config, start, length, capacity)
         super().__init__(stream, batch_size=None, num_workers=num_workers, **options)
+        self.number = start
+
+    def __iter__(self) -> Iterator[TensorBatch]:
+        # Workers get a copy of the stream as it is now.
+        self.dataset.start = self.number
+        self.number += len(self)
+        return super().__iter__()
