@@ -184,8 +184,8 @@ def test_fixed_shapes(tiny: Dataset) -> None:
     [
         ({"start": -1}, "start = -1 is no batch number: the first batch is 0."),
         ({"batches": 0}, "batches = 0: a pass has 1 or more."),
-        ({"num_workers": -1, "batches": 3}, "num_workers = -1: the 3 batches of a pass can be cut"),
-        ({"num_workers": 4, "batches": 3}, "4: the 3 batches of a pass can be cut over 0 to 3."),
+        ({"num_workers": -1, "batches": 3}, "num_workers = -1: a pass can be cut over 0 to 3."),
+        ({"num_workers": 4, "batches": 3}, "num_workers = 4: a pass can be cut over 0 to 3."),
         ({"batch_size": 4096}, "is larger than the"),
         ({"sampler": "iid", "loss": "hinge"}, "iid cannot train --loss hinge"),
         ({"loss": "bpr"}, "Unknown loss 'bpr'"),

@@ -51,10 +51,8 @@ class TensorBatch(NamedTuple):
 def as_tensors(batch: Batch, family: LossFamily) -> TensorBatch:
     """Copy a batch into tensors; UsageError where its layout is not ``Listed`` or ``Shared``."""
     if not isinstance(batch.negatives, Listed | Shared):
-        raise UsageError(
-            f"PyTorch has no form for the batch layout {type(batch.negatives).__name__}: use a"
-            " sampler whose layout is Listed or Shared."
-        )
+        layout = type(batch.negatives).__name__
+        raise UsageError(f"PyTorch has no form for the batch layout {layout}: use another sampler.")
 
     def tensor(array: Any) -> torch.Tensor:
         is_whole = np.asarray(array).dtype.kind == "i"
@@ -145,10 +143,7 @@ class BatchLoader(DataLoader[TensorBatch]):
         if batches is not None and batches < 1:
             raise UsageError(f"batches = {batches}: a pass has 1 or more.")
         if not 0 <= num_workers <= max(length, 1):
-            raise UsageError(
-                f"num_workers = {num_workers}: the {length} batches of a pass can be cut over 0 to"
-                f" {length}."
-            )
+            raise UsageError(f"num_workers = {num_workers}: a pass can be cut over 0 to {length}.")
         capacity = plan_capacity(graph, self.config) if fixed_shapes else 0
         stream = BatchStream(graph, self.config, start, length, capacity)
         super().__init__(stream, batch_size=None, num_workers=num_workers, **options)

@@ -85,8 +85,7 @@ def objective(positive: Tensor, negative: Tensor, batch: TensorBatch, loss: Loss
     made = make_loss(complete({"loss": loss})) if isinstance(loss, str) else loss
     if made.family != batch.family:
         raise UsageError(
-            f"The weights of this batch are for {batch.family} losses, and the loss is"
-            f" {made.family}: give the loader the loss that you train with."
+            f"The weights of this batch are for {batch.family} losses: give the loader your loss."
         )
     weight = batch.negatives.weight * len(positive)
     return made.rows(positive, negative.masked_fill(weight == 0, 0), weight).mean()
