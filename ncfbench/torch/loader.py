@@ -50,16 +50,16 @@ class TensorBatch(NamedTuple):
 
 def as_tensors(batch: Batch, family: LossFamily) -> TensorBatch:
     """Copy a batch into tensors; UsageError where its layout is not ``Listed`` or ``Shared``."""
-    if not isinstance(batch.negatives, Listed | Shared):
-        layout = type(batch.negatives).__name__
-        raise UsageError(f"PyTorch has no form for the batch layout {layout}: use another sampler.")
+    kind: Any = type(batch.negatives)
+    if kind not in (Listed, Shared):
+        raise UsageError(f"PyTorch has no form for the batch layout {kind.__name__}.")
 
     def tensor(array: Any) -> torch.Tensor:
         is_whole = np.asarray(array).dtype.kind == "i"
         return torch.from_numpy(np.array(array, np.int64 if is_whole else None))
 
     users, items, pos_user, pos_item = map(tensor, batch[:4])
-    negatives = type(batch.negatives)(*map(tensor, batch.negatives))
+    negatives = kind(*map(tensor, batch.negatives))
     return TensorBatch(users, items, pos_user, pos_item, negatives, tensor(batch.n_items), family)
 
 
