@@ -11,6 +11,17 @@ TIMED = {"run", "sweep", "advise", "audit", "profile", "doctor"}
 
 
 def main() -> None:
+    """Run the program, so that Ctrl-C ends it with its own exit code from the start."""
+    try:
+        start()
+    except KeyboardInterrupt:  # while a command is imported; later its own handlers answer
+        from ncfbench.errors import INTERRUPTED_EXIT_CODE
+
+        print("Interrupted.", file=sys.stderr)
+        raise SystemExit(INTERRUPTED_EXIT_CODE) from None
+
+
+def start() -> None:
     """Start again with another allocator where it pays, then read the command line."""
     if TIMED.intersection(sys.argv[1:2]) and not {"-h", "--help"}.intersection(sys.argv):
         from ncfbench.errors import NcfbenchError
