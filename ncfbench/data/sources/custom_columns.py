@@ -88,7 +88,8 @@ class Columns:
         rating = choose("rating", options.rating_column, links)
         if threshold is not None and rating is None:
             raise UsageError(
-                f"--rating-threshold {threshold:g}: {lacks} ratings. Name it: --rating-column NAME."
+                f"--rating-threshold {threshold:g}: {lacks} ratings. Name it by --rating-column"
+                " NAME, or leave --rating-threshold out: then every row is a link."
             )
         time = choose("time", options.time_column, links)
         if options.split == "time" and time is None:
