@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ncfbench.advice.comparison import Ratio, Runs, best_of, times_sooner
-from ncfbench.advice.curves import CUTOFF, chance, curve_of, learned_at
+from ncfbench.advice.curves import chance, curve_of, learned_at
 from ncfbench.advice.question import Question
 from ncfbench.advice.state import Entrant, State
 from ncfbench.data import Dataset
+from ncfbench.reporting.answers import Contender
+from ncfbench.reporting.quality import Quality, quality_at_end
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import statistics as analysis
 
@@ -21,18 +23,23 @@ MEDIAN_OVER_MEAN = 1.25
 FALLING = 0.03
 """A loss that fell by a larger share in the last doubling of the clock is still falling."""
 
+STAYED = ("recommended", "tied", "slower")
+"""Statuses of entrants that stayed to the end."""
+
 
 @dataclass(frozen=True)
 class Standing:
     """How an entrant ended.
 
     Attributes:
+        contender: its records by seed; none where it did not begin.
+        runs: the curves that decide, of those that have times.
         status: recommended, tied, slower (to the end), left, diverged, failed, not begun.
         behind: how many times sooner the recommended one is, at the latest level of both.
     """
 
     entrant: Entrant
-    records: Sequence[RunRecord]
+    contender: Contender
     runs: Runs
     learned_at: float | None
     status: str
@@ -44,16 +51,6 @@ class Standing:
         return self.entrant.name
 
     @property
-    def seconds(self) -> float:
-        """Median seconds of an iteration, on average over seeds."""
-        return self._mean("full_iteration_seconds")
-
-    @property
-    def items(self) -> float:
-        """Items embedded for a batch."""
-        return self._mean("item_slots")
-
-    @property
     def clock(self) -> float:
         """Training clock of the first seed at its last evaluation."""
         return next(iter(self.runs.curves.values())).clock
@@ -63,18 +60,16 @@ class Standing:
         times = [curve.time_to(level) for curve in self.runs.curves.values()]
         return None if None in times else statistics.fmean(filter(None, times))
 
-    def recall(self, name: str = "") -> float | None:
-        """Return a figure of test recall@50 at the last evaluation, on average over seeds."""
-        column = f"test_recall_at_{CUTOFF}"
-        rows = [[row for row in record.curve if row[column] is not None] for record in self.records]
-        if not rows or not all(rows):
-            return None
-        values = [own[-1].get(name or column) for own in rows]
-        known = [value for value in values if value is not None]
-        return statistics.fmean(known) if len(known) == len(values) else None
+    @property
+    def at_end(self) -> Quality | None:
+        """Quality at the last evaluation, of the first seed alone where another has none yet."""
+        runs = self.contender.runs
+        return quality_at_end(runs) or quality_at_end(dict([*runs.items()][:1]))
 
-    def _mean(self, column: str) -> float:
-        return statistics.fmean(record.summary[column] for record in self.records)
+    @property
+    def epochs(self) -> float:
+        """Epochs that its first seed trained."""
+        return float(next(iter(self.contender.runs.values())).summary["epochs"])
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,8 @@ class Answer:
         best: the recommended entrant; None where nothing was learned.
         baseline: the best baseline; None where none raced.
         sooner: how many times sooner the best reaches the baseline's lowest level.
-        sooner_at_least: the same as a bound, where the baseline had not learned anything.
+        sooner_at_least: the same as a bound, where the baseline was evaluated and had not learned
+            anything.
         level: the latest level of both, of the first seed.
     """
 
@@ -116,8 +112,7 @@ class Answer:
     def time_spread(self) -> float:
         """Largest spread of the times of blocks among those that stayed to the end."""
         found = [self.best, self.baseline, *self.ties, *self.others]
-        spreads = [_spread(record) for each in found if each for record in each.records]
-        return max(spreads, default=0.0)
+        return max((each.contender.spread for each in found if each), default=0.0)
 
     @property
     def fall(self) -> float:
@@ -166,19 +161,22 @@ def make_answer(
             else None
         )
         status = _status(each, best, behind, has_run=bool(own.curves))
+        timed = [run for run in records[each.name] if run.summary["full_iteration_seconds"]]
+        by_seed = {run.config.seed: run for run in timed or records[each.name]}
+        contender = Contender(each.name, each.config, by_seed)
         standings[each.name] = Standing(
-            each, records[each.name], own, learned.get(each.name), status, behind
+            each, contender, own, learned.get(each.name), status, behind
         )
     baselines = [each.name for each in state.racing if each.shape.is_baseline and each.name in runs]
     taught = [name for name in baselines if learned[name] is not None]
     baseline = best_of({name: runs[name] for name in taught or baselines}) if baselines else None
     sooner, at_least, level = None, None, None
     if best is not None and baseline is not None and best != baseline:
-        if learned[baseline] is None:
-            at_least = runs[baseline].curves[0].clock / max(learned[best] or 0.0, 1e-9)
-        else:
+        if learned[baseline] is not None:
             sooner = standings[baseline].behind
             level = max(runs[name].curves[0].level for name in (best, baseline))
+        elif standings[baseline].at_end is not None:
+            at_least = runs[baseline].curves[0].clock / max(learned[best] or 0.0, 1e-9)
     order = ["recommended", "tied", "slower", "left", "diverged", "failed", "not begun"]
     return Answer(
         question,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ncfbench.advice.answer import Answer, Standing
-from ncfbench.registry import find_encoder
+from ncfbench.advice.answer import STAYED, Answer, Standing
+from ncfbench.registry import find_encoder, find_loss
 from ncfbench.reporting.figures.drawing import (
     GREY,
     PLUGIN_STYLE,
@@ -31,11 +31,10 @@ def draw_race(answer: Answer) -> Drawing:
     question = answer.question
     figure = new_figure(8.0, 4.8)
     axis = figure.subplots()
-    stayed = ("recommended", "tied", "slower")
+    is_loss = question.target == "loss"
     for each in reversed(answer.standings):
         if each.runs.curves:
-            _plot(axis, each, is_loss=question.target == "loss", is_faded=each.status not in stayed)
-    is_loss = question.target == "loss"
+            _plot(axis, each, is_loss=is_loss, is_faded=each.status not in STAYED)
     axis.set_xscale("log")
     label_few(axis.xaxis)
     if is_loss and all(value > 0 for value in _values(answer)):
@@ -84,4 +83,4 @@ def _values(answer: Answer) -> list[float]:
 
 
 def _losses(answer: Answer) -> str:
-    return ", ".join(answer.question.losses)
+    return ", ".join(find_loss(name).title for name in answer.question.losses)

@@ -125,9 +125,10 @@ def advise(
         if state is not None and state.fingerprint != dataset.fingerprint:
             say(f"{dataset.name} has changed since this race began: beginning a new one.")
             state = None
+        if dry_run and state is not None:
+            return Advice(folder, _field(state, state.horizon), None, None, is_complete=False)
         content = jax.block_until_ready(Content.of(dataset))
         guess = Pace(opening=5.0, training=1.5, saving=0.3)
-        horizon = 0.0
         if state is None:
             state, guess, horizon = _begin(question, dataset, content, clock, say, interrupted)
             if dry_run:
@@ -138,7 +139,7 @@ def advise(
             state.notes.append(BUSY_NOTE)
         race = Race(question, state, dataset, content, own, clock, guess, say, interrupted)
         is_complete = True
-        if not dry_run and clock.left > DONE_SHARE * budget_seconds:
+        if clock.left > DONE_SHARE * budget_seconds:
             try:
                 race.run()
             except KeyboardInterrupt:
@@ -192,6 +193,10 @@ def _begin(
     seconds = calibrated.seconds
     entrants = [make_entrant(question, each, seconds[each.shape], first) for each in field]
     rest = [(each, seconds[each.shape]) for each in pool if each not in field]
+    say(
+        f"{clock.spent:.0f} s: {len(field)} race first, {len(rest)} may follow;"
+        f" {len(slow)} shapes cannot win."
+    )
     return State(dataset.fingerprint, entrants, rest, left_out, first), pace, horizon
 
 

@@ -332,14 +332,15 @@ class Race:
 
     def _tell(self, leader: Arm, decision: Decision, horizon: float | None, clock: float) -> None:
         leads = (
-            "nothing is better than chance yet"
+            "none is better than chance yet"
             if leader.learned_at is None
             else f"{decision.leader} leads"
         )
-        rest = f"on to {horizon:.3g} s" if horizon else "this was the last rung"
+        leave = f"{len(decision.dropped)} leave, " if decision.dropped else ""
+        rest = f"on to {horizon:.3g} s" if horizon else "last rung"
         self.say(
-            f"{self.clock.spent:.0f} s: {clock:.3g} s of training each; {leads};"
-            f" {len(decision.dropped)} leave, {len(self.state.racing)} stay; {rest}."
+            f"{self.clock.spent:.0f} s: trained {clock:.3g} s each, {leads};"
+            f" {leave}{len(self.state.racing)} stay, {rest}."
         )
 
 

@@ -8,29 +8,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ncfbench.advice.answer import FALLING, Answer, Standing
+from ncfbench.advice.answer import FALLING, STAYED, Answer, Standing
 from ncfbench.advice.comparison import Ratio
 from ncfbench.advice.question import TRIED, Question
 from ncfbench.config import RunConfig
 from ncfbench.errors import either
+from ncfbench.registry import find_encoder, find_loss
 from ncfbench.reporting.commands import flags
-from ncfbench.reporting.table import Cell, Column, Table, three_digits
-from ncfbench.reporting.views.answers import cost_sentence
-from ncfbench.timing.statistics import BUSY_SPREAD
+from ncfbench.reporting.quality import RECALL
+from ncfbench.reporting.table import Cell, Column, Table, columns_of, three_digits
+from ncfbench.reporting.views.answers import (
+    busy_sentences,
+    cost_sentence,
+    recall_sentence,
+    tied_sentence,
+)
 
 FORMAT = 1
 """Version of the JSON."""
+JUDGED_EPOCHS = 2
+"""Epochs of the furthest entrant with the next budget; recall is measured after each."""
 
 
 def headline(answer: Answer) -> str:
     """Return the answer in one paragraph."""
     best, baseline = answer.best, answer.baseline
     if best is None:
-        clock = answer.state.clock
-        return (
-            f"No choice can be justified: after {three_digits(clock)} s of training each, no"
-            " candidate is better than chance. Give a larger --budget."
-        )
+        return _no_choice(answer)
     parts = [f"Use {flags(best.entrant.config)}."]
     if baseline is None:
         parts.append("No baseline raced, so there is no ratio.")
@@ -38,13 +42,12 @@ def headline(answer: Answer) -> str:
         parts.append("It is the baseline itself, at its best.")
     else:
         parts += [*_ratio_sentences(answer, best, baseline), _why(answer, best, baseline)]
-    parts += filter(None, [_recall(answer, best, baseline)])
-    if answer.ties:
-        names = ", ".join(each.name for each in answer.ties)
-        parts.append(f"Not to be told from it: {names}.")
+    other = None if baseline is None or baseline is best else baseline.at_end
+    parts.append(recall_sentence(best.at_end, other, answer.chance))
+    parts.append(tied_sentence([each.name for each in answer.ties]))
     if answer.sample_users:
         parts.append(f"All this on a sample of {answer.sample_users:,} users.")
-    return " ".join(parts)
+    return " ".join(filter(None, parts))
 
 
 def trust(answer: Answer) -> list[str]:
@@ -54,14 +57,12 @@ def trust(answer: Answer) -> list[str]:
     if best is not None:
         seeds = [len(each.runs.curves) for each in (best, *answer.ties, *answer.others)]
         least = min(seeds)
-        found.append(
-            f"{_count(least, 'seed')} of each of {_count(len(seeds), 'finalist')}; the interval"
-            " assumes that seeds of an entrant differ by a tenth in time."
-        )
-        epochs = best.records[0].summary["epochs"]
+        found.append(f"{_count(least, 'seed')} of each of {_count(len(seeds), 'finalist')}.")
+        if answer.sooner is not None:
+            found.append("The interval assumes that times of two seeds differ by a tenth.")
         what = "loss" if answer.question.target == "loss" else "recall"
         change = "fell" if what == "loss" else "rose"
-        line = f"The best trained {three_digits(best.clock)} s ({epochs:.3g} epochs)"
+        line = f"The best trained {three_digits(best.clock)} s ({best.epochs:.3g} epochs)"
         if answer.fall > FALLING:
             line += (
                 f", and its {what} {change} by {answer.fall:.0%} in the latter half: longer"
@@ -69,18 +70,14 @@ def trust(answer: Answer) -> list[str]:
             )
         else:
             line += f", and its {what} had about come to rest."
-        found += [line, *_edges(answer, best)]
+        found += [line, *_noise(answer, best), *_edges(answer, best)]
     if answer.undecided:
         found.append(
             f"{_count(answer.undecided, 'candidate')} left for want of time before they could be"
             " told from it."
         )
-    spread = answer.time_spread
-    if spread > BUSY_SPREAD:
-        found.append(
-            f"The machine was busy: times of blocks of iterations spread by {spread:.0%}. Repeat"
-            " this on a quiet machine."
-        )
+    busy = busy_sentences(answer.time_spread)
+    found += [f"{each} Repeat this on a quiet machine." for each in busy]
     return found
 
 
@@ -91,7 +88,11 @@ def next_steps(answer: Answer, folder: Path, locations: Mapping[str, str]) -> li
         folder: of the race's runs.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat.
     """
-    longer = advise_command(answer.question, 2 * answer.budget_seconds, locations)
+    times = 2.0
+    if answer.best is None:
+        furthest = max((each.epochs for each in answer.standings if each.runs.curves), default=0.0)
+        times = min(max(times, JUDGED_EPOCHS / furthest if furthest else 0.0), 10.0)
+    longer = advise_command(answer.question, times * answer.budget_seconds, locations)
     steps = [("To be surer, go on with this race", longer)]
     if answer.best is not None:
         config = answer.best.entrant.config
@@ -102,48 +103,44 @@ def next_steps(answer: Answer, folder: Path, locations: Mapping[str, str]) -> li
 
 
 def standings_table(answer: Answer) -> Table:
-    """Return the best, its ties, and the baseline as a table of at most 80 columns."""
-    shown = [each for each in answer.standings if each.status in ("recommended", "tied", "slower")]
-    level = answer.level
+    """Return the entrants that stayed to the end as a table of at most 80 columns."""
+    best, level = answer.best, answer.level
     what = "loss" if answer.question.target == "loss" else "recall"
-    target = "" if level is None else f"{what} {abs(level):.3g}"
+    header: list[Column | str] = ["", *columns_of("batch", "items", "ms")]
+    if level is not None:
+        header += columns_of(f"to {what} {abs(level):.3g}", "its", "s")
+    header += [Column("speed" if best else what), Column("recall@50")]
     rows: list[list[Cell | str]] = [
         [
-            Cell(each.name, "best" if each is answer.best else "plain"),
-            f"{each.items:,.0f}",
-            three_digits(each.seconds * 1e3),
-            *_to_level(each, level),
-            "" if each.behind is None else f"{1 / each.behind.value:.2g}",
+            Cell(each.name, "best" if each is best else "plain"),
+            f"{each.contender.items or 0:,.0f}",
+            three_digits(each.contender.seconds * 1e3),
+            *([] if level is None else _to_level(each, level)),
+            _speed(answer, each) if best else f"{abs(_lowest(each)):.4g}",
             _with_error(each),
         ]
-        for each in shown
+        for each in answer.standings
+        if each.status in STAYED
     ]
-    header: list[Column | str] = [
-        "",
-        Column("items", group="batch"),
-        Column("ms", group="batch"),
-        Column("its", group=f"to {target}" if target else "to target"),
-        Column("s", group=f"to {target}" if target else "to target"),
-        Column("speed"),
-        Column("recall@50"),
-    ]
-    title = (
-        f"{answer.question.base.dataset}, {answer.question.base.encoder},"
-        f" {either(answer.question.losses)}"
-    )
-    notes = [f"speed: over the first row; recall@50 by chance: {answer.chance:.3f}"]
+    base = answer.question.base
+    losses = either([find_loss(name).title for name in answer.question.losses])
+    title = f"{base.dataset}, {find_encoder(base.encoder).title}, {losses}"
+    notes = ["its: iterations; speed: 1 for the first row, larger is faster"] if best else []
+    notes.append(f"recall@50: on test items, at the end; {answer.chance:.3f} by chance")
     return Table(title, header, rows, notes)
 
 
 def left_table(answer: Answer) -> Table:
-    """Return what left the race or did not enter it, with the reasons."""
+    """Return the entrants that left the race, with the reasons, and what did not enter it."""
     rows = [
-        [each.name, each.entrant.reason or each.status]
+        [each.name, each.entrant.reason.partition(". ")[0] or each.status]
         for each in answer.standings
-        if each.status not in ("recommended", "tied", "slower")
+        if each.status not in STAYED
     ]
-    rows += [[each.what, each.reason] for each in answer.state.left_out]
-    return Table("Left, or not tried", ["", Column("reason", "left", wraps=True)], rows)
+    count = len(answer.state.left_out)
+    notes = [f"Never entered: {count} that cannot win or work; --dry-run says why."]
+    header = ["", Column("reason", "left", wraps=True)]
+    return Table("Left the race", header, rows, notes if count else ())
 
 
 def rows(answer: Answer) -> list[dict[str, Any]]:
@@ -223,13 +220,31 @@ def advise_command(question: Question, budget_seconds: float, locations: Mapping
     return shlex.join([*words, "--budget", f"{minutes}m", *_words(locations)])
 
 
+def _no_choice(answer: Answer) -> str:
+    found = [each for each in answer.standings if each.status in STAYED]
+    if not found:
+        return "No choice yet: no candidate has trained. Give a larger --budget."
+    reason = f"the recall@50 of none of {len(found)} is clearly above chance ({answer.chance:.3f})"
+    if all(each.at_end is None for each in found):
+        reason = f"none of {len(found)} has trained an epoch, after which recall is measured"
+    return (
+        f"No choice can be justified: after {three_digits(answer.state.clock)} s of training each,"
+        f" {reason}. Give a larger --budget."
+    )
+
+
 def _ratio_sentences(answer: Answer, best: Standing, baseline: Standing) -> list[str]:
     if answer.sooner_at_least is not None:
         return [
-            f"The best baseline, {baseline.name}, is still at chance after"
-            f" {three_digits(baseline.clock)} s; it was better after"
+            f"The best baseline, {baseline.name}, is not clearly better than chance after"
+            f" {three_digits(baseline.clock)} s; this arm was after"
             f" {three_digits(best.learned_at or 0.0)} s: more than"
             f" {answer.sooner_at_least:.2g} times sooner."
+        ]
+    if baseline.learned_at is None:
+        return [
+            f"The best baseline, {baseline.name}, trained {baseline.epochs:.2g} epochs in"
+            f" {three_digits(baseline.clock)} s, too few to measure its recall: no ratio."
         ]
     if answer.sooner is None or answer.level is None:
         return [f"It has no level in common with the best baseline, {baseline.name}."]
@@ -245,27 +260,28 @@ def _ratio_sentences(answer: Answer, best: Standing, baseline: Standing) -> list
 
 
 def _why(answer: Answer, best: Standing, baseline: Standing) -> str:
+    level = answer.level
     own, theirs = (
         (
-            each.items,
-            each.seconds,
+            each.contender.items,
+            each.contender.seconds,
             None
-            if answer.level is None
-            else (each.runs.curves[0].time_to(answer.level) or 0.0) / each.seconds,
+            if level is None
+            else (each.runs.curves[0].time_to(level) or 0.0) / each.contender.seconds,
         )
         for each in (best, baseline)
     )
     return cost_sentence(own, theirs)
 
 
-def _recall(answer: Answer, best: Standing, baseline: Standing | None) -> str:
-    values = [each and each.recall() for each in (best, baseline)]
-    if values[0] is None:
-        return ""
-    text = f"Recall@50 on test items after that: {_with_error(best)}"
-    if baseline is not None and baseline is not best and values[1] is not None:
-        text += f", the baseline's {_with_error(baseline)}"
-    return f"{text} (chance: {answer.chance:.3f})."
+def _noise(answer: Answer, best: Standing) -> Iterable[str]:
+    """Yield how well validation items can tell arms apart, if they decide."""
+    curve = next(iter(best.contender.runs.values())).curve
+    errors = [row["validation_recall_at_50_error"] for row in curve]
+    if answer.question.target == "recall" and errors and errors[-1] is not None:
+        yield (
+            f"Recall on validation items, which decided, has a standard error of {errors[-1]:.3f}."
+        )
 
 
 def _edges(answer: Answer, best: Standing) -> Iterable[str]:
@@ -293,8 +309,10 @@ def _edges(answer: Answer, best: Standing) -> Iterable[str]:
 def _row(answer: Answer, each: Standing) -> dict[str, Any]:
     shape, config = each.entrant.shape, each.entrant.config
     ratio = each.behind
-    has_run = bool(each.runs.curves)
-    summary = each.records[0].summary if each.records else {}
+    has_run = bool(each.runs.curves) and each.contender.is_timed
+    records = list(each.contender.runs.values())
+    summary = records[0].summary if records else {}
+    recalls = each.at_end.values if has_run and each.at_end else {}
     return {
         **{name: getattr(config, name) for name in ("dataset", "encoder")},
         "entrant": each.name,
@@ -312,33 +330,45 @@ def _row(answer: Answer, each: Standing) -> dict[str, Any]:
         "learned_seconds": each.learned_at,
         "iterations": summary.get("iterations"),
         "epochs": summary.get("epochs"),
-        "level": min((curve.level for curve in each.runs.curves.values()), default=None),
+        "level": _lowest(each) if has_run else None,
         "predicted_iteration_seconds": each.entrant.predicted_seconds,
-        "full_iteration_seconds": each.seconds if has_run else None,
-        "item_slots": each.items if has_run else None,
+        "full_iteration_seconds": each.contender.seconds if has_run else None,
+        "item_slots": each.contender.items if has_run else None,
         "times_slower": ratio and ratio.value,
         "times_slower_lower": ratio and ratio.lower,
         "times_slower_upper": ratio and ratio.upper,
-        "test_recall_at_50": each.recall() if has_run else None,
-        "test_recall_at_50_error": each.recall("test_recall_at_50_error") if has_run else None,
-        "runs": [record.name for record in each.records],
+        "test_recall_at_50": recalls.get(RECALL),
+        "test_recall_at_50_error": recalls.get(f"{RECALL}_error"),
+        "runs": [record.name for record in records],
         "config": json.dumps(config.to_dict(), sort_keys=True),
         "data_fingerprint": answer.state.fingerprint,
     }
 
 
-def _to_level(each: Standing, level: float | None) -> tuple[str, str]:
-    seconds = None if level is None else each.seconds_to(level)
+def _to_level(each: Standing, level: float) -> tuple[str, str]:
+    seconds = each.seconds_to(level)
     if seconds is None:
         return "-", "-"
-    return f"{seconds / each.seconds:,.0f}", three_digits(seconds)
+    return f"{seconds / each.contender.seconds:,.0f}", three_digits(seconds)
+
+
+def _lowest(each: Standing) -> float:
+    return min(curve.level for curve in each.runs.curves.values())
+
+
+def _speed(answer: Answer, each: Standing) -> str:
+    """Return an entrant's speed over the best one's; a bound or nothing while it is at chance."""
+    if each is answer.best:
+        return "1"
+    if each is answer.baseline and answer.sooner_at_least is not None:
+        return f"< {1 / answer.sooner_at_least:.2g}"
+    if each.behind is None or each.learned_at is None:
+        return "-"
+    return f"{1 / each.behind.value:.2g}"
 
 
 def _with_error(each: Standing) -> str:
-    value, error = each.recall(), each.recall("test_recall_at_50_error")
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
+    return "-" if each.at_end is None else each.at_end.text(RECALL)
 
 
 def _ratio_json(ratio: Ratio) -> dict[str, float]:

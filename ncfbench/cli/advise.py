@@ -161,16 +161,20 @@ def _print(advice: Advice, locations: Mapping[str, str]) -> None:
         left = [[each.what, each.reason] for each in field.left_out]
         print_views(Table("Left out", ["", Column("reason", "left", wraps=True)], left))
         return
-    views: list[Any] = [textwrap.fill(summary.headline(answer), WIDTH), ""]
-    if answer.best is not None:
-        views += [summary.standings_table(answer)]
+    views: list[Any] = [_folded(summary.headline(answer)), ""]
+    for table in (summary.standings_table(answer), summary.left_table(answer)):
+        views += [table] if table.rows else []
     trust = [*answer.state.notes, *summary.trust(answer)]
-    views += [textwrap.fill(f"How far to trust it: {' '.join(trust)}", WIDTH), ""]
+    views += [_folded(f"How far to trust it: {' '.join(trust)}"), ""] if trust else []
     for purpose, command in summary.next_steps(answer, advice.folder, locations):
         views += [f"{purpose}:", f"  {command}"]
-    figure = [f"Figure: {advice.figure}."] if advice.figure else []
-    views += ["", " ".join([*figure, f"Table: {advice.folder / 'advice.parquet'}."])]
-    print_views(*views)
+    files = [advice.folder / "advice.parquet", *filter(None, [advice.figure])]
+    print_views(*views, "", f"Written: {', '.join(map(str, files))}")
+
+
+def _folded(text: str) -> str:
+    """Return a paragraph in lines of 80 columns; flags stay whole."""
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 def _list(text: str | None, kind: Callable[[str], Value], flag: str) -> tuple[Value, ...]:

@@ -19,7 +19,7 @@ from ncfbench.config import RunConfig
 from ncfbench.registry import baseline_sampler, find_sampler
 from ncfbench.reporting.comparison import Comparison, arm_of, unusual_settings
 from ncfbench.reporting.convergence import find_fault, why_untrained
-from ncfbench.reporting.quality import Quality, quality_of
+from ncfbench.reporting.quality import Quality, at_end, quality_of
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
 from ncfbench.runs.folder import RunRecord, are_interleaved
@@ -83,6 +83,13 @@ class Contender:
         return [(each * self.seconds, _mean(curve[each] for curve in curves)) for each in common]
 
     @property
+    def spread(self) -> float:
+        """Largest spread of the times of a run's blocks."""
+        return max(
+            (analysis.spread(run.timing, "full") or 0.0 for run in self.runs.values()), default=0.0
+        )
+
+    @property
     def items(self) -> float | None:
         """Items embedded for a batch."""
         known = [run.summary["item_slots"] for run in self.runs.values()]
@@ -114,7 +121,7 @@ class Standing:
     @property
     def at_end(self) -> Quality | None:
         """Quality at the last evaluation; None where nothing was evaluated."""
-        return next((each for each in self.quality if "end" in each.moments), None)
+        return at_end(self.quality)
 
 
 @dataclass(frozen=True)
@@ -170,8 +177,7 @@ class Answer:
     @property
     def spread(self) -> float:
         """Largest spread of the times of an arm's blocks."""
-        runs = [run for each in self.main for run in each.contender.runs.values()]
-        return max((analysis.spread(run.timing, "full") or 0.0 for run in runs), default=0.0)
+        return max(each.contender.spread for each in self.main)
 
     @property
     def is_interleaved(self) -> bool:

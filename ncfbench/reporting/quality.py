@@ -67,6 +67,18 @@ def quality_of(runs: Mapping[int, RunRecord], targets: Mapping[int, float]) -> l
     ]
 
 
+def quality_at_end(runs: Mapping[int, RunRecord]) -> Quality | None:
+    """Return the quality of an arm's runs, by seed, at their last evaluations; None where some run
+    was not evaluated.
+    """
+    return at_end(quality_of(runs, {}))
+
+
+def at_end(found: Sequence[Quality]) -> Quality | None:
+    """Return the quality at the end of :func:`quality_of`."""
+    return next((each for each in found if "end" in each.moments), None)
+
+
 def _row(moment: str, run: RunRecord, target: float | None) -> Row | None:
     """Return the row of a run's curve at a moment; None if it has no such evaluation."""
     evaluated = [row for row in run.curve if row[f"test_{RECALL}"] is not None]

@@ -184,7 +184,7 @@ def test_the_table_fits_eighty_columns(answer: Answer, monkeypatch: pytest.Monke
     assert max(map(len, lines)) <= 80
     rows = [line for line in lines if "b=512" in line]
     assert [line.split()[0] for line in rows] == ["strat-ns", "ns", "iid"]
-    assert rows[0].split()[-5:] == ["102", "10", "100", "1", "0.400"]
+    assert rows[0].split()[-6:] == ["102", "10", "100", "1", "1", "0.400"]
 
 
 def test_rows_and_json_are_what_the_schema_says(answer: Answer, tmp_path: Path) -> None:
@@ -250,14 +250,44 @@ def test_a_baseline_at_chance_gives_a_bound_only(
     found = make_answer(Question(FIXED), state, records, tiny, 60.0)
     assert found.sooner is None
     assert found.sooner_at_least == pytest.approx(8.0)  # 200 iterations of 40 ms over 1 s
-    assert "still at chance after 8 s; it was better after 1 s: more than 8 times sooner" in (
-        summary.headline(found)
-    )
+    text = summary.headline(found)
+    assert "not clearly better than chance after 8 s; this arm was after 1 s: more than 8" in text
+    cells = {row[0].text: row[-2].text for row in summary.standings_table(found).rows}
+    assert cells == {"best": "1", "base": "< 0.12"}
     monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
     none = make_answer(Question(FIXED), state, records, tiny, 60.0)
     assert none.best is None
-    assert summary.headline(none).startswith("No choice can be justified: after 2 s of training")
+    text = summary.headline(none)
+    assert text.startswith("No choice can be justified: after 2 s of training each, the recall@50")
+    table = summary.standings_table(none)
+    assert [column.heading for column in table.header[1:]] == ["items", "ms", "loss", "recall@50"]
+    assert {row[0].text: row[3].text for row in table.rows} == {"base": "6", "best": "3"}
     assert json.loads(json_text(summary.as_json(none, tmp_path, {})))["recommended"] is None
+
+
+def test_what_was_never_evaluated_is_not_at_chance(
+    tmp_path: Path, tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within less than an epoch recall is not measured: no ratio follows, nor a choice."""
+    best, base = entrant("best", "ns"), entrant("base", "iid")
+    records = {
+        "best": written(tmp_path, best, [9, 5, 3], 10, [0, 0.1, 0.2]),
+        "base": written(tmp_path, base, [9, 6, 6], 40, []),
+    }
+    monkeypatch.setattr(
+        "ncfbench.advice.answer.learned_at",
+        lambda record, dataset: 1.0 if record.config.sampler == "ns" else None,
+    )
+    state = State(tiny.fingerprint, [base, best], [], [], 1.0, clock=2.0)
+    found = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    assert (found.sooner, found.sooner_at_least) == (None, None)
+    assert "too few to measure its recall: no ratio" in summary.headline(found)
+    records["best"] = written(tmp_path / "other", best, [9, 5, 3], 10, [])
+    monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
+    none = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    assert "none of 2 has trained an epoch, after which recall is measured" in (
+        summary.headline(none)
+    )
 
 
 def test_the_figure_is_drawn(answer: Answer, tmp_path: Path) -> None:

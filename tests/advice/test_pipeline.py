@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -68,8 +69,8 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
     assert problems == []
     finalists = [raced.answer.best, *raced.answer.ties, *raced.answer.others]
     # Two seeds of the best, the baseline and a rival; the best may be the baseline.
-    assert len(raced.answer.best.records) == 2
-    assert sum(len(each.records) == 2 for each in finalists) >= 2
+    assert len(raced.answer.best.contender.runs) == 2
+    assert sum(len(each.contender.runs) == 2 for each in finalists) >= 2
     finished = [one for one in records if one.summary["status"] == "finished"]
     assert {one.config.seed for one in finished} == {0, 1}
     turns = {one.environment["interleaved"][0] for one in finished}
@@ -182,6 +183,15 @@ def test_a_dry_run_only_lists(data_dir: Path, tmp_path: Path) -> None:
     assert read_state(found.folder) is None
 
 
+def test_a_dry_run_lists_a_race_that_is_over(data_dir: Path, raced: Advice) -> None:
+    """It names who is left and who never entered, and leaves the answer's files alone."""
+    before = (raced.folder / "advice.parquet").stat().st_mtime_ns
+    found, _ = ask(data_dir, raced.folder.parent.parent, learning_rates=(0.01, 1e30), dry_run=True)
+    assert found.answer is None
+    assert set(found.field.seconds) == set(raced.field.seconds)
+    assert (raced.folder / "advice.parquet").stat().st_mtime_ns == before
+
+
 def test_from_python(data_dir: Path, tmp_path: Path) -> None:
     found = ncfbench.advise(
         "tiny",
@@ -239,7 +249,10 @@ def test_bad_input_is_one_sentence(
     check(found, code, message)
 
 
-def test_the_command_prints_the_answer(data_dir: Path, raced: Advice) -> None:
+def test_the_command_prints_the_answer(
+    data_dir: Path, raced: Advice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     words = [
         "advise",
         "tiny",
@@ -259,6 +272,13 @@ def test_the_command_prints_the_answer(data_dir: Path, raced: Advice) -> None:
     words += ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
     printed = invoke(*words, "--quiet")
     check(printed, 0, "Use --loss sg --sampler", "How far to trust it:", "ncfbench run --dataset")
+    check(printed, 0, "Left the race", "lr=1e+30", "The loss is not finite at iteration")
+    prose = printed.stdout.partition("To be surer")[0]
+    assert max(map(len, prose.splitlines())) <= 80
+    assert not re.search(r"[a-z]-$", prose, re.M), "no flag is cut at a hyphen"
+    # The race's runs are not finished ones; the report says where its answer is.
+    empty = invoke("report", "--runs-dir", runs_dir)
+    check(empty, 7, "The command of a race, ncfbench advise ..., prints its answer again")
     found = json.loads(invoke(*words, "--quiet", "--json").stdout)
     assert raced.answer is not None
     assert raced.answer.best is not None

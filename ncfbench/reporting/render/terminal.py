@@ -23,6 +23,8 @@ STYLES: dict[Style, str] = {
     "bad": "bold red",
     "open": "yellow",
 }
+COMMAND = "ncfbench "
+"""Beginning of a note that is a command, which is never folded, so that it can be copied."""
 ASCII = str.maketrans({"±": "+-", "†": "+", "‡": "++"} | dict.fromkeys("▏▎▍▌▋▊▉█", "#"))
 """Stand-ins where the terminal's encoding has ASCII only."""
 
@@ -66,7 +68,10 @@ class TableView:
                 for row in table.rows:
                     yield Text(f"  {row[index].text}", no_wrap=True, overflow="ignore")
         for note in table.notes:
-            yield Text(note, style="dim")
+            if note.startswith(COMMAND):
+                yield Text(f"  {note}", no_wrap=True, overflow="ignore")
+            else:
+                yield Text(note, style="dim")
         yield Text("")
 
 

@@ -13,7 +13,7 @@ from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.commands import flags
 from ncfbench.reporting.comparison import seeds_label
 from ncfbench.reporting.frontier import frontier
-from ncfbench.reporting.quality import COLD_USERS, RECALL
+from ncfbench.reporting.quality import COLD_USERS, RECALL, Quality
 from ncfbench.reporting.table import Cell, Column, Table, sentence, three_digits
 from ncfbench.timing.statistics import BUSY_SPREAD
 from ncfbench.timing.ties import ONE_SEED_FACTOR
@@ -128,10 +128,10 @@ def headline(answer: Answer) -> str:
         )
     else:
         parts += [_ratio(answer, best, baseline), _why(best, baseline)]
-    parts += [_recalls(best, baseline)]
-    if answer.ties:
-        names = ", ".join(each.name for each in answer.ties)
-        parts.append(sentence(f"Not to be told from it: {names}"))
+    chance = best.at_end.values.get(f"{RECALL}_chance") if best.at_end else None
+    other = None if baseline is best else baseline.at_end
+    parts += [recall_sentence(best.at_end, other, chance)]
+    parts += [tied_sentence([each.name for each in answer.ties])]
     return " ".join(filter(None, parts))
 
 
@@ -147,10 +147,7 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
         )
     if answer.is_still_falling:
         found.append("The loss of the best arm was still falling: train longer.")
-    if answer.spread > BUSY_SPREAD:
-        found.append(
-            f"The machine was busy: times of blocks of iterations spread by {answer.spread:.0%}."
-        )
+    found += busy_sentences(answer.spread)
     if not answer.is_interleaved:
         found.append("Some runs did not take turns, so a change of the machine's speed counts.")
     found += _better_recall(answer, answer.best)
@@ -159,10 +156,11 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
         config = answer.config
         words = ["ncfbench", "advise", config.dataset, "--encoder", config.encoder]
         words += ["--loss", config.loss, *(word for pair in locations.items() for word in pair)]
-        found.append(
+        found += [
             "The baseline has one batch size and one learning rate; others may suit it better. To"
-            f" try them: {shlex.join(words)}"
-        )
+            " try them:",
+            shlex.join(words),
+        ]
     return found
 
 
@@ -207,6 +205,28 @@ def cost_sentence(
         parts.append(f"{own[2]:,.0f} iterations do instead of {theirs[2]:,.0f}")
     text = ", and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
     return f"{text[0].upper()}{text[1:]}."
+
+
+def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float | None) -> str:
+    """Return the best arm's recall at the end, with the baseline's if that is another arm."""
+    if own is None or own.values[RECALL] is None:
+        return ""
+    text = f"Recall@50 at the end: {own.text(RECALL)}"
+    if baseline is not None:
+        text += f", the baseline's {baseline.text(RECALL)}"
+    return text + ("." if chance is None else f" (chance: {chance:.3f}).")
+
+
+def tied_sentence(names: Sequence[str]) -> str:
+    """Return which arms are tied with the best; nothing if none is."""
+    return sentence(f"Not to be told from it: {', '.join(names)}") if names else ""
+
+
+def busy_sentences(spread: float) -> list[str]:
+    """Return a warning if times spread so widely that something else was at work."""
+    if spread <= BUSY_SPREAD:
+        return []
+    return [f"The machine was busy: times of blocks of iterations spread by {spread:.0%}."]
 
 
 def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
@@ -298,18 +318,6 @@ def _why(best: Standing, baseline: Standing) -> str:
         (each.contender.items, each.contender.seconds, each.iterations) for each in (best, baseline)
     )
     return cost_sentence(own, theirs)
-
-
-def _recalls(best: Standing, baseline: Standing) -> str:
-    end = best.at_end
-    if end is None or end.values[RECALL] is None:
-        return ""
-    text = f"Recall@50 at the end: {end.text(RECALL)}"
-    other = baseline.at_end
-    if baseline is not best and other is not None:
-        text += f", the baseline's {other.text(RECALL)}"
-    chance = end.values.get(f"{RECALL}_chance")
-    return text + ("." if chance is None else f" (chance: {chance:.3f}).")
 
 
 def _better_recall(answer: Answer, best: Standing) -> list[str]:
