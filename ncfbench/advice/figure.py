@@ -23,7 +23,8 @@ FADED = 0.35
 def draw_race(answer: Answer) -> Drawing:
     """Draw the measure of every entrant against the training clock, both axes logarithmic.
 
-    Entrants that stayed to the end have the colour of their sampler and a label, the others fade.
+    Entrants that stayed to the end have the colour of their sampler and a label, further seeds a
+    thin line; the others fade.
 
     Raises:
         UsageError: Matplotlib is not installed.
@@ -70,6 +71,8 @@ def _plot(axis: object, each: Standing, *, is_loss: bool, is_faded: bool) -> Non
             style |= {"color": GREY, "alpha": FADED, "linewidth": 0.8}
         elif not place:
             style |= {"label": f"{each.name} ({each.status})"}
+        else:
+            style |= {"linewidth": 0.8, "alpha": 0.7}
         axis.plot(*zip(*points, strict=True), **style)  # type: ignore[attr-defined]
 
 

@@ -125,7 +125,8 @@ def standings_table(answer: Answer) -> Table:
     base = answer.question.base
     losses = either([find_loss(name).title for name in answer.question.losses])
     title = f"{base.dataset}, {find_encoder(base.encoder).title}, {losses}"
-    notes = ["its: iterations; speed: 1 for the first row, larger is faster"] if best else []
+    notes = ["its: iterations"] if level is not None else []
+    notes += ["speed: 1 for the first row, larger is faster"] if best else []
     notes.append(f"recall@50: on test items, at the end; {answer.chance:.3f} by chance")
     return Table(title, header, rows, notes)
 

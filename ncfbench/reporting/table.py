@@ -158,6 +158,11 @@ def slug(*parts: str) -> str:
     )
 
 
+def is_command(note: str) -> bool:
+    """Return whether a note is a command line, which no format folds, so that it can be copied."""
+    return note.startswith("ncfbench ")
+
+
 def three_digits(value: float) -> str:
     """Return a number with three significant digits, and never with an exponent from 100 on."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

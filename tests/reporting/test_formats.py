@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
 from ncfbench.reporting.render import html, latex, markdown
+from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.results import SWEEPS
 from ncfbench.reporting.table import Cell, Column, Table
 from ncfbench.reporting.views.records import result_columns
@@ -54,6 +55,7 @@ def test_latex_reads_every_character_as_itself() -> None:
         latex.escape(r"\_&%$#{}~^")
         == r"\textbackslash{}\_\&\%\$\#\{\}\textasciitilde{}\textasciicircum{}"
     )
+    assert latex.escape("--loss sg") == "-{}-loss sg", "no dash"
     text = latex.render([NASTY])
     assert r"\caption{Speed\_up \{100 \%\} \& more}" in text
     assert (
@@ -352,6 +354,21 @@ def test_figures_inlined_twice_share_no_id() -> None:
         inlined == '<svg viewBox="0 0 9 5"><path id="f3-p1"/><use xlink:href="#f3-p1"'
         ' clip-path="url(#f3-p1)"/></svg>'
     )
+
+
+def test_flags_and_commands_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No format cuts a flag at a hyphen, nor folds a command that is to be copied."""
+    command = "ncfbench advise citeulike --encoder cnn --loss sg --runs-dir some/where/far/away/x"
+    table = Table("T", ["a"], [["1"]], ["Try:", command], lead="Use --batch-size 64 <now>.")
+    page = table_html(table)
+    assert "Use <code>--batch-size</code> 64 &lt;now&gt;." in page
+    assert f'<code class="command">{command}</code>' in page
+    assert f"\n    {command}\n" in markdown.render([table])
+    monkeypatch.setenv("COLUMNS", "60")
+    console = make_console()
+    with console.capture() as captured:
+        show(console, table)
+    assert f"  {command}\n" in captured.get()
 
 
 def test_html_is_escaped() -> None:

@@ -52,7 +52,8 @@ def draw_answer(answer: Answer) -> Drawing | None:
             _finish_losses(axis, answer)
         finish(axis)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles[::-1], labels[::-1], frameon=False, loc="outside lower center", ncols=4)
+    below: dict[str, Any] = {"frameon": False, "loc": "outside lower center"}
+    figure.legend(handles[::-1], labels[::-1], ncols=min(len(handles), 5), **below)
     config = answer.config
     parts = [config.dataset, find_encoder(config.encoder).title, loss, answer.settings]
     title = f"Which sampler trains soonest: {', '.join(filter(None, parts))}"

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ncfbench import __version__
 from ncfbench.data.sources import prepare_command
 from ncfbench.reporting import verdicts
 from ncfbench.reporting.results import SWEEPS, Results
 from ncfbench.reporting.selection import choose
-from ncfbench.reporting.table import Table, facts_table
+from ncfbench.reporting.table import Table, facts_table, is_command
 from ncfbench.reporting.views.paper import verdict_table
 
 UNSTABLE = (
@@ -110,13 +110,22 @@ def inline_svg(text: str, name: str) -> Markup:
 @cache
 def templates() -> jinja2.Environment:
     """Return the environment of the page's templates, which escapes all that they are given."""
-    return jinja2.Environment(
+    found = jinja2.Environment(
         autoescape=True,
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.filters["code"] = with_code
+    return found
+
+
+def with_code(text: str) -> Markup:
+    """Return text with commands, and flags in sentences, as code, which is not cut at hyphens."""
+    if is_command(text):
+        return Markup('<code class="command">{}</code>').format(text)
+    return Markup(re.sub(r"--[a-z][a-z-]*[a-z]", r"<code>\g<0></code>", str(escape(text))))
 
 
 def _drawings(results: Results, wanted: Sequence[str]) -> list[Drawing]:

@@ -34,7 +34,8 @@ def render(tables: Sequence[Table]) -> str:
 
 def escape(text: str) -> str:
     """Return text in which LaTeX reads every character as itself."""
-    return "".join(SPECIAL.get(each, each) for each in text)
+    # Two hyphens of a flag would become a dash.
+    return "".join(SPECIAL.get(each, each) for each in text).replace("--", "-{}-")
 
 
 def _table(table: Table) -> str:

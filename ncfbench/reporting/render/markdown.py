@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ncfbench.reporting.table import Cell, Column, Table
+from ncfbench.reporting.table import Cell, Column, Table, is_command
 
 SPECIAL = "\\`*_{}[]<>#|~"
 RULES = {"left": "---", "right": "---:", "center": ":---:"}
@@ -28,7 +28,9 @@ def _table(table: Table) -> str:
         *([_cell(*pair) for pair in zip(row, table.header, strict=True)] for row in table.rows),
     ]
     body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    notes = "".join(f"\n{escape(note)}\n" for note in table.notes)
+    notes = "".join(
+        f"\n    {note}\n" if is_command(note) else f"\n{escape(note)}\n" for note in table.notes
+    )
     lead = f"{escape(table.lead)}\n\n" if table.lead else ""
     return f"### {escape(table.title)}\n\n{lead}{body}\n{notes}"
 

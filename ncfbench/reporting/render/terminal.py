@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ncfbench.reporting.render import columns
 from ncfbench.reporting.render.columns import GAP, Block, folded
-from ncfbench.reporting.table import Align, Style, Table
+from ncfbench.reporting.table import Align, Style, Table, is_command
 
 STYLES: dict[Style, str] = {
     "plain": "",
@@ -23,8 +23,6 @@ STYLES: dict[Style, str] = {
     "bad": "bold red",
     "open": "yellow",
 }
-COMMAND = "ncfbench "
-"""Beginning of a note that is a command, which is never folded, so that it can be copied."""
 ASCII = str.maketrans({"±": "+-", "†": "+", "‡": "++"} | dict.fromkeys("▏▎▍▌▋▊▉█", "#"))
 """Stand-ins where the terminal's encoding has ASCII only."""
 
@@ -68,7 +66,7 @@ class TableView:
                 for row in table.rows:
                     yield Text(f"  {row[index].text}", no_wrap=True, overflow="ignore")
         for note in table.notes:
-            if note.startswith(COMMAND):
+            if is_command(note):
                 yield Text(f"  {note}", no_wrap=True, overflow="ignore")
             else:
                 yield Text(note, style="dim")

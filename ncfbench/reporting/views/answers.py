@@ -237,7 +237,7 @@ def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
             " did)."
         )
     if chance := _chance(answer):
-        notes.append(f"recall@50 is that at the end. {chance}")
+        notes.append(f"its: iterations. recall@50 is that at the end. {chance}")
     if len(answer.standings) > len(answer.main):
         notes.append(
             f"{len(answer.standings) - len(answer.main)} further arms: --table"
