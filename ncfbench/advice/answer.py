@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ncfbench.advice.comparison import Ratio, Runs, best_of, times_sooner
 from ncfbench.advice.curves import chance, curve_of, learned_at
 from ncfbench.advice.question import Question
+from ncfbench.advice.rule import Curve
 from ncfbench.advice.state import Entrant, State
 from ncfbench.data import Dataset
 from ncfbench.reporting.answers import Contender
@@ -51,14 +52,29 @@ class Standing:
         return self.entrant.name
 
     @property
-    def clock(self) -> float:
-        """Training clock of the first seed at its last evaluation."""
-        return next(iter(self.runs.curves.values())).clock
+    def has_run(self) -> bool:
+        """True if it has a curve with times."""
+        return bool(self.runs.curves)
 
-    def seconds_to(self, level: float) -> float | None:
-        """Return the mean seconds to a level; None if some seed did not reach it."""
-        times = [curve.time_to(level) for curve in self.runs.curves.values()]
-        return None if None in times else statistics.fmean(filter(None, times))
+    @property
+    def curve(self) -> Curve:
+        """Curve of the first seed, if it :attr:`has_run`."""
+        return next(iter(self.runs.curves.values()))
+
+    @property
+    def level(self) -> float:
+        """The lowest value of all its seeds, if it :attr:`has_run`."""
+        return min(curve.level for curve in self.runs.curves.values())
+
+    def to_level(self, level: float) -> tuple[float, float] | None:
+        """Return the iterations and seconds of the first seed to a level; None if it never got
+        there.
+        """
+        seconds = self.curve.time_to(level)
+        if seconds is None:
+            return None
+        run = next(iter(self.contender.runs.values()))
+        return seconds / run.summary["full_iteration_seconds"], seconds
 
     @property
     def at_end(self) -> Quality | None:
@@ -119,7 +135,7 @@ class Answer:
         """Share by which the best one's measure improved in the last doubling of its clock."""
         if self.best is None:
             return 0.0
-        curve = next(iter(self.best.runs.curves.values()))
+        curve = self.best.curve
         return curve.gain() / abs(curve.level) if curve.level else 0.0
 
     @property
@@ -213,13 +229,11 @@ def _runs_of(question: Question, records: Sequence[RunRecord], dataset: Dataset)
         for record in records
         if record.summary["full_iteration_seconds"] and record.summary["status"] != "diverged"
     }
-    noises = [_spread(record) / max(_blocks(record), 1) ** 0.5 for record in records]
+    noises = [_noise(record) for record in records]
     return Runs(curves, MEDIAN_OVER_MEAN / QUARTILES_OF_NORMAL * statistics.fmean(noises))
 
 
-def _blocks(record: RunRecord) -> int:
-    return sum(row["kind"] == "full" for row in record.timing)
-
-
-def _spread(record: RunRecord) -> float:
-    return analysis.spread(record.timing, "full") or 0.0
+def _noise(record: RunRecord) -> float:
+    """Return the spread of a run's times of blocks over the square root of their number."""
+    blocks = sum(row["kind"] == "full" for row in record.timing)
+    return (analysis.spread(record.timing, "full") or 0.0) / max(blocks, 1) ** 0.5

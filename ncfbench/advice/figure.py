@@ -34,11 +34,12 @@ def draw_race(answer: Answer) -> Drawing:
     axis = figure.subplots()
     is_loss = question.target == "loss"
     for each in reversed(answer.standings):
-        if each.runs.curves:
+        if each.has_run:
             _plot(axis, each, is_loss=is_loss, is_faded=each.status not in STAYED)
     axis.set_xscale("log")
     label_few(axis.xaxis)
-    if is_loss and all(value > 0 for value in _values(answer)):
+    curves = [curve for each in answer.standings for curve in each.runs.curves.values()]
+    if is_loss and all(value > 0 for curve in curves for value in curve.values):
         axis.set_yscale("log")
         label_few(axis.yaxis)
     axis.set(
@@ -49,7 +50,8 @@ def draw_race(answer: Answer) -> Drawing:
     handles, labels = axis.get_legend_handles_labels()
     axis.legend(handles[::-1], labels[::-1], frameon=False, fontsize="small")
     base = question.base
-    title = f"{base.dataset}, {find_encoder(base.encoder).title}, {_losses(answer)}"
+    losses = ", ".join(find_loss(name).title for name in question.losses)
+    title = f"{base.dataset}, {find_encoder(base.encoder).title}, {losses}"
     axis.set_title(title)
     return Drawing(title, figure)
 
@@ -74,16 +76,3 @@ def _plot(axis: object, each: Standing, *, is_loss: bool, is_faded: bool) -> Non
         else:
             style |= {"linewidth": 0.8, "alpha": 0.7}
         axis.plot(*zip(*points, strict=True), **style)  # type: ignore[attr-defined]
-
-
-def _values(answer: Answer) -> list[float]:
-    return [
-        value
-        for each in answer.standings
-        for curve in each.runs.curves.values()
-        for value in curve.values
-    ]
-
-
-def _losses(answer: Answer) -> str:
-    return ", ".join(find_loss(name).title for name in answer.question.losses)

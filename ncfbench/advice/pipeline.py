@@ -106,6 +106,8 @@ def advise(
         NcfbenchError: every candidate failed.
         UsageError: nothing can work, one candidate only, or the budget is too small for one rung.
     """
+    if not budget_seconds > 0:
+        raise UsageError(f"--budget: {budget_seconds:g} s are no time. Use for example 10m.")
     clock = Clock(budget_seconds, reserve_seconds=max(RESERVE[0], RESERVE[1] * budget_seconds))
     keep_compiled(say)
     dataset = open_dataset(locations.data_dir, question.base.dataset, say)
@@ -193,10 +195,8 @@ def _begin(
     seconds = calibrated.seconds
     entrants = [make_entrant(question, each, seconds[each.shape], first) for each in field]
     rest = [(each, seconds[each.shape]) for each in pool if each not in field]
-    say(
-        f"{clock.spent:.0f} s: {len(field)} race first, {len(rest)} may follow;"
-        f" {len(slow)} shapes cannot win."
-    )
+    hopeless = f" {len(slow)} shapes cannot win." if slow else ""
+    say(f"{clock.spent:.0f} s: {len(field)} race first, {len(rest)} may follow.{hopeless}")
     return State(dataset.fingerprint, entrants, rest, left_out, first), pace, horizon
 
 

@@ -161,7 +161,8 @@ class Race:
         state.clock = clock
         arms = self._arms()
         if not arms:
-            raise NcfbenchError(f"No candidate is left. {self._first_reason()}")
+            first = state.entrants[0]
+            raise NcfbenchError(f"No candidate is left. {first.name} {first.reason}")
         plan = self._plan(clock)
         state.horizon = plan.horizon if plan else clock
         keep = arms_of_rungs(len(arms), FINALISTS, 2)[1] if plan and plan.clocks else FINALISTS
@@ -228,19 +229,11 @@ class Race:
                 if each not in chosen and each[0].is_neighbour(candidates[name])
             ]
         for each in chosen[:NEWCOMERS]:
-            state.entrants.append(self.enter(*each))
+            state.entrants.append(make_entrant(self.question, *each, state.first_clock))
             if self._plan(clock) is None:
                 state.entrants.pop()
                 break
             state.pool.remove(each)
-
-    def enter(self, candidate: Candidate, seconds: float) -> Entrant:
-        """Return the entrant of a candidate, with probes often enough for the first rung.
-
-        Args:
-            seconds: of an iteration.
-        """
-        return make_entrant(self.question, candidate, seconds, self.state.first_clock)
 
     def _train_seeds(self) -> None:
         """Train more seeds of the finalists to the last clock, as many as there is time for."""
@@ -322,9 +315,6 @@ class Race:
                 return None
             self._folders[key] = folder
         return self._folders[key]
-
-    def _first_reason(self) -> str:
-        return next(f"{each.name} {each.reason}" for each in self.state.entrants)
 
     def _write(self) -> None:
         self.state.spent_seconds = self.clock.spent

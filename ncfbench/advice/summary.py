@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ncfbench.advice.answer import FALLING, STAYED, Answer, Standing
-from ncfbench.advice.comparison import Ratio
 from ncfbench.advice.question import TRIED, Question
 from ncfbench.config import RunConfig
 from ncfbench.errors import either
@@ -62,7 +63,7 @@ def trust(answer: Answer) -> list[str]:
             found.append("The interval assumes that times of two seeds differ by a tenth.")
         what = "loss" if answer.question.target == "loss" else "recall"
         change = "fell" if what == "loss" else "rose"
-        line = f"The best trained {three_digits(best.clock)} s ({best.epochs:.3g} epochs)"
+        line = f"The best trained {three_digits(best.curve.clock)} s ({best.epochs:.3g} epochs)"
         if answer.fall > FALLING:
             line += (
                 f", and its {what} {change} by {answer.fall:.0%} in the latter half: longer"
@@ -90,14 +91,14 @@ def next_steps(answer: Answer, folder: Path, locations: Mapping[str, str]) -> li
     """
     times = 2.0
     if answer.best is None:
-        furthest = max((each.epochs for each in answer.standings if each.runs.curves), default=0.0)
+        furthest = max((each.epochs for each in answer.standings if each.has_run), default=0.0)
         times = min(max(times, JUDGED_EPOCHS / furthest if furthest else 0.0), 10.0)
     longer = advise_command(answer.question, times * answer.budget_seconds, locations)
     steps = [("To be surer, go on with this race", longer)]
     if answer.best is not None:
         config = answer.best.entrant.config
         there = {**locations, "--runs-dir": str(folder)}
-        command = run_command(config, [*_words(there), "--resume"])
+        command = run_command(config, [*chain.from_iterable(there.items()), "--resume"])
         steps.append(("To train on from where the race left it", command))
     return steps
 
@@ -106,28 +107,30 @@ def standings_table(answer: Answer) -> Table:
     """Return the entrants that stayed to the end as a table of at most 80 columns."""
     best, level = answer.best, answer.level
     what = "loss" if answer.question.target == "loss" else "recall"
+    shown = [each for each in answer.standings if each.status in STAYED]
+    has_recall = any(each.at_end is not None for each in shown)
     header: list[Column | str] = ["", *columns_of("batch", "items", "ms")]
     if level is not None:
         header += columns_of(f"to {what} {abs(level):.3g}", "its", "s")
-    header += [Column("speed" if best else what), Column("recall@50")]
+    header += [Column("speed" if best else what), *([Column("recall@50")] if has_recall else [])]
     rows: list[list[Cell | str]] = [
         [
             Cell(each.name, "best" if each is best else "plain"),
             f"{each.contender.items or 0:,.0f}",
             three_digits(each.contender.seconds * 1e3),
             *([] if level is None else _to_level(each, level)),
-            _speed(answer, each) if best else f"{abs(_lowest(each)):.4g}",
-            _with_error(each),
+            _speed(answer, each) if best else f"{abs(each.level):.4g}",
+            *([_with_error(each)] if has_recall else []),
         ]
-        for each in answer.standings
-        if each.status in STAYED
+        for each in shown
     ]
     base = answer.question.base
     losses = either([find_loss(name).title for name in answer.question.losses])
     title = f"{base.dataset}, {find_encoder(base.encoder).title}, {losses}"
-    notes = ["its: iterations"] if level is not None else []
+    notes = ["its: iterations, of the first seed, as s"] if level is not None else []
     notes += ["speed: 1 for the first row, larger is faster"] if best else []
-    notes.append(f"recall@50: on test items, at the end; {answer.chance:.3f} by chance")
+    if has_recall:
+        notes.append(f"recall@50: on test items, at the end; {answer.chance:.3f} by chance")
     return Table(title, header, rows, notes)
 
 
@@ -172,7 +175,7 @@ def as_json(answer: Answer, folder: Path, locations: Mapping[str, str]) -> dict[
         "recommended": best and best.name,
         "flags": best and flags(best.entrant.config),
         "baseline": answer.baseline and answer.baseline.name,
-        "times_sooner": answer.sooner and _ratio_json(answer.sooner),
+        "times_sooner": answer.sooner and asdict(answer.sooner),
         "times_sooner_at_least": answer.sooner_at_least,
         "level": answer.level,
         "tied": [each.name for each in answer.ties],
@@ -195,7 +198,8 @@ def run_command(config: RunConfig, more: Sequence[str] = ()) -> str:
     if not config.seed:
         names.remove("seed")
     names += [name for name in unusual_settings(config) if name not in names]
-    words = [word for name in names for word in _arguments(config, name)]
+    values = config.to_dict()
+    words = [word for name in names for word in config.settings[name].arguments(values[name])]
     return shlex.join(["ncfbench", "run", *words, *more])
 
 
@@ -211,14 +215,14 @@ def advise_command(question: Question, budget_seconds: float, locations: Mapping
         value = getattr(question, name)
         if value != getattr(usual, name):
             flag = "--" + name.replace("_", "-")
-            words += [flag, ",".join(map(_plain, value))]
+            words += [flag, ",".join(f"{x:g}" if isinstance(x, float) else str(x) for x in value)]
     if question.seeds != usual.seeds:
         words += ["--seeds", str(question.seeds)]
     for name, value in question.fixed.items():
         if name not in ("dataset", "encoder"):
             words += ["--set", f"{name}={value}"]
     minutes = max(round(budget_seconds / 60), 1)
-    return shlex.join([*words, "--budget", f"{minutes}m", *_words(locations)])
+    return shlex.join([*words, "--budget", f"{minutes}m", *chain.from_iterable(locations.items())])
 
 
 def _no_choice(answer: Answer) -> str:
@@ -238,21 +242,21 @@ def _ratio_sentences(answer: Answer, best: Standing, baseline: Standing) -> list
     if answer.sooner_at_least is not None:
         return [
             f"The best baseline, {baseline.name}, is not clearly better than chance after"
-            f" {three_digits(baseline.clock)} s; this arm was after"
+            f" {three_digits(baseline.curve.clock)} s; this arm was after"
             f" {three_digits(best.learned_at or 0.0)} s: more than"
             f" {answer.sooner_at_least:.2g} times sooner."
         ]
     if baseline.learned_at is None:
         return [
             f"The best baseline, {baseline.name}, trained {baseline.epochs:.2g} epochs in"
-            f" {three_digits(baseline.clock)} s, too few to measure its recall: no ratio."
+            f" {three_digits(baseline.curve.clock)} s, too few to measure its recall: no ratio."
         ]
     if answer.sooner is None or answer.level is None:
         return [f"It has no level in common with the best baseline, {baseline.name}."]
     ratio = answer.sooner
     what = "loss" if answer.question.target == "loss" else "validation recall@50"
-    times = [each.runs.curves[0].time_to(answer.level) for each in (best, baseline)]
-    own, theirs = (f"{three_digits(seconds)} s" for seconds in times if seconds is not None)
+    found = [each.to_level(answer.level) for each in (best, baseline)]
+    own, theirs = (f"{three_digits(each[1])} s" for each in found if each is not None)
     return [
         f"It reaches a {what} of {abs(answer.level):.3g} in {own}; the best baseline,"
         f" {baseline.name}, takes {theirs}: {three_digits(ratio.value)} times as long (95 %:"
@@ -261,18 +265,11 @@ def _ratio_sentences(answer: Answer, best: Standing, baseline: Standing) -> list
 
 
 def _why(answer: Answer, best: Standing, baseline: Standing) -> str:
-    level = answer.level
-    own, theirs = (
-        (
-            each.contender.items,
-            each.contender.seconds,
-            None
-            if level is None
-            else (each.runs.curves[0].time_to(level) or 0.0) / each.contender.seconds,
-        )
-        for each in (best, baseline)
-    )
-    return cost_sentence(own, theirs)
+    costs = []
+    for each in (best, baseline):
+        reached = None if answer.level is None else each.to_level(answer.level)
+        costs.append((each.contender.items, each.contender.seconds, reached and reached[0]))
+    return cost_sentence(*costs)
 
 
 def _noise(answer: Answer, best: Standing) -> Iterable[str]:
@@ -296,7 +293,7 @@ def _edges(answer: Answer, best: Standing) -> Iterable[str]:
         tried = {
             each.entrant.config.to_dict()[name]
             for each in answer.standings
-            if each.runs.curves
+            if each.has_run
             and (each.entrant.shape.loss, each.entrant.shape.sampler) == (own.loss, own.sampler)
         }
         if value is not None and len(tried) > 1 and value in (min(tried), max(tried)):
@@ -310,7 +307,7 @@ def _edges(answer: Answer, best: Standing) -> Iterable[str]:
 def _row(answer: Answer, each: Standing) -> dict[str, Any]:
     shape, config = each.entrant.shape, each.entrant.config
     ratio = each.behind
-    has_run = bool(each.runs.curves) and each.contender.is_timed
+    has_run = each.has_run
     records = list(each.contender.runs.values())
     summary = records[0].summary if records else {}
     recalls = each.at_end.values if has_run and each.at_end else {}
@@ -327,11 +324,11 @@ def _row(answer: Answer, each: Standing) -> dict[str, Any]:
         "status": each.status,
         "reason": each.entrant.reason or None,
         "seeds": len(each.runs.curves),
-        "clock_seconds": each.clock if has_run else None,
+        "clock_seconds": each.curve.clock if has_run else None,
         "learned_seconds": each.learned_at,
         "iterations": summary.get("iterations"),
         "epochs": summary.get("epochs"),
-        "level": _lowest(each) if has_run else None,
+        "level": each.level if has_run else None,
         "predicted_iteration_seconds": each.entrant.predicted_seconds,
         "full_iteration_seconds": each.contender.seconds if has_run else None,
         "item_slots": each.contender.items if has_run else None,
@@ -347,14 +344,8 @@ def _row(answer: Answer, each: Standing) -> dict[str, Any]:
 
 
 def _to_level(each: Standing, level: float) -> tuple[str, str]:
-    seconds = each.seconds_to(level)
-    if seconds is None:
-        return "-", "-"
-    return f"{seconds / each.contender.seconds:,.0f}", three_digits(seconds)
-
-
-def _lowest(each: Standing) -> float:
-    return min(curve.level for curve in each.runs.curves.values())
+    reached = each.to_level(level)
+    return (f"{reached[0]:,.0f}", three_digits(reached[1])) if reached else ("-", "-")
 
 
 def _speed(answer: Answer, each: Standing) -> str:
@@ -370,22 +361,6 @@ def _speed(answer: Answer, each: Standing) -> str:
 
 def _with_error(each: Standing) -> str:
     return "-" if each.at_end is None else each.at_end.text(RECALL)
-
-
-def _ratio_json(ratio: Ratio) -> dict[str, float]:
-    return {name: getattr(ratio, name) for name in ("value", "lower", "upper", "seeds")}
-
-
-def _arguments(config: RunConfig, name: str) -> list[str]:
-    return config.settings[name].arguments(config.to_dict()[name])
-
-
-def _words(locations: Mapping[str, str]) -> list[str]:
-    return [word for pair in locations.items() for word in pair]
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _count(number: int, noun: str) -> str:

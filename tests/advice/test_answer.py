@@ -288,6 +288,19 @@ def test_what_was_never_evaluated_is_not_at_chance(
     assert "none of 2 has trained an epoch, after which recall is measured" in (
         summary.headline(none)
     )
+    assert summary.standings_table(none).header[-1].heading == "loss", "no column without a recall"
+
+
+def test_a_longer_budget_reaches_an_epoch(tmp_path: Path, tiny: Dataset) -> None:
+    """Where nothing was evaluated the next command gives the furthest entrant two epochs."""
+    best = entrant("best", "ns")
+    records = {"best": written(tmp_path, best, [9, 5], 10, [])}
+    for record in records["best"]:
+        record.summary["epochs"] = 0.4
+    state = State(tiny.fingerprint, [best], [], [], 1.0, clock=2.0)
+    found = make_answer(Question(FIXED), state, records, tiny, 180.0)
+    (_, command), *_ = summary.next_steps(found, tmp_path, {})
+    assert "--budget 15m" in command  # five times three minutes
 
 
 def test_the_figure_is_drawn(answer: Answer, tmp_path: Path) -> None:

@@ -236,6 +236,7 @@ def test_other_data_begin_another_race(data_dir: Path, tmp_path: Path, raced: Ad
     ("words", "code", "message"),
     [
         (["tiny", "--budget", "10"], 2, "--budget '10' is not a time. Use for example 2h"),
+        (["tiny", "--budget", "0m"], 2, "--budget: 0 s are no time. Use for example 10m."),
         (["absent"], 3, "is not prepared"),
         (["tiny", "--batch-sizes", "many"], 2, "--batch-sizes 'many' is not a list of numbers"),
         (["tiny", "--samplers", "nss"], 2, "Unknown sampler 'nss'"),
