@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ncfbench.profiling import cost_rows, roofline, rounds
+from ncfbench.profiling import calibration, cost_rows, roofline, rounds
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
-    """Blocks of moments, fewer products, and peaks that are not measured."""
+    """Blocks of moments, fewer products and sizes, and peaks that are not measured."""
     for name, number in (("BLOCK_SECONDS", 0.002), ("LOOP_SECONDS", 0.02)):
         patch.setattr(rounds, name, number)
+    # A step is compiled for each size: only those of the samplers' batches.
+    patch.setattr(calibration, "SPACING", 1000.0)
     for module in (rounds, cost_rows):
         patch.setattr(module, "PRODUCT_SIZES", (8, 16))
     patch.setattr(roofline, "measure_peaks", lambda precision: roofline.Peaks(1e11, 1e10))

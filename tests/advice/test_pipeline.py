@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from invoked import check, invoke
 
 import ncfbench
-from ncfbench.advice import pipeline
+from ncfbench.advice import calibration, pipeline
 from ncfbench.advice.pipeline import Advice
 from ncfbench.advice.question import Question
 from ncfbench.advice.state import read_state
@@ -50,6 +51,14 @@ def ask(
     locations = Locations(data_dir, runs_dir)
     found = pipeline.advise(question, locations, budget, dry_run=dry_run, say=said.append)
     return found, said
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_calibration() -> Iterator[None]:
+    """Shapes are timed for moments: no test asserts a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "BLOCK_SECONDS", 0.01)
+        yield
 
 
 @pytest.fixture(scope="module")
