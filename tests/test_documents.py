@@ -18,12 +18,14 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 COMMANDS = [ROOT / "README.md", ROOT / "docs/getting-started.md"]
 SMALL = {"users": 120, "items": 200, "links": 1500, "topics": 5, "vocabulary_size": 200}
-SIZES = ["--set", "dimension=8", "--set", "word_dimension=8", "--set", "filters=8"]
+# The encoder that is compiled soonest of those that can recommend; other tests train the CNN.
+SIZES = ["--encoder", "bow", "--set", "dimension=8", "--set", "word_dimension=8"]
 LESS = {
     "run": ["--epochs", "1", "--batch-size", "64", *SIZES],
     "advise": [
         *("--dry-run", "--samplers", "iid,strat-ns", "--batch-sizes", "64"),
         *("--stratum-sizes", "4", "--negatives", "5"),
+        *SIZES,
     ],
     "sweep": [
         *("--epochs", "1", "--seeds", "1", "--set", "batch_size=64", "--set", "encoder=mf"),

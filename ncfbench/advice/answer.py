@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -236,4 +237,4 @@ def _runs_of(question: Question, records: Sequence[RunRecord], dataset: Dataset)
 def _noise(record: RunRecord) -> float:
     """Return the spread of a run's times of blocks over the square root of their number."""
     blocks = sum(row["kind"] == "full" for row in record.timing)
-    return (analysis.spread(record.timing, "full") or 0.0) / max(blocks, 1) ** 0.5
+    return (analysis.spread(record.timing, "full") or 0.0) / math.sqrt(max(blocks, 1))

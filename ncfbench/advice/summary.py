@@ -143,7 +143,7 @@ def left_table(answer: Answer) -> Table:
     ]
     count = len(answer.state.left_out)
     notes = [f"Never entered: {count} that cannot win or work; --dry-run says why."]
-    header = ["", Column("reason", "left", wraps=True)]
+    header: list[Column | str] = ["", Column("reason", "left", wraps=True)]
     return Table("Left the race", header, rows, notes if count else ())
 
 

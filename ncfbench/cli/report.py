@@ -258,12 +258,12 @@ def _report(
             raise NothingToReportError(
                 f"No finished run in {shown(where.runs_dir)} has all of {', '.join(only)}."
             )
-        what = "Begin with: ncfbench sweep smoke"
+        advice = "Begin with: ncfbench sweep smoke"
         if results.left_out:
-            what = "Continue one of those above by its command."
+            advice = "Continue one of those above by its command."
         elif any((where.runs_dir / "advice").glob("*/advice.parquet")):
-            what = "The command of a race, ncfbench advise ..., prints its answer again at once."
-        raise NothingToReportError(f"No finished run in {shown(where.runs_dir)}. {what}")
+            advice = "The command of a race, ncfbench advise ..., prints its answer again at once."
+        raise NothingToReportError(f"No finished run in {shown(where.runs_dir)}. {advice}")
     if LIST in (*wanted.tables, *wanted.figures):
         print_names(results, wanted)
         return

@@ -146,7 +146,7 @@ def test_figures_by_name_and_kind(folder: Path, tmp_path: Path) -> None:
         refused = invoke(folder, *words)
         assert refused.exit_code == 2, refused.output
         assert message in " ".join(refused.output.split())
-    listed = invoke(folder, "--figure", "list").stdout
+    listed = invoke(folder, "--only", "encoder=lstm", "--figure", "list").stdout
     assert "convergence-citeulike-lstm-sg-ffffff " in listed
 
 

@@ -33,7 +33,7 @@ WORDS = [
     "--set",
     "dimension=8",
     "--set",
-    "filters=8",
+    "encoder=bow",
     "--set",
     "word_dimension=8",
 ]
@@ -50,7 +50,7 @@ def invoke(data_dir: Path, runs_dir: Path, *words: str) -> Result:
 def test_a_sweep_trains_and_lists_its_cells(data_dir: Path, tmp_path: Path) -> None:
     trained = invoke(data_dir, tmp_path)
     assert trained.exit_code == 0, trained.output
-    for word in ("tiny cnn hinge ns b=64 seed 0", "done", "2 of 2", "ncfbench report"):
+    for word in ("tiny bow hinge ns b=64 seed 0", "done", "2 of 2", "ncfbench report"):
         assert word in trained.stdout
     for word in (
         "Left out (1): --sampler iid",
@@ -177,7 +177,7 @@ def test_progress_shows_cells_and_messages() -> None:
         text = out.getvalue()
         for word in (
             "4 cells: 1 done, 3 left.",
-            "tiny cnn sg neg b=64 seed 0",
+            "tiny bow sg neg b=64 seed 0",
             "probe loss 0.5000, validation recall@50 0.2500, 2.0 s",
             "neg b=64 seed 0: something",
             "neg b=64 seed 0: failed: no memory",
