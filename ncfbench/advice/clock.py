@@ -37,6 +37,7 @@ class Measured:
     guess: Pace
     openings: list[float] = field(default_factory=list)
     savings: list[float] = field(default_factory=list)
+    evaluations: list[float] = field(default_factory=list)
     wall: float = 0.0
     trained: float = 0.0
 
@@ -50,5 +51,5 @@ class Measured:
         return Pace(
             mean(self.openings, self.guess.opening),
             self.wall / self.trained if self.trained else self.guess.training,
-            mean(self.savings, self.guess.saving),
+            mean(self.savings, self.guess.saving) + mean(self.evaluations, 0.0),
         )

@@ -157,6 +157,7 @@ class Race:
     def _settle(self, clock: float) -> float | None:
         """End a rung: save, judge, plan the rest; return the clock of the next rung, or None."""
         state = self.state
+        self._evaluate()
         self._save()
         state.clock = clock
         arms = self._arms()
@@ -293,6 +294,17 @@ class Race:
         self._is_at_work = False
         if entrant.reason:
             self.say(f"{entrant.name} {entrant.reason}")
+
+    def _evaluate(self) -> None:
+        """Evaluate the runs of the rung, which few epochs may have ended: an epoch of a large data
+        set can take longer than the race, and whoever is at chance decides who may leave.
+        """
+        for entrant in self.state.racing:
+            run = self._open.get((entrant.name, 0))
+            if run is not None and not run.session.is_done:
+                began = time.perf_counter()
+                self._attempt(entrant, run.evaluate)
+                self._measured.evaluations.append(time.perf_counter() - began)
 
     def _save(self) -> None:
         for run in self._open.values():

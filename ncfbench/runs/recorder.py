@@ -92,6 +92,9 @@ class Recorder:
             evaluated: the splits that were evaluated there.
         """
 
+    def add_evaluations(self, iteration: int, evaluated: Mapping[str, Evaluation]) -> None:
+        """Add evaluations to the last row of the curve, if it is of this iteration."""
+
     def write(self, status: str, iteration: int, message: str = "") -> None:
         """Write the tables.
 
@@ -179,13 +182,19 @@ class RunRecorder(Recorder):
     ) -> None:
         """See :meth:`Recorder.record`."""
         whole = {**row, "train_seconds": self.train_seconds}
-        for split, found in (evaluated or {}).items():
-            whole |= {f"{split}_{name}": value for name, value in found.figures.items()}
-            self._evaluations[row["iteration"], split] = found
         self._curve.append(whole)
+        self.add_evaluations(row["iteration"], evaluated or {})
         self.progress.record(whole)
         if time.perf_counter() >= self._due:
             self.write("running", row["iteration"])
+
+    def add_evaluations(self, iteration: int, evaluated: Mapping[str, Evaluation]) -> None:
+        """See :meth:`Recorder.add_evaluations`."""
+        if not self._curve or self._curve[-1]["iteration"] != iteration:
+            return
+        for split, found in evaluated.items():
+            self._curve[-1] |= {f"{split}_{name}": value for name, value in found.figures.items()}
+            self._evaluations[iteration, split] = found
 
     def write(self, status: str, iteration: int, message: str = "") -> None:
         """See :meth:`Recorder.write`; the summary comes last: it names rows that are there."""

@@ -16,6 +16,7 @@ import numpy as np
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
 from ncfbench.errors import DivergedError, shown
 from ncfbench.models.towers import Content
+from ncfbench.runs.quality import Evaluation
 from ncfbench.runs.recorder import Recorder
 from ncfbench.sampling import plan_capacity
 from ncfbench.sampling.batch import rounded_up
@@ -30,7 +31,7 @@ from ncfbench.training.plan import RunPlan
 from ncfbench.training.probe import Probe
 from ncfbench.training.recall import make_evaluators
 from ncfbench.training.recommend import Recommender
-from ncfbench.training.step import Trainer, TrainState
+from ncfbench.training.step import Parameters, Trainer, TrainState
 
 TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
@@ -167,6 +168,13 @@ class Session:
             self._trace_block(self._trace)
         self._train_block()
 
+    def evaluate(self) -> None:
+        """Evaluate at the last probe too, though no epoch ends there; the curve's row gets it."""
+        iteration = self._loop.iteration
+        if iteration and not self._schedule.ends_epoch(iteration):
+            parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
+            self.recorder.add_evaluations(iteration, self._evaluated(parameters))
+
     def finish(self) -> None:
         """Save the state and write the records of a run that is done."""
         if self._trace is not None:
@@ -268,14 +276,13 @@ class Session:
             "probe_loss": probe_loss,
             "batch_loss": float(np.mean(self._losses)) if self._losses else None,
         }
-        evaluated = {}
-        if self._schedule.ends_epoch(iteration):
-            with self._timed("evaluation"):
-                evaluated = {
-                    split: evaluator(parameters) for split, evaluator in self._evaluators.items()
-                }
+        evaluated = self._evaluated(parameters) if self._schedule.ends_epoch(iteration) else {}
         self._losses = []
         self.recorder.record(row, evaluated)
+
+    def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
+        with self._timed("evaluation"):
+            return {split: evaluator(parameters) for split, evaluator in self._evaluators.items()}
 
     def _diverge(self, iteration: int, what: str) -> None:
         message = (

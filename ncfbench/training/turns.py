@@ -74,6 +74,11 @@ class OpenRun:
         """Train to the next probe, and finish the run after the last."""
         return self._advance(self.session.advance)
 
+    def evaluate(self) -> None:
+        """Evaluate at the last probe, if no epoch ended there."""
+        with self.ledger.turn():
+            self.session.evaluate()
+
     def save(self) -> None:
         """Save a checkpoint."""
         with self.ledger.turn():

@@ -21,12 +21,14 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DataError, DivergedError, UsageError
+from ncfbench.models.towers import Content
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
 from ncfbench.training import run as training
 from ncfbench.training import session
+from ncfbench.training.turns import OpenRun
 
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
@@ -376,3 +378,35 @@ def test_recall_on_cold_items_is_far_above_chance(tmp_path: Path) -> None:
     )
     chance = 50 / 640
     assert record.summary["test_recall_at_50"] > 3 * chance
+
+
+def test_a_turn_can_be_evaluated_within_an_epoch(
+    data_dir: Path, tmp_path: Path, tiny: Dataset
+) -> None:
+    """The last row gets its recall, once; training goes on as if it had not been evaluated."""
+    config = complete(SMALL | {"sampler": "ns", "encoder": "cnn", "probe_every": 5})
+    losses = []
+    for name in ("plain", "evaluated"):
+        run = OpenRun.open(
+            config,
+            Locations(data_dir, tmp_path / name),
+            tiny,
+            folder=None,
+            progress=Progress(),
+            interrupted=lambda: False,
+            content=Content.of(tiny),
+            turns="x",
+        )
+        run.advance()
+        if name == "evaluated":
+            run.evaluate()
+        run.save()
+        record = run.recorder.read()
+        assert record is not None
+        recalls = [row["test_recall_at_50"] for row in record.curve]
+        assert [recall is not None for recall in recalls] == [False, name == "evaluated"]
+        run.advance()
+        run.save()
+        losses.append([row["probe_loss"] for row in runs.read(record.folder).curve])
+        run.close()
+    assert losses[0] == losses[1]
