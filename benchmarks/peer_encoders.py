@@ -12,7 +12,7 @@ from peer_torch import functional, nn, torch
 
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
-from ncfbench.data.pretrained import checkpoint_folder
+from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders.transformer import POSITIONS
 from ncfbench.models.pretrained import Architecture
@@ -266,7 +266,7 @@ class Bert(nn.Module):
 
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         super().__init__()
-        architecture = Architecture.read(checkpoint_folder(dataset.folder, config.checkpoint))
+        architecture = Architecture.read(CHECKPOINT.path(dataset.folder, config.checkpoint))
         if architecture.pooling != "mean" or not architecture.normalises:
             raise UsageError("The peer has checkpoints with mean pooling and unit length only.")
         width, epsilon = architecture.width, architecture.epsilon

@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from ncfbench.config import complete  # noqa: E402
-from ncfbench.data.pretrained import checkpoint_folder  # noqa: E402
+from ncfbench.data.kept_files import CHECKPOINT  # noqa: E402
 from ncfbench.models.encoders.bert import Bert  # noqa: E402
 from ncfbench.models.encoders.protocol import DataFacts, Texts  # noqa: E402
 from ncfbench.models.pretrained import Architecture, Arrays, read_weights  # noqa: E402
@@ -38,7 +38,7 @@ def real_checkpoint() -> Path:
 @pytest.fixture(params=["tiny", pytest.param("minilm", marks=pytest.mark.real)])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A data set's folder with the checkpoint in it."""
-    home = checkpoint_folder(tmp_path, DIGEST)
+    home = CHECKPOINT.path(tmp_path, DIGEST)
     if request.param == "tiny":
         write_checkpoint(home)
     else:
@@ -100,7 +100,7 @@ def part(tensors: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_vectors_and_gradients_agree(folder: Path) -> None:
     """To 1e-4 and 1e-3: the words' gradient passes through everything else."""
-    home = checkpoint_folder(folder, DIGEST)
+    home = CHECKPOINT.path(folder, DIGEST)
     architecture = Architecture.read(home)
     weights = read_weights(home, architecture)
     config = complete({"encoder": "bert", "checkpoint": DIGEST, "dimension": 6})

@@ -17,14 +17,14 @@ EPSILON = 1e-12
 Weights = dict[str, np.ndarray]
 
 
-def weights_of(seed: int = 0, width: int = WIDTH, layers: int = LAYERS) -> Weights:
-    rng = np.random.default_rng(seed)
+def weights_of(words: int, width: int = WIDTH, layers: int = LAYERS) -> Weights:
+    rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> np.ndarray:
         return rng.normal(0, 0.4, shape).astype(np.float32)
 
     found = {
-        "embeddings.word_embeddings.weight": normal(len(PIECES), width),
+        "embeddings.word_embeddings.weight": normal(words, width),
         "embeddings.position_embeddings.weight": normal(POSITIONS, width),
         "embeddings.token_type_embeddings.weight": normal(2, width),
         "embeddings.LayerNorm.weight": 1 + normal(width),
@@ -47,19 +47,25 @@ def weights_of(seed: int = 0, width: int = WIDTH, layers: int = LAYERS) -> Weigh
 
 
 def write_checkpoint(
-    folder: Path, *, pooling: str = "mean", normalises: bool = True, prefix: str = "", **more: Any
+    folder: Path,
+    *,
+    words: int = len(PIECES),
+    pooling: str = "mean",
+    normalises: bool = True,
+    prefix: str = "",
+    **more: Any,
 ) -> Weights:
     """Write the files of a checkpoint in the usual layout; ``more`` changes ``config.json``."""
     from safetensors.numpy import save_file
 
-    weights = weights_of()
+    weights = weights_of(words)
     (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
     save_file(
         {prefix + name: value for name, value in weights.items()}, folder / "model.safetensors"
     )
     config = {
         "model_type": "bert",
-        "vocab_size": len(PIECES),
+        "vocab_size": words,
         "max_position_embeddings": POSITIONS,
         "hidden_size": WIDTH,
         "num_hidden_layers": LAYERS,

@@ -151,11 +151,34 @@ def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
     return np.sort(Streams(seed).generator("users").permutation(n_users)[:size])
 
 
-def draw_cold_users(n_users: int, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Draw a share of the users, at least one, at random: bool[n_users]."""
+def stays_with_cold_users(
+    users: NDArray[np.integer],
+    is_training: NDArray[np.bool_],
+    n_users: int,
+    fraction: float,
+    seed: int,
+) -> NDArray[np.bool_]:
+    """Make a share of the users cold, at least one, at random, and return which links stay.
+
+    Args:
+        users: of each link.
+        is_training: bool[links]; cold users lose these.
+
+    Returns:
+        bool[links].
+
+    Raises:
+        UsageError: no training link stays.
+    """
     is_cold = np.zeros(n_users, bool)
     is_cold[draw_users(n_users, max(round(fraction * n_users), 1), seed)] = True
-    return is_cold
+    stays = ~(is_training & is_cold[users])
+    if not (is_training & stays).any():
+        raise UsageError(
+            f"--cold-user-fraction {fraction:g} leaves no training link: {is_cold.sum():,} of"
+            f" {n_users:,} users would be cold. Use a smaller share, or more users."
+        )
+    return stays
 
 
 def split_items(

@@ -4,10 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-FILES = ("word_vectors", "checkpoint")
-"""The settings that are files or folders."""
+from ncfbench.config import SETTINGS, is_digest
+from ncfbench.data import open_dataset
+
+if TYPE_CHECKING:
+    from ncfbench.data.store import Dataset
+
+    Keep: TypeAlias = Callable[[Path, Dataset, Callable[[str], None]], str]
+
+
+def _keep_word_vectors(file: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
+    from ncfbench.data.word_vectors import keep_word_vectors
+
+    found = keep_word_vectors(file, dataset)
+    say(f"Word vectors {found.digest}: {found.coverage}.")
+    return found.digest
+
+
+def _keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
+    from ncfbench.data.pretrained import keep_checkpoint
+
+    digest = keep_checkpoint(folder, dataset)
+    say(f"Checkpoint {digest}: {folder.name}.")
+    return digest
+
+
+FILES: Mapping[str, Keep] = {"word_vectors": _keep_word_vectors, "checkpoint": _keep_checkpoint}
+"""What keeps each of the settings that are files or folders."""
 
 
 def name_files(
@@ -24,14 +49,11 @@ def name_files(
         UsageError: a file is missing, or does not go with the data set.
     """
     found = dict(given)
-    if given.get("word_vectors"):
-        from ncfbench.data.word_vectors import name_word_vectors
-
-        found = name_word_vectors(found, data_dir, say)
-    if given.get("checkpoint"):
-        from ncfbench.data.pretrained import name_checkpoint
-
-        found = name_checkpoint(found, data_dir, say)
+    for name, keep in FILES.items():
+        value = given.get(name)
+        if value and (not is_digest(value) or Path(value).exists()):
+            dataset = open_dataset(data_dir, given.get("dataset", SETTINGS["dataset"].default), say)
+            found[name] = keep(Path(value), dataset, say)
     return found
 
 
@@ -48,7 +70,7 @@ def name_axes(
         datasets: the data sets beside which they are kept.
     """
     found = {name: tuple(values) for name, values in axes.items()}
-    for name in found.keys() & set(FILES):
+    for name in found.keys() & FILES.keys():
         for dataset in datasets:
             given = [{"dataset": dataset, name: value} for value in axes[name]]
             found[name] = tuple(name_files(each, data_dir, say)[name] for each in given)

@@ -1,31 +1,24 @@
 """Pretrained word vectors: read from a file, matched with a data set's words, kept beside them.
 
-What is kept has a row for each word of the data set, so that a run that is resumed, a sweep and the
-other processes of a run need the file no more. Runs name the vectors by the file's digest.
+What is kept has a row for each word of the data set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.config import SETTINGS, RunConfig, is_digest
-from ncfbench.data import open_dataset
+from ncfbench.config import RunConfig
+from ncfbench.data.kept_files import WORD_VECTORS
 from ncfbench.data.readers.files import read_lines, sha256
 from ncfbench.data.store import VOCABULARY, Dataset
 from ncfbench.errors import DataError, UsageError, reason
 from ncfbench.registry import find_encoder
 from ncfbench.storage import tables
-
-DIGITS = 12
-"""Hexadecimal digits of the file's SHA-256 that name its vectors; see
-:func:`ncfbench.config.is_digest`.
-"""
 
 
 @dataclass(frozen=True)
@@ -50,27 +43,6 @@ class WordVectors:
         return f"{is_known.sum():,} of {len(is_known):,} words, {100 * share:.0f} % of tokens"
 
 
-def name_word_vectors(
-    given: Mapping[str, Any], data_dir: Path, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Return settings in which a digest stands for a file of word vectors, which are kept.
-
-    Args:
-        given: settings that a user gave.
-        say: receives what part of the data set's words the file covers.
-
-    Raises:
-        DataError: the data set is not prepared; see :func:`keep_word_vectors`.
-    """
-    value = given.get("word_vectors")
-    if not value or (is_digest(value) and not Path(value).exists()):
-        return dict(given)
-    name = given.get("dataset", SETTINGS["dataset"].default)
-    found = keep_word_vectors(Path(value), open_dataset(data_dir, name, say))
-    say(f"Word vectors {found.digest}: {found.coverage}.")
-    return {**given, "word_vectors": found.digest}
-
-
 def initial_words(config: RunConfig, dataset: Dataset) -> NDArray[np.float32] | None:
     """Return the vectors with which the encoder's words begin; None where all begin at random.
 
@@ -92,7 +64,9 @@ def keep_word_vectors(file: Path, dataset: Dataset) -> WordVectors:
     Raises:
         DataError: the file is damaged or has none of the words, or the folder cannot be written.
     """
-    vocabulary = tables.read_table(_folder(dataset) / "vocabulary.parquet", VOCABULARY)
+    if dataset.folder is None:
+        raise DataError(f"Data set {dataset.name!r} is in no folder that could hold word vectors.")
+    vocabulary = tables.read_table(dataset.folder / "vocabulary.parquet", VOCABULARY)
     words = vocabulary["word"].to_pylist()
     table = _from_array(file, len(words)) if file.suffix == ".npy" else _from_text(file, words)
     if np.isnan(table[:, 0]).all():
@@ -101,9 +75,8 @@ def keep_word_vectors(file: Path, dataset: Dataset) -> WordVectors:
         )
     # Row 0 is padding.
     table = np.concatenate([np.full((1, table.shape[1]), np.nan, np.float32), table])
-    found = WordVectors(sha256(file)[:DIGITS], table, vocabulary["count"].to_numpy())
-    tables.write_array(_path(dataset, found.digest), found.table)
-    return found
+    digest = WORD_VECTORS.keep(dataset, sha256(file), lambda path: tables.write_array(path, table))
+    return WordVectors(digest, table, vocabulary["count"].to_numpy())
 
 
 def load_word_vectors(dataset: Dataset, digest: str, length: int) -> NDArray[np.float32]:
@@ -115,29 +88,13 @@ def load_word_vectors(dataset: Dataset, digest: str, length: int) -> NDArray[np.
     Raises:
         UsageError: they were not kept for this data set, or have another length.
     """
-    path = _path(dataset, digest)
-    if not path.exists():
-        raise UsageError(
-            f"Data set {dataset.name!r} has no word vectors {digest}. Give their file again, with"
-            " --word-vectors FILE."
-        )
-    table = tables.read_array(path, np.float32, 2)
+    table = tables.read_array(WORD_VECTORS.find(dataset, digest), np.float32, 2)
     if table.shape[1] != length:
         raise UsageError(
             f"The word vectors {digest} have {table.shape[1]} numbers each, and word_dimension ="
             f" {length}. Use --word-dimension {table.shape[1]}."
         )
     return table
-
-
-def _folder(dataset: Dataset) -> Path:
-    if dataset.folder is None:
-        raise DataError(f"Data set {dataset.name!r} is in no folder that could hold word vectors.")
-    return dataset.folder
-
-
-def _path(dataset: Dataset, digest: str) -> Path:
-    return _folder(dataset) / f"word-vectors-{digest}.npy"
 
 
 def _from_array(file: Path, n_words: int) -> NDArray[np.float32]:

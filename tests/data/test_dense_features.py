@@ -116,6 +116,8 @@ def test_cold_users_have_no_training_link(tmp_path: Path) -> None:
     assert any("Links of cold users" in line for line in said)
     again = store.load(tmp_path / "data", "x")
     np.testing.assert_array_equal(again.user_features, dataset.user_features)
+    with pytest.raises(UsageError, match=r"--cold-user-fraction 0\.99 leaves no training link"):
+        made(tmp_path, user_features=path, cold_user_fraction=0.99)
 
 
 WRONG: list[tuple[list[dict[str, Any]], str]] = [

@@ -13,8 +13,9 @@ from flax import nnx
 from invoked import invoke
 
 from ncfbench.config import complete
+from ncfbench.data.named_files import name_files
 from ncfbench.data.store import load
-from ncfbench.data.word_vectors import keep_word_vectors, name_word_vectors
+from ncfbench.data.word_vectors import keep_word_vectors
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import make_towers
 
@@ -75,11 +76,11 @@ def test_words_begin_with_them(data_dir: Path, tmp_path: Path, vocabulary: Any) 
     file = array_file(tmp_path, vocabulary)
     said: list[str] = []
     small = {"dataset": "tiny", "encoder": "bow", "word_dimension": LENGTH}
-    given = name_word_vectors(small | {"word_vectors": str(file)}, data_dir, said.append)
+    given = name_files(small | {"word_vectors": str(file)}, data_dir, said.append)
     assert f"{len(vocabulary['word']) - 1} of {len(vocabulary['word'])} words" in said[0]
     expected = np.load(file)
     file.unlink()
-    assert name_word_vectors(given, data_dir, said.append) == given
+    assert name_files(given, data_dir, said.append) == given
     towers = [make_towers(complete(each), load(data_dir, "tiny")) for each in (given, small)]
     begun, random = (nnx.to_pure_dict(nnx.state(each)) for each in towers)
     words, others = (

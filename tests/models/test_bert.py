@@ -21,8 +21,9 @@ pytest.importorskip("safetensors")
 from ncfbench import data
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
+from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.data.named_files import name_files
-from ncfbench.data.pretrained import checkpoint_folder, keep_checkpoint
+from ncfbench.data.pretrained import keep_checkpoint
 from ncfbench.data.sources.custom import Options
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
@@ -31,8 +32,10 @@ from ncfbench.models.encoders import bert, packing
 from ncfbench.models.encoders.protocol import DataFacts, Texts
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
+from ncfbench.runs.progress import Progress
 from ncfbench.sampling import batches
 from ncfbench.sweeps.files import Sweep, with_named_files
+from ncfbench.training import looks
 from ncfbench.training import run as training
 from ncfbench.training.step import Trainer
 
@@ -80,7 +83,7 @@ LISTS = [[2, 5, 6, 7, 3], [], [2, 3], [2, 9, 9, 8, 7, 6, 5, 4, 3], [2, 12, 3]]
 def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> None:
     """In plain NumPy, for texts padded and packed; the gradients of both ways agree."""
     digest = "0123456789ab"
-    folder = checkpoint_folder(tmp_path, digest)
+    folder = CHECKPOINT.path(tmp_path, digest)
     weights = write_checkpoint(folder, pooling=mode, normalises=normalises, prefix="bert.")
     found, gradients = [], []
     texts = texts_of(LISTS, 11)
@@ -121,14 +124,29 @@ def test_pieces_are_those_of_the_tokenizer(pieces: Dataset) -> None:
     assert pieces.n_words == len(PIECES) - 1
 
 
-def test_fine_tuning_lowers_the_loss(home: Path, checkpoint: str, tmp_path: Path) -> None:
+class Said(Progress):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def test_fine_tuning_lowers_the_loss(
+    home: Path, checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From files to a finished run; pretrained weights learn at their own rate."""
     locations = Locations(home / "data", tmp_path)
     more = {"epochs": 4, "checkpoint": checkpoint, "pretrained_learning_rate": 0.01}
     more |= {"learning_rate": 0.03, "packing": "plain", "item_dropout": 0.0}
-    record = training.run(complete(SMALL | more), locations)
+    monkeypatch.setattr(looks, "NOTABLE_SECONDS", 0.0)
+    said = Said()
+    record = training.run(complete(SMALL | more), locations, progress=said)
     losses = [row["probe_loss"] for row in record.curve]
     assert losses[-1] < losses[0]
+    assert len(losses) == 5, "it is probed once an epoch"
+    in_use = len(store.load(home / "data", "pieces").graph.items_in_use)
+    assert any(f"A probe embeds {in_use} items" in text for text in said.texts)
     sweep = Sweep("", "", {"dataset": ("pieces",), "checkpoint": (str(home / "model"),)})
     assert with_named_files(sweep, home / "data", print).axes["checkpoint"] == (checkpoint,)
     again = name_files(SMALL | {"checkpoint": str(home / "model")}, home / "data", print)

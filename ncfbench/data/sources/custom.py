@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ncfbench.data.content import (
     Content,
     distinct_links,
-    draw_cold_users,
     split_items,
     split_newest,
+    stays_with_cold_users,
 )
 from ncfbench.data.options import TokenizerOptions, as_flags, option
 from ncfbench.data.readers.files import sha256
@@ -283,8 +283,13 @@ def read_content(
     )
     rows = first_rows[kept_items]
     if options.cold_user_fraction:
-        cold = draw_cold_users(len(user_ids), options.cold_user_fraction, options.split_seed)
-        stays = (split[items] != 0) | ~cold[users]
+        stays = stays_with_cold_users(
+            users,
+            split[items] == 0,
+            len(user_ids),
+            options.cold_user_fraction,
+            options.split_seed,
+        )
         removed["links_of_cold_users"] = int(np.sum(~stays))
         users, items = users[stays], items[stays]
     user_features, item_features = features.read(

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.content import Content, draw_cold_users, split_items
+from ncfbench.data.content import Content, split_items, stays_with_cold_users
 from ncfbench.data.features import MAX_FEATURES, Float32, standardise
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.options import SplitOptions, option
@@ -163,8 +163,13 @@ def make(options: Options) -> Content:
         options.items, options.test_fraction, options.validation_fraction, options.split_seed
     )
     if options.cold_user_fraction:
-        cold = draw_cold_users(options.users, options.cold_user_fraction, options.split_seed)
-        stays = (split[items] != 0) | ~cold[users]
+        stays = stays_with_cold_users(
+            users,
+            split[items] == 0,
+            options.users,
+            options.cold_user_fraction,
+            options.split_seed,
+        )
         users, items = users[stays], items[stays]
     rng = streams.generator("features")
     return Content(

@@ -14,7 +14,7 @@ import numpy as np
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.data.pretrained import checkpoint_folder
+from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention
@@ -106,6 +106,7 @@ class Bert(nnx.Module):
     summary = "a pretrained checkpoint such as MiniLM, fine-tuned, dense"
     uses = ("packing", "features")
     pretrained_parts = ("pretrained",)
+    is_costly = True
     settings = (
         Setting(
             "checkpoint",
@@ -129,7 +130,7 @@ class Bert(nnx.Module):
     )
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        folder = checkpoint_folder(data.folder, config.checkpoint)
+        folder = CHECKPOINT.path(data.folder, config.checkpoint)
         architecture = Architecture.read(folder)
         weights = read_weights(folder, architecture)
         self.pretrained = Pretrained(architecture, weights, config.frozen_layers, rngs=rngs)
@@ -146,18 +147,12 @@ class Bert(nnx.Module):
             UsageError: it is missing, the data set's texts are too long for it, or it has not as
                 many layers to freeze.
         """
-        folder = checkpoint_folder(dataset.folder, config.checkpoint)
         if not config.checkpoint:
             raise UsageError(
                 "--encoder bert needs --checkpoint FOLDER, with a pretrained model's config.json,"
                 " model.safetensors and tokenizer."
             )
-        if not folder.exists():
-            raise UsageError(
-                f"Data set {dataset.name!r} has no checkpoint {config.checkpoint}. Give its folder"
-                " again, with --checkpoint FOLDER."
-            )
-        architecture = Architecture.read(folder)
+        architecture = Architecture.read(CHECKPOINT.find(dataset, config.checkpoint))
         longest = int(dataset.lengths.max(initial=0))
         if longest > architecture.positions:
             raise UsageError(
