@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,8 +27,9 @@ import numpy as np
 from flax import nnx
 
 from ncfbench.config import complete
+from ncfbench.errors import CheckFailedError
 from ncfbench.models.encoders.pooling import plain_pool, projected_pool
-from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.protocol import DataFacts, Texts
 from ncfbench.models.encoders.recurrence import grouped_recur, plain_recur
 from ncfbench.registry import find_encoder
 from ncfbench.reporting.render.terminal import make_console
@@ -82,9 +83,9 @@ def parameters(encoder: str) -> list[jax.Array]:
 
 def packed_ways(encoder: str) -> tuple[list[Any], tuple[Way, Way]]:
     """The parameters of an encoder, and its two ways of computing."""
-    build = find_encoder(encoder).load()
+    build, facts = find_encoder(encoder).load(), DataFacts(1, 1, WORDS)
     modules = [
-        build(complete({"encoder": encoder, "packing": way}), 1, WORDS, rngs=nnx.Rngs(0))
+        build(complete({"encoder": encoder, "packing": way}), facts, rngs=nnx.Rngs(0))
         for way in ("plain", "packed")
     ]
 
@@ -96,7 +97,11 @@ def packed_ways(encoder: str) -> tuple[list[Any], tuple[Way, Way]]:
 
 
 def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], Any]]:
-    """Each way forward, and forward and backward, compiled and called once."""
+    """Each way forward, and forward and backward, compiled and called once.
+
+    Raises:
+        CheckFailedError: the two ways disagree.
+    """
     texts = texts_of(items, length)
     arrays, ways = (
         packed_ways(encoder) if encoder in PACKED else (parameters(encoder), WAYS[encoder])
@@ -113,8 +118,10 @@ def programs(encoder: str, items: int, length: int) -> dict[str, Callable[[], An
         gradient = jax.jit(jax.value_and_grad(total, argnums=tuple(range(len(arrays)))))
         found[f"{name} forward"] = partial(forward, *arrays, texts)
         found[name] = partial(gradient, *arrays, texts)
-    for call in found.values():
-        jax.block_until_ready(call())
+    results = {name: jax.block_until_ready(call()) for name, call in found.items()}
+    plain, fast = (np.asarray(results[f"{name} forward"]) for name in ("plain", "fast"))
+    if not np.allclose(plain, fast, rtol=1e-3, atol=1e-4):
+        raise CheckFailedError(f"{encoder}: the plain and the fast way disagree.")
     return found
 
 
@@ -134,7 +141,7 @@ def measure(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[
     return seconds
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -146,7 +153,7 @@ def main() -> None:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="keep raw seconds and environment"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     matrix = jnp.asarray(
         np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT)).astype(np.float32)
     )
