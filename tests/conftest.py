@@ -128,6 +128,20 @@ def tiny(data_dir: Path) -> Dataset:
 
 
 @pytest.fixture(scope="session")
+def featured_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Path:
+    folder = tmp_path_factory.mktemp("featured")
+    options = replace(tiny_options, item_features=6, user_features=4, cold_user_fraction=0.1)
+    prepare("synthetic", options, folder, "tiny", say=lambda text: None)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def featured(featured_dir: Path) -> Dataset:
+    """Like ``tiny``, with dense features and users without training links."""
+    return load(featured_dir, "tiny")
+
+
+@pytest.fixture(scope="session")
 def growing(tmp_path_factory: pytest.TempPathFactory, tiny_options: synthetic.Options) -> Dataset:
     """Like ``tiny``; here a batch comes along, some time after the first, that needs more slots
     than the first made room for.

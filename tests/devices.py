@@ -25,7 +25,7 @@ from ncfbench.training.step import Trainer
 
 def on_devices(dataset: Dataset, config: RunConfig) -> tuple[float, np.ndarray, int]:
     """Loss and gradient of the third batch, dropout on, by the devices that the settings ask for;
-    rows of the users' table.
+    rows of the users' table, where the tower has one.
     """
     trainer, state = Trainer.create(config, dataset)
     made = trainer.layout.shard(make_sampler(dataset.graph, config, Streams(0)))
@@ -35,7 +35,8 @@ def on_devices(dataset: Dataset, config: RunConfig) -> tuple[float, np.ndarray, 
     dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
     content = trainer.layout.replicate(Content.of(dataset))
     value, gradient = jax.jit(trainer.gradient)(state.parameters, batch, content, dropout)
-    rows = gradient["user_tower"]["vectors"]["embedding"].addressable_shards[0].data.shape[0]
+    table = gradient["user_tower"].get("vectors")
+    rows = table["embedding"].addressable_shards[0].data.shape[0] if table else 0
     gradient = trainer.layout.to_host(gradient, trainer.shapes.parameters)
     return float(value), flat(gradient), rows
 

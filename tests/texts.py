@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from ncfbench.models.encoders.protocol import Texts
 from ncfbench.registry import ENCODERS, find_encoder
@@ -14,6 +17,13 @@ FROM_SCRATCH = [
     if "features" not in find_encoder(name).content and not find_encoder(name).pretrained_parts
 ]
 """Encoders that need neither dense features nor a checkpoint."""
+BERT = pytest.param(
+    "bert",
+    marks=pytest.mark.skipif(
+        importlib.util.find_spec("safetensors") is None, reason="needs the extra bert"
+    ),
+)
+CHECKPOINT_DIGEST = "0123456789ab"
 
 
 def texts_of(

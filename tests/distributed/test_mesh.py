@@ -34,12 +34,10 @@ CASES: list[dict[str, Any]] = [
     *({"sampler": name, "encoder": "mf", "devices": 8} for name in SAMPLERS if name != "ns"),
     {"sampler": "ns", "encoder": "cnn", "devices": 8},
     {"sampler": "strat-ns", "encoder": "lstm", "devices": 2, "loss": "softmax"},
-    {"sampler": "ns", "encoder": "transformer", "devices": 2},
     {"sampler": "iid", "encoder": "cnn", "devices": 8},
     {"sampler": "strat", "strata": "user", "encoder": "mf", "devices": 4, "loss": "hinge"},
     {"sampler": "neg", "encoder": "mf", "devices": 8, "shard_tables": True, "loss": "log"},
     {"sampler": "strat-ns", "encoder": "cnn", "devices": 8, "shard_tables": True},
-    {"sampler": "ns", "encoder": "mf", "devices": 2, "interaction": "mlp"},
     {
         "sampler": "strat-all",
         "encoder": "mf",
@@ -47,7 +45,6 @@ CASES: list[dict[str, Any]] = [
         "shard_tables": True,
         "negative_users": 50,
     },
-    {"sampler": "neg", "encoder": "mf", "devices": 2, "interaction": "gmf", "loss": "hinge"},
     {
         "sampler": "neg",
         "encoder": "cnn",

@@ -1,4 +1,4 @@
-"""Models of dense features: the numbers by definition, on devices, resumed, and refused."""
+"""Models of dense features: the numbers by definition, what they teach, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from devices import on_devices, train
+from devices import train
 from processes import SMALL
 
 from ncfbench.config import complete
 from ncfbench.data import prepare
-from ncfbench.data.store import Dataset, load
+from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
 from ncfbench.runs.quality import Ranking
@@ -28,19 +28,6 @@ MODELS = (
     {"encoder": "mlp", "user_tower": "features", "user_units": 4},
     {"encoder": "mf", "user_tower": "table-features", "user_units": 4},
 )
-
-
-@pytest.fixture(scope="module")
-def featured_dir(tmp_path_factory: pytest.TempPathFactory, tiny_options: Any) -> Path:
-    folder = tmp_path_factory.mktemp("featured")
-    options = replace(tiny_options, item_features=6, user_features=4, cold_user_fraction=0.1)
-    prepare("synthetic", options, folder, "tiny", say=lambda text: None)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def featured(featured_dir: Path) -> Dataset:
-    return load(featured_dir, "tiny")
 
 
 def layers(parameters: Any, features: np.ndarray) -> np.ndarray:
@@ -79,17 +66,6 @@ def test_vectors_by_definition(featured: Dataset) -> None:
             if config.user_tower == "table-features":
                 expected = expected + np.asarray(of_users["vectors"]["embedding"])
             np.testing.assert_allclose(users, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_tables_and_features_on_two_devices(featured: Dataset) -> None:
-    """Rows of tables by device, features by id: the loss and gradient of one device."""
-    own = SMALL | {"sampler": "ns", "user_tower": "table-features", "user_units": 4}
-    for more in ({"encoder": "mf"}, {"encoder": "cnn"}):
-        expected, whole, _ = on_devices(featured, complete(own | more))
-        both = {"devices": 2, "shard_tables": True}
-        value, gradient, _ = on_devices(featured, complete(own | more | both))
-        assert value == pytest.approx(expected, rel=1e-5)
-        assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
 
 
 def test_features_teach_cold_items_and_cold_users(tiny_options: Any, tmp_path: Path) -> None:

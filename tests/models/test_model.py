@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from texts import FROM_SCRATCH
+from texts import BERT, CHECKPOINT_DIGEST, FROM_SCRATCH
+from tiny_bert import write_checkpoint
 
 from ncfbench.config import RunConfig, complete
+from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.cnn import Convolution
 from ncfbench.models.encoders.lstm import Lstm
@@ -20,11 +23,15 @@ from ncfbench.models.encoders.protocol import DataFacts, Texts
 from ncfbench.models.towers import Content, Towers, unit_vectors
 
 WORDS, DIMENSION = 9, 4
+KEY = jax.random.key(7)
 
 
 def small(encoder: str, **settings: Any) -> RunConfig:
     sizes = {"dimension": DIMENSION, "word_dimension": 3, "filters": 5, "lstm_units": 6}
     sizes |= {"gru_units": 4, "layers": 2, "heads": 2, "width": 6, "feed_forward": 7}
+    sizes |= {"mlp_units": 5, "user_units": 5}
+    if encoder == "bert":
+        settings["checkpoint"] = CHECKPOINT_DIGEST
     return complete({"encoder": encoder} | sizes | settings)
 
 
@@ -33,8 +40,19 @@ def content_of(texts: list[list[int]], length: int) -> Content:
     return Content(jnp.asarray(tokens), jnp.asarray([len(text) for text in texts], dtype=jnp.int32))
 
 
-def towers(config: RunConfig, n_items: int = 6) -> Towers:
-    made = Towers(config, DataFacts(7, n_items, WORDS), rngs=nnx.Rngs(0))
+@pytest.fixture
+def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A data set's folder, with a checkpoint where the encoder needs one."""
+    if request.node.callspec.params["encoder"] == "bert":
+        write_checkpoint(CHECKPOINT.path(tmp_path, CHECKPOINT_DIGEST))
+    return tmp_path
+
+
+def towers(
+    config: RunConfig, n_items: int = 6, features: int = 0, folder: Path | None = None
+) -> Towers:
+    facts = DataFacts(7, n_items, WORDS, features, features, folder)
+    made = Towers(config, facts, rngs=nnx.Rngs(0))
     # Biases begin at zero, which would hide one that is applied to padding.
     graph, parameters = nnx.split(made)
     noisy = jax.tree.map(
@@ -48,25 +66,38 @@ OF_WORDS = [name for name in FROM_SCRATCH if name != "mf"]
 TEXTS = [[1, 2, 3, 4], [], [5], [6, 6, 7, 8, 9], [2, 1], [3, 3, 3]]
 
 
-@pytest.mark.parametrize("encoder", OF_WORDS)
-def test_padding_contributes_nothing(encoder: str) -> None:
+@pytest.mark.parametrize("encoder", [*OF_WORDS, BERT])
+def test_padding_contributes_nothing(encoder: str, folder: Path) -> None:
     """Whatever the maximum length of a text, and where dropout removes words."""
-    embed, dropout = jax.jit(towers(small(encoder)).items), Dropout(jnp.uint32(3), jnp.uint32(7))
+    embed = jax.jit(towers(small(encoder), folder=folder).items)
+    dropout = Dropout(jnp.uint32(3), jnp.uint32(7))
     short, long = (embed(jnp.arange(6), content_of(TEXTS, size), dropout) for size in (5, 23))
     np.testing.assert_allclose(short, long, atol=2e-6)
     assert np.ptp(short, axis=0).min() > 1e-3, "the test could not fail"
 
 
 @pytest.mark.long_cases(r"mf")
-@pytest.mark.parametrize("encoder", FROM_SCRATCH)
-def test_an_item_does_not_depend_on_its_slot(encoder: str) -> None:
-    """Nor on its neighbours, nor on how many there are."""
-    embed, content = jax.jit(towers(small(encoder)).items), content_of(TEXTS, 6)
+@pytest.mark.parametrize("encoder", [*FROM_SCRATCH, "mlp", BERT])
+def test_an_item_does_not_depend_on_its_slot(encoder: str, folder: Path) -> None:
+    """Nor on its neighbours, nor on how many there are. With dense features beside the text."""
+    embed = jax.jit(towers(small(encoder), features=3, folder=folder).items)
+    content = content_of(TEXTS, 6)._replace(item_features=jax.random.normal(KEY, (6, 3)))
     dropout = Dropout(jnp.uint32(1), jnp.uint32(2))
     everything = embed(jnp.arange(6), content, dropout)
     for order in ([5, 3, 3, 0, 1, 4], [4, 2, 2, 2, 2, 2], [2]):
         some = embed(jnp.array(order), content, dropout)
         np.testing.assert_allclose(some, everything[np.array(order)], atol=2e-6)
+    assert np.ptp(everything, axis=0).min() > 1e-3, "the test could not fail"
+
+
+@pytest.mark.parametrize("tower", ["table", "features", "table-features"])
+def test_a_user_does_not_depend_on_its_slot(tower: str) -> None:
+    """Nor on the other users; two users' vectors differ."""
+    content = content_of(TEXTS, 6)._replace(user_features=jax.random.normal(KEY, (7, 3)))
+    embed = jax.jit(towers(small("mf", user_tower=tower), features=3).users)
+    everything, order = embed(content).raw, jnp.array([6, 2, 2, 0])
+    np.testing.assert_allclose(embed(content, order).raw, everything[order], atol=2e-6)
+    assert np.ptp(everything, axis=0).min() > 1e-3
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

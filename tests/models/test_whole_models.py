@@ -1,0 +1,124 @@
+"""Whole models: encoders, user towers and interactions together, on devices, audited, resumed."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from devices import on_devices
+from processes import SMALL
+from stopping import StopAt
+from texts import BERT, CHECKPOINT_DIGEST
+from tiny_bert import write_checkpoint
+
+from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
+from ncfbench.config import Locations, RunConfig, complete
+from ncfbench.data.kept_files import CHECKPOINT
+from ncfbench.data.store import Dataset
+from ncfbench.models.towers import Content
+from ncfbench.rng import Streams
+from ncfbench.sampling import batches
+from ncfbench.storage import schemas, tables
+from ncfbench.training import run as training
+from ncfbench.training.checkpoint import Checkpoints
+from ncfbench.training.inference import Embedder
+from ncfbench.training.recommend import FILE
+from ncfbench.training.step import Trainer
+
+MODELS: dict[str, dict[str, Any]] = {
+    "bow": {"user_tower": "features", "interaction": "gmf", "sampler": "neg", "loss": "hinge"},
+    "cnn": {"user_tower": "table-features"},
+    "gru": {"user_tower": "features", "interaction": "mlp", "interaction_units": 4},
+    "transformer": {"interaction": "gmf"},
+    "mlp": {"user_tower": "table-features", "interaction": "mlp", "interaction_units": 4},
+    "bert": {"checkpoint": CHECKPOINT_DIGEST},
+}
+EVERY = pytest.mark.parametrize("encoder", [*(name for name in MODELS if name != "bert"), BERT])
+OWN = {"gru_units": 4, "mlp_units": 5, "user_units": 4, "feed_forward": 8}
+
+
+def model(encoder: str, **more: Any) -> RunConfig:
+    """Texts and dense features of items, where the encoder takes both."""
+    settings = {"sampler": "strat-ns", "encoder": encoder} | MODELS[encoder]
+    return complete(SMALL | OWN | settings | more)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kept_checkpoint(featured: Dataset) -> None:
+    pytest.importorskip("safetensors")
+    write_checkpoint(
+        CHECKPOINT.path(featured.folder, CHECKPOINT_DIGEST), words=featured.n_words + 1
+    )
+
+
+@pytest.mark.long_cases(r"bow|gru")
+@EVERY
+def test_two_devices_give_the_gradient_of_one(featured: Dataset, encoder: str) -> None:
+    """Dropout on; tables of users by rows, features and texts by id."""
+    expected, whole, _ = on_devices(featured, model(encoder))
+    value, gradient, rows = on_devices(featured, model(encoder, devices=2, shard_tables=True))
+    assert rows == (0 if model(encoder).user_tower == "features" else featured.n_users // 2)
+    assert value == pytest.approx(expected, rel=1e-5)
+    assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
+
+
+@pytest.mark.long_cases(r"bow|gru|cnn|transformer")
+@EVERY
+def test_the_audit_has_the_gradient_of_the_step(featured: Dataset, encoder: str) -> None:
+    """The mean over batches, whose expectation is the objective's gradient by the weights alone."""
+    config, nodes = model(encoder), featured.graph.items_in_use
+    trainer, state = Trainer.create(config, featured)
+    parameters = jax.tree.map(
+        lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
+        state.parameters,
+    )
+    content = Content.of(featured)
+    embedder = Embedder.of(trainer, content)
+    some = list(islice(batches(featured.graph, config, Streams(1)), 2))
+    users, items = embedder.users(parameters), embedder.items(parameters, nodes)
+    means = BatchGradients(config, embedder.interaction(parameters), users, items)
+    audited = Pullback(trainer.towers, embedder, nodes)(
+        parameters, means(Block(featured.graph, some))
+    )
+    gradient = jax.jit(lambda batch: trainer.gradient(parameters, batch, content, None)[1])
+    trained = np.mean([flat(gradient(batch)) for batch in some], axis=0)
+    assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)
+
+
+@pytest.mark.long_cases(r"(?!bert)")
+@EVERY
+def test_an_interrupted_run_ends_the_same(
+    featured: Dataset, featured_dir: Path, tmp_path: Path, encoder: str
+) -> None:
+    """Bit for bit; and it recommends what its own vectors score highest."""
+    config = model(encoder, epochs=1)
+    whole = training.run(config, Locations(featured_dir, tmp_path / "whole"))
+    cut = Locations(featured_dir, tmp_path / "cut")
+    with pytest.raises(KeyboardInterrupt):
+        training.run(config, cut, progress=StopAt(5))
+    record = training.run(config, cut, resume=True, recommend=3)
+    for row, expected in zip(record.curve, whole.curve, strict=True):
+        assert row | {"train_seconds": 0} == expected | {"train_seconds": 0}
+    assert len(record.curve) == (2 if encoder == "bert" else 5)
+
+    trainer, _ = Trainer.create(config, featured)
+    found = Checkpoints(record.folder / "checkpoints").restore(trainer.shapes)
+    assert found is not None
+    parameters, candidates = found[0].parameters, featured.items_of("test")
+    embedder = Embedder(trainer.towers, Content.of(featured))
+    users = embedder.users(parameters).scored[jnp.array([0, 1])]
+    scores = np.asarray(
+        embedder.interaction(parameters).matrix(users, embedder.items(parameters, candidates))
+    )
+    kinds = schemas.recommendations(False, False)
+    table = tables.read_table(record.folder / FILE, kinds).to_pylist()
+    for user in (0, 1):
+        rows = [row for row in table if row["user"] == user]
+        best = np.sort(scores[user])[::-1][: len(rows)]
+        np.testing.assert_allclose([row["score"] for row in rows], best, rtol=1e-4, atol=1e-6)
+    assert table
