@@ -182,6 +182,10 @@ class EncoderTraits(Traits):
     """Its :class:`flax.nnx.Embed` tables by item id. Where tables are spread over devices, only the
     rows of a batch's items are fetched from these.
     """
+    is_costly: bool = False
+    """True if a user waits for the vectors of all items: a run probes once an epoch by default, and
+    says how long probes and evaluations take.
+    """
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,11 +19,9 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.models.towers import Content
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
-from ncfbench.training.inference import Embedder
 from ncfbench.training.interleave import timed_loops
-from ncfbench.training.loop import STEP_BATCHES, TimedLoop
-from ncfbench.training.probe import Probe
-from ncfbench.training.recall import make_evaluators
+from ncfbench.training.looks import Looks, measure_looks
+from ncfbench.training.loop import STEP_BATCHES
 
 MOST_SHAPES = 8
 LEAST_SHAPES = 2
@@ -78,7 +75,7 @@ def calibrate(
     order = farthest_first({shape: each.counts for shape, each in work.items()})[:MOST_SHAPES]
     measured: dict[Shape, float] = {}
     openings: list[float] = []
-    looks = {"probe": 0.0, "evaluation": 0.0}
+    looks = Looks(0.0, 0.0, 0.0)
     for shape in order:
         if interrupted():
             raise KeyboardInterrupt
@@ -89,9 +86,12 @@ def calibrate(
             loop = loops[""]
             loop.full_block(1)
             first = loop.samples[-1].seconds
+            opening = time.perf_counter() - opened
             if not openings:
-                looks = _time_looks(dataset, shapes[shape], loop)
-            openings.append(time.perf_counter() - opened - sum(looks.values()))
+                parameters = loop.trainer.layout.to_one_device(loop.state.parameters)
+                looks = measure_looks(loop.trainer, dataset, loop.content, parameters)
+                opening += looks.start_seconds
+            openings.append(opening)
             fewest, most = BLOCK_ITERATIONS
             loop.full_block(min(max(int(BLOCK_SECONDS / first), fewest), most))
             sample = loop.samples[-1]
@@ -106,9 +106,9 @@ def calibrate(
     return Calibration(
         seconds,
         frozenset(measured),
-        looks["probe"],
-        looks["evaluation"],
-        float(np.median(openings)) + looks["probe"],
+        looks.probe_seconds,
+        looks.evaluation_seconds,
+        float(np.median(openings)) + looks.probe_seconds,
     )
 
 
@@ -137,22 +137,3 @@ def farthest_first(counts: Mapping[Shape, Counts]) -> list[Shape]:
         }
         order.append(max(nearest, key=lambda shape: nearest[shape]))
     return order
-
-
-def _time_looks(dataset: Dataset, config: RunConfig, loop: TimedLoop) -> dict[str, float]:
-    """Return the seconds of a probe and of an evaluation, once they are compiled."""
-    embedder = Embedder(loop.trainer.towers, loop.content)
-    evaluators, _ = make_evaluators(config, dataset, embedder)
-    looks: dict[str, list[Callable[[Any], object]]] = {
-        "probe": [Probe(dataset.graph, config, embedder)],
-        "evaluation": list(evaluators.values()),
-    }
-    parameters = loop.trainer.layout.to_one_device(loop.state.parameters)
-    found = {}
-    for name, parts in looks.items():
-        for _ in range(2):
-            began = time.perf_counter()
-            for look in parts:
-                look(parameters)
-            found[name] = time.perf_counter() - began
-    return found

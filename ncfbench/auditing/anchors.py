@@ -101,7 +101,7 @@ class AuditedTowers:
         for _ in range(warmup):
             trained, loss = trainer.step(trained, next(batches), content)
             jax.block_until_ready(loss)
-        embedder = Embedder(trainer.towers, content)
+        embedder = Embedder.of(trainer, content)
         pullback = Pullback(trainer.towers, embedder, dataset.graph.items_in_use)
         parameters = {"initial": state.parameters, "warm": trained.parameters}
         return cls(trainer, embedder, pullback, parameters)

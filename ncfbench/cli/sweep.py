@@ -249,7 +249,8 @@ def _print(
 ) -> None:
     from ncfbench.distributed.simulation import is_simulated
     from ncfbench.reporting import marks
-    from ncfbench.sweeps.table import cells_table, format_duration, format_size
+    from ncfbench.sweeps.table import cells_table, format_size
+    from ncfbench.timing.clock import format_duration
 
     stage, tuning = done.stage, done.tuning
     if tuning is not None:

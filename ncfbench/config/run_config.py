@@ -182,10 +182,10 @@ class RunConfig:
     )
     probe_every: int = _setting(
         0,
-        "Iterations between probes of the objective; 0: four in an epoch",
+        "Iterations between probes of the objective; 0: four in an epoch, one with bert",
         panel="Training",
         at_least=0,
-        shown="four in an epoch",
+        shown="four in an epoch, one with bert",
     )
     dimension: int = _setting(
         50, "Length of the user and item embeddings", panel="Model", at_least=1

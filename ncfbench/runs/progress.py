@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
+SILENCE_SECONDS = 60.0
+"""After this time without a line, plain progress prints how far the run is."""
+
 
 class Progress:
     """Shows nothing. Subclasses show the events of a run."""
@@ -19,6 +22,9 @@ class Progress:
 
     def advance(self, iteration: int, item_slots: float) -> None:
         """Note that an iteration was dispatched; its batch embeds about ``item_slots`` items."""
+
+    def embedded(self, done: int, total: int) -> None:
+        """Note how many items a probe or an evaluation has embedded, where an item is costly."""
 
     def record(self, row: Mapping[str, Any]) -> None:
         """Show a row of the curve."""
@@ -31,15 +37,25 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """Prints a line for each epoch's end, and each message."""
+    """Prints a line for each epoch's end and message, and after a long silence how far it is."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
+        self._total, self._said = 0, 0.0
 
     def begin(self, title: str, total: int, done: int) -> None:
         """Print the title."""
+        self._total = total
         start = f", from iteration {done:,}" if done else ""
-        self.console.print(f"{title}: {total:,} iterations{start}", soft_wrap=True)
+        self.say(f"{title}: {total:,} iterations{start}")
+
+    def advance(self, iteration: int, item_slots: float) -> None:
+        """Print the iteration after a long silence."""
+        self._break_silence("iteration", iteration, self._total)
+
+    def embedded(self, done: int, total: int) -> None:
+        """Print the items that are embedded after a long silence."""
+        self._break_silence("embedded item", done, total)
 
     def record(self, row: Mapping[str, Any]) -> None:
         """Print a row that ends an epoch."""
@@ -48,11 +64,16 @@ class PlainProgress(Progress):
             or row["test_recall_at_50"] is not None
             or row["epoch"] == int(row["epoch"])
         ):
-            self.console.print(_line(row), soft_wrap=True)
+            self.say(_line(row))
 
     def say(self, text: str) -> None:
         """Print a message."""
         self.console.print(text, soft_wrap=True)
+        self._said = time.perf_counter()
+
+    def _break_silence(self, what: str, done: int, total: int) -> None:
+        if time.perf_counter() - self._said >= SILENCE_SECONDS:
+            self.say(f"{what} {done:,} of {total:,}")
 
 
 class LiveProgress(PlainProgress):
@@ -91,6 +112,11 @@ class LiveProgress(PlainProgress):
         if now - self._shown >= 0.2 and self._task is not None:
             self._shown = now
             self._bar.update(self._task, completed=iteration)
+
+    def embedded(self, done: int, total: int) -> None:
+        """Show the items that are embedded in place of the epoch, until the next row."""
+        if self._task is not None:
+            self._bar.update(self._task, description=f"item {done:,} of {total:,}")
 
     def record(self, row: Mapping[str, Any]) -> None:
         """Show a row in the bar, and print it if it ends an epoch.

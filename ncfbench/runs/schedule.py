@@ -4,19 +4,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ncfbench.config import RunConfig
+from ncfbench.registry import find_encoder
+
+PROBES = 4
+"""Probes in an epoch by default."""
+
 
 @dataclass(frozen=True)
 class Schedule:
     """The iterations at which a run stops to probe and to evaluate.
 
     Args:
-        probe_every: iterations between probes; 0 for four in an epoch.
+        probe_every: iterations between probes; 0 for ``probes`` in an epoch.
+        probes: of equal distance, the last at the epoch's end.
     """
 
     n_links: int
     batch_size: int
     epochs: int
     probe_every: int
+    probes: int = PROBES
+
+    @classmethod
+    def of(cls, config: RunConfig, n_links: int) -> Schedule:
+        """Return the schedule of a run.
+
+        Where an item costs so much that a user waits for a probe, there is one in an epoch.
+        """
+        probes = 1 if find_encoder(config.encoder).is_costly else PROBES
+        return cls(n_links, config.batch_size, config.epochs, config.probe_every, probes)
+
+    @property
+    def probes_an_epoch(self) -> float:
+        """Probes of an epoch on average."""
+        if not self.probe_every:
+            return self.probes
+        return self.n_links / self.batch_size / self.probe_every
 
     @property
     def last(self) -> int:
@@ -42,16 +66,13 @@ class Schedule:
 
     def next_stop(self, iteration: int) -> int:
         """Return the first probe or epoch's end after ``iteration``."""
-        quarters = 4 * iteration * self.batch_size // self.n_links
         if self.probe_every:
-            probe, parts = (
-                iteration - iteration % self.probe_every + self.probe_every,
-                range(quarters // 4 * 4, quarters + 9, 4),
-            )
+            each, probe = 1, iteration - iteration % self.probe_every + self.probe_every
         else:
-            probe, parts = self.last, range(quarters, quarters + 3)
-        # Part q ends with the iteration that completes q quarters of a pass.
-        ends = (-(-part * self.n_links // (4 * self.batch_size)) for part in parts)
+            each, probe = self.probes, self.last
+        # Part q ends with the iteration that completes q parts of a pass.
+        part = each * iteration * self.batch_size // self.n_links
+        ends = (-(-q * self.n_links // (each * self.batch_size)) for q in range(part, part + 3))
         return min([probe, *(end for end in ends if end > iteration), self.last])
 
     def ends_epoch(self, iteration: int) -> bool:

@@ -28,16 +28,16 @@ from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.grid import CellState, group_cells, label_cells
 from ncfbench.timing import environment
-from ncfbench.training.inference import Embedder
 from ncfbench.training.interleave import timed_loops
+from ncfbench.training.looks import Looks, measure_looks
 from ncfbench.training.loop import STEP_BATCHES, TimedLoop
-from ncfbench.training.probe import Probe
-from ncfbench.training.recall import make_evaluators
 from ncfbench.training.step import Trainer
 
 PILOT_SECONDS = 0.5
 """A pilot's block takes about this long, within the bounds of ``PILOT_ITERATIONS``."""
 PILOT_ITERATIONS = (2, 40)
+LONG_ITERATION_SECONDS = 5.0
+"""An iteration that takes longer is timed once: a user waits for it."""
 FREE = (
     "seed",
     "epochs",
@@ -82,15 +82,6 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Looks:
-    """Seconds of a probe and of an evaluation, and of their compilation."""
-
-    start_seconds: float
-    probe_seconds: float
-    evaluation_seconds: float
-
-
-@dataclass(frozen=True)
 class Step:
     """Seconds of an arm's iteration and of its compilation, and its memory.
 
@@ -108,10 +99,9 @@ def cell_seconds(looks: Looks, step: Step, schedule: Schedule, epochs_done: floa
     """Return what a cell still needs, including evaluations and the *step* account."""
     left = schedule.epochs - epochs_done
     iterations = schedule.n_links / schedule.batch_size
-    probes = iterations / schedule.probe_every if schedule.probe_every else 4
     epoch = (
         (iterations + min(STEP_BATCHES, iterations)) * step.iteration_seconds
-        + probes * looks.probe_seconds
+        + schedule.probes_an_epoch * looks.probe_seconds
         + looks.evaluation_seconds
     )
     return looks.start_seconds + step.start_seconds + left * epoch
@@ -151,8 +141,7 @@ def predict(
             looks[_model(config)] = _measure_looks(config, dataset, content[config.dataset])
     predicted = {config: Prediction() for config in states}
     for config in waiting:
-        n_links = datasets[config.dataset].graph.n_links
-        schedule = Schedule(n_links, config.batch_size, config.epochs, config.probe_every)
+        schedule = Schedule.of(config, datasets[config.dataset].graph.n_links)
         step = steps[_arm(config)]
         seconds = cell_seconds(looks[_model(config)], step, schedule, states[config].epochs)
         predicted[config] = Prediction(seconds, step.source, step.state_bytes, step.step_bytes)
@@ -214,23 +203,10 @@ def _profiled(runs_dir: Path) -> dict[tuple[str, str, str, str], dict[str, Any]]
 def _measure_looks(config: RunConfig, dataset: Dataset, content: Content) -> Looks:
     begin = time.perf_counter()
     trainer, state = Trainer.create(config, dataset)
-    embedder = Embedder(trainer.towers, content)
-    probe = Probe(dataset.graph, config, embedder)
-    evaluators, _ = make_evaluators(config, dataset, embedder)
     parameters = trainer.layout.to_one_device(state.parameters)
-
-    def evaluate() -> None:
-        for evaluator in evaluators.values():
-            evaluator(parameters)
-
-    probe(parameters)
-    evaluate()
-    times = [time.perf_counter()]  # both are compiled
-    probe(parameters)
-    times.append(time.perf_counter())
-    evaluate()
-    times.append(time.perf_counter())
-    return Looks(times[0] - begin, times[1] - times[0], times[2] - times[1])
+    created = time.perf_counter() - begin
+    found = measure_looks(trainer, dataset, content, parameters)
+    return dataclasses.replace(found, start_seconds=created + found.start_seconds)
 
 
 def _measure_step(
@@ -247,7 +223,9 @@ def _measure_step(
             loop.full_block(1)
             start += sum(sample.seconds for sample in loop.samples if sample.kind == "compile")
             fewest, most = PILOT_ITERATIONS
-            loop.full_block(min(max(int(PILOT_SECONDS / loop.samples[-1].seconds), fewest), most))
+            count = int(PILOT_SECONDS / loop.samples[-1].seconds)
+            if loop.samples[-1].seconds < LONG_ITERATION_SECONDS:
+                loop.full_block(min(max(count, fewest), most))
             sample = loop.samples[-1]
             iteration, source = sample.seconds / sample.iterations, "pilot"
         else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ncfbench.config import RunConfig
 from ncfbench.reporting.table import Column, Header, Table, text_column
 from ncfbench.sweeps.grid import SweepStatus, label_cells
+from ncfbench.timing.clock import format_duration
 
 if TYPE_CHECKING:
     from ncfbench.sweeps.forecast import Prediction
@@ -85,13 +86,6 @@ def _values(row: Mapping[str, Any], *, predicts: bool) -> list[str]:
         "-" if iteration is None else f"{1000 * iteration:.2f} ms",
         "-" if training is None else format_duration(training),
     ]
-
-
-def format_duration(seconds: float) -> str:
-    """Return ``42 s``, ``12 min`` or ``3.5 h``."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def format_size(count: float) -> str:

@@ -1,4 +1,4 @@
-"""The clock of a run: a stopwatch, and the raw samples that it gives."""
+"""The clock of a run: a stopwatch, the raw samples that it gives, and durations in words."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ class Sample:
     item_slots: float | None = None
     resumed: bool = False
     """True if an interruption cut the epoch; its times are not used."""
+
+
+def format_duration(seconds: float) -> str:
+    """Return ``42 s``, ``12 min`` or ``3.5 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 class Stopwatch:

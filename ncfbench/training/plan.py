@@ -103,10 +103,7 @@ class RunPlan:
     @property
     def schedule(self) -> Schedule:
         """The run's stops."""
-        config = self.config
-        return Schedule(
-            self.dataset.graph.n_links, config.batch_size, config.epochs, config.probe_every
-        )
+        return Schedule.of(self.config, self.dataset.graph.n_links)
 
 
 def _require_memory(config: RunConfig, dataset: Dataset, layout: Layout) -> None:

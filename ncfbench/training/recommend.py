@@ -234,13 +234,8 @@ def write_finished(
             f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
             " that nothing can be recommended from it. Train it again with --again."
         )
-    schedule = Schedule(
-        dataset.graph.n_links,
-        record.config.batch_size,
-        record.config.epochs,
-        record.config.probe_every,
-    )
-    embedder = Embedder(trainer.towers, Content.of(dataset))
+    schedule = Schedule.of(record.config, dataset.graph.n_links)
+    embedder = Embedder.of(trainer, Content.of(dataset))
     Recommender(dataset, embedder, count).write(record.folder, found[0], schedule)
 
 

@@ -26,6 +26,7 @@ from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.inference import Embedder
+from ncfbench.training.looks import describe_waits, forecast_looks
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.probe import Probe
@@ -77,7 +78,8 @@ class Session:
             with self._ledger.line("transfer"):
                 content = jax.block_until_ready(Content.of(plan.dataset))
         self._trainer, fresh = Trainer.create(plan.config, plan.dataset, plan.layout)
-        self._embedder = Embedder(self._trainer.towers, content)
+        self._embedder = Embedder.of(self._trainer, content)
+        self._embedder.watch = self._progress.embedded
         self._probe = Probe(plan.dataset.graph, plan.config, self._embedder)
         self._evaluators, recall_reason = make_evaluators(plan.config, plan.dataset, self._embedder)
         self._checkpoints = (
@@ -112,6 +114,8 @@ class Session:
         config = self._config
         title = f"{config.dataset} {config.encoder} {config.loss} {config.sampler}"
         self._progress.begin(title, self._schedule.last, self._start)
+        if self._embedder.by_length and not self.is_done:
+            self._announce_waits()
         with self._ledger.line("initialising"):
             self._others = OtherPrograms() if self._group.count == 1 else None
         self._loop.__enter__()
@@ -283,6 +287,18 @@ class Session:
     def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
         with self._timed("evaluation"):
             return {split: evaluator(parameters) for split, evaluator in self._evaluators.items()}
+
+    def _announce_waits(self) -> None:
+        """Say how long probes and evaluations take, where a user waits for them."""
+        parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
+        with self._ledger.line("probe"):
+            seconds = forecast_looks(self._embedder, self._probe, self._evaluators, parameters)
+        held_out = sum(len(evaluator.items) for evaluator in self._evaluators.values())
+        items = len(self._probe.links.nodes), held_out
+        done = self._schedule.epoch_of(self._start)
+        message = describe_waits(seconds, items, self._schedule, done)
+        if message is not None:
+            self._progress.say(message)
 
     def _diverge(self, iteration: int, what: str) -> None:
         message = (

@@ -25,7 +25,7 @@ from ncfbench.cli import app
 from ncfbench.config import resolve
 from ncfbench.data import store
 from ncfbench.registry import SAMPLERS
-from ncfbench.runs.progress import LiveProgress
+from ncfbench.runs.progress import LiveProgress, PlainProgress
 
 SMALL = [
     *("--batch-size", "64", "--epochs", "2", "--set", "dimension=8"),
@@ -352,6 +352,8 @@ def test_the_live_display(
         losses = {"probe_loss": 5.25, "test_recall_at_50": 0.25 if epoch == 10 else None}
         live.record({**row, **losses, "iteration": iteration, "epoch": epoch, "train_seconds": 9.0})
         live._bar.refresh()
+    live.embedded(640, 1965)
+    live._bar.refresh()
     live.end()
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
     assert "tiny cnn sg strat-ns: 120,000 iterations" in text
@@ -362,7 +364,23 @@ def test_the_live_display(
         re.search(r"epoch 7\.50 .* 30000/120000 [-:0-9]+ left, loss 5.25", bar) for bar in bars
     )
     assert all(re.search(r"/120000 [-:0-9]+ left", bar) for bar in bars)
+    assert any(bar.startswith("item 640 of 1,965 ") for bar in bars)
     assert all(len(bar) <= width for bar in bars)
+
+
+def test_plain_progress_breaks_a_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    plain = PlainProgress(Console(file=out))
+    plain.begin("tiny", 100, 0)
+    plain.advance(10, 9.0)
+    monkeypatch.setattr("ncfbench.runs.progress.SILENCE_SECONDS", 0.0)
+    plain.advance(20, 9.0)
+    plain.embedded(640, 1965)
+    assert out.getvalue().splitlines() == [
+        "tiny: 100 iterations",
+        "iteration 20 of 100",
+        "embedded item 640 of 1,965",
+    ]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")

@@ -7,7 +7,7 @@ import pytest
 from ncfbench.runs.schedule import Schedule
 
 
-@pytest.mark.parametrize("probe_every", [0, 1, 7, 100])
+@pytest.mark.parametrize(("probe_every", "probes"), [(0, 4), (0, 1), (1, 4), (7, 1), (100, 4)])
 @pytest.mark.parametrize(
     ("links", "batch"),
     [
@@ -21,8 +21,10 @@ from ncfbench.runs.schedule import Schedule
         (43_200, 32_768),
     ],
 )
-def test_stops_are_probes_and_ends_of_epochs(links: int, batch: int, probe_every: int) -> None:
-    schedule = Schedule(links, batch, epochs=5, probe_every=probe_every)
+def test_stops_are_probes_and_ends_of_epochs(
+    links: int, batch: int, probe_every: int, probes: int
+) -> None:
+    schedule = Schedule(links, batch, epochs=5, probe_every=probe_every, probes=probes)
     stops, iteration = [], 0
     while iteration < schedule.last:
         iteration = schedule.next_stop(iteration)
@@ -31,7 +33,7 @@ def test_stops_are_probes_and_ends_of_epochs(links: int, batch: int, probe_every
     if probe_every:
         expected = {*ends, *range(probe_every, ends[-1] + 1, probe_every)}
     else:
-        expected = {-(-quarter * links // (4 * batch)) for quarter in range(1, 21)}
+        expected = {-(-q * links // (probes * batch)) for q in range(1, 5 * probes + 1)}
     assert stops == sorted(expected)
     assert [stop for stop in stops if schedule.ends_epoch(stop)] == ends
     assert [schedule.epoch_of(end) for end in ends] == [1, 2, 3, 4, 5]

@@ -1,0 +1,63 @@
+"""Vectors by length, and the message on how long probes and evaluations take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from processes import SMALL
+
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.models.towers import Content
+from ncfbench.runs.schedule import Schedule
+from ncfbench.training import inference
+from ncfbench.training.inference import Embedder
+from ncfbench.training.looks import describe_waits
+from ncfbench.training.step import Trainer
+
+
+def test_items_by_length_have_the_same_vectors(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any order, some twice; in blocks of at most 30 word slots, with little padding."""
+    monkeypatch.setattr(inference, "SORTED_WORDS", 30)
+    trainer, state = Trainer.create(complete(SMALL | {"encoder": "bow", "sampler": "ns"}), tiny)
+    content, ids = Content.of(tiny), np.array([7, 300, 7, 41, 200, 3, 11, 12, 13, 14], np.int32)
+    expected = Embedder(trainer.towers, content).items(state.parameters, ids)
+    embedder, seen, shapes = Embedder(trainer.towers, content, by_length=True), [], []
+    embedder.watch = lambda done, total: seen.append((done, total))
+    compute = embedder._items
+
+    def noted(parameters: object, block: np.ndarray, content: Content) -> object:
+        shapes.append((len(block), content.tokens.shape[1]))
+        return compute(parameters, block, content)
+
+    monkeypatch.setattr(embedder, "_items", noted)
+    found = embedder.items(state.parameters, ids)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    assert seen[-1] == (10, 10)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+    longest = int(tiny.tokens_IxL.shape[1])
+    assert all(items * length <= max(30, longest) for items, length in shapes)
+    assert {length for _, length in shapes} <= {-(-q * longest // 4) for q in (1, 2, 3, 4)}
+    assert [length for _, length in shapes] == sorted((each for _, each in shapes), reverse=True)
+    shapes.clear()
+    seconds = embedder.forecast(state.parameters, ids)
+    assert len(shapes) == 2, "a block is compiled, and timed"
+    assert embedder.forecast(state.parameters, np.tile(ids, 2)) > seconds > 0
+    assert len(shapes) == 2
+
+
+def test_waits_are_announced_where_they_are_long() -> None:
+    """Three epochs: four probes of 30 s and three evaluations of 12 s are 156 s."""
+    seconds, items = (30.0, 12.0), (1965, 764)
+    once = Schedule(1000, 10, epochs=3, probe_every=0, probes=1)
+    message = describe_waits(seconds, items, once, 0.0)
+    assert message is not None
+    for words in ("1,965 items", "about 30 s, once an epoch", "764 held-out items, 12 s", "3 min"):
+        assert words in message
+    assert "about 84 s" in (describe_waits(seconds, items, once, 1.0) or ""), "two epochs are left"
+    often = Schedule(1000, 10, epochs=3, probe_every=20)
+    assert "5 times an epoch" in (describe_waits(seconds, items, often, 0.0) or "")
+    assert "held-out" not in (describe_waits((30.0, 0.0), (1965, 0), once, 0.0) or "")
+    assert describe_waits((0.3, 0.1), items, once, 0.0) is None
