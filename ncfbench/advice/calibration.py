@@ -19,9 +19,9 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.models.towers import Content
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
+from ncfbench.runs.schedule import Schedule
 from ncfbench.training.interleave import timed_loops
 from ncfbench.training.looks import Looks, measure_looks
-from ncfbench.training.loop import STEP_BATCHES
 
 MOST_SHAPES = 8
 LEAST_SHAPES = 2
@@ -50,7 +50,8 @@ class Calibration:
         own = self.seconds[shape]
         epoch = n_links / shape.batch_size * own
         probes = 1 + epoch / block_seconds
-        beside = probes * self.probe_seconds + self.evaluation_seconds + STEP_BATCHES * own
+        again = Schedule.of(config, n_links).step_batches
+        beside = probes * self.probe_seconds + self.evaluation_seconds + again * own
         return Pace(self.opening_seconds, 1 + beside / epoch, SAVING_SECONDS)
 
 

@@ -21,10 +21,11 @@ from ncfbench.profiling.calibration import BATCHES, Points, StepTimer, labels
 from ncfbench.profiling.constructed import BatchMaker
 from ncfbench.profiling.cost_rows import PRODUCT_SIZES, RANDOM_ITEMS, Row
 from ncfbench.profiling.parts import Call, Parts, products
+from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.base import BatchSource
 from ncfbench.sampling.batch import Batch, capacity, rounded_up
-from ncfbench.training.loop import STEP_BATCHES, TimedLoop
+from ncfbench.training.loop import TimedLoop
 from ncfbench.training.step import Trainer
 
 BLOCK_SECONDS = 0.05

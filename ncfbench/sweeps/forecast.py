@@ -30,7 +30,7 @@ from ncfbench.sweeps.grid import CellState, group_cells, label_cells
 from ncfbench.timing import environment
 from ncfbench.training.interleave import timed_loops
 from ncfbench.training.looks import Looks, measure_looks
-from ncfbench.training.loop import STEP_BATCHES, TimedLoop
+from ncfbench.training.loop import TimedLoop
 from ncfbench.training.step import Trainer
 
 PILOT_SECONDS = 0.5
@@ -100,7 +100,7 @@ def cell_seconds(looks: Looks, step: Step, schedule: Schedule, epochs_done: floa
     left = schedule.epochs - epochs_done
     iterations = schedule.n_links / schedule.batch_size
     epoch = (
-        (iterations + min(STEP_BATCHES, iterations)) * step.iteration_seconds
+        (iterations + min(schedule.step_batches, iterations)) * step.iteration_seconds
         + schedule.probes_an_epoch * looks.probe_seconds
         + looks.evaluation_seconds
     )

@@ -26,7 +26,8 @@ BLOCK_WORDS = 2**16
 """Word slots of a block of items: some 50 MB of activity in the convolution."""
 SORTED_WORDS = 2**11
 """Word slots of a block of costly items, half a second of MiniLM on two cores. 16, 64 and 256 texts
-of 64 pieces at a time gave 4,171, 4,058 and 3,775 pieces a second, 512 packed ones 3,601.
+of 64 pieces at a time gave 4,171, 4,058 and 3,775 pieces a second, 512 packed ones 3,601 (busy
+cores).
 """
 LENGTHS = 4
 """Lengths to which blocks of costly items are padded, and so compilations: quarters of the longest.

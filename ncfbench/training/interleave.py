@@ -9,8 +9,9 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
+from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import make_sampler, plan_capacity
-from ncfbench.training.loop import STEP_BATCHES, TimedLoop
+from ncfbench.training.loop import TimedLoop
 from ncfbench.training.step import Trainer
 
 

@@ -90,5 +90,6 @@ def describe_waits(
     return (
         f"A probe embeds {items[0]:,} items, which takes about {probe}, {often} (--probe-every N:"
         f" every N iterations).{held_out if items[1] else ''} In this run both take about"
-        f" {format_duration(total)}, off the training clock."
+        f" {format_duration(total)}, off the training clock. The step is compiled before the first"
+        " iteration, which can take a minute."
     )

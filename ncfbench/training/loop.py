@@ -19,6 +19,7 @@ import numpy as np
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.models.towers import Content
+from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, capacity
 from ncfbench.timing import statistics
@@ -32,8 +33,6 @@ IN_FLIGHT = 4
 
 Enough to keep the device busy, and few to wait for after Ctrl-C.
 """
-STEP_BATCHES = 16
-"""Batches kept on the device for the step account."""
 
 
 class InFlight:
@@ -186,13 +185,14 @@ class TimedLoop:
         found: list[float] = np.concatenate([np.atleast_1d(loss) for loss in losses]).tolist()
         return found
 
-    def step_block(self, iterations: int | None = None) -> None:
+    def step_block(self, iterations: int | None = None, *, most: int | None = None) -> None:
         """Repeat the last batches on a copy of the state, and record a ``step`` sample.
 
         Args:
             iterations: cycles through the batches; by default each of them once.
+            most: without ``iterations``, no more than this.
         """
-        count = iterations or len(self._recent)
+        count = iterations or min(len(self._recent), most or len(self._recent))
         with self.ledger.line("step account"):
             state, watch = copy_state(self.state), Stopwatch()
             batches = self.trainer.layout.keep(list(self._recent))

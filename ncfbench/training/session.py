@@ -228,7 +228,7 @@ class Session:
             self._diverge(first + int(bad[0]) + 1, "the loss")
         if not is_cut:
             if self._schedule.ends_epoch(stop):
-                self._loop.step_block()
+                self._loop.step_block(most=self._schedule.step_batches)
                 self.recorder.take(self._loop.take_samples())
             self._record()
         with self._ledger.line("collective"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from devices import on_devices
+from invoked import check, invoke
 from processes import SMALL
 from stopping import StopAt
 from texts import BERT, CHECKPOINT_DIGEST
 from tiny_bert import write_checkpoint
+from typer.testing import Result
 
 from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
 from ncfbench.config import Locations, RunConfig, complete
@@ -122,3 +125,34 @@ def test_an_interrupted_run_ends_the_same(
         best = np.sort(scores[user])[::-1][: len(rows)]
         np.testing.assert_allclose([row["score"] for row in rows], best, rtol=1e-4, atol=1e-6)
     assert table
+
+
+@pytest.fixture
+def dry_run(featured_dir: Path, tmp_path: Path) -> Any:
+    """Calls a command with ``--dry-run`` and settings of ``bert``, by the checkpoint's digest."""
+    places: list[str | Path] = ["--data-dir", featured_dir, "--runs-dir", tmp_path, "--dry-run"]
+    own = {"checkpoint": CHECKPOINT_DIGEST, "dimension": 8}
+
+    def call(*words: str, **more: Any) -> Result:
+        fixed = [f"--set={name}={value}" for name, value in (own | more).items()]
+        done = invoke(*words, *fixed, *places)
+        check(done, 0)
+        return done
+
+    return call
+
+
+def test_bert_is_forecast(dry_run: Any) -> None:
+    """The time and memory of a cell: at least the tiny checkpoint's weights, with Adam's moments."""
+    more = {"encoder": "bert", "sampler": "ns", "batch_size": 16, "loss": "sg"}
+    found = dry_run("sweep", "smoke", "--dataset", "tiny", "--json", **more)
+    (cell,) = json.loads(found.stdout)["cells"]
+    assert cell["predicted_from"] == "pilot"
+    assert cell["predicted_seconds"] > 0
+    assert cell["predicted_bytes"] > 3 * 4 * (200 * 8)
+
+
+@pytest.mark.long
+def test_bert_is_advised(dry_run: Any) -> None:
+    names = ["--samplers", "ns,strat-ns", "--batch-sizes", "16", "--budget", "10m"]
+    assert "ns b=16" in dry_run("advise", "tiny", "--encoder", "bert", *names).output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ncfbench.config import complete
 from ncfbench.runs.schedule import Schedule
 
 
@@ -38,3 +39,18 @@ def test_stops_are_probes_and_ends_of_epochs(
     assert [stop for stop in stops if schedule.ends_epoch(stop)] == ends
     assert [schedule.epoch_of(end) for end in ends] == [1, 2, 3, 4, 5]
     assert stops[-1] == ends[-1] == schedule.last
+
+
+def test_costly_encoders_are_probed_once_an_epoch() -> None:
+    """And repeat fewer batches; an explicit distance of probes stays."""
+    for more, each, batches in (
+        ({"encoder": "cnn"}, 4, 16),
+        ({"encoder": "bert"}, 1, 4),
+        ({"encoder": "bert", "probe_every": 5}, 4, 4),
+    ):
+        schedule = Schedule.of(
+            complete({"batch_size": 50, "epochs": 3, "sampler": "ns"} | more), 1000
+        )
+        assert schedule.probes_an_epoch == each
+        assert schedule.step_batches == batches
+        assert (schedule.last, schedule.next_stop(0)) == (60, 20 // each)
