@@ -39,11 +39,12 @@ from ncfbench.profiling.parts import Parts
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Header, Table, columns_of
+from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.storage import tables
 from ncfbench.timing import allocator, environment, heap
 from ncfbench.timing.compile_cache import keep_compiled
 from ncfbench.training.interleave import timed_loops
-from ncfbench.training.loop import STEP_BATCHES, TimedLoop
+from ncfbench.training.loop import TimedLoop
 from ncfbench.training.step import Trainer
 
 SAMPLERS = ("iid", "neg", "strat", "ns", "strat-ns")

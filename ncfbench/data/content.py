@@ -172,7 +172,7 @@ def stays_with_cold_users(
     """
     is_cold = np.zeros(n_users, bool)
     is_cold[draw_users(n_users, max(round(fraction * n_users), 1), seed)] = True
-    stays = ~(is_training & is_cold[users])
+    stays: NDArray[np.bool_] = ~(is_training & is_cold[users])
     if not (is_training & stays).any():
         raise UsageError(
             f"--cold-user-fraction {fraction:g} leaves no training link: {is_cold.sum():,} of"

@@ -143,7 +143,7 @@ def dry_run(featured_dir: Path, tmp_path: Path) -> Any:
 
 
 def test_bert_is_forecast(dry_run: Any) -> None:
-    """The time and memory of a cell: at least the tiny checkpoint's weights, with Adam's moments."""
+    """The time and memory of a cell: at least the words' vectors with Adam's moments."""
     more = {"encoder": "bert", "sampler": "ns", "batch_size": 16, "loss": "sg"}
     found = dry_run("sweep", "smoke", "--dataset", "tiny", "--json", **more)
     (cell,) = json.loads(found.stdout)["cells"]
