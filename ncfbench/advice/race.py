@@ -296,12 +296,12 @@ class Race:
             self.say(f"{entrant.name} {entrant.reason}")
 
     def _evaluate(self) -> None:
-        """Evaluate the runs of the rung, which few epochs may have ended: an epoch of a large data
-        set can take longer than the race, and whoever is at chance decides who may leave.
+        """Evaluate those runs of the rung that never were: an epoch of a large data set can take
+        longer than the race, and whoever is at chance decides who may leave.
         """
         for entrant in self.state.racing:
             run = self._open.get((entrant.name, 0))
-            if run is not None and not run.session.is_done:
+            if run is not None and not run.recorder.is_evaluated and not run.session.is_done:
                 began = time.perf_counter()
                 self._attempt(entrant, run.evaluate)
                 self._measured.evaluations.append(time.perf_counter() - began)

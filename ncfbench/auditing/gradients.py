@@ -31,7 +31,14 @@ from ncfbench.models.objective import batch_link_loss, pairs_loss
 from ncfbench.models.precision import full
 from ncfbench.models.towers import INTERACTION, Content, Towers, UserVectors
 from ncfbench.sampling import Sampler, plan_capacity
-from ncfbench.sampling.batch import AllUsers, Batch, Shared, negative_ids, negative_weights
+from ncfbench.sampling.batch import (
+    AllUsers,
+    Batch,
+    Shared,
+    negative_ids,
+    negative_weights,
+    with_pair_slots,
+)
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Parameters
 
@@ -144,7 +151,7 @@ class Block:
 
     def __init__(self, graph: BipartiteGraph, batches: Sequence[Batch]) -> None:
         self.batches, self.graph, self.nodes = batches, graph, len(graph.items_in_use)
-        self.groups = list(_stacked(batches))
+        self.groups = list(_stacked(_with_equal_pairs(batches)))
         counts = np.zeros(graph.n_users)
         for group in self.groups:
             positive = np.take_along_axis(group.users, group.pos_user, axis=1)
@@ -262,6 +269,16 @@ def _stacked(batches: Sequence[Batch]) -> Iterator[Batch]:
     for start in range(0, len(batches), size):
         parts = batches[start : start + size]
         yield jax.tree.map(lambda *arrays: np.stack(arrays), *parts)
+
+
+def _with_equal_pairs(batches: Sequence[Batch]) -> list[Batch]:
+    """Return batches that leave out linked pairs with as many slots for them."""
+    counts = [
+        len(batch.negatives.linked_user)
+        for batch in batches
+        if isinstance(batch.negatives, AllUsers)
+    ]
+    return [with_pair_slots(batch, max(counts, default=0)) for batch in batches]
 
 
 def _wider(batch: Batch, slots: int) -> Batch:

@@ -15,7 +15,7 @@ batch that shares its users are the same people, so a part can be slightly below
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -67,8 +67,9 @@ def measure_parts(
     )
     ways: list[list[list[np.ndarray]]] = [[[], [], []] for _ in anchors]
     for block, whole in zip(own, unmasked, strict=True):
-        meeting = Block(graph, list(_same_shapes(graph, whole.batches, mask=config.mask)))
-        alone = Block(graph, [without_negatives(batch) for batch in meeting.batches])
+        met = [meeting_all_users(graph, batch, mask=config.mask) for batch in whole.batches]
+        meeting = Block(graph, met)
+        alone = Block(graph, [without_negatives(batch) for batch in met])
         for found, anchor in zip(ways, anchors, strict=True):
             for means, made in zip(found, (block, meeting, alone), strict=True):
                 means.append(anchor.mean(made))
@@ -119,19 +120,3 @@ def _item_slots(batch: Batch) -> np.ndarray:
         slots: np.ndarray = batch.negatives.item
         return slots
     return np.broadcast_to(np.arange(len(batch.items)), negative_weights(batch).shape)
-
-
-def _same_shapes(graph: BipartiteGraph, batches: Sequence[Batch], *, mask: bool) -> Iterator[Batch]:
-    """Yield each batch meeting all users, with as many slots for linked pairs as any needs."""
-    made = [meeting_all_users(graph, batch, mask=mask) for batch in batches]
-    pairs = max(len(batch.negatives.linked_user) for batch in made)
-    for batch in made:
-        negatives = batch.negatives
-        behind = pairs - len(negatives.linked_user)
-        user = np.pad(negatives.linked_user, (0, behind), constant_values=graph.n_users)
-        item = np.pad(negatives.linked_item, (0, behind))
-        yield batch._replace(
-            negatives=negatives._replace(
-                linked_user=user.astype(np.int32), linked_item=item.astype(np.int32)
-            )
-        )

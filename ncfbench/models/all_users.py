@@ -140,7 +140,9 @@ def gramian_sum(users_MxD: jax.Array, items_VxD: jax.Array, negatives: AllUsers)
     vectors = users_MxD.at[user].get(mode="fill", fill_value=0.0)
     weight = negatives.user_weight.at[user].get(mode="fill", fill_value=0.0)
     linked = jnp.square(jnp.sum(vectors * items_VxD[item], axis=-1))
-    return negatives.item_weight @ of_item - jnp.sum(weight * negatives.item_weight[item] * linked)
+    weights = weight * negatives.item_weight[item]
+    summed: jax.Array = negatives.item_weight @ of_item - jnp.sum(weights * linked)
+    return summed
 
 
 def _by_blocks(function: Any, users_MxD: jax.Array, negatives: AllUsers, n_items: int) -> Any:

@@ -27,7 +27,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import PILOT_SEED, Draw, Float64, Int32, Nominal, Sampler
-from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, padded, rounded_up
+from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, padded, rounded_up, with_pair_slots
 from ncfbench.settings import Setting
 
 Int: TypeAlias = NDArray[np.integer]
@@ -97,16 +97,15 @@ class AllUsersSampler(Sampler):
         user, item = self._linked_pairs(drawn, items)
         # More pairs than were planned get more slots.
         pairs = max(self.pair_slots, rounded_up(len(user), PAIR_MULTIPLE))
-        linked_user = np.full(pairs, len(user_weight), np.int32)
-        linked_user[: len(user)] = user
-        return Batch(
+        batch = Batch(
             users=users,
             items=padded(items, size),
             pos_user=own,
             pos_item=slot,
-            negatives=made(user_weight, item_weight, linked_user, padded(item, pairs)),
+            negatives=made(user_weight, item_weight, user, item),
             n_items=np.int32(len(items)),
         )
+        return with_pair_slots(batch, pairs)
 
     def required_capacity(self, draw: Draw) -> int:
         """See :meth:`Sampler.required_capacity`; linked pairs need not be found for it."""

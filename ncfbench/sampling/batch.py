@@ -152,6 +152,17 @@ def negative_weights(batch: Batch) -> NDArray[np.floating]:
     return weight
 
 
+def with_pair_slots(batch: Batch, size: int) -> Batch:
+    """Return a batch with slots for ``size`` linked pairs, where it leaves pairs out at all."""
+    negatives = batch.negatives
+    if not isinstance(negatives, AllUsers):
+        return batch
+    user = np.full(size, len(negatives.user_weight), np.int32)
+    user[: len(negatives.linked_user)] = negatives.linked_user
+    item = padded(negatives.linked_item, size)
+    return batch._replace(negatives=negatives._replace(linked_user=user, linked_item=item))
+
+
 def rounded_up(slots: int, parts: int) -> int:
     """Return the next multiple of ``parts``."""
     return -(-slots // parts) * parts
