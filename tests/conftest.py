@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import signal
@@ -25,7 +24,6 @@ os.environ.setdefault(
 import jax
 import numpy as np
 import pytest
-import typer.testing
 from jax._src.lru_cache import LRUCache
 
 from ncfbench.data import prepare
@@ -40,8 +38,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
-# The command line is made of hundreds of signatures, and tests call it as often.
-typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -27,7 +27,7 @@ def test_import_is_light_and_functions_stay() -> None:
         "import sys, ncfbench; heavy = {'jax', 'numpy', 'pyarrow'} & set(sys.modules);"
         " import ncfbench.cli, pkgutil;"
         " [__import__(m.name) for m in pkgutil.iter_modules(ncfbench.__path__, 'ncfbench.')"
-        "  if not m.name.endswith('__main__')];"
+        "  if not m.name.endswith(('__main__', 'torch'))];"  # needs an extra
         " print(heavy, all(callable(getattr(ncfbench, name)) for name in ncfbench.__all__))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -25,7 +25,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DivergedError, NcfbenchError, UsageError
 from ncfbench.runs import folder as runs
-from ncfbench.runs.progress import Progress
+from ncfbench.runs.progress import PlainProgress
 from ncfbench.storage import locks
 from ncfbench.sweeps import jobs, runner
 
@@ -224,7 +224,7 @@ def test_a_warned_task_saves_and_is_requeued(
         requeued.append(number)
         raise SystemExit
 
-    def warn(self: Progress, iteration: int, item_slots: float) -> None:
+    def warn(self: PlainProgress, iteration: int, item_slots: float) -> None:
         if iteration == 20:
             signal.raise_signal(signal.SIGUSR2)
 
@@ -233,7 +233,7 @@ def test_a_warned_task_saves_and_is_requeued(
     config = complete(SMALL | {"sampler": "ns"})
     try:
         with monkeypatch.context() as patch, pytest.raises(SystemExit):
-            patch.setattr(Progress, "advance", warn)
+            patch.setattr(PlainProgress, "advance", warn)
             task.train(config)
         assert signal.getsignal(signal.SIGUSR2) is requeue
     finally:
