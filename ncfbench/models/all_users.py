@@ -102,17 +102,18 @@ def _forward(
     """Return the sum, and what the backward pass needs: the gradients."""
 
     def block(users: jax.Array, weights: jax.Array, linked_user: jax.Array) -> Sums:
-        scores, weight = users @ items_VxD.T, weights[:, None] * negatives.item_weight[None, :]
+        scores = users @ items_VxD.T
         pairs = linked_user, negatives.linked_item
-        if loss.costless_score is None:
-            weight = weight.at[pairs].set(0.0, mode="drop")
-        else:  # saves a pass over the weights, which are then made where they are needed
+        if loss.costless_score is not None:
             scores = scores.at[pairs].set(loss.costless_score, mode="drop")
         value, slope = loss.negative_and_slope(scores)
-        by_score = slope * weight
-        # The second product reads its matrix along memory this way round: 1.4 instead of 1.9 ms.
-        by_items = (users.T @ by_score).T
-        return jnp.sum(value * weight), by_score @ items_VxD, by_items
+        if loss.costless_score is None:
+            value, slope = (part.at[pairs].set(0.0, mode="drop") for part in (value, slope))
+        by_score = slope * weights[:, None] * negatives.item_weight[None, :]
+        # A product with a vector uses both cores, a sum over all elements one. The last product
+        # reads its matrix along memory this way round: 1.4 instead of 1.9 ms.
+        summed = weights @ (value @ negatives.item_weight)
+        return summed, by_score @ items_VxD, (users.T @ by_score).T
 
     value, by_users, by_items = _by_blocks(block, users_MxD, negatives, len(items_VxD))
     by_users = by_users.reshape(-1, users_MxD.shape[1])[: len(users_MxD)]

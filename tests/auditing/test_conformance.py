@@ -31,7 +31,10 @@ def cases() -> Iterator[Any]:
         for strata in ("item", "user") if find_sampler(sampler).uses_strata else ("item",):
             families = list(find_sampler(sampler).families_with(strata))
             for (at, noise), family in product(enumerate(NOISES), families):
-                is_long = family != families[at % len(families)]
+                # With all users, weights and their mean are tested by definition too.
+                is_long = family != families[at % len(families)] or (
+                    sampler.endswith("-all") and noise != "0.75"
+                )
                 yield pytest.param(sampler, strata, family, noise, marks=[LONG] * is_long)
 
 

@@ -88,8 +88,16 @@ def assert_alike(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("block", [2**22, 40])
-@pytest.mark.parametrize("loss", [SkipGram(), MeanSquaredError(), Cubic(), Shifted()])
+@pytest.mark.parametrize(
+    ("loss", "block"),
+    [
+        (SkipGram(), 40),
+        (SkipGram(), 2**22),
+        (MeanSquaredError(), 40),
+        (Cubic(), 40),
+        (Shifted(), 40),
+    ],
+)
 def test_each_way_is_the_sum_by_definition(
     loss: Pointwise, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

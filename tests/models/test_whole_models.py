@@ -59,7 +59,7 @@ def _kept_checkpoint(featured: Dataset) -> None:
     )
 
 
-@pytest.mark.long_cases(r"bow|gru")
+@pytest.mark.long_cases(r"bow|gru|cnn|transformer")
 @EVERY
 def test_two_devices_give_the_gradient_of_one(featured: Dataset, encoder: str) -> None:
     """Dropout on; tables of users by rows, features and texts by id."""

@@ -292,6 +292,7 @@ def test_profiles_name_the_settings_that_differ(record: Any) -> None:
     assert labels == ["MF\nconvolution=plain", "MF\ndimension=8\nword_dimension=8"]
 
 
+@pytest.mark.long_cases(r"1-")
 @pytest.mark.parametrize(("whole", "kept"), [(1, None), (3, 3)])
 def test_an_interrupted_profile_keeps_whole_rounds(
     tiny: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: int, kept: int | None

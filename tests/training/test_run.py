@@ -153,7 +153,8 @@ def test_an_interrupted_run_ends_with_the_same_curve(
 
 
 def test_trained_interactions_and_free_items_resume(data_dir: Path, tmp_path: Path) -> None:
-    more: dict[str, Any] = {"interaction": "mlp", "coupling": "regularised", "epochs": 1}
+    more: dict[str, Any] = {"encoder": "bow", "interaction": "mlp"}
+    more |= {"coupling": "regularised", "epochs": 1}
     whole = train(data_dir, tmp_path / "whole", **more)
     assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
     ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
