@@ -11,8 +11,8 @@ ways to the same number:
   (f g)^2 is g' (sum a f f') g, M D^2 + V D^2 products instead of M V D (Krichene et al., ICLR
   2019). Linked pairs are subtracted one by one.
 
-On two cores, 5,551 users, D = 50, forward and backward, the fused sum takes 0.6 (160 items) and 0.8
-(495) times the plain one; nearly all of it are three matrix products.
+Nearly all of the time of the fused sum goes into three matrix products: 4.5 of 4.9 ms for 5,551
+users and 160 items, D = 50, on two cores.
 """
 
 from __future__ import annotations
