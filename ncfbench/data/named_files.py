@@ -32,7 +32,7 @@ def _keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None])
 
 
 FILES: Mapping[str, Keep] = {"word_vectors": _keep_word_vectors, "checkpoint": _keep_checkpoint}
-"""What keeps each of the settings that are files or folders."""
+"""Keepers of the settings that are files or folders."""
 
 
 def name_files(

@@ -75,7 +75,7 @@ def built_in_graph(seed: int = 0) -> BipartiteGraph:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the batches of one estimator give, beside the exact gradient."""
+    """The findings on one estimator, beside the exact gradient."""
 
     bias: Bias
     loss: float

@@ -92,7 +92,7 @@ class Estimator(ABC):
     plain: ClassVar[str] = ""
     """The objective in which all items count alike, where it claims another one."""
     remedy: ClassVar[str]
-    """What a user should do, or know: one sentence."""
+    """Advice to a user: one sentence."""
     fault: ClassVar[str] = ""
     """The fault that was planted; empty for a framework's own estimator."""
 
