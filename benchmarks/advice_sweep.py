@@ -1,11 +1,14 @@
 """Train every candidate of a question to the same training clock, in turn: a full sweep.
 
-    python benchmarks/advice_sweep.py CELL --data-dir DIR --folder DIR
+    python benchmarks/advice_sweep.py CELL --data-dir DIR --folder DIR [--time-only]
 
 ``bench_advice.py`` starts it in a process of its own. The candidates are those of
-``ncfbench advise``, without its pruning: what it would leave out trains too. The one with the least
-training clock trains next, to its next probe. Runs are ordinary ones below the folder; the same
-command continues after an interruption or a kill.
+``ncfbench advise``, without its pruning: what it would leave out trains too. First they train in
+turns of a few seconds, which times an iteration of each; nothing else may run then. From there on
+their clock is their iterations times those seconds: a sweep takes long, and so neither a machine
+that drifts nor other programs change what it finds. The one with the least clock trains next, to
+its next probe. Runs are ordinary ones below the folder; the same command continues after an
+interruption or a kill.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ import math
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 from advice_cells import CELLS, QUICK
@@ -46,6 +51,10 @@ PROBES = 40
 """Least number of probes up to the horizon."""
 CALIBRATION_SECONDS = 20.0
 """After this time no further shape is timed. It only decides how often a candidate is probed."""
+TIMED_SECONDS = 5.0
+"""Training clock that times a candidate; a quarter of the horizon if that is less."""
+PACES = "paces.json"
+"""What the timing found, in the sweep's folder: see :class:`Paces`."""
 SAVE_SECONDS = 300.0
 """Between two checkpoints of all candidates."""
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
@@ -77,8 +86,29 @@ def plan(
     return State(dataset.fingerprint, entrants, [], refused, first, horizon=horizon)
 
 
+@dataclass(frozen=True)
+class Paces:
+    """What the timing found.
+
+    Attributes:
+        seconds: of an iteration, by candidate: the median of its blocks.
+        trained_seconds: all candidates' training clock in the timing.
+        wall_seconds: of all that was done until then.
+    """
+
+    seconds: dict[str, float]
+    trained_seconds: float
+    wall_seconds: float
+
+
+def read_paces(folder: Path) -> Paces | None:
+    """Return what the timing of a sweep found; None if it is not over."""
+    path = folder / PACES
+    return Paces(**tables.read_json(path)) if path.exists() else None
+
+
 class Sweep:
-    """The runs of a sweep. :meth:`train` begins or continues it.
+    """The runs of a sweep. :meth:`time` and :meth:`train` begin or continue it.
 
     Args:
         locations: of the data, and of the sweep's runs.
@@ -96,10 +126,27 @@ class Sweep:
     ) -> None:
         self.state, self.dataset, self.content = state, dataset, content
         self.locations, self.say, self.interrupted = locations, say, interrupted
-        self.clock = Clock(math.inf, state.spent_seconds)
+        self._timing = Clock(math.inf, state.spent_seconds)
+        self._paces = read_paces(locations.runs_dir)
         self._open: dict[str, OpenRun] = {}
         self._turns = uuid.uuid4().hex[:12]
         self._saved = time.perf_counter()
+
+    def time(self) -> None:
+        """Train every candidate for a few seconds, in turns, and keep the seconds of an iteration.
+
+        Raises:
+            KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved.
+        """
+        if self._paces is None:
+            self._train_until(min(TIMED_SECONDS, self.state.horizon / 4))
+            found = {each.name: self._summary(each) for each in self.state.racing}
+            self._paces = Paces(
+                {name: summary["full_iteration_seconds"] for name, summary in found.items()},
+                math.fsum(summary["train_seconds"] for summary in found.values()),
+                self._timing.spent,
+            )
+            tables.write_json(self.locations.runs_dir / PACES, asdict(self._paces))
 
     def train(self) -> None:
         """Train every candidate to the horizon, and write the state.
@@ -107,14 +154,20 @@ class Sweep:
         Raises:
             KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved.
         """
+        self._train_until(self.state.horizon)
+        self.state.is_over = True
+        self._save()
+
+    def _train_until(self, clock: float) -> None:
+        """Train the candidate with the least clock next, until all are there, and save."""
         try:
             for entrant in self.state.racing:
-                self._attempt(entrant, self._open_run)
-            while (last := self._furthest_behind()) is not None:
+                if self._clock_of(entrant) < clock:
+                    self._attempt(entrant, self._open_run)
+            while (last := self._furthest_behind(clock)) is not None:
                 self._attempt(last, lambda own: self._open[own.name].advance())
                 if time.perf_counter() - self._saved > SAVE_SECONDS:
                     self._save()
-            self.state.is_over = True
             self._save()
         except AgreedInterrupt:  # not a second Ctrl-C, which cuts an iteration
             self._save()
@@ -123,24 +176,35 @@ class Sweep:
             for name in list(self._open):
                 self._close(name)
 
-    def _furthest_behind(self) -> Entrant | None:
-        """Return the candidate with the least training clock; None if all are at the horizon."""
-        clocks = {
-            each.name: self._open[each.name].train_seconds
-            for each in self.state.racing
-            if each.name in self._open and not self._open[each.name].session.is_done
-        }
-        behind = [each for each in self.state.racing if each.name in clocks]
-        found = min(behind, key=lambda each: clocks[each.name], default=None)
-        return found if found and clocks[found.name] < self.state.horizon else None
+    def _furthest_behind(self, clock: float) -> Entrant | None:
+        """Return the candidate with the least clock; None if all are there."""
+        training = {name for name, run in self._open.items() if not run.session.is_done}
+        clocks = [
+            (self._clock_of(each), each) for each in self.state.racing if each.name in training
+        ]
+        least, found = min(clocks, key=lambda pair: pair[0], default=(math.inf, None))
+        return found if least < clock else None
+
+    def _clock_of(self, entrant: Entrant) -> float:
+        """Return a candidate's clock: the seconds that it trained while it is timed, and then its
+        iterations times the seconds of one.
+        """
+        run = self._open.get(entrant.name)
+        if run is None:
+            found = self._summary(entrant)
+            trained, iterations = found.get("train_seconds") or 0.0, found.get("iterations", 0)
+        else:
+            trained, iterations = run.train_seconds, run.session.iteration
+        return trained if self._paces is None else iterations * self._paces.seconds[entrant.name]
+
+    def _summary(self, entrant: Entrant) -> Mapping[str, Any]:
+        """Return the summary of a candidate's run; empty where it has none."""
+        folder = choice.find(self.locations.runs_dir, entrant.config, self.dataset.fingerprint)
+        is_there = folder is not None and (folder / "summary.parquet").exists()
+        return runs.read(folder).summary if folder is not None and is_there else {}
 
     def _open_run(self, entrant: Entrant) -> None:
-        """Open a candidate's run, unless it is at the horizon."""
         folder = choice.find(self.locations.runs_dir, entrant.config, self.dataset.fingerprint)
-        if folder is not None and (folder / "summary.parquet").exists():
-            trained = runs.read(folder).summary["train_seconds"] or 0.0
-            if trained >= self.state.horizon:
-                return
         self._open[entrant.name] = OpenRun.open(
             entrant.config,
             self.locations,
@@ -170,9 +234,18 @@ class Sweep:
         for run in self._open.values():
             if not run.session.is_done and not run.session.is_saved:
                 run.save()
-        self.state.spent_seconds = self.clock.spent
+        self.state.spent_seconds = self._spent()
         self.state.write(self.locations.runs_dir)
         self._saved = time.perf_counter()
+
+    def _spent(self) -> float:
+        """Return the seconds of the sweep: wall time of the timing, and from there on the clocks of
+        the candidates alone.
+        """
+        if self._paces is None:
+            return self._timing.spent
+        clocks = math.fsum(map(self._clock_of, self.state.racing))
+        return self._paces.wall_seconds + max(clocks - self._paces.trained_seconds, 0.0)
 
     def _close(self, name: str) -> None:
         if name in self._open:
@@ -180,8 +253,18 @@ class Sweep:
                 self._open.pop(name).close()
 
 
-def run(name: str, data_dir: Path, folder: Path, say: Callable[[str], None]) -> None:
+def run(
+    name: str,
+    data_dir: Path,
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    time_only: bool = False,
+) -> None:
     """Train the sweep of a cell, or what is left of it.
+
+    Args:
+        time_only: stop when an iteration of every candidate is timed.
 
     Raises:
         DataError: the data set is missing, or the folder cannot be written.
@@ -199,7 +282,10 @@ def run(name: str, data_dir: Path, folder: Path, say: Callable[[str], None]) -> 
                 folder.mkdir(parents=True, exist_ok=True)
             state.write(folder)
         say(f"{name}: {len(state.entrants)} candidates to {state.horizon:g} s each.")
-        Sweep(state, dataset, content, Locations(data_dir, folder), say, interrupted).train()
+        sweep = Sweep(state, dataset, content, Locations(data_dir, folder), say, interrupted)
+        sweep.time()
+        if not time_only:
+            sweep.train()
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -210,6 +296,11 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("cell", choices=[*CELLS, *QUICK])
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument(
+        "--time-only",
+        action="store_true",
+        help="stop when every candidate is timed: from there on the machine need not be quiet",
+    )
     arguments = parser.parse_args(words)
     try:
         run(
@@ -217,6 +308,7 @@ def main(words: Sequence[str] | None = None) -> None:
             arguments.data_dir,
             arguments.folder,
             lambda text: print(text, file=sys.stderr, flush=True),
+            time_only=arguments.time_only,
         )
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED_EXIT_CODE) from None

@@ -7,15 +7,18 @@ time?
 
 Each cell is one question. A full sweep trains every candidate, those too that advice would leave
 out, to the same training clock; then ``ncfbench advise`` gets the same question and a tenth of the
-sweep's wall time. Both are processes of their own and compile everything themselves. Both use the
-same seed: the question is what the race loses by stopping early, not what another seed would say.
+sweep's time. Both are processes of their own and compile everything themselves. Both use the same
+seed: the question is what the race loses by stopping early, not what another seed would say.
+
+Two parts need a quiet machine, the timing with which a sweep begins and the race. ``--stop-after
+times`` and ``--stop-after sweeps`` end before what follows; ``--resume`` goes on from there.
 
 - Regret: the time to the target of the recommended arm over that of the best arm, both from the
   sweep's records. The target is the lowest loss that any baseline arm of the sweep reaches in the
   first two thirds of the clock (``advice_table.target_level`` says why).
 - Rank: Spearman's correlation between advice's order of the arms that raced and the sweep's.
 - Time: wall time of advice over that of the sweep, in per cent. The sweep's does not count the
-  start of its process, advice's does.
+  start of its process nor, after its timing, probes and evaluations; advice's counts everything.
 
 The verdict: a regret of at most 1.15 in nine of ten cells and of at most 1.5 in all; in every cell
 a rank correlation of at least 0.8 and at most a tenth of the time. Results are kept after each
@@ -27,6 +30,7 @@ missed or a process failed, 130 if interrupted.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import os
 import shutil
@@ -38,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from advice_cells import CELLS, QUICK, SYNTHETIC, Cell
+from advice_sweep import read_paces
 from advice_table import SHARE, Arm, compare, complaints, shortcomings, show
 from cell_files import (
     FOLDER,
@@ -75,11 +80,14 @@ START_SECONDS = 6.0
 CACHE = "NCFBENCH_CACHE_DIR"
 
 
-def measure(name: str, cell: Cell, home: Path, data_dir: Path) -> dict[str, Any]:
+def measure(
+    name: str, cell: Cell, home: Path, data_dir: Path, stop_after: str | None = None
+) -> dict[str, Any] | None:
     """Sweep, ask for advice, and return the figures of a cell; what is done already is kept.
 
     Args:
         home: the cell's folder.
+        stop_after: ``"times"`` or ``"sweeps"``, and None is returned.
 
     Raises:
         CheckFailedError: the sweep or advice failed; the message ends with its last lines.
@@ -89,9 +97,14 @@ def measure(name: str, cell: Cell, home: Path, data_dir: Path) -> dict[str, Any]
     state = read_state(sweep)
     if state is None or not state.is_over:
         command = [sys.executable, str(FOLDER / "advice_sweep.py"), name]
-        run_part(name, "sweep", [*command, f"--data-dir={data_dir}", f"--folder={sweep}"], home)
+        command += [f"--data-dir={data_dir}", f"--folder={sweep}"]
+        if stop_after == "times":
+            command.append("--time-only")
+        run_part(name, "sweep", command, home)
         state = read_state(sweep)
         assert state is not None
+    if stop_after is not None:
+        return None
     dataset = load(data_dir, cell.dataset)
     arms = read_arms(state, sweep, dataset)
     budget = max(budget_of(state.spent_seconds), cell.least_budget_seconds)
@@ -150,16 +163,21 @@ def seconds_of(home: Path, part: str) -> float:
 
 
 def read_arms(state: State, folder: Path, dataset: Dataset) -> list[Arm]:
-    """Return the arms of a sweep that did not fail, from the records of their runs.
+    """Return the arms of a sweep that did not fail, from the records of their runs and the seconds
+    of an iteration that the sweep began with.
 
     Raises:
         DataError: a record is damaged.
     """
     found = []
+    paces = read_paces(folder)
+    assert paces is not None
     for each in state.racing:
         home = choice.find(folder, each.config, state.fingerprint)
         if home is not None and (home / "summary.parquet").exists():
             record = runs.read(home)
+            timed = {**record.summary, "full_iteration_seconds": paces.seconds[each.name]}
+            record = dataclasses.replace(record, summary=timed)
             curve, learned = curve_of(record, "loss", dataset), learned_at(record, dataset)
             found.append(Arm(each.name, curve, each.shape.is_baseline, learned))
     return found
@@ -198,10 +216,13 @@ def run(arguments: argparse.Namespace) -> list[NcfbenchError]:
         try:
             question = {**made_of, "code": of_sweep, "cell": repr(cells[name])}
             begin_in(home, question, code, resume=arguments.resume)
-            figures = measure(name, cells[name], home, arguments.data_dir)
+            figures = measure(name, cells[name], home, arguments.data_dir, arguments.stop_after)
         except CheckFailedError as error:
             print(f"Error: {error}", file=sys.stderr)
             problems.append(error)
+            continue
+        if figures is None:
+            print(f"{said}: {arguments.stop_after} done", file=sys.stderr)
             continue
         when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         found = {"cell": name, **made_of, "time": when, **figures}
@@ -293,6 +314,11 @@ def main(words: Sequence[str] | None = None) -> None:
         "--quick", action="store_true", help="two tiny cells instead, of a minute each"
     )
     parser.add_argument("--json", type=Path, default=RESULT, metavar="FILE")
+    parser.add_argument(
+        "--stop-after",
+        choices=("times", "sweeps"),
+        help="end each cell after the timing of its candidates, or after its sweep",
+    )
     parser.add_argument(
         "--resume",
         action="store_true",

@@ -138,6 +138,11 @@ class Session:
             self._write_environment()
 
     @property
+    def iteration(self) -> int:
+        """Iterations that are done."""
+        return self._loop.iteration
+
+    @property
     def epoch(self) -> int:
         """Whole epochs that are done."""
         return int(self._schedule.epoch_of(self._loop.iteration))
