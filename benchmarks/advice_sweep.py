@@ -3,33 +3,38 @@
     python benchmarks/advice_sweep.py CELL --data-dir DIR --folder DIR [--time-only]
 
 ``bench_advice.py`` starts it in a process of its own. The candidates are those of
-``ncfbench advise``, without its pruning: what it would leave out trains too. First they train in
-turns of a few seconds, which times an iteration of each; nothing else may run then. From there on
-their clock is their iterations times those seconds: a sweep takes long, and so neither a machine
-that drifts nor other programs change what it finds. The one with the least clock trains next, to
-its next probe. Runs are ordinary ones below the folder; the same command continues after an
-interruption or a kill.
+``ncfbench advise``, without its pruning: what it would leave out trains too.
+
+First they train in turns of a few seconds, which times an iteration of each; nothing else may run
+then. From there on their clock is their iterations times those seconds, and they train one after
+the other: neither a machine that drifts nor other programs change what a long sweep finds. The
+baseline's arms give the target, and an arm that has reached it trains no further; the sweep's time
+counts all to the horizon. Runs are ordinary ones below the folder; the same command continues after
+an interruption or a kill.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 from advice_cells import CELLS, QUICK
+from advice_table import WORST, Arm, target_level
 
 from ncfbench.advice.calibration import calibrate
 from ncfbench.advice.candidates import count_work, list_candidates
 from ncfbench.advice.clock import Clock
+from ncfbench.advice.curves import curve_of, learned_at
 from ncfbench.advice.question import Question
 from ncfbench.advice.race import FIRST_PROBES, make_entrant
 from ncfbench.advice.state import Entrant, State, read_state
@@ -56,7 +61,7 @@ TIMED_SECONDS = 5.0
 PACES = "paces.json"
 """What the timing found, in the sweep's folder: see :class:`Paces`."""
 SAVE_SECONDS = 300.0
-"""Between two checkpoints of all candidates."""
+"""Between two checkpoints of what is open."""
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
 
 
@@ -107,6 +112,40 @@ def read_paces(folder: Path) -> Paces | None:
     return Paces(**tables.read_json(path)) if path.exists() else None
 
 
+def sweep_seconds(state: State, folder: Path) -> float:
+    """Return the seconds of a sweep that has been timed: wall time of the timing, and then what the
+    candidates' clocks lack to the horizon, without any probe.
+    """
+    paces = read_paces(folder)
+    assert paces is not None, "not timed"
+    clocks = len(state.racing) * state.horizon
+    return paces.wall_seconds + max(clocks - paces.trained_seconds, 0.0)
+
+
+def read_arms(
+    state: State, folder: Path, dataset: Dataset, entrants: Sequence[Entrant] | None = None
+) -> list[Arm]:
+    """Return the arms of a sweep that has been timed, from the records of their runs.
+
+    Args:
+        entrants: all that did not fail by default.
+
+    Raises:
+        DataError: a record is damaged.
+    """
+    paces, found = read_paces(folder), []
+    assert paces is not None, "not timed"
+    for each in state.racing if entrants is None else entrants:
+        home = choice.find(folder, each.config, state.fingerprint)
+        if home is not None and (home / "summary.parquet").exists():
+            record = runs.read(home)
+            timed = {**record.summary, "full_iteration_seconds": paces.seconds[each.name]}
+            record = dataclasses.replace(record, summary=timed)
+            curve, learned = curve_of(record, "loss", dataset), learned_at(record, dataset)
+            found.append(Arm(each.name, curve, each.shape.is_baseline, learned))
+    return found
+
+
 class Sweep:
     """The runs of a sweep. :meth:`time` and :meth:`train` begin or continue it.
 
@@ -139,7 +178,7 @@ class Sweep:
             KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved.
         """
         if self._paces is None:
-            self._train_until(min(TIMED_SECONDS, self.state.horizon / 4))
+            self._train_in_turns(min(TIMED_SECONDS, self.state.horizon / 4))
             found = {each.name: self._summary(each) for each in self.state.racing}
             self._paces = Paces(
                 {name: summary["full_iteration_seconds"] for name, summary in found.items()},
@@ -149,41 +188,72 @@ class Sweep:
             tables.write_json(self.locations.runs_dir / PACES, asdict(self._paces))
 
     def train(self) -> None:
-        """Train every candidate to the horizon, and write the state.
+        """Train every candidate to the target, or to the horizon, and write the state.
 
         Raises:
             KeyboardInterrupt: interrupted; after the first Ctrl-C everything was saved.
         """
-        self._train_until(self.state.horizon)
+        horizon = self.state.horizon
+        for each in self.state.racing:
+            if each.shape.is_baseline:
+                self._train_one(each, horizon / WORST, None)
+        arms = read_arms(self.state, self.locations.runs_dir, self.dataset)
+        level = target_level([arm for arm in arms if arm.is_baseline], horizon)
+        for each in self.state.racing:
+            self._train_one(each, horizon, level)
         self.state.is_over = True
         self._save()
 
-    def _train_until(self, clock: float) -> None:
-        """Train the candidate with the least clock next, until all are there, and save."""
+    def _train_one(self, entrant: Entrant, clock: float, level: float | None) -> None:
+        """Train a candidate to a clock, or until it is at a level if that is sooner."""
+        if not self._is_there(entrant, clock, level):
+            with self._opened([entrant]):
+                while entrant.name in self._open and not self._is_there(entrant, clock, level):
+                    self._attempt(entrant, self._advance)
+
+    def _is_there(self, entrant: Entrant, clock: float, level: float | None) -> bool:
+        if self._clock_of(entrant) >= clock:
+            return True
+        if level is None:
+            return False
+        if entrant.name in self._open:
+            run = self._open[entrant.name]
+            run.recorder.write("running", run.session.iteration)
+        (arm,) = read_arms(self.state, self.locations.runs_dir, self.dataset, [entrant])
+        return arm.curve.time_to(level) is not None
+
+    def _train_in_turns(self, clock: float) -> None:
+        """Train the candidate with the least clock next, to its next probe, until all are there."""
+        with self._opened([each for each in self.state.racing if self._clock_of(each) < clock]):
+            while True:
+                racing = [each for each in self.state.racing if each.name in self._open]
+                last = min(racing, key=self._clock_of, default=None)
+                if last is None or self._clock_of(last) >= clock:
+                    break
+                self._attempt(last, self._advance)
+
+    @contextmanager
+    def _opened(self, entrants: Sequence[Entrant]) -> Iterator[None]:
+        """Open the runs of candidates, and at the end save and close them.
+
+        After a second Ctrl-C, which cuts an iteration, they are closed alone.
+        """
         try:
-            for entrant in self.state.racing:
-                if self._clock_of(entrant) < clock:
-                    self._attempt(entrant, self._open_run)
-            while (last := self._furthest_behind(clock)) is not None:
-                self._attempt(last, lambda own: self._open[own.name].advance())
-                if time.perf_counter() - self._saved > SAVE_SECONDS:
-                    self._save()
+            for entrant in entrants:
+                self._attempt(entrant, self._open_run)
+            yield
             self._save()
-        except AgreedInterrupt:  # not a second Ctrl-C, which cuts an iteration
+        except AgreedInterrupt:
             self._save()
             raise
         finally:
             for name in list(self._open):
                 self._close(name)
 
-    def _furthest_behind(self, clock: float) -> Entrant | None:
-        """Return the candidate with the least clock; None if all are there."""
-        training = {name for name, run in self._open.items() if not run.session.is_done}
-        clocks = [
-            (self._clock_of(each), each) for each in self.state.racing if each.name in training
-        ]
-        least, found = min(clocks, key=lambda pair: pair[0], default=(math.inf, None))
-        return found if least < clock else None
+    def _advance(self, entrant: Entrant) -> None:
+        self._open[entrant.name].advance()
+        if time.perf_counter() - self._saved > SAVE_SECONDS:
+            self._save()
 
     def _clock_of(self, entrant: Entrant) -> float:
         """Return a candidate's clock: the seconds that it trained while it is timed, and then its
@@ -234,18 +304,12 @@ class Sweep:
         for run in self._open.values():
             if not run.session.is_done and not run.session.is_saved:
                 run.save()
-        self.state.spent_seconds = self._spent()
+        timed = self._paces is not None
+        self.state.spent_seconds = (
+            sweep_seconds(self.state, self.locations.runs_dir) if timed else self._timing.spent
+        )
         self.state.write(self.locations.runs_dir)
         self._saved = time.perf_counter()
-
-    def _spent(self) -> float:
-        """Return the seconds of the sweep: wall time of the timing, and from there on the clocks of
-        the candidates alone.
-        """
-        if self._paces is None:
-            return self._timing.spent
-        clocks = math.fsum(map(self._clock_of, self.state.racing))
-        return self._paces.wall_seconds + max(clocks - self._paces.trained_seconds, 0.0)
 
     def _close(self, name: str) -> None:
         if name in self._open:

@@ -6,19 +6,20 @@ time?
     python benchmarks/bench_advice.py --quick         # two tiny cells, to try it out
 
 Each cell is one question. A full sweep trains every candidate, those too that advice would leave
-out, to the same training clock; then ``ncfbench advise`` gets the same question and a tenth of the
-sweep's time. Both are processes of their own and compile everything themselves. Both use the same
-seed: the question is what the race loses by stopping early, not what another seed would say.
+out, to the target or to the end of the same training clock; ``ncfbench advise`` gets the same
+question and a tenth of the sweep's time. Both are processes of their own and compile everything
+themselves. Both use the same seed: the question is what the race loses by stopping early, not what
+another seed would say.
 
-Two parts need a quiet machine, the timing with which a sweep begins and the race. ``--stop-after
-times`` and ``--stop-after sweeps`` end before what follows; ``--resume`` goes on from there.
+Two parts need a quiet machine and come first: the timing with which a sweep begins, and the race.
+``--races-only`` ends there, and ``--resume`` goes on, whatever else the machine does then.
 
 - Regret: the time to the target of the recommended arm over that of the best arm, both from the
   sweep's records. The target is the lowest loss that any baseline arm of the sweep reaches in the
   first two thirds of the clock (``advice_table.target_level`` says why).
 - Rank: Spearman's correlation between advice's order of the arms that raced and the sweep's.
-- Time: wall time of advice over that of the sweep, in per cent. The sweep's does not count the
-  start of its process nor, after its timing, probes and evaluations; advice's counts everything.
+- Time: wall time of advice over that of the sweep, in per cent. The sweep's counts, after its
+  timing, no probe and no evaluation, but each arm to the horizon; advice's counts everything.
 
 The verdict: a regret of at most 1.15 in nine of ten cells and of at most 1.5 in all; in every cell
 a rank correlation of at least 0.8 and at most a tenth of the time. Results are kept after each
@@ -30,7 +31,6 @@ missed or a process failed, 130 if interrupted.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import math
 import os
 import shutil
@@ -42,8 +42,8 @@ from pathlib import Path
 from typing import Any
 
 from advice_cells import CELLS, QUICK, SYNTHETIC, Cell
-from advice_sweep import read_paces
-from advice_table import SHARE, Arm, compare, complaints, shortcomings, show
+from advice_sweep import read_arms, read_paces, sweep_seconds
+from advice_table import SHARE, compare, complaints, shortcomings, show
 from cell_files import (
     FOLDER,
     RESULTS,
@@ -60,13 +60,9 @@ from cell_files import (
 )
 
 import ncfbench
-from ncfbench.advice.curves import curve_of, learned_at
-from ncfbench.advice.state import State, read_state
-from ncfbench.data import Dataset
+from ncfbench.advice.state import read_state
 from ncfbench.data.store import load, read_manifest
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
-from ncfbench.runs import choice
-from ncfbench.runs import folder as runs
 from ncfbench.storage import tables
 from ncfbench.timing import allocator, environment
 
@@ -78,43 +74,47 @@ OWN_FILES = [FOLDER / f"advice_{part}.py" for part in ("cells", "sweep", "table"
 START_SECONDS = 6.0
 """Left out of the budget for the start of the process and for printing the answer."""
 CACHE = "NCFBENCH_CACHE_DIR"
+RACED = "raced.json"
+"""The budget of a race that has ended, in the cell's folder."""
 
 
 def measure(
-    name: str, cell: Cell, home: Path, data_dir: Path, stop_after: str | None = None
+    name: str, cell: Cell, home: Path, data_dir: Path, *, races_only: bool = False
 ) -> dict[str, Any] | None:
-    """Sweep, ask for advice, and return the figures of a cell; what is done already is kept.
+    """Time the sweep, ask for advice, sweep, and return the figures of a cell; what is done already
+    is kept.
 
     Args:
         home: the cell's folder.
-        stop_after: ``"times"`` or ``"sweeps"``, and None is returned.
+        races_only: return None before the sweep, whatever there is.
 
     Raises:
         CheckFailedError: the sweep or advice failed; the message ends with its last lines.
         KeyboardInterrupt: interrupted; the same call continues.
     """
-    sweep = home / "sweep"
+    sweep, places = home / "sweep", [f"--data-dir={data_dir}", f"--folder={home / 'sweep'}"]
+    command = [sys.executable, str(FOLDER / "advice_sweep.py"), name, *places]
+    if read_paces(sweep) is None:
+        run_part(name, "sweep", [*command, "--time-only"], home)
     state = read_state(sweep)
-    if state is None or not state.is_over:
-        command = [sys.executable, str(FOLDER / "advice_sweep.py"), name]
-        command += [f"--data-dir={data_dir}", f"--folder={sweep}"]
-        if stop_after == "times":
-            command.append("--time-only")
+    assert state is not None
+    if not (home / RACED).exists():
+        budget = max(budget_of(sweep_seconds(state, sweep)), cell.least_budget_seconds)
+        words = [sys.executable, "-m", "ncfbench", *cell.words, "--json", f"--budget={budget:.0f}s"]
+        run_part(name, "advice", [*words, f"--data-dir={data_dir}", f"--runs-dir={home}"], home)
+        tables.write_json(home / RACED, budget)
+    if races_only:
+        return None
+    if not state.is_over:
         run_part(name, "sweep", command, home)
         state = read_state(sweep)
         assert state is not None
-    if stop_after is not None:
-        return None
-    dataset = load(data_dir, cell.dataset)
-    arms = read_arms(state, sweep, dataset)
-    budget = max(budget_of(state.spent_seconds), cell.least_budget_seconds)
-    command = [sys.executable, "-m", "ncfbench", *cell.words, "--json", f"--budget={budget:.0f}s"]
-    run_part(name, "advice", [*command, f"--data-dir={data_dir}", f"--runs-dir={home}"], home)
+    arms = read_arms(state, sweep, load(data_dir, cell.dataset))
     seconds = seconds_of(home, "advice")
     return {
         "horizon_seconds": state.horizon,
         "sweep_seconds": round(state.spent_seconds, 1),
-        "budget_seconds": budget,
+        "budget_seconds": tables.read_json(home / RACED),
         "advice_seconds": round(seconds, 1),
         "share": seconds / state.spent_seconds,
         **compare(arms, state.horizon, tables.read_json(home / "advice.json")),
@@ -162,27 +162,6 @@ def seconds_of(home: Path, part: str) -> float:
     return float(tables.read_json(path)) if path.exists() else 0.0
 
 
-def read_arms(state: State, folder: Path, dataset: Dataset) -> list[Arm]:
-    """Return the arms of a sweep that did not fail, from the records of their runs and the seconds
-    of an iteration that the sweep began with.
-
-    Raises:
-        DataError: a record is damaged.
-    """
-    found = []
-    paces = read_paces(folder)
-    assert paces is not None
-    for each in state.racing:
-        home = choice.find(folder, each.config, state.fingerprint)
-        if home is not None and (home / "summary.parquet").exists():
-            record = runs.read(home)
-            timed = {**record.summary, "full_iteration_seconds": paces.seconds[each.name]}
-            record = dataclasses.replace(record, summary=timed)
-            curve, learned = curve_of(record, "loss", dataset), learned_at(record, dataset)
-            found.append(Arm(each.name, curve, each.shape.is_baseline, learned))
-    return found
-
-
 def run(arguments: argparse.Namespace) -> list[NcfbenchError]:
     """Measure the cells that the arguments ask for, and return what went wrong.
 
@@ -216,13 +195,15 @@ def run(arguments: argparse.Namespace) -> list[NcfbenchError]:
         try:
             question = {**made_of, "code": of_sweep, "cell": repr(cells[name])}
             begin_in(home, question, code, resume=arguments.resume)
-            figures = measure(name, cells[name], home, arguments.data_dir, arguments.stop_after)
+            figures = measure(
+                name, cells[name], home, arguments.data_dir, races_only=arguments.races_only
+            )
         except CheckFailedError as error:
             print(f"Error: {error}", file=sys.stderr)
             problems.append(error)
             continue
         if figures is None:
-            print(f"{said}: {arguments.stop_after} done", file=sys.stderr)
+            print(f"{said}: raced", file=sys.stderr)
             continue
         when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         found = {"cell": name, **made_of, "time": when, **figures}
@@ -281,7 +262,7 @@ def begin_in(home: Path, sweep: Mapping[str, str], code: str, *, resume: bool) -
         shutil.rmtree(home, ignore_errors=True)
     elif before["code"] != code:
         shutil.rmtree(home / "advice", ignore_errors=True)
-        for made in home.glob("*advice*"):
+        for made in (*home.glob("*advice*"), *home.glob(RACED)):
             shutil.rmtree(made) if made.is_dir() else made.unlink()
     with tables.storage_errors(home):
         home.mkdir(parents=True, exist_ok=True)
@@ -315,9 +296,9 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--json", type=Path, default=RESULT, metavar="FILE")
     parser.add_argument(
-        "--stop-after",
-        choices=("times", "sweeps"),
-        help="end each cell after the timing of its candidates, or after its sweep",
+        "--races-only",
+        action="store_true",
+        help="end each cell before its sweep: what is left needs no quiet machine",
     )
     parser.add_argument(
         "--resume",
