@@ -99,20 +99,13 @@ def sweep_order(arms: Sequence[Arm], seconds: Mapping[str, float]) -> list[str]:
 
 
 def advice_order(entrants: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the entrants that raced, the best first: by how many times slower than
-    the recommended one they were, as the answer gives it; those without such a ratio by level.
+    """Return the names of the entrants that raced in the order of the answer: the recommended one,
+    those that stayed by how many times slower they were, and those that left, the last first.
 
     Args:
         entrants: rows of the answer's JSON.
     """
-    raced = [row for row in entrants if row["clock_seconds"] is not None]
-
-    def key(row: Mapping[str, Any]) -> tuple[bool, float, float]:
-        ratio = row["times_slower"]
-        is_first = row["status"] == "recommended"
-        return not is_first, math.inf if ratio is None else ratio, row["level"]
-
-    return [row["entrant"] for row in sorted(raced, key=key)]
+    return [row["entrant"] for row in entrants if row["clock_seconds"] is not None]
 
 
 def rank_correlation(order: Sequence[str], other: Sequence[str]) -> float | None:

@@ -27,6 +27,7 @@ FALLING = 0.03
 
 STAYED = ("recommended", "tied", "slower")
 """Statuses of entrants that stayed to the end."""
+ORDER = (*STAYED, "left", "diverged", "failed", "not begun")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Standing:
         contender: its records by seed; none where it did not begin.
         runs: the curves that decide, of those that have times.
         status: recommended, tied, slower (to the end), left, diverged, failed, not begun.
-        behind: how many times sooner the recommended one is, at the latest level of both.
+        behind: how many times sooner the recommended one is, at the latest level of both; None of
+            an entrant that is not known to be better than chance.
     """
 
     entrant: Entrant
@@ -94,7 +96,7 @@ class Answer:
     """The answer of a race.
 
     Attributes:
-        standings: of all entrants, the best first.
+        standings: of all entrants, the best first; of those that left, who left last.
         best: the recommended entrant; None where nothing was learned.
         baseline: the best baseline; None where none raced.
         sooner: how many times sooner the best reaches the baseline's lowest level.
@@ -172,12 +174,10 @@ def make_answer(
     standings = {}
     for each in state.entrants:
         own = runs.get(each.name, Runs({}))
-        behind = (
-            times_sooner(runs[best], own)
-            if best is not None and best != each.name and own.curves
-            else None
-        )
-        status = _status(each, best, behind, has_run=bool(own.curves))
+        # At chance, differences between arms say nothing of what follows.
+        is_ratio = best is not None and best != each.name and learned.get(each.name) is not None
+        behind = times_sooner(runs[best], own) if is_ratio and best is not None else None
+        status = _status(each, best, behind, learned.get(each.name), has_run=bool(own.curves))
         timed = [run for run in records[each.name] if run.summary["full_iteration_seconds"]]
         by_seed = {run.config.seed: run for run in timed or records[each.name]}
         contender = Contender(each.name, each.config, by_seed)
@@ -194,11 +194,10 @@ def make_answer(
             level = max(runs[name].curves[0].level for name in (best, baseline))
         elif standings[baseline].at_end is not None:
             at_least = runs[baseline].curves[0].clock / max(learned[best] or 0.0, 1e-9)
-    order = ["recommended", "tied", "slower", "left", "diverged", "failed", "not begun"]
     return Answer(
         question,
         state,
-        sorted(standings.values(), key=lambda each: order.index(each.status)),
+        sorted(standings.values(), key=_place),
         standings[best] if best else None,
         standings[baseline] if baseline else None,
         sooner,
@@ -210,7 +209,24 @@ def make_answer(
     )
 
 
-def _status(each: Entrant, best: str | None, behind: Ratio | None, *, has_run: bool) -> str:
+def _place(each: Standing) -> tuple[int, float, float, float]:
+    """Return what orders the answer: how an entrant ended; among those that stayed how far behind
+    it is, and of the others who left last; then its level.
+    """
+    stayed = math.inf if each.behind is None else each.behind.value
+    level = each.level if each.has_run else math.inf
+    left = each.entrant.left_after if each.status == "left" else 0.0
+    return ORDER.index(each.status), -left, stayed if each.status in STAYED else 0.0, level
+
+
+def _status(
+    each: Entrant,
+    best: str | None,
+    behind: Ratio | None,
+    learned: float | None,
+    *,
+    has_run: bool,
+) -> str:
     if each.name == best:
         return "recommended"
     for status in ("diverged", "failed"):
@@ -220,6 +236,8 @@ def _status(each: Entrant, best: str | None, behind: Ratio | None, *, has_run: b
         return "not begun"
     if each.reason:
         return "left"
+    if best is not None and learned is None:
+        return "slower"
     return "tied" if behind is None or behind.is_tie else "slower"
 
 

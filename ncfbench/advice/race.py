@@ -164,17 +164,20 @@ class Race:
         if not arms:
             first = state.entrants[0]
             raise NcfbenchError(f"No candidate is left. {first.name} {first.reason}")
-        plan = self._plan(clock)
+        # A second seed of arms that have learned nothing would show nothing: they train on.
+        seeds = self.question.seeds if _has_learned(arms) else 1
+        plan = self._plan(clock, seeds)
         state.horizon = plan.horizon if plan else clock
         keep = arms_of_rungs(len(arms), FINALISTS, 2)[1] if plan and plan.clocks else FINALISTS
         decision = decide(arms, state.horizon, keep)
         for entrant in state.racing:
             if entrant.name in decision.dropped:
                 entrant.reason = f"after {clock:.3g} s: {decision.dropped[entrant.name]}"
+                entrant.left_after = clock
                 self._close((entrant.name, 0))
         if plan is not None and clock <= EARLY * state.horizon:
             self._admit(arms, decision, clock)
-        plan = self._plan(clock) if plan else None
+        plan = self._plan(clock, seeds) if plan else None
         goes_on = plan is not None and plan.clocks and not self._is_all_done()
         self._write()
         horizon = plan.horizon if plan and goes_on else None
@@ -189,12 +192,12 @@ class Race:
             for each in self.state.racing
         )
 
-    def _plan(self, clock: float) -> Plan | None:
+    def _plan(self, clock: float, seeds: int) -> Plan | None:
         """Plan the rest; newcomers must first train to the clock of the others."""
         racing, pace = self.state.racing, self._measured.pace
         new = sum((each.name, 0) not in self._folders for each in racing)
         seconds = self.clock.left - new * (pace.opening + pace.training * clock)
-        return plan_rungs(seconds, clock, len(racing), pace, seeds=self.question.seeds)
+        return plan_rungs(seconds, clock, len(racing), pace, seeds=seeds)
 
     def _arms(self) -> dict[str, Arm]:
         """Return the arms in the race; an entrant that time did not suffice to begin leaves."""
@@ -231,7 +234,7 @@ class Race:
             ]
         for each in chosen[:NEWCOMERS]:
             state.entrants.append(make_entrant(self.question, *each, state.first_clock))
-            if self._plan(clock) is None:
+            if self._plan(clock, self.question.seeds) is None:
                 state.entrants.pop()
                 break
             state.pool.remove(each)
@@ -240,6 +243,8 @@ class Race:
         """Train more seeds of the finalists to the last clock, as many as there is time for."""
         state = self.state
         arms = self._arms()
+        if not _has_learned(arms):
+            return
         dropped = decide(arms, state.clock, 1).dropped
         finalists = [each for each in state.racing if each.name not in dropped]
         for seed in range(1, self.question.seeds):
@@ -364,6 +369,11 @@ def make_entrant(
     if len(question.losses) > 1:
         name = f"{shape.loss} {name}"
     return Entrant(name, candidate, config, seconds)
+
+
+def _has_learned(arms: Mapping[str, Arm]) -> bool:
+    """Return whether any arm is known to be better than chance."""
+    return any(arm.learned_at is not None for arm in arms.values())
 
 
 def _is_over(folder: Path) -> bool:

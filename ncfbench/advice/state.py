@@ -29,6 +29,7 @@ class Entrant:
         config: settings of its first run; its other seeds differ in the seed alone.
         predicted_seconds: of an iteration, before the race.
         reason: why it left; empty while it races.
+        left_after: clock of the rung at whose end it left.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Entrant:
     predicted_seconds: float
     seeds: list[int] = field(default_factory=lambda: [0])
     reason: str = ""
+    left_after: float = 0.0
 
     @property
     def shape(self) -> Shape:
@@ -121,7 +123,8 @@ def _to_candidate(values: Mapping[str, Any]) -> Candidate:
 
 
 def _of_entrant(each: Entrant) -> dict[str, Any]:
-    own = {name: getattr(each, name) for name in ("name", "predicted_seconds", "seeds", "reason")}
+    names = ("name", "predicted_seconds", "seeds", "reason", "left_after")
+    own = {name: getattr(each, name) for name in names}
     return own | {"config": each.config.to_dict(), "candidate": _of_candidate(each.candidate)}
 
 

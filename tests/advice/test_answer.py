@@ -254,6 +254,10 @@ def test_a_baseline_at_chance_gives_a_bound_only(
     assert "not clearly better than chance after 8 s; this arm was after 1 s: more than 8" in text
     cells = {row[0].text: row[-2].text for row in summary.standings_table(found).rows}
     assert cells == {"best": "1", "base": "< 0.12"}
+    assert [(each.status, each.behind) for each in found.standings] == [
+        ("recommended", None),
+        ("slower", None),
+    ]
     monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
     none = make_answer(Question(FIXED), state, records, tiny, 60.0)
     assert none.best is None
@@ -263,6 +267,24 @@ def test_a_baseline_at_chance_gives_a_bound_only(
     assert [column.heading for column in table.header[1:]] == ["items", "ms", "loss", "recall@50"]
     assert {row[0].text: row[3].text for row in table.rows} == {"base": "6", "best": "3"}
     assert json.loads(json_text(summary.as_json(none, tmp_path, {})))["recommended"] is None
+
+
+def test_who_left_last_comes_first_of_those_that_left(tmp_path: Path, tiny: Dataset) -> None:
+    """Whatever their ratios; of one rung the lowest. Those that stayed come by their ratios."""
+    losses = {"best": [9, 3, 1], "near": [9, 4, 2], "far": [9, 6, 5]}
+    losses |= {"late": [9, 8], "early": [9, 4], "lower": [9, 7]}
+    left = {"late": 2.0, "early": 1.0, "lower": 2.0}
+    entrants = [entrant(name, "ns", "no time for all" * (name in left)) for name in losses]
+    for each in entrants:
+        each.left_after = left.get(each.name, 0.0)
+    records = {
+        each.name: written(tmp_path / each.name, each, losses[each.name], 10, [0, 0.3, 0.3])
+        for each in reversed(entrants)
+    }
+    state = State(tiny.fingerprint, entrants, [], [], 1.0, clock=4.0)
+    found = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    names = [each.name for each in found.standings]
+    assert names == ["best", "near", "far", "lower", "late", "early"]
 
 
 def test_what_was_never_evaluated_is_not_at_chance(

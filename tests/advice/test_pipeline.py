@@ -95,6 +95,21 @@ def test_what_diverges_is_named_and_leaves(raced: Advice) -> None:
     assert all(each.entrant.config.learning_rate == 1e30 for each in lost)
 
 
+def test_what_has_learned_nothing_gets_no_second_seed(
+    data_dir: Path, raced: Advice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would show nothing: the time goes to the first seeds."""
+    state = read_state(raced.folder)
+    assert state is not None
+    assert max(len(each.seeds) for each in state.racing) == 2
+    monkeypatch.setattr("ncfbench.advice.race.learned_at", lambda record, dataset: None)
+    found, said = ask(data_dir, tmp_path, samplers=("ns", "strat-ns"), learning_rates=(0.01,))
+    state = read_state(found.folder)
+    assert state is not None
+    assert [each.seeds for each in state.racing] == [[0], [0]]
+    assert not any(line.startswith("Seed 2") for line in said)
+
+
 def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) -> None:
     before = {path: path.stat().st_mtime_ns for path in raced.folder.glob("*/curve.parquet")}
     again, said = ask(data_dir, raced.folder.parent.parent, learning_rates=(0.01, 1e30))
