@@ -203,7 +203,7 @@ def _print_tables(results: Results, wanted: Wanted) -> None:
         f"{len(tables)} with {what} ({flag})"
         for tables, what, flag, is_shown in (
             (results.detail_tables, "details", "--full", wanted.full),
-            (results.paper_tables, "the paper's figures beside ours", "--paper", wanted.paper),
+            (results.paper_tables, "the paper's claims and figures", "--paper", wanted.paper),
         )
         if tables and not is_shown
     ]
@@ -237,6 +237,7 @@ def _publishable(results: Results, wanted: Wanted) -> list[Table]:
 
 def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[str, Any]:
     """Return the rows of all tables, and the wanted tables as they are shown."""
+    from ncfbench.reporting import claims
     from ncfbench.reporting.render import json
     from ncfbench.reporting.verdicts import as_rows
     from ncfbench.reporting.views import answers
@@ -245,6 +246,7 @@ def _document(results: Results, wanted: Wanted, drawn: Sequence[Path]) -> dict[s
         "answers": answers.as_rows(results.answers, wanted.locations),
         "speedup": results.speedup,
         "recall": results.recall,
+        "claims": claims.as_rows(results.claims),
         "verdicts": as_rows(results.verdicts),
         "sensitivity": results.sensitivity(),
         **results.beside,

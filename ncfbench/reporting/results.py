@@ -16,6 +16,7 @@ import pyarrow as pa
 from ncfbench.errors import DataError
 from ncfbench.reporting import targets
 from ncfbench.reporting.answers import Answer, find_answers
+from ncfbench.reporting.claims import Judged, judge_claims
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, group
 from ncfbench.reporting.manifests import (
@@ -34,7 +35,7 @@ from ncfbench.reporting.views.answers import (
     quality_tables,
     ranking_tables,
 )
-from ncfbench.reporting.views.paper import beside_tables
+from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.results import (
     missing_tables,
     parts_tables,
@@ -133,11 +134,18 @@ class Results:
         ]
 
     @cached_property
+    def claims(self) -> list[Judged]:
+        """What the paper says of its samplers on any hardware, judged by these runs."""
+        audits = self.beside.get("audit", [])
+        return judge_claims(self.comparisons, self.speedups, self.recalls, audits)
+
+    @cached_property
     def paper_tables(self) -> list[Table]:
-        """Speedups and recalls beside the paper's; none without a cell that the paper printed."""
-        if not self.has_verdicts:
-            return []
-        return beside_tables(self.comparisons, self.speedups, self.recalls, self.verdicts)
+        """The paper's claims, and ours beside its speedups and recalls where it printed a cell."""
+        found = [claims_table(self.claims)] if self.claims else []
+        if self.has_verdicts:
+            found += beside_tables(self.comparisons, self.speedups, self.recalls, self.verdicts)
+        return found
 
     def sensitivity(self) -> Rows:
         """Return speedups at every target."""

@@ -37,8 +37,8 @@ def tied_speedups(comparison: Comparison) -> dict[Variant, list[str]]:
         groups.setdefault(comparison.baseline(variant), []).append(variant)
     found: dict[Variant, list[str]] = {}
     for variants in groups.values():
-        for column, ratio_of in RATIOS.items():
-            logs = {variant: _logs(comparison, variant, ratio_of) for variant in variants}
+        for column in RATIOS:
+            logs = {variant: log_ratios(comparison, variant, column) for variant in variants}
             known = {variant: own for variant, own in logs.items() if own}
             for variant in ties.tied_ratios(known)[1] if known else ():
                 found.setdefault(variant, []).append(column)
@@ -56,27 +56,35 @@ def tied_recalls(comparison: Comparison) -> set[Variant]:
         return set()
 
     def differ(one: Variant, other: Variant) -> ties.Difference | None:
-        seeds = sorted(values[one].keys() & values[other].keys())
-        apart = ties.paired(
-            [values[one][seed] for seed in seeds], [values[other][seed] for seed in seeds]
-        )
-        if apart is not None or not seeds:
-            return apart
-        runs = (comparison.arms[variant][seeds[0]] for variant in (one, other))
-        return _by_users(*runs)
+        return recall_difference(comparison, one, other)
 
     means = {variant: math.fsum(own.values()) / len(own) for variant, own in values.items()}
     return set(ties.rank(means, differ).tied)
 
 
-def _logs(
-    comparison: Comparison, variant: Variant, ratio_of: Callable[[Speedup], float | None]
-) -> dict[int, float]:
-    """Return the logarithm of a ratio by seed; none if some seed has no ratio."""
+def recall_difference(
+    comparison: Comparison, one: Variant, other: Variant
+) -> ties.Difference | None:
+    """Return how much the reported recall@50 of a variant is above another's, from the seeds that
+    both have, and over users and items where they have one in common; None where neither tells.
+    """
+    runs, others = comparison.arms[one], comparison.arms[other]
+    seeds = sorted(runs.keys() & others.keys())
+    own, theirs = ([each[seed].summary[RECALL] for seed in seeds] for each in (runs, others))
+    if None in own or None in theirs:
+        return None
+    apart = ties.paired(own, theirs) if seeds else None
+    if apart is not None or not seeds:
+        return apart
+    return _by_users(runs[seeds[0]], others[seeds[0]])
+
+
+def log_ratios(comparison: Comparison, variant: Variant, column: str) -> dict[int, float]:
+    """Return the logarithm of a ratio of :data:`RATIOS` by seed; none if some seed has no ratio."""
     found = {}
     for run, base in comparison.pairs(variant):
         times = [each.summary["full_iteration_seconds"] for each in (run, base)]
-        ratio = ratio_of(compare(arm_of(run), arm_of(base))) if all(times) else None
+        ratio = RATIOS[column](compare(arm_of(run), arm_of(base))) if all(times) else None
         if ratio is None or run.summary["status"] == "diverged":
             return {}
         found[run.config.seed] = math.log(ratio)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from folders import write_folder, write_run
+from folders import filled, write_folder, write_run
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.figures import arms, curves
 from ncfbench.reporting.figures import drawing as drawing_module
+from ncfbench.reporting.figures.costs import draw_crossover
 from ncfbench.runs.folder import read_all
+from ncfbench.storage import schemas, tables
 
 
 def invoke(*words: str | Path) -> Result:
@@ -83,3 +86,36 @@ def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
         drawing_module.variant_label(one, "cnn") for one in drawing_module.main_variants(comparison)
     ]
     assert labels == ["Stratified", "N.S."]
+
+
+def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
+    """Items of 1 and of 10 us, 4,000 or 160 of them beside 2 ms of other work: the points of both
+    encoders lie on the curve, and iterations multiply them.
+    """
+    pytest.importorskip("matplotlib")
+    rows = [
+        filled(
+            schemas.COSTMODEL,
+            encoder=encoder,
+            sampler=sampler,
+            loss="sg",
+            baseline="iid",
+            unusual_settings="",
+            item_slots=items,
+            predicted_items_seconds=cost * items,
+            measured_full_iteration_seconds=cost * items + 2e-3,
+        )
+        for encoder, cost in (("cnn", 1e-6), ("lstm", 1e-5))
+        for sampler, items in (("iid", 4000), ("strat-ns", 160))
+    ]
+    for iterations, factor in (({}, 1.0), ({"strat-ns": 3.0}, 3.0)):
+        axis = draw_crossover(rows, iterations, "").figure.axes[0]
+        curve, points = axis.lines[0], axis.lines[1]
+        expected = [factor * (4e-3 + 2e-3) / (16e-5 + 2e-3), factor * (42e-3) / (36e-4)]
+        assert list(points.get_ydata()) == pytest.approx(expected)
+        assert list(points.get_xdata()) == pytest.approx([2.0, 20.0])
+        found = np.interp(points.get_xdata(), curve.get_xdata(), curve.get_ydata())
+        assert list(found) == pytest.approx(expected, rel=2e-3)
+    tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
+    done = invoke(tmp_path, "--figure", "list")
+    assert "crossover-word-sg" in done.stdout, done.output

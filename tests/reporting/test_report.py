@@ -446,7 +446,7 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
     speedup, recall = beside_tables([group], [rows], [recalls], found)
     texts = texts_of(speedup)
     assert texts["Stratified"][2] == "diverged (8.56, missing)"
-    assert texts["N.S."][2] == "other machine (19.50, n/c)"
+    assert texts["N.S."][2] == "other machine (19.50)"
     assert texts_of(recall)["Stratified"][0] == "diverged (0.4761, missing)"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,8 @@ from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.arms import draw_arms
 from ncfbench.reporting.figures.costs import (
+    crossover_name,
+    draw_crossover,
     draw_epoch_times,
     draw_product_ratios,
     epoch_times_name,
@@ -21,6 +24,7 @@ from ncfbench.reporting.figures.costs import (
 from ncfbench.reporting.figures.curves import draw_convergence, draw_targets
 from ncfbench.reporting.figures.drawing import Drawing, file_name, save
 from ncfbench.reporting.selection import choose
+from ncfbench.reporting.tied import log_ratios
 
 KINDS = ("svg", "png", "pdf")
 USUAL_KINDS = ("svg", "png")
@@ -52,6 +56,9 @@ def figures(
     for rows in _grouped(profile.get("costmodel", ()), *PROFILE):
         label = labels.get(rows[0]["data_fingerprint"], "")
         found[epoch_times_name(rows)] = partial(draw_epoch_times, rows, label)
+        if len({row["encoder"] for row in rows}) > 1:
+            ratios = _iterations(comparisons, rows[0])
+            found[crossover_name(rows)] = partial(draw_crossover, rows, ratios, label)
     products = [row for row in profile.get("unitcost", ()) if row["part"].endswith("product")]
     for rows in _grouped(products, "environment_key"):
         found[product_ratios_name(rows)] = partial(draw_product_ratios, rows)
@@ -92,6 +99,25 @@ def check_kind(kind: str) -> None:
         raise UsageError(
             f"Unknown kind of figure {kind!r}{nearest(kind, KINDS)} Valid: {', '.join(KINDS)}."
         )
+
+
+def _iterations(comparisons: Sequence[Comparison], profiled: Row) -> dict[str, float]:
+    """Return how many times fewer iterations each sampler needs, by the runs of the profile's data,
+    loss and batch size with the most samplers that come down to the reference; none without such.
+    """
+    found: list[dict[str, float]] = [{}]
+    for each in comparisons:
+        own = (each.data_fingerprint, each.config.loss, each.config.batch_size)
+        if own == tuple(profiled[name] for name in ("data_fingerprint", "loss", "batch_size")):
+            logs = {arm: log_ratios(each, arm, "iterations_speedup") for arm in each.arms}
+            found.append(
+                {
+                    arm.sampler: math.exp(math.fsum(ratios.values()) / len(ratios))
+                    for arm, ratios in logs.items()
+                    if ratios and not arm.note(each.config.encoder)
+                }
+            )
+    return max(found, key=len)
 
 
 def _grouped(rows: Sequence[Row], *names: str) -> list[list[Row]]:

@@ -24,6 +24,8 @@ _STYLES = (
     ("#d55e00", ":", "D"),
     ("#009e73", "-", "v"),
     ("#cc79a7", "--", "P"),
+    ("#e69f00", "-", "<"),
+    ("#8c564b", "-.", ">"),
 )
 STYLES = dict(zip(SAMPLERS, _STYLES, strict=False))
 """Colour, line and mark of a sampler, told apart without colour too; others share one style."""

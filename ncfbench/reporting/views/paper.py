@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ncfbench.registry import find_loss
-from ncfbench.reporting import verdicts
+from ncfbench.reporting import claims, verdicts
+from ncfbench.reporting.claims import Judged
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import Mark, marks, no_mark
 from ncfbench.reporting.table import Cell, Header, Style, Table, slug, text_column
@@ -25,8 +26,12 @@ from ncfbench.reporting.views.layout import (
 from ncfbench.reporting.views.results import SPEEDUPS
 
 BRACKETS_NOTE = (
-    "In brackets the printed value and the verdict; n/c: not comparable, then what the two figures"
-    " alone would say."
+    "In brackets the printed value, with a verdict where text, data, settings and hardware are the"
+    " paper's."
+)
+CLAIMS_NOTE = (
+    "Reproduced: the whole 95 % interval agrees with the claim. Not reproduced: the whole interval"
+    " contradicts it. Undecided: neither; one seed alone decides no ratio."
 )
 HARDWARE_NOTE = "Every per-iteration and total ratio depends on hardware, which is not the paper's."
 RULE_NOTE = (
@@ -40,6 +45,11 @@ STYLES: dict[str, Style] = {
     verdicts.REPRODUCED: "good",
     verdicts.BETTER: "good",
     verdicts.WORSE: "bad",
+    verdicts.UNDECIDED: "open",
+}
+CLAIM_STYLES: dict[str, Style] = {
+    verdicts.REPRODUCED: "good",
+    claims.NOT_REPRODUCED: "bad",
     verdicts.UNDECIDED: "open",
 }
 
@@ -94,6 +104,36 @@ def beside_tables(
     return tables
 
 
+def claims_table(found: Sequence[Judged]) -> Table:
+    """Return the verdicts on the paper's claims, by data set, encoder and loss."""
+    rows = [
+        [
+            *(Cell(text) for text in (each.dataset, each.encoder, each.loss)),
+            Cell(each.says),
+            Cell(each.verdict, CLAIM_STYLES[each.verdict]),
+            Cell(each.evidence + _interval(each)),
+        ]
+        for each in found
+    ]
+    texts = (text_column("claim"), text_column("verdict"), text_column("evidence"))
+    labels = ["data set", "encoder", "loss"]
+    return Table(
+        "The paper's claims, by these runs",
+        [*labels, *texts],
+        rows,
+        [CLAIMS_NOTE],
+        labels=len(labels),
+        grouped=len(labels),
+        name="claims",
+    )
+
+
+def _interval(one: Judged) -> str:
+    if one.lower is None or one.upper is None:
+        return ""
+    return f" [{one.lower:.3g}, {one.upper:.3g}]"
+
+
 def verdict_table(found: Sequence[Verdict]) -> Table:
     """Return every verdict on a cell that has a run, with its reason."""
     measures = {measure: heading for heading, measure, _ in SPEEDUPS} | {RECALL: "recall@50"}
@@ -132,12 +172,10 @@ def _beside(
     style: Style = "best" if best else "plain"
     if verdict is None:
         return without_value(row) if value is None else Cell(f"{value:.{digits}f}{end}", style)
-    word = verdict.verdict
-    if word == NOT_COMPARABLE:
-        word = "n/c" + (f": {verdict.figures_alone}" if verdict.figures_alone else "")
+    word = "" if verdict.verdict == NOT_COMPARABLE else f", {verdict.verdict}"
     if value is not None:
         ours = f"{value:.{digits}f}"
     else:
         ours = without_value(row).text if bound is None else f"< {bound:.{digits}f}"
-    text = f"{ours} ({verdict.printed:.{digits}f}, {word}){end}"
+    text = f"{ours} ({verdict.printed:.{digits}f}{word}){end}"
     return Cell(text, "muted" if value is None and bound is None else style)

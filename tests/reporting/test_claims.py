@@ -1,0 +1,151 @@
+"""Claims of the paper, judged by runs whose figures are plain arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import filled, write_run
+from invoked import invoke
+
+from ncfbench.reporting.claims import CLAIMS, Judged, judge_claims
+from ncfbench.reporting.comparison import group
+from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.runs.folder import read_all
+from ncfbench.storage import schemas
+
+
+def judged(runs_dir: Path, **audit: Any) -> Mapping[str, Judged]:
+    """The claims that some run bears on, by name; there is one comparison with the default SG."""
+    comparisons = group(read_all(runs_dir)[0])
+    speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
+    recalls = [recall_rows(each, locations={}) for each in comparisons]
+    rows = audit.get("rows", [])
+    found = judge_claims(comparisons, speedups, recalls, rows)
+    own = [one for one in found if "coupling" not in one.settings]
+    assert len({one.claim for one in own}) == len(own)
+    return {one.claim: one for one in own}
+
+
+def seeds(runs_dir: Path, sampler: str, ends: tuple[float, ...], ms: float, **more: Any) -> None:
+    """Runs of a sampler whose losses fall from 9 to 5 to the given end, a seed for each end."""
+    recalls = more.pop("recalls", [0.3] * len(ends))
+    for seed, (end, recall) in enumerate(zip(ends, recalls, strict=True)):
+        write_run(runs_dir, sampler, [9, 5, end], ms, [0, 0.2, recall], seed=seed, **more)
+
+
+def verdicts(found: Mapping[str, Judged]) -> dict[str, str]:
+    return {name: one.verdict for name, one in found.items()}
+
+
+def test_ratios_are_judged_by_their_intervals(tmp_path: Path) -> None:
+    """IID ends at 3.0, where N.S. is after 100 + 100 (5 - 3) / (5 - 1) = 150 of 200 iterations."""
+    seeds(tmp_path, "iid", (3.0, 3.0), 200)
+    seeds(tmp_path, "ns", (1.0, 1.0), 50)
+    seeds(tmp_path, "strat-ns", (1.0, 1.0), 20)
+    seeds(tmp_path, "strat", (3.5, 3.5), 25)
+    found = judged(tmp_path)
+    assert verdicts(found) == {
+        "fewer-iterations": "reproduced",
+        "shorter-iterations": "reproduced",
+        "soonest": "reproduced",
+        "kept-recall": "reproduced",
+    }
+    assert found["fewer-iterations"].value == pytest.approx(200 / 150)
+    assert found["shorter-iterations"].value == pytest.approx(200 / 25)
+    assert "8.0 times shorter with 1.0 times fewer items" in found["shorter-iterations"].evidence
+    # N.S. needs as many iterations, each 50 / 20 times as long; Stratified has a bound alone.
+    assert found["soonest"].value == pytest.approx(2.5)
+    assert "N.S." in found["soonest"].evidence
+
+
+def test_claims_that_do_not_hold(tmp_path: Path) -> None:
+    """N.S. needs more iterations, strata take as long, and the recall is a third lower."""
+    seeds(tmp_path, "iid", (3.0, 3.0), 20)
+    seeds(tmp_path, "ns", (2.9, 2.9), 20)
+    write_run(tmp_path, "ns", [9, 8, 2.9], 20, [0, 0.2, 0.3], seed=2)
+    write_run(tmp_path, "iid", [9, 5, 3.0], 20, [0, 0.2, 0.3], seed=2)
+    seeds(tmp_path, "strat", (3.5, 3.5), 25)
+    seeds(tmp_path, "strat-ns", (2.9, 2.9), 21, recalls=[0.2, 0.2])
+    found = judged(tmp_path)
+    assert found["shorter-iterations"].verdict == "not reproduced"
+    assert found["kept-recall"].verdict == "not reproduced"
+    assert found["kept-recall"].value == pytest.approx(-1 / 3)
+    assert found["soonest"].verdict == "not reproduced"
+    assert found["soonest"].value == pytest.approx(20 / 21)
+
+
+def test_one_seed_and_bounds_are_no_proof(tmp_path: Path) -> None:
+    seeds(tmp_path, "iid", (3.0,), 200)
+    seeds(tmp_path, "ns", (1.0,), 50)
+    seeds(tmp_path, "strat-ns", (1.0,), 20)
+    found = judged(tmp_path)
+    assert verdicts(found) == {"fewer-iterations": "undecided", "soonest": "undecided"}
+    assert "one seed cannot tell" in found["soonest"].evidence
+
+
+def test_sharing_that_never_arrives(tmp_path: Path) -> None:
+    seeds(tmp_path, "iid", (3.0, 3.0), 200)
+    seeds(tmp_path, "ns", (3.5, 3.5), 50)
+    one = judged(tmp_path)["fewer-iterations"]
+    assert one.verdict == "undecided"  # at most as many iterations as IID, which is no less
+    assert "at most 1.00" in one.evidence
+
+
+def test_trends_need_an_order_that_chance_seldom_makes(tmp_path: Path) -> None:
+    """Four sizes have 24 orders: p = 1 / 24; three have six."""
+    for k, recall in ((1, 0.1), (2, 0.2), (5, 0.3), (20, 0.4)):
+        seeds(tmp_path, "iid", (3.0,), 200, negatives=k, recalls=[recall])
+    losses = {1: 2.0, 2: 2.4, 8: 2.2, 16: 2.6}
+    for s, loss in losses.items():
+        seeds(tmp_path, "strat-ns", (loss,), 20, stratum_size=s)
+    found = judged(tmp_path)
+    assert found["more-negatives"].verdict == "reproduced"
+    assert f"p = {1 / math.factorial(4):.3f}" in found["more-negatives"].evidence
+    # Every run here has the same items a batch, so larger strata save none.
+    assert found["larger-strata"].verdict == "not reproduced"
+
+
+def test_variances_come_from_the_audit(tmp_path: Path) -> None:
+    seeds(tmp_path, "iid", (3.0,), 200)
+    common = {
+        **{"data_fingerprint": "f" * 64, "encoder": "cnn", "loss": "sg", "mask": True},
+        **{"strata": None, "batches": 400},
+    }
+
+    def audit(iid: float, ns: float) -> str:
+        rows = [
+            filled(schemas.AUDIT, **common, sampler=name, batch_variance=value)
+            for name, value in (("iid", iid), ("ns", ns))
+        ]
+        return judged(tmp_path, rows=rows)["lower-variance"].verdict
+
+    assert audit(4.0, 2.0) == "reproduced"
+    assert audit(2.0, 4.0) == "not reproduced"
+    assert audit(4.0, 3.9) == "undecided"
+
+
+def test_the_largest_weight_of_regularisation_counts(tmp_path: Path) -> None:
+    """Direct training ends at 1.0; with a weight of 1 the runs end there, with 100 at 2.0."""
+    for seed in range(2):
+        more: dict[str, Any] = {"seed": seed, "loss": "sg"}
+        write_run(tmp_path, "iid", [9, 5, 3], 200, **more)
+        write_run(tmp_path, "strat-ns", [9, 5, 1], 20, **more)
+        for weight, end in ((1.0, 1.0), (100.0, 2.0)):
+            coupled = {"coupling": "regularised", "coupling_weight": weight}
+            write_run(tmp_path, "strat-ns", [9, 5, end], 20, **coupled, **more)
+    one = judged(tmp_path)["slower-regularised"]
+    assert one.verdict == "reproduced"
+    assert "with a weight of 100 the loss is not reached in 1.00 times" in one.evidence
+
+
+def test_the_report_shows_claims(tmp_path: Path) -> None:
+    seeds(tmp_path, "iid", (3.0, 3.0), 200)
+    seeds(tmp_path, "ns", (1.0, 1.0), 50)
+    done = invoke("report", str(tmp_path), "--table", "claims")
+    assert done.exit_code == 0, done.output
+    assert "Sharing negatives needs fewer iterations" in " ".join(done.stdout.split())
+    assert set(CLAIMS) >= {"fewer-iterations"}
