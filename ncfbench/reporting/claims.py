@@ -31,6 +31,8 @@ Row = Mapping[str, Any]
 
 NOT_REPRODUCED = "not reproduced"
 STRATA, SHARING, BOTH = "strat", "ns", "strat-ns"
+SHARED = {"neg": SHARING, STRATA: BOTH}
+"""Samplers that share the items of a batch, by those with the same links that do not."""
 LEAST_TREND = 4
 """A trend over three sizes has one order of six by chance, too many for 95 %."""
 COUPLING = ("coupling", "coupling_weight")
@@ -278,8 +280,8 @@ def _slower_regularised(case: Case) -> Finding | None:
 
 
 def _lower_variance(case: Case) -> Finding | None:
-    """Of a batch's gradient, by the audits; each row of sharing is met by the baseline's."""
-    config, base = case.comparison.config, case.comparison.baseline_sampler
+    """Of a batch's gradient, by the audits: sharing beside the same batches without it."""
+    config = case.comparison.config
     places = ("point", "seed", "batch_size", "noise", "batches")
     known: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in case.audits:
@@ -290,18 +292,22 @@ def _lower_variance(case: Case) -> Finding | None:
             own = known.setdefault(tuple(row[name] for name in places), {})
             own[row["sampler"]] = row["batch_variance"]
     ratios = [
-        (own[base] / own[SHARING], place[-1])
+        (own[alone] / own[shared], place[-1], alone, shared)
         for place, own in known.items()
-        if base in own and SHARING in own
+        for alone, shared in SHARED.items()
+        if alone in own and shared in own
     ]
     if not ratios:
         return None
-    ratio, batches = min(ratios)
+    ratio, batches, alone, shared = min(ratios)
+    titles = [find_sampler(name).title for name in (shared, alone)]
     # A variance over n batches is known to sqrt(2 / n) of itself if the gradient had one dimension.
     half = NORMAL_QUANTILE * math.sqrt(2 * 2 / batches)
     estimate = Estimate(ratio, ratio * math.exp(-half), ratio * math.exp(half), 1)
-    points = f", the least of {len(ratios)} audits" if len(ratios) > 1 else ""
-    return _decide(estimate, f"{ratio:.2f} times less variance than {case.baseline}{points}")
+    points = f", the least of {len(ratios)} ratios" if len(ratios) > 1 else ""
+    return _decide(
+        estimate, f"{titles[0]}: variance {ratio:.2f} times less than {titles[1]}{points}"
+    )
 
 
 CLAIMS: Mapping[str, tuple[str, Judge]] = {

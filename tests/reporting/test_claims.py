@@ -116,16 +116,20 @@ def test_variances_come_from_the_audit(tmp_path: Path) -> None:
         **{"strata": None, "batches": 400},
     }
 
-    def audit(iid: float, ns: float) -> str:
+    def audit(**variances: float) -> Judged:
         rows = [
-            filled(schemas.AUDIT, **common, sampler=name, batch_variance=value)
-            for name, value in (("iid", iid), ("ns", ns))
+            filled(schemas.AUDIT, **common, sampler=name.replace("_", "-"), batch_variance=value)
+            for name, value in variances.items()
         ]
-        return judged(tmp_path, rows=rows)["lower-variance"].verdict
+        return judged(tmp_path, rows=rows)["lower-variance"]
 
-    assert audit(4.0, 2.0) == "reproduced"
-    assert audit(2.0, 4.0) == "not reproduced"
-    assert audit(4.0, 3.9) == "undecided"
+    assert audit(neg=4.0, ns=2.0).verdict == "reproduced"
+    assert audit(neg=2.0, ns=4.0).verdict == "not reproduced"
+    assert audit(neg=4.0, ns=3.9).verdict == "undecided"
+    # The least of the ratios counts.
+    both = audit(neg=4.0, ns=2.0, strat=2.0, strat_ns=4.0)
+    assert both.verdict == "not reproduced"
+    assert "0.50 times less than Stratified, the least of 2 ratios" in both.evidence
 
 
 def test_the_largest_weight_of_regularisation_counts(tmp_path: Path) -> None:
