@@ -152,6 +152,8 @@ class LossTraits(Traits):
     """Default weight of a pointwise loss's negative term; 1 where it declares none."""
     default_gamma: float | None = None
     """Default of the one parameter of another loss; None where it has none."""
+    squares_negatives: bool = _own(False)
+    """True if the loss of a negative link is the square of its score."""
 
     @property
     def lambda_(self) -> float | None:

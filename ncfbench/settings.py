@@ -58,8 +58,8 @@ class Setting:
     """The kind of class whose ``uses`` decide whether the setting counts; None: it always does."""
     default_from: str = ""
     """``loss`` or ``encoder``, whose declared value is the default, or the name of a setting."""
-    only_with: tuple[str, str] | None = None
-    """Another setting and the value of it with which this one counts; else it has its default."""
+    only_with: tuple[str, ...] = ()
+    """Another setting and the values of it with which this one counts; else it has its default."""
     symbol: str = ""
     """A letter for it in the tables; by default its name."""
     zero_word: str = ""
@@ -145,7 +145,7 @@ class Setting:
 
     def counts_with(self, values: Mapping[str, Any]) -> bool:
         """Return whether these settings have the value with which this one counts."""
-        return self.only_with is None or values[self.only_with[0]] == self.only_with[1]
+        return not self.only_with or values[self.only_with[0]] in self.only_with[1:]
 
     def arguments(self, value: Any) -> list[str]:
         """Return the words of a command line that give the setting this value."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import CheckFailedError
+from ncfbench.models.item_cache import ItemCache, empty_cache
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
+from ncfbench.training.refresh import CacheMaker
 from ncfbench.training.step import Parameters, Trainer, copy_state
 
 STEP_TOLERANCE = 1e-3
@@ -49,6 +52,23 @@ class Anchor:
     pullback: Pullback
     step_gradient: Callable[..., Any]
     """:meth:`ncfbench.training.step.Trainer.gradient`, compiled."""
+    earlier: Parameters
+    """Parameters :attr:`age` iterations earlier, of which caches of item vectors are made."""
+    age: int
+    cache: ItemCache | None = None
+    """All items as they were then, where the sampler has them as negatives."""
+
+    def with_cache_of(self, graph: BipartiteGraph, config: RunConfig) -> Anchor:
+        """Return the anchor with the cache of a sampler; the same where the sampler has none."""
+        if not config.caches_items:
+            return self
+        is_corrected = config.sampler_settings["negative_items"] == "corrected"
+        empty = empty_cache(graph.n_items, config.dimension, is_corrected=is_corrected)
+        maker = CacheMaker(graph, config.noise_exponent, self.pullback.embedder)
+        cache = maker(self.earlier, empty)
+        means = copy.copy(self.batch_gradients)
+        means.cache = cache
+        return dataclasses.replace(self, batch_gradients=means, cache=cache)
 
     def mean(self, block: Block) -> NDArray[np.float32]:
         """Return float32[P]: the mean gradient of a block's batches."""
@@ -61,7 +81,7 @@ class Anchor:
             CheckFailedError: they differ by more than rounding.
         """
         content = self.pullback.embedder.content
-        _, tree = self.step_gradient(self.parameters, batch, content, None)
+        _, tree = self.step_gradient(self.parameters, batch, content, None, self.cache)
         trained, audited = flat(tree), self.mean(Block(graph, [batch]))
         difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
         if not difference <= STEP_TOLERANCE:
@@ -80,12 +100,18 @@ class AuditedTowers:
     embedder: Embedder
     pullback: Pullback
     parameters: Mapping[str, Parameters]
+    earlier: Mapping[str, tuple[Parameters, int]]
+    """For each of them, parameters of an earlier iteration, and how many iterations earlier."""
 
     @classmethod
     def make(
-        cls, dataset: Dataset, content: Content, config: RunConfig, warmup: int
+        cls, dataset: Dataset, content: Content, config: RunConfig, warmup: int, age: int = 0
     ) -> AuditedTowers:
-        """Return the initial parameters and those after ``warmup`` iterations."""
+        """Return the initial parameters and those after ``warmup`` iterations.
+
+        Args:
+            age: iterations that caches of item vectors are old after the warm-up.
+        """
         # An audit compares gradients to a few millionths: in full float32, whatever the run's
         # precision. The penalty of coupling depends on no sampler, and is left out.
         neutral = dataclasses.replace(
@@ -95,16 +121,21 @@ class AuditedTowers:
             coupling_weight=0.0,
         )
         trainer, state = Trainer.create(neutral, dataset)
-        trained = copy_state(state)
+        trained, old = copy_state(state), None
         slots = plan_capacity(dataset.graph, neutral)
         batches = make_sampler(dataset.graph, neutral, Streams(config.seed)).batches(0, slots)
-        for _ in range(warmup):
+        for iteration in range(warmup):
+            if iteration == warmup - age:
+                old = copy_state(trained).parameters
             trained, loss = trainer.step(trained, next(batches), content)
             jax.block_until_ready(loss)
         embedder = Embedder.of(trainer, content)
         pullback = Pullback(trainer.towers, embedder, dataset.graph.items_in_use)
         parameters = {"initial": state.parameters, "warm": trained.parameters}
-        return cls(trainer, embedder, pullback, parameters)
+        if old is None:
+            old = trained.parameters
+        earlier = {"initial": (state.parameters, 0), "warm": (old, age)}
+        return cls(trainer, embedder, pullback, parameters, earlier)
 
     def anchors(self, graph: BipartiteGraph, config: RunConfig) -> list[Anchor]:
         """Return an anchor at each set of parameters, for the noise and mask of ``config``."""
@@ -130,6 +161,8 @@ class AuditedTowers:
                     batch_gradients=BatchGradients(config, interaction, users, items),
                     pullback=self.pullback,
                     step_gradient=step_gradient,
+                    earlier=self.earlier[name][0],
+                    age=self.earlier[name][1],
                 )
             )
         return made

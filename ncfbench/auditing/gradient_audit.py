@@ -76,8 +76,11 @@ def audit(
         " first."
     )
     seconds = iteration_seconds(dataset, content, configs)
+    # A cache is oldest just before it is refreshed.
+    ages = [config.refresh_every - 1 for config in configs.values() if config.caches_items]
+    age = min(max(ages, default=0), warmup)
     towers = {
-        loss: AuditedTowers.make(dataset, content, config, warmup)
+        loss: AuditedTowers.make(dataset, content, config, warmup, age)
         for (loss, _, _), config in _first(configs, 0).items()
     }
     rows = []
@@ -139,6 +142,10 @@ def audit_sampler(
         verdicts: how many verdicts the audit's bounds must hold for together.
         check: compare a batch's gradient with the training step's.
     """
+    anchors = {
+        loss: [anchor.with_cache_of(graph, config) for anchor in anchors[loss]]
+        for loss, config in configs.items()
+    }
     results: dict[tuple[str, str, str], Bias] = {}
     # Weights differ only between listwise and other losses: those of a kind share their batches.
     for listwise in (False, True):
@@ -247,6 +254,8 @@ def _row(
     return {
         **{name: effective[name] for name in (*SETTINGS, *SIZES)},
         "point": anchor.name,
+        "negative_items": config.sampler_settings.get("negative_items"),
+        "cache_age": anchor.age if config.caches_items else None,
         "verdict": verdict,
         "batches": found.batches,
         "margin": margin,

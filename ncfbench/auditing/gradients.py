@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
+from ncfbench.models.item_cache import ItemCache
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import batch_link_loss, pairs_loss
 from ncfbench.models.precision import full
@@ -193,13 +194,19 @@ class BatchGradients:
         interaction: with the parameters at which gradients are taken.
         users: the vectors of all users.
         items: float32[nodes, D], those of the items in use.
+        cache: of all items, where these are negatives besides the batch's.
     """
 
     def __init__(
-        self, config: RunConfig, interaction: Interaction, users: UserVectors, items: jax.Array
+        self,
+        config: RunConfig,
+        interaction: Interaction,
+        users: UserVectors,
+        items: jax.Array,
+        cache: ItemCache | None = None,
     ) -> None:
         self.loss, self.lambda_, self.user_l2 = make_loss(config), config.lambda_, config.user_l2
-        self.interaction = interaction
+        self.interaction, self.cache = interaction, cache
         self.users, self.items = np.asarray(users.scored), np.asarray(items)
         self.raw = np.asarray(users.raw, np.float64)
         self.is_small = len(self.users) * len(self.items) <= TABLE_SCORES
@@ -208,8 +215,27 @@ class BatchGradients:
         """Return the mean over the block's batches; sums are added in float64."""
         sums = self.by_score(block) if self.is_small else self.by_slot(block)
         users, items, interaction = (total / len(block.batches) for total in sums)
+        if self.cache is not None:
+            users += self.by_cache(block, self.cache)
         penalty = 2 * self.user_l2 * block.user_shares[:, None] * self.raw
         return VectorGradient(users, items, interaction, penalty)
+
+    def by_cache(self, block: Block, cache: ItemCache) -> Float64:
+        """Return float64[n_users, D]: the mean over the block's batches of what the cache adds
+        (:mod:`ncfbench.models.item_cache`), by its formula: ``2 lambda a_u (C~ - B) f_u``.
+        """
+        total, whole = np.zeros(self.users.shape), np.asarray(cache.gramian, np.float64)
+        for batch in block.batches:
+            negatives = batch.negatives
+            assert isinstance(negatives, AllUsers) and self.lambda_ is not None
+            own = self.items[block.graph.index_in_use[batch.items]]
+            if cache.vectors is not None:
+                own = np.asarray(cache.vectors)[batch.items]
+            gap = whole - own.T @ (negatives.item_weight[:, None] * own.astype(np.float64))
+            met = batch.users[: len(negatives.user_weight)]
+            part = 2 * self.lambda_ * negatives.user_weight[:, None] * (self.users[met] @ gap)
+            np.add.at(total, met, part)
+        return total / len(block.batches)
 
     def by_slot(self, block: Block) -> tuple[Float64, Float64, Float64]:
         """Return the sum by way of the nodes' slots, for graphs of any size.

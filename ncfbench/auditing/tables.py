@@ -102,7 +102,7 @@ def _variance_table(rows: Sequence[Row]) -> Table:
                 find_sampler(row["sampler"]).title_with(row["strata"]),
                 find_loss(row["loss"]).title,
                 row["noise"],
-                row["point"],
+                _point(row),
                 *(f"{value:.2f}" for value in (sum(parts), *parts)),
             ]
         )
@@ -140,7 +140,7 @@ def _bias_cells(row: Row, rivals: Sequence[Row]) -> list[Cell]:
     return [
         Cell(find_sampler(row["sampler"]).title_with(row["strata"])),
         Cell(find_loss(row["loss"]).title),
-        Cell(row["point"]),
+        Cell(_point(row)),
         Cell(verdict, VERDICTS[row["verdict"]]),
         Cell(f"{100 * row['bias']:.2f}"),
         Cell(interval),
@@ -153,6 +153,15 @@ def _bias_cells(row: Row, rivals: Sequence[Row]) -> list[Cell]:
         Cell(f"{100 * row['shuffled_bias_low']:.2f}..{100 * row['shuffled_bias_high']:.2f}"),
         Cell("-" if predicted is None else f"{100 * predicted:.3f}"),
     ]
+
+
+def _point(row: Row) -> str:
+    """Return the name of the parameters; with the age of the cached item vectors, if there are
+    any.
+    """
+    if row["cache_age"] is None:
+        return str(row["point"])
+    return f"{row['point']} ({row['negative_items']} items, {row['cache_age']} old)"
 
 
 def _bias_notes(rows: Sequence[Row]) -> list[str]:
@@ -170,6 +179,11 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
         " strata with sharing and mixed N.S. its order of magnitude. Blocks of one epoch are not"
         " independent: their interval is a guide.",
     ]
+    if any(row["cache_age"] is not None for row in rows):
+        notes.append(
+            "Cached, corrected items: every item is a negative, by vectors that were cached as many"
+            " iterations earlier: as they are, or with their age corrected by the batch."
+        )
     if any(find_loss(row["loss"]).family == "listwise" for row in rows):
         notes.append(
             "Softmax: the logarithm of a sampled sum is never unbiased. Consistent: the suite finds"

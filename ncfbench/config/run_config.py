@@ -287,6 +287,11 @@ class RunConfig:
         return {name: getattr(self, name) for name in settings_of("sampler", self.sampler)}
 
     @property
+    def caches_items(self) -> bool:
+        """True if all items are negatives, by vectors that were cached earlier."""
+        return self.sampler_settings.get("negative_items", "batch") != "batch"
+
+    @property
     def noise_exponent(self) -> float:
         """alpha of P_n(v) ~ deg(v)^alpha: 1 for unigram, 0 for uniform."""
         return noise_exponent(self.noise)

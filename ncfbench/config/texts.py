@@ -16,8 +16,11 @@ from ncfbench.settings import Kind, Setting
 
 def users_of(setting: Setting) -> list[str]:
     """Return the built-in choices whose runs use a setting; none where all do."""
-    if setting.only_with:
-        return [setting.only_with[1]]
+    return list(setting.only_with[1:]) or _choices_with(setting)
+
+
+def _choices_with(setting: Setting) -> list[str]:
+    """Return the built-in samplers, losses and so on whose runs have a setting; none if all do."""
     for kind, names in BUILT_IN.items():
         users = [name for name in names if _is_user(find(kind, name), setting, kind)]
         if users:
@@ -57,12 +60,13 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
         is_unused = setting.used_by and used.get(name) is None
         if name in config.settings and setting.counts_with(values) and not is_unused:
             continue
-        users = users_of(setting)
+        is_had = setting.only_with and setting.only_with[0] in config.settings
+        users = users_of(setting) if is_had else _choices_with(setting)
         kinds = [kind for kind in BUILT_IN if setting in built_in_settings([kind]).values()]
-        other = setting.only_with[0] if setting.only_with else setting.used_by or kinds[0]
-        chooser = SETTINGS[other]
+        other = setting.only_with[0] if is_had else setting.used_by or kinds[0]
+        chooser = config.settings[other]
         found.append(
-            f"{setting.flag} changes nothing with {chooser.flag} {getattr(config, chooser.name)}"
+            f"{setting.flag} changes nothing with {chooser.flag} {values[other]}"
             + (f"; it is used by {either(users)}." if users else ".")
         )
     return found

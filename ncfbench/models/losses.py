@@ -67,7 +67,7 @@ class Pointwise(Loss):
     costless_score: ClassVar[float | None] = None
     """A score of a negative link at which the loss and its slope are 0; None where there is none.
     """
-    squares_negatives: ClassVar[bool] = False
+    squares_negatives = False
     """True if the loss of a negative link is the square of its score."""
 
     def __init_subclass__(cls) -> None:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from ncfbench.models.all_users import negative_sum
 from ncfbench.models.interaction import Interaction
+from ncfbench.models.item_cache import ItemCache, cached_sum
 from ncfbench.models.losses import Loss, Pointwise
 from ncfbench.sampling.batch import AllUsers, Batch, Listed, Shared
 
@@ -24,11 +25,13 @@ def batch_link_loss(
     loss: Loss,
     lambda_: float | None,
     weight_factor: int = 1,
+    cache: ItemCache | None = None,
 ) -> jax.Array:
     """Estimate L from the vectors of a batch's slots, with negatives of any form.
 
     Args:
         weight_factor: rescales the weights of the whole batch to those of a shard's mean.
+        cache: of all items, where these are negatives besides the batch's.
     """
     negatives = batch.negatives
     if not isinstance(negatives, AllUsers):
@@ -39,6 +42,8 @@ def batch_link_loss(
     positive = interaction.pairs(users_UxD[batch.pos_user], items_VxD[batch.pos_item])
     met = users_UxD[: len(negatives.user_weight)]
     summed = negative_sum(met, items_VxD, negatives, interaction, loss)
+    if cache is not None:
+        summed += cached_sum(met, items_VxD, batch.items, negatives, cache)
     return jnp.mean(loss.positive(positive)) + lambda_ * weight_factor * summed
 
 

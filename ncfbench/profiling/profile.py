@@ -104,6 +104,11 @@ def run(
             "A profile measures what devices send that have all tables each. Leave out"
             " --shard-tables."
         )
+    if any(config.caches_items for config in configs.values()):
+        raise UsageError(
+            "A profile has no cost for embedding all items again. Use --negative-items batch, or"
+            " compare runs."
+        )
     example = next(iter(configs.values()))
     require(example.precision)
     progress, others = progress or Progress(), OtherPrograms()

@@ -4,6 +4,9 @@ A change of a column raises :data:`SCHEMA_VERSION` and gets an entry here. Older
 :data:`READABLE` are read with null in the columns that were added since (:func:`added`), and
 refused by the first other column that they lack.
 
+8 (23 November 2026)
+    audit: ``negative_items``, ``cache_age``
+
 7 (23 November 2026)
     audit: parts of the variance over users, items and positive links
 
@@ -56,8 +59,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 7
-READABLE = (1, 2, 3, 4, 5, 6, 7)
+SCHEMA_VERSION = 8
+READABLE = (1, 2, 3, 4, 5, 6, 7, 8)
 """Versions that this program reads."""
 SINCE = b"since"
 """Key of a field's metadata: the version that added the column."""
@@ -141,7 +144,8 @@ TIMING = pa.schema(
     metadata={"table": "timing"},
 )
 """Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation,
-recommendation, checkpoint.
+recommendation, checkpoint; refresh, of the cached item vectors, whose N-th part each of the
+``iterations`` = N iterations up to the next one is charged in full, traced and step.
 
 ``item_slots`` is the mean number of real item slots of the block's batches. ``resumed`` marks a
 block of an epoch that an interruption cut; summaries leave it out where there are others. A run
@@ -328,6 +332,8 @@ AUDIT = pa.schema(
             added(f"variance_over_{part}", pa.float64(), 7)
             for part in ("users", "items", "positive_links")
         ),
+        added("negative_items", pa.string(), 8),
+        added("cache_age", pa.int64(), 8),
         ("exact_loss", pa.float64()),
         ("probe_loss", pa.float64()),
         ("data_fingerprint", pa.string()),
@@ -336,7 +342,8 @@ AUDIT = pa.schema(
     metadata={"table": "audit"},
 )
 """One row for each verdict. ``shown_by``: gradient or weights, where it is biased. ``share``: local
-where each of ``devices`` shards has negatives of its own, else null.
+where each of ``devices`` shards has negatives of its own, else null. ``cache_age``: iterations since
+item vectors were cached, where all items are negatives.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
 """

@@ -121,8 +121,9 @@ class Checkpoints:
                     for leaf, name in zip(leaves, sorted(shapes), strict=True)
                 ):
                     raise ValueError("an array has another shape")
+                state: TrainState = jax.tree.unflatten(jax.tree.structure(like), leaves)
                 if (
-                    int(leaves[-1]) != iteration
+                    int(state.iteration) != iteration
                     or not {"item_slots", "pending_losses"} <= progress.keys()
                 ):
                     raise ValueError("it is of another iteration, or incomplete")
@@ -133,11 +134,10 @@ class Checkpoints:
                 )
                 shutil.rmtree(checkpoint, ignore_errors=True)
                 continue
-            state: TrainState = jax.tree.unflatten(jax.tree.structure(like), leaves)
             return state, progress
         return None
 
 
 def _plain(state: TrainState) -> dict[str, Any]:
-    """Return the state as numbered arrays, without Flax's or Optax's classes; iteration last."""
+    """Return the state as numbered arrays, without Flax's or Optax's classes."""
     return {f"{index:04d}": leaf for index, leaf in enumerate(jax.tree.leaves(state))}

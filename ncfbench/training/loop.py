@@ -2,7 +2,9 @@
 
 *full*: wall time of a block of iterations as a user runs them, with the sampler at work between
 them or beside them, until the updated state is there. *step*: the same iterations on batches that
-are already on the device. Compilation is on neither clock.
+are already on the device. Compilation is on neither clock. Where item vectors are cached, both hold
+each iteration's share of the refreshes (:mod:`ncfbench.training.refresh`), and the refreshes have
+samples of their own.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from ncfbench.timing import statistics
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.feed import DEPTH, DirectFeed, Feed, PrefetchingFeed
+from ncfbench.training.inference import Embedder
+from ncfbench.training.refresh import CacheMaker, Refresher
 from ncfbench.training.step import Trainer, TrainState, copy_state
 
 IN_FLIGHT = 4
@@ -86,6 +90,12 @@ class TimedLoop:
         self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
         self._held: deque[Batch] = deque()
         """Batches taken from the feed and not used yet."""
+        self._refresher: Refresher | None = None
+        config = self.trainer.config
+        if config.caches_items:
+            embedder = Embedder.of(self.trainer, self.content)
+            maker = CacheMaker(self.sampler.graph, config.noise_exponent, embedder)
+            self._refresher = Refresher(maker, config.refresh_every)
         self.content = self.trainer.layout.replicate(self.content)
         batches = self.trainer.layout.shard(self.sampler).batches(self.start, self.item_slots)
         put = self.trainer.layout.put
@@ -142,16 +152,19 @@ class TimedLoop:
         watch, waiting, in_flight = Stopwatch(), Stopwatch(), self._in_flight()
         first, stopped = self.iteration, False
         sampled, transferred = self._feed.sampling_seconds, self._feed.transfer_seconds
+        refreshes: list[Sample] = []
         self._begin(watch)
         try:
             while len(counts) < iterations and not stopped:
-                gathered = self._gather(
-                    min(self._per_dispatch, iterations - len(counts)), waiting, stop
-                )
+                most = min(self._per_dispatch, iterations - len(counts), self._before_refresh())
+                gathered = self._gather(most, waiting, stop)
                 if capacity(gathered[0]) not in self._compiled:
                     self._end(watch)
                     self._compile(gathered[0])
                     self._begin(watch)
+                if self._refresher and not self._refresher.until_due(self.iteration):
+                    self.state, sample = self._refresher(self.state, self.iteration)
+                    refreshes.append(sample)
                 for part in self._dispatches(gathered):
                     self.state, loss = self._run(self.state, part)
                     in_flight.add(loss)
@@ -170,12 +183,16 @@ class TimedLoop:
             raise CheckFailedError(
                 "The step was compiled during timed work; its times cannot be trusted."
             )
+        seconds = watch.seconds
+        if self._refresher:
+            seconds += self._refresher.charge(len(counts)) - sum(one.seconds for one in refreshes)
+        self.samples += refreshes
         self.samples.append(
             Sample(
                 kind=kind,
                 first_iteration=first,
                 iterations=len(counts),
-                seconds=watch.seconds,
+                seconds=seconds,
                 sampling_seconds=self._feed.sampling_seconds - sampled,
                 transfer_seconds=self._feed.transfer_seconds - transferred,
                 waiting_seconds=waiting.seconds,
@@ -204,9 +221,8 @@ class TimedLoop:
                 in_flight.add(loss)
             jax.block_until_ready(state)
             watch.stop()
-        self.samples.append(
-            Sample("step", self.iteration - len(self._recent), count, watch.seconds)
-        )
+        seconds = watch.seconds + (self._refresher.charge(count) if self._refresher else 0)
+        self.samples.append(Sample("step", self.iteration - len(self._recent), count, seconds))
 
     def seconds_per_iteration(self, kind: str) -> float:
         """Return the median over the ``full`` or ``step`` samples."""
@@ -219,6 +235,12 @@ class TimedLoop:
     def _programs(self) -> int:
         """Compiled functions of each capacity: one step, and several in one dispatch."""
         return 1 if self._per_dispatch == 1 else 2
+
+    def _before_refresh(self) -> int:
+        """Return how many iterations may be dispatched before the cache is refreshed again."""
+        if self._refresher is None:
+            return self._per_dispatch
+        return self._refresher.until_due(self.iteration) or self._refresher.every
 
     def _in_flight(self) -> InFlight:
         if self.trainer.layout.is_simulated:
@@ -284,6 +306,8 @@ class TimedLoop:
             watch.start()
             for count in sorted({1, self._per_dispatch}):
                 jax.block_until_ready(self._run(copy_state(self.state), (batch,) * count))
+            if self._refresher and not self._compiled:
+                self._refresher.warm_up(self.state, self.iteration)
             watch.stop()
         self._compiled.add(capacity(batch))
         self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))

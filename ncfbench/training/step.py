@@ -22,6 +22,7 @@ from ncfbench.distributed.shards import cut
 from ncfbench.models import precision
 from ncfbench.models.device import iterations_per_dispatch
 from ncfbench.models.dropout import Dropout
+from ncfbench.models.item_cache import ItemCache, empty_cache
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_penalty
 from ncfbench.models.towers import ENCODER, Content, Towers, make_towers
@@ -52,6 +53,10 @@ class TrainState(NamedTuple):
     optimizer: Any
     iteration: jax.Array
     """uint32: iterations done."""
+    cache: ItemCache | None = None
+    """All items at the last refresh; an iteration leaves it as it is. None where only the batch's
+    items are negatives.
+    """
 
 
 def batch_loss(
@@ -62,6 +67,7 @@ def batch_loss(
     loss: Loss,
     config: RunConfig,
     shard: Shard = WHOLE,
+    cache: ItemCache | None = None,
 ) -> jax.Array:
     """Return the sampled objective of one batch, or of one device's shard of it.
 
@@ -78,6 +84,7 @@ def batch_loss(
         loss,
         config.lambda_,
         shard.weight_factor,
+        cache,
     )
     total = links + user_penalty(users.raw[batch.pos_user], config.user_l2)
     if towers.free_items is None:
@@ -140,7 +147,13 @@ class Trainer:
         with layout.initialise_on_host():
             graph, variables = nnx.split(make_towers(config, dataset))
             parameters = nnx.as_pure(variables)
-            state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0))
+            is_corrected = config.sampler_settings.get("negative_items") == "corrected"
+            cache = (
+                empty_cache(dataset.n_items, config.dimension, is_corrected=is_corrected)
+                if config.caches_items
+                else None
+            )
+            state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0), cache)
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
         trainer = cls(config, graph, optimizer, shapes, layout)
         return trainer, trainer.from_host(state)
@@ -169,11 +182,19 @@ class Trainer:
         return iterations_per_dispatch(self.config.iterations_per_dispatch)
 
     def gradient(
-        self, parameters: Parameters, batch: Batch, content: Content, dropout: Dropout | None
+        self,
+        parameters: Parameters,
+        batch: Batch,
+        content: Content,
+        dropout: Dropout | None,
+        cache: ItemCache | None = None,
     ) -> tuple[jax.Array, Parameters]:
         """Return the sampled objective of a batch and its gradient.
 
         Products have the configured precision.
+
+        Args:
+            cache: of all items; on one device only.
         """
         loss = make_loss(self.config)
 
@@ -181,7 +202,7 @@ class Trainer:
             parameters: Parameters, batch: Batch, content: Content, dropout: Any, shard: Shard
         ) -> jax.Array:
             towers = nnx.merge(self.towers, parameters)
-            return batch_loss(towers, batch, content, dropout, loss, self.config, shard)
+            return batch_loss(towers, batch, content, dropout, loss, self.config, shard, cache)
 
         at_precision = partial(precision.at, self.config.precision)
         return self.layout.value_and_gradient(
@@ -207,14 +228,14 @@ class Trainer:
         self, state: TrainState, batch: Batch, content: Content, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
         dropout = Dropout(scalars.seed, state.iteration)
-        value, gradient = self.gradient(state.parameters, batch, content, dropout)
+        value, gradient = self.gradient(state.parameters, batch, content, dropout, state.cache)
         optimizer_ = make_optimizer(scalars.learning_rate)
         updates, optimizer = optimizer_.update(gradient, state.optimizer, state.parameters)
         if self._pretrained:
             # Adam's update is proportional to its learning rate.
             updates = _scaled(updates, self._pretrained, scalars.pretrained_factor)
         parameters = optax.apply_updates(state.parameters, updates)
-        return TrainState(parameters, optimizer, state.iteration + 1), value
+        return TrainState(parameters, optimizer, state.iteration + 1, state.cache), value
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ncfbench.auditing import audit
 from ncfbench.auditing.bias import Bias, consistency
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
+from ncfbench.auditing.tables import audit_tables
 from ncfbench.cli import app
 from ncfbench.config import RunConfig, complete
 from ncfbench.data import prepare
@@ -186,6 +187,23 @@ def test_a_network_leaves_samplers_unbiased(
     assert {row["verdict"] for row in record.audit} == {"unbiased"}
     for row in record.audit:
         assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("form", "verdict"), [("cached", "biased"), ("corrected", "unbiased")]
+)
+def test_the_age_of_cached_items_is_a_bias(
+    few_nodes: Path, quick: None, form: str, verdict: str
+) -> None:
+    """After some iterations; at the initial ones the cache is fresh. Corrected, it has none."""
+    settings = {"dataset": "few", "encoder": "mf", "learning_rate": 0.05, "negative_items": form}
+    options = audit.Options(("strat-all",), ("mse",), ("unigram",), batches=480, margin=0.6)
+    record = audit.run(load(few_nodes, "few"), SMALL | settings, options)
+    first, warm = record.audit
+    assert (first["cache_age"], first["verdict"]) == (0, "unbiased")
+    assert (warm["cache_age"], warm["verdict"]) == (20, verdict)
+    (table, *_) = audit_tables(record.tables)["audit"]
+    assert f"warm ({form} items, 20 old)" in str(table.rows)
 
 
 WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")

@@ -75,13 +75,18 @@ def test_operations_are_counted_in_a_program() -> None:
         {"sampler": "strat-ns", "encoder": "mf", "devices": 4, "share": "local"},
         {"sampler": "ns", "encoder": "mf", "devices": 8, "shard_tables": True},
         {"sampler": "ns", "encoder": "cnn", "devices": 4, "shard_tables": True},
+        {"sampler": "ns-all", "encoder": "cnn", "devices": 4, "loss": "sg"},
+        {"sampler": "strat-all", "encoder": "mf", "devices": 4, "loss": "mse"},
     ],
-    ids=("global", "local", "rows by item", "tables of words"),
+    ids=("global", "local", "rows by item", "tables of words", "all users", "their Gramian"),
 )
 def test_a_compiled_step_sends_what_formulas_say(
     tiny: Dataset, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Vectors and never texts; locally nothing but gradients. To the byte."""
+    """Vectors and never texts; locally nothing but gradients. To the byte.
+
+    With all users as negatives too: nothing of the size of users x items, no vector of a user.
+    """
     config = complete(SMALL | more)
     trainer, state = Trainer.create(config, tiny)
     made = trainer.layout.shard(make_sampler(tiny.graph, config, Streams(0)))

@@ -21,6 +21,7 @@ from ncfbench.sampling.batch import Batch
 from ncfbench.timing.clock import Sample
 from ncfbench.training.interleave import interleave
 from ncfbench.training.loop import IN_FLIGHT, TimedLoop
+from ncfbench.training.refresh import CacheMaker
 from ncfbench.training.step import Trainer
 
 DELAY = 0.03
@@ -186,6 +187,46 @@ def test_dispatches_change_no_number(tiny: Dataset, encoder: str, sampler: str, 
     for one, many in zip(*leaves, strict=True):
         assert one.dtype == many.dtype
         np.testing.assert_allclose(many, one, atol=0 if encoder == "mf" else 2e-6)
+
+
+@pytest.mark.parametrize(("per_dispatch", "every"), [(1, 5), (4, 6)])
+def test_a_cache_is_refreshed_on_the_clock(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, per_dispatch: int, every: int
+) -> None:
+    """Before every N-th iteration, which no dispatch crosses; each iteration pays its share, in both
+    accounts, whether its block has a refresh or not.
+    """
+    settings = {"sampler": "ns-all", "loss": "mse", "negative_items": "corrected"}
+    seen: list[int] = []
+    make = CacheMaker.__call__
+
+    def slow(self: Any, parameters: Any, like: Any) -> Any:
+        time.sleep(DELAY)
+        return make(self, parameters, like)
+
+    monkeypatch.setattr(CacheMaker, "__call__", slow)
+    with loop_for(tiny, per_dispatch, refresh_every=every, **settings) as loop:
+        log = count_dispatches(loop)
+        loop.full_block(2)
+        log.clear()
+        for count in (2, 12, 1):
+            loop.full_block(count)
+        loop.step_block(3)
+        seen = [sample.first_iteration for sample in by_kind(loop, "refresh")]
+        assert seen == list(range(0, 17, every))
+        assert sum(log) == 15 + 3
+        for sample in (*by_kind(loop, "full"), *by_kind(loop, "step")):
+            share = sample.iterations * DELAY / every
+            assert share <= sample.seconds < share + 0.9 * DELAY, sample
+        state, maker = loop.state, loop._refresher._maker
+        assert state.cache.vectors.shape == (tiny.n_items, 8)
+    fresh = maker(state.parameters, state.cache)
+    nodes = tiny.graph.items_in_use
+    vectors = np.asarray(maker.embedder.items(state.parameters, nodes))
+    np.testing.assert_array_equal(np.asarray(fresh.vectors)[nodes], vectors)
+    shares = tiny.graph.item_degrees[nodes] / tiny.graph.n_links
+    np.testing.assert_allclose(fresh.gramian, vectors.T @ (shares[:, None] * vectors), rtol=1e-4)
+    assert not np.array_equal(fresh.gramian, state.cache.gramian), "the state's is older"
 
 
 def test_remainders_go_one_by_one(tiny: Dataset) -> None:
