@@ -18,7 +18,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import CheckFailedError
-from ncfbench.models.item_cache import ItemCache, empty_cache
+from ncfbench.models.item_cache import ItemCache
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
@@ -26,7 +26,7 @@ from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
 from ncfbench.training.refresh import CacheMaker
-from ncfbench.training.step import Parameters, Trainer, copy_state
+from ncfbench.training.step import Parameters, Trainer, copy_state, empty_cache_of
 
 STEP_TOLERANCE = 1e-3
 """Largest relative difference between a batch's gradient by the training step and by the audit:
@@ -62,10 +62,9 @@ class Anchor:
         """Return the anchor with the cache of a sampler; the same where the sampler has none."""
         if not config.caches_items:
             return self
-        is_corrected = config.sampler_settings["negative_items"] == "corrected"
-        empty = empty_cache(graph.n_items, config.dimension, is_corrected=is_corrected)
-        maker = CacheMaker(graph, config.noise_exponent, self.pullback.embedder)
-        cache = maker(self.earlier, empty)
+        embedder, exponent = self.pullback.embedder, config.noise_exponent
+        maker = CacheMaker(graph, exponent, embedder, mask=config.mask)
+        cache = maker(self.earlier, empty_cache_of(config, graph))
         means = copy.copy(self.batch_gradients)
         means.cache = cache
         return dataclasses.replace(self, batch_gradients=means, cache=cache)

@@ -221,21 +221,26 @@ class BatchGradients:
         return VectorGradient(users, items, interaction, penalty)
 
     def by_cache(self, block: Block, cache: ItemCache) -> Float64:
-        """Return float64[n_users, D]: the mean over the block's batches of what the cache adds
-        (:mod:`ncfbench.models.item_cache`), by its formula: ``2 lambda a_u (C~ - B) f_u``.
+        """Return float64[n_users, D]: the mean over the block's batches of what the cache adds to
+        the users' gradient (:mod:`ncfbench.models.item_cache`), by its formula.
         """
-        total, whole = np.zeros(self.users.shape), np.asarray(cache.gramian, np.float64)
+        total, gramian = np.zeros(self.users.shape), np.asarray(cache.gramian, np.float64)
+        f, g, linked = self.users, self.items, np.asarray(cache.linked)
+        if cache.earlier is not None:
+            f, g = np.asarray(cache.earlier.users), np.asarray(cache.earlier.items)
         for batch in block.batches:
             negatives = batch.negatives
-            assert isinstance(negatives, AllUsers) and self.lambda_ is not None
-            own = self.items[block.graph.index_in_use[batch.items]]
-            if cache.vectors is not None:
-                own = np.asarray(cache.vectors)[batch.items]
-            gap = whole - own.T @ (negatives.item_weight[:, None] * own.astype(np.float64))
-            met = batch.users[: len(negatives.user_weight)]
-            part = 2 * self.lambda_ * negatives.user_weight[:, None] * (self.users[met] @ gap)
-            np.add.at(total, met, part)
-        return total / len(block.batches)
+            assert isinstance(negatives, AllUsers)
+            own = g[block.graph.index_in_use[batch.items] if cache.earlier is None else batch.items]
+            met, a, c = batch.users[: len(negatives.user_weight)], *negatives[:2]
+            gap = gramian - own.T @ (c[:, None] * own.astype(np.float64))
+            by_met = a[:, None] * (self.users[met] @ gap - linked[met])
+            is_pair = negatives.linked_user < len(a)
+            user, item = negatives.linked_user[is_pair], negatives.linked_item[is_pair]
+            scores = np.sum(f[met[user]] * own[item], axis=1)
+            np.add.at(by_met, user, (a[user] * c[item] * scores)[:, None] * own[item])
+            np.add.at(total, met, by_met)
+        return total * (2 * (self.lambda_ or 0) / len(block.batches))
 
     def by_slot(self, block: Block) -> tuple[Float64, Float64, Float64]:
         """Return the sum by way of the nodes' slots, for graphs of any size.

@@ -289,7 +289,7 @@ class RunConfig:
     @property
     def caches_items(self) -> bool:
         """True if all items are negatives, by vectors that were cached earlier."""
-        return self.sampler_settings.get("negative_items", "batch") != "batch"
+        return bool(self.sampler_settings.get("negative_items", "batch") != "batch")
 
     @property
     def noise_exponent(self) -> float:

@@ -43,7 +43,8 @@ def batch_link_loss(
     met = users_UxD[: len(negatives.user_weight)]
     summed = negative_sum(met, items_VxD, negatives, interaction, loss)
     if cache is not None:
-        summed += cached_sum(met, items_VxD, batch.items, negatives, cache)
+        ids = batch.users[: len(met)]
+        summed += cached_sum(met, items_VxD, ids, batch.items, negatives, cache)
     return jnp.mean(loss.positive(positive)) + lambda_ * weight_factor * summed
 
 

@@ -63,8 +63,8 @@ class AllUsersSampler(Sampler):
         Setting(
             "negative_items",
             "batch",
-            "Items that are negatives: the batch's; all, by vectors cached earlier; or all, with the"
-            " age of these corrected by the batch",
+            "Items that are negatives: the batch's; all, by cached vectors; or all, with the age of"
+            " these corrected by the batch",
             panel="Sampler",
             choices=("batch", "cached", "corrected"),
             symbol="items",

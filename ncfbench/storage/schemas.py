@@ -342,8 +342,8 @@ AUDIT = pa.schema(
     metadata={"table": "audit"},
 )
 """One row for each verdict. ``shown_by``: gradient or weights, where it is biased. ``share``: local
-where each of ``devices`` shards has negatives of its own, else null. ``cache_age``: iterations since
-item vectors were cached, where all items are negatives.
+where each of ``devices`` shards has negatives of its own, else null. ``cache_age``: iterations
+since item vectors were cached, where all items are negatives.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
 """

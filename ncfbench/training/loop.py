@@ -94,7 +94,8 @@ class TimedLoop:
         config = self.trainer.config
         if config.caches_items:
             embedder = Embedder.of(self.trainer, self.content)
-            maker = CacheMaker(self.sampler.graph, config.noise_exponent, embedder)
+            graph, exponent = self.sampler.graph, config.noise_exponent
+            maker = CacheMaker(graph, exponent, embedder, mask=config.mask)
             self._refresher = Refresher(maker, config.refresh_every)
         self.content = self.trainer.layout.replicate(self.content)
         batches = self.trainer.layout.shard(self.sampler).batches(self.start, self.item_slots)

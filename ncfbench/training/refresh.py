@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.models.item_cache import ItemCache, filled
+from ncfbench.models.item_cache import Earlier, ItemCache, gramian_of, linked_part
 from ncfbench.sampling.noise import Noise
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.training.inference import Embedder
@@ -17,25 +17,44 @@ from ncfbench.training.step import Parameters, TrainState
 
 TIMED = 9
 """Refreshes whose median time iterations are charged with."""
+LINKS = 2**18
+"""Linked pairs whose vectors are looked up at a time."""
 
 
 class CacheMaker:
-    """Embeds all items that can be negatives, in blocks, dropout off.
+    """Embeds all users and all items that can be negatives, in blocks, dropout off.
 
     Args:
         noise_exponent: of P_n.
+        mask: linked pairs are no negatives.
     """
 
-    def __init__(self, graph: BipartiteGraph, noise_exponent: float, embedder: Embedder) -> None:
-        self.embedder, self.nodes = embedder, graph.items_in_use
-        probability = Noise(graph, noise_exponent).probability[self.nodes]
-        self._arrays = jnp.asarray(self.nodes), jnp.asarray(probability.astype(np.float32))
+    def __init__(
+        self, graph: BipartiteGraph, noise_exponent: float, embedder: Embedder, *, mask: bool
+    ) -> None:
+        self.embedder, self.nodes, self.n_items = embedder, graph.items_in_use, graph.n_items
+        probability = Noise(graph, noise_exponent).probability.astype(np.float32)
+        self._ids, self._weights = jnp.asarray(self.nodes), jnp.asarray(probability)
+        self._links: list[tuple[jax.Array, jax.Array]] = []
+        size = min(LINKS, graph.n_links)
+        for start in range(0, graph.n_links if mask else 0, size):
+            user = np.full(size, graph.n_users, np.int32)
+            item = np.zeros(size, np.int32)
+            end = min(start + size, graph.n_links)
+            user[: end - start] = graph.link_user[start:end]
+            item[: end - start] = graph.link_item[start:end]
+            self._links.append((jnp.asarray(user), jnp.asarray(item)))
 
     def __call__(self, parameters: Parameters, like: ItemCache) -> ItemCache:
         """Return the cache at these parameters, of the form of another one."""
-        ids, probability = self._arrays
-        made: ItemCache = filled(like, ids, self.embedder.items(parameters, self.nodes), probability)
-        return made
+        users = self.embedder.users(parameters).scored
+        vectors = self.embedder.items(parameters, self.nodes)
+        items = jnp.zeros((self.n_items, users.shape[1]), jnp.float32).at[self._ids].set(vectors)
+        linked = jnp.zeros_like(users)
+        for user, item in self._links:
+            linked += linked_part(users, items, self._weights, user, item)
+        earlier = None if like.earlier is None else Earlier(users, items)
+        return ItemCache(gramian_of(items, self._weights), linked, earlier)
 
 
 class Refresher:

@@ -14,6 +14,7 @@ import optax
 from flax import nnx
 
 from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.distributed.layout import WHOLE, Layout, Shard
@@ -147,12 +148,7 @@ class Trainer:
         with layout.initialise_on_host():
             graph, variables = nnx.split(make_towers(config, dataset))
             parameters = nnx.as_pure(variables)
-            is_corrected = config.sampler_settings.get("negative_items") == "corrected"
-            cache = (
-                empty_cache(dataset.n_items, config.dimension, is_corrected=is_corrected)
-                if config.caches_items
-                else None
-            )
+            cache = empty_cache_of(config, dataset.graph) if config.caches_items else None
             state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0), cache)
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
         trainer = cls(config, graph, optimizer, shapes, layout)
@@ -264,6 +260,12 @@ def _scaled(updates: Parameters, parts: Sequence[str], factor: jax.Array) -> Par
 
     scaled_updates: Parameters = jax.tree.map_with_path(scaled, updates)
     return scaled_updates
+
+
+def empty_cache_of(config: RunConfig, graph: BipartiteGraph) -> ItemCache:
+    """Return the cache of a run in which all items are negatives, before the first refresh."""
+    is_corrected = config.sampler_settings["negative_items"] == "corrected"
+    return empty_cache(graph.n_users, graph.n_items, config.dimension, is_corrected=is_corrected)
 
 
 def make_optimizer(learning_rate: Any) -> optax.GradientTransformation:

@@ -189,9 +189,7 @@ def test_a_network_leaves_samplers_unbiased(
         assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("form", "verdict"), [("cached", "biased"), ("corrected", "unbiased")]
-)
+@pytest.mark.parametrize(("form", "verdict"), [("cached", "biased"), ("corrected", "unbiased")])
 def test_the_age_of_cached_items_is_a_bias(
     few_nodes: Path, quick: None, form: str, verdict: str
 ) -> None:
