@@ -196,7 +196,8 @@ def _add_variance_parts(
             continue
         seed, size = AUDIT_SEED + config.seed, max(batches // BLOCKS, 1)
         own = [row for row in rows if row["loss"] == loss]
-        found = measure_parts(graph, config, anchors[loss], seed, BLOCKS, size)
+        cached = [anchor.with_cache_of(graph, config) for anchor in anchors[loss]]
+        found = measure_parts(graph, config, cached, seed, BLOCKS, size)
         for row, parts in zip(own, found, strict=True):
             row |= {f"variance_over_{part}": value for part, value in parts._asdict().items()}
 

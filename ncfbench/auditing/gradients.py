@@ -221,22 +221,18 @@ class BatchGradients:
         return VectorGradient(users, items, interaction, penalty)
 
     def by_cache(self, block: Block, cache: ItemCache) -> Float64:
-        """Return float64[n_users, D]: the mean over the block's batches of what the cache adds to
-        the users' gradient (:mod:`ncfbench.models.item_cache`), by its formula.
+        """Return float64[n_users, D]: what the cache adds to the users' gradient, by the formula of
+        :mod:`ncfbench.models.item_cache`; the mean over the block's batches.
         """
-        total, gramian = np.zeros(self.users.shape), np.asarray(cache.gramian, np.float64)
-        f, g, linked = self.users, self.items, np.asarray(cache.linked)
-        if cache.earlier is not None:
-            f, g = np.asarray(cache.earlier.users), np.asarray(cache.earlier.items)
+        total, linked = np.zeros(self.users.shape), np.asarray(cache.linked)
+        f, g = map(np.asarray, cache.earlier or (self.users, self.items))
         for batch in block.batches:
-            negatives = batch.negatives
-            assert isinstance(negatives, AllUsers)
-            own = g[block.graph.index_in_use[batch.items] if cache.earlier is None else batch.items]
-            met, a, c = batch.users[: len(negatives.user_weight)], *negatives[:2]
-            gap = gramian - own.T @ (c[:, None] * own.astype(np.float64))
+            assert isinstance(batch.negatives, AllUsers)
+            a, c, user, item = batch.negatives
+            met, user, item = batch.users[: len(a)], user[user < len(a)], item[user < len(a)]
+            own = g[batch.items if cache.earlier else block.graph.index_in_use[batch.items]]
+            gap = np.asarray(cache.gramian) - own.T @ (c[:, None] * own.astype(np.float64))
             by_met = a[:, None] * (self.users[met] @ gap - linked[met])
-            is_pair = negatives.linked_user < len(a)
-            user, item = negatives.linked_user[is_pair], negatives.linked_item[is_pair]
             scores = np.sum(f[met[user]] * own[item], axis=1)
             np.add.at(by_met, user, (a[user] * c[item] * scores)[:, None] * own[item])
             np.add.at(total, met, by_met)

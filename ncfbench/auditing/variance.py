@@ -56,7 +56,6 @@ def measure_parts(
         config: of a pointwise loss, that of the anchors.
         blocks, size: means of so many batches, from whose spread a batch's variance follows.
     """
-    anchors = [anchor.with_cache_of(graph, config) for anchor in anchors]
     # The weights of items before linked pairs are left out are those of the same draws unmasked.
     own, unmasked = (
         blocks_of(
