@@ -53,7 +53,8 @@ class CacheMaker:
         linked = jnp.zeros_like(users)
         for user, item in self._links:
             linked += linked_part(users, items, self._weights, user, item)
-        earlier = None if like.earlier is None else Earlier(users, items)
+        # A copy: a tower may return its table, and a step takes over its state's memory.
+        earlier = None if like.earlier is None else Earlier(jnp.copy(users), items)
         return ItemCache(gramian_of(items, self._weights), linked, earlier)
 
 
