@@ -19,7 +19,7 @@ from ncfbench.auditing import audit
 from ncfbench.auditing.bias import Bias, consistency
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
-from ncfbench.auditing.tables import audit_tables
+from ncfbench.auditing.tables import bias_tables
 from ncfbench.cli import app
 from ncfbench.config import RunConfig, complete
 from ncfbench.data import prepare
@@ -195,12 +195,13 @@ def test_the_age_of_cached_items_is_a_bias(
 ) -> None:
     """After some iterations; at the initial ones the cache is fresh. Corrected, it has none."""
     settings = {"dataset": "few", "encoder": "mf", "learning_rate": 0.05, "negative_items": form}
-    options = audit.Options(("strat-all",), ("mse",), ("unigram",), batches=480, margin=0.6)
-    record = audit.run(load(few_nodes, "few"), SMALL | settings, options)
-    first, warm = record.audit
+    options = audit.Options(("strat-all",), ("mse",), ("unigram",))
+    configs = audit.configurations(SMALL | settings, options)
+    dataset = load(few_nodes, "few")
+    first, warm = audit.audit(dataset, configs, batches=240, margin=0.6, warmup=20)
     assert (first["cache_age"], first["verdict"]) == (0, "unbiased")
     assert (warm["cache_age"], warm["verdict"]) == (20, verdict)
-    (table, *_) = audit_tables(record.tables)["audit"]
+    table, *_ = bias_tables([first, warm])
     assert f"warm ({form} items, 20 old)" in str(table.rows)
 
 
