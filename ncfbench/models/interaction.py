@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
+from ncfbench.models.blocks import in_blocks
 from ncfbench.registry import find_interaction
 from ncfbench.settings import Setting
 
@@ -53,7 +54,7 @@ class Interaction(nnx.Module):
         def scores(users: jax.Array) -> jax.Array:
             return self.pairs(users[:, None, :], items_VxD[None, :, :])
 
-        return in_blocks(scores, users_MxD, items_VxD.size)
+        return in_user_blocks(scores, users_MxD, items_VxD.size)
 
 
 class DotProduct(Interaction):
@@ -174,7 +175,7 @@ class Network(Interaction):
             _, rows, columns = sums_HxMxV.shape
             return self._above(sums_HxMxV.reshape(-1, rows * columns)).reshape(rows, columns)
 
-        return in_blocks(scores, self.users(users_MxD), items_HxV.size)
+        return in_user_blocks(scores, self.users(users_MxD), items_HxV.size)
 
     def _by_columns(self, sums: jax.Array) -> jax.Array:
         """Return the scores [...] from the first layer's sums [..., H]."""
@@ -200,7 +201,7 @@ def make_interaction(config: RunConfig) -> Interaction:
     return interaction
 
 
-def in_blocks(
+def in_user_blocks(
     scores: Callable[[jax.Array], jax.Array], users_MxN: jax.Array, numbers: int
 ) -> jax.Array:
     """Return ``scores(users)``, [M, V], for a block of users at a time.
@@ -212,12 +213,7 @@ def in_blocks(
     """
     count = len(users_MxN)
     blocks = -(-count // max(1, BLOCK_NUMBERS // max(numbers, 1)))
-    if blocks <= 1:
-        return scores(users_MxN)
-    size = -(-count // blocks)
-    padded = jnp.pad(users_MxN, ((0, blocks * size - count), (0, 0)))
-    found: jax.Array = jax.lax.map(jax.checkpoint(scores), padded.reshape(blocks, size, -1))
-    return found.reshape(blocks * size, -1)[:count]
+    return in_blocks(scores, (users_MxN,), -(-count // blocks))
 
 
 def _product(layer: nnx.Linear, columns_HxN: jax.Array) -> jax.Array:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from ncfbench.models.blocks import in_blocks
 from ncfbench.models.encoders.protocol import Texts
 
 Encode: TypeAlias = Callable[[Any, jax.Array, jax.Array, jax.Array], jax.Array]
@@ -51,7 +52,7 @@ class Shape(NamedTuple):
 
 def plain(encode: Encode, parameters: Any, table: jax.Array, texts: Texts) -> jax.Array:
     """Encode all texts padded to the maximum length, the reference; see :data:`Run`."""
-    n_texts, length = texts.tokens.shape
+    length = texts.tokens.shape[1]
     positions = jnp.arange(length, dtype=jnp.int32)[None, :]
 
     def part(tokens: jax.Array, present: jax.Array) -> jax.Array:
@@ -59,19 +60,8 @@ def plain(encode: Encode, parameters: Any, table: jax.Array, texts: Texts) -> ja
         total_VxH = jnp.sum(jnp.where(present[..., None], vectors, 0), axis=1)
         return total_VxH / jnp.maximum(jnp.sum(present, axis=1, keepdims=True), 1)
 
-    if texts.tokens.size <= PLAIN_WORDS:
-        return part(texts.tokens, texts.present)
-    size = max(1, PLAIN_WORDS // length)
-    n_parts = -(-n_texts // size)
-
-    def cut(array: jax.Array) -> jax.Array:
-        padded = jnp.pad(array, ((0, n_parts * size - n_texts), (0, 0)))
-        return padded.reshape(n_parts, size, length)
-
-    again = jax.checkpoint(part)
-    parts = jax.lax.map(lambda each: again(*each), (cut(texts.tokens), cut(texts.present)))
-    vectors: jax.Array = parts.reshape(n_parts * size, -1)[:n_texts]
-    return vectors
+    size = max(1, PLAIN_WORDS // max(length, 1))
+    return in_blocks(part, (texts.tokens, texts.present), size)
 
 
 def packed(
