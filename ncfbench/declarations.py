@@ -150,6 +150,16 @@ class LossTraits(Traits):
     """Default of the setting (KDD 2017, section 5.2)."""
     default_lambda: float | None = None
     """Default weight of a pointwise loss's negative term; 1 where it declares none."""
+    includes_positive: bool = False
+    """True if a batch's estimate has the positive link's own item among the weighted ones: for
+    samplers that share.
+    """
+    bias: str = ""
+    """Why the estimate of a batch is biased on purpose, in words; see
+    :attr:`ncfbench.sampling.Sampler.declared_bias`.
+    """
+    races_unasked: bool = True
+    """True if ``advise`` tries it where no loss is named."""
     default_gamma: float | None = None
     """Default of the one parameter of another loss; None where it has none."""
     squares_negatives: bool = _own(False)

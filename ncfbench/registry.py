@@ -29,6 +29,7 @@ SAMPLERS: Mapping[str, str] = {
     "ns": "ncfbench.sampling.shared:NegativeSharingSampler",
     "strat-ns": "ncfbench.sampling.shared:StratifiedSharingSampler",
     "mixed-ns": "ncfbench.sampling.shared:MixedSharingSampler",
+    "ns-distinct": "ncfbench.sampling.distinct:DistinctSharingSampler",
     "ns-all": "ncfbench.sampling.all_users:NegativeSharingAllUsersSampler",
     "strat-all": "ncfbench.sampling.all_users:StratifiedAllUsersSampler",
 }
@@ -38,6 +39,7 @@ LOSSES: Mapping[str, str] = {
     "log": "ncfbench.models.losses:LogLoss",
     "hinge": "ncfbench.models.losses:Hinge",
     "softmax": "ncfbench.models.losses:SampledSoftmax",
+    "softmax-logq": "ncfbench.models.losses:UsualSoftmax",
 }
 ENCODERS: Mapping[str, str] = {
     "mf": "ncfbench.models.encoders.mf:MatrixFactorization",
@@ -133,7 +135,13 @@ def samplers_for(family: LossFamily) -> list[str]:
 
 def losses_for(sampler: SamplerTraits, strata: str = "item") -> list[str]:
     """Return the built-in losses that a sampler serves, with strata by ``item`` or by ``user``."""
-    return [name for name in LOSSES if find_loss(name).family in sampler.families_with(strata)]
+    return [name for name in LOSSES if serves(sampler, find_loss(name), strata)]
+
+
+def serves(sampler: SamplerTraits, loss: LossTraits, strata: str = "item") -> bool:
+    """Return whether a sampler's batches have what a loss needs."""
+    has_positive = sampler.shares_items or not loss.includes_positive
+    return has_positive and loss.family in sampler.families_with(strata)
 
 
 def registered(kind: Kind) -> dict[str, str]:

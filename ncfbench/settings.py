@@ -68,6 +68,9 @@ class Setting:
     """Default as ``--help`` shows it, where the value says less."""
     is_tunable: bool = False
     """Leaves the objective as it is: tuned for each arm by itself, probe losses stay comparable."""
+    changes_objective: bool = False
+    """Runs that differ in it minimise other things: reports compare them by recall, never by probe.
+    """
     has_flag: bool = True
     since: int = 1
     """The version of the identity that introduced it; left out of the identity at its default where

@@ -28,6 +28,7 @@ SMALL: dict[str, Any] = {
 }
 CASES: dict[str, dict[str, Any]] = {
     **{name: {"sampler": name, "encoder": "mf"} for name in SAMPLERS},
+    "ns-distinct": {"sampler": "ns-distinct", "encoder": "mf", "batch_size": 16},
     "by user": {"sampler": "strat", "strata": "user", "encoder": "mf", "loss": "hinge"},
     "tables": {"sampler": "ns", "encoder": "mf", "shard_tables": True, "loss": "log"},
     "words": {"sampler": "strat-ns", "encoder": "cnn", "shard_tables": True},

@@ -81,6 +81,12 @@ class Question:
         object.__setattr__(self, "samplers", self.samplers or usual)
         base = complete(dict(self.fixed))
         object.__setattr__(self, "base", base)
+        if self.target == "loss" and base.objective_settings:
+            name = next(iter(base.objective_settings))
+            raise UsageError(
+                f"{name} gives samplers that share their negatives another objective, and its value"
+                " does not compare with others'. Leave it out, or use --target recall."
+            )
         if self.target == "recall" and not find_encoder(base.encoder).scores_cold_items:
             raise UsageError(
                 f"--target recall needs vectors of held-out items, and {base.encoder} has none. Use"
@@ -90,7 +96,9 @@ class Question:
     @property
     def usual_losses(self) -> tuple[str, ...]:
         """The losses that compete where none is named."""
-        return tuple(LOSSES) if self.target == "recall" else (RunConfig.loss,)
+        if self.target == "loss":
+            return (RunConfig.loss,)
+        return tuple(name for name in LOSSES if find_loss(name).races_unasked)
 
     def values(self, name: str, loss: str, sampler: str) -> tuple[Any, ...]:
         """Return the values to try of a setting of :data:`TRIED`, the usual one first.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
-from ncfbench.config import RunConfig
+from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import CheckFailedError
@@ -26,7 +26,7 @@ from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
 from ncfbench.training.refresh import CacheMaker
-from ncfbench.training.step import Parameters, Trainer, copy_state, empty_cache_of
+from ncfbench.training.step import Parameters, Trainer, copy_state, empty_cache_of, hardest_of
 
 STEP_TOLERANCE = 1e-3
 """Largest relative difference between a batch's gradient by the training step and by the audit:
@@ -50,6 +50,7 @@ class Anchor:
     """Length of the negative term's gradient over that of the whole."""
     batch_gradients: BatchGradients
     pullback: Pullback
+    trainer: Trainer
     step_gradient: Callable[..., Any]
     """:meth:`ncfbench.training.step.Trainer.gradient`, compiled."""
     earlier: Parameters
@@ -79,9 +80,13 @@ class Anchor:
         Raises:
             CheckFailedError: they differ by more than rounding.
         """
-        content = self.pullback.embedder.content
-        _, tree = self.step_gradient(self.parameters, batch, content, None, self.cache)
-        trained, audited = flat(tree), self.mean(Block(graph, [batch]))
+        content, hardest = self.pullback.embedder.content, hardest_of(config)
+        gradient = self.step_gradient
+        if hardest:
+            own = dataclasses.replace(self.trainer, config=_audited(config))
+            gradient = jax.jit(own.gradient)
+        _, tree = gradient(self.parameters, batch, content, None, self.cache)
+        trained, audited = flat(tree), self.mean(Block(graph, [batch], hardest))
         difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
         if not difference <= STEP_TOLERANCE:
             raise CheckFailedError(
@@ -89,6 +94,13 @@ class Anchor:
                 f" differ by {difference:.1e} of its length (--loss {config.loss}): the audit's"
                 " verdicts would not be about what is trained."
             )
+
+
+def _audited(config: RunConfig) -> RunConfig:
+    """Return the settings of a run as an audit computes with them."""
+    # An audit compares gradients to a few millionths: in full float32, whatever the run's
+    # precision. The penalty of coupling depends on no sampler, and is left out.
+    return dataclasses.replace(config.on_one_device(), precision="float32", coupling_weight=0.0)
 
 
 @dataclass(frozen=True)
@@ -111,14 +123,12 @@ class AuditedTowers:
         Args:
             age: iterations that caches of item vectors are old after the warm-up.
         """
-        # An audit compares gradients to a few millionths: in full float32, whatever the run's
-        # precision. The penalty of coupling depends on no sampler, and is left out.
-        neutral = dataclasses.replace(
-            config.on_one_device(),
-            sampler=WARM_UP_SAMPLER,
-            precision="float32",
-            coupling_weight=0.0,
-        )
+        shared = {
+            name: value
+            for name, value in _audited(config).to_dict().items()
+            if name not in config.sampler_settings
+        }
+        neutral = complete(shared | {"sampler": WARM_UP_SAMPLER})
         trainer, state = Trainer.create(neutral, dataset)
         trained, old = copy_state(state), None
         slots = plan_capacity(dataset.graph, neutral)
@@ -159,6 +169,7 @@ class AuditedTowers:
                     negative_share=float(np.linalg.norm(negative) / np.linalg.norm(gradient)),
                     batch_gradients=BatchGradients(config, interaction, users, items),
                     pullback=self.pullback,
+                    trainer=self.trainer,
                     step_gradient=step_gradient,
                     earlier=self.earlier[name][0],
                     age=self.earlier[name][1],

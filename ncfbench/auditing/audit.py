@@ -12,7 +12,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
-from ncfbench.registry import find_loss, find_sampler
+from ncfbench.registry import find_loss, find_sampler, serves
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import batch_stats
 
@@ -147,7 +147,7 @@ def configurations(
     for noise in options.noises:
         for sampler in samplers:
             for loss in options.losses:
-                if find_loss(loss).family in find_sampler(sampler).families_with(strata):
+                if serves(find_sampler(sampler), find_loss(loss), strata):
                     choice = {"noise": noise, "sampler": sampler, "loss": loss}
                     configs[loss, noise, sampler] = complete(
                         dict(settings) | choice, ignored=settings

@@ -23,7 +23,9 @@ from ncfbench.auditing.variance import PARTS, measure_parts
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
+from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
+from ncfbench.registry import find_loss
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
@@ -147,17 +149,19 @@ def audit_sampler(
         for loss, config in configs.items()
     }
     results: dict[tuple[str, str, str], Bias] = {}
-    # Weights differ only between listwise and other losses: those of a kind share their batches.
-    for listwise in (False, True):
-        losses = [
-            loss for loss, config in configs.items() if (config.family == "listwise") == listwise
-        ]
-        if not losses:
-            continue
+    # Weights differ only between listwise and other losses, and by the positive link's own item:
+    # losses of a kind share their batches.
+    kinds: dict[tuple[bool, bool], list[str]] = {}
+    for loss, config in configs.items():
+        kind = config.family == "listwise", find_loss(loss).includes_positive
+        kinds.setdefault(kind, []).append(loss)
+    for (listwise, _), losses in kinds.items():
         config = configs[losses[0]]
         modes = {"replacement": config, "shuffled": config}
         if listwise and MORE_NEGATIVES * config.batch_size <= graph.n_links:
-            modes["more"] = _with_more_negatives(config)
+            more = _with_more_negatives(config)
+            if _is_possible(graph, more):
+                modes["more"] = more
         for mode, settings in modes.items():
             sampler = make_sampler(
                 graph, settings, Streams(AUDIT_SEED + settings.seed), replacement=mode != "shuffled"
@@ -176,11 +180,18 @@ def audit_sampler(
                     np.stack(vectors), anchor.gradient, size * blocks, verdicts
                 )
     sampler = make_sampler(graph, next(iter(configs.values())), Streams(0))
-    return [
+    rows = [
         _row(configs[loss], anchor, results, sampler.shuffled_bias(), margin, verdicts)
         for loss in configs
         for anchor in anchors[loss]
     ]
+    for row in rows:
+        sampler = make_sampler(graph, configs[row["loss"]], Streams(0))
+        # A bias that falls is consistent only where the weights have the right limit.
+        falls = row["verdict"] == "consistent" and sampler.weighs_biased
+        if sampler.declared_bias and (row["verdict"] == "biased" or falls):
+            row |= {"verdict": "biased", "shown_by": "declared"}
+    return rows
 
 
 def _add_variance_parts(
@@ -192,7 +203,8 @@ def _add_variance_parts(
 ) -> None:
     """Add the parts of the variance to a sampler's rows; pairwise and listwise losses have none."""
     for loss, config in configs.items():
-        if config.family != "pointwise":
+        # The parts are those of an estimate of L.
+        if config.family != "pointwise" or config.objective_settings:
             continue
         seed, size = AUDIT_SEED + config.seed, max(batches // BLOCKS, 1)
         own = [row for row in rows if row["loss"] == loss]
@@ -219,6 +231,14 @@ def _first(configs: Configs, part: int) -> Configs:
     for key in configs:
         first.setdefault(key[part], key)
     return {key: configs[key] for key in first.values()}
+
+
+def _is_possible(graph: BipartiteGraph, config: RunConfig) -> bool:
+    try:
+        make_sampler(graph, config, Streams(0))
+    except UsageError:
+        return False
+    return True
 
 
 def _with_more_negatives(config: RunConfig) -> RunConfig:

@@ -28,7 +28,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.item_cache import ItemCache
 from ncfbench.models.losses import Loss, make_loss
-from ncfbench.models.objective import batch_link_loss, pairs_loss
+from ncfbench.models.objective import batch_link_loss, hardest_weights, pairs_loss
 from ncfbench.models.precision import full
 from ncfbench.models.towers import INTERACTION, Content, Towers, UserVectors
 from ncfbench.sampling import Sampler, plan_capacity
@@ -41,7 +41,7 @@ from ncfbench.sampling.batch import (
     with_pair_slots,
 )
 from ncfbench.training.inference import Embedder
-from ncfbench.training.step import Parameters
+from ncfbench.training.step import Parameters, hardest_of
 
 CHUNK_TERMS = 2**21
 """Link terms of the batches that are evaluated at once."""
@@ -148,9 +148,14 @@ def flat64(interaction: Interaction) -> Float64:
 
 
 class Block:
-    """Some batches of one shape, prepared for the gradients of several losses and parameters."""
+    """Some batches of one shape, prepared for the gradients of several losses and parameters.
 
-    def __init__(self, graph: BipartiteGraph, batches: Sequence[Batch]) -> None:
+    Args:
+        hardest: negatives of each positive link that count; 0 for all.
+    """
+
+    def __init__(self, graph: BipartiteGraph, batches: Sequence[Batch], hardest: int = 0) -> None:
+        self.hardest = hardest
         self.batches, self.graph, self.nodes = batches, graph, len(graph.items_in_use)
         self.groups = list(_stacked(_with_equal_pairs(batches)))
         counts = np.zeros(graph.n_users)
@@ -254,6 +259,7 @@ class BatchGradients:
                 group._replace(items=nodes),
                 self.loss,
                 self.lambda_,
+                block.hardest,
             )
             for total, ids, rows in ((by_user, group.users, f), (by_item, nodes, g)):
                 total += _sum_by(ids.reshape(-1), np.asarray(rows).reshape(ids.size, -1), total)
@@ -266,7 +272,7 @@ class BatchGradients:
         counts = np.zeros(len(table))
         for weight, keys in zip(block.weights, block.keys, strict=True):
             scores = [table[key] for key in keys]
-            parts = _score_gradients(*scores, weight, self.loss, self.lambda_)
+            parts = _score_gradients(*scores, weight, self.loss, self.lambda_, block.hardest)
             for key, part in zip(keys, parts, strict=True):
                 counts += np.bincount(key.reshape(-1), np.asarray(part).reshape(-1), len(table))
         by_score = counts.reshape(len(self.users), len(self.items)).astype(np.float32)
@@ -284,7 +290,7 @@ def blocks_of(sampler: Sampler, count: int, size: int) -> Iterator[Block]:
             if batches and len(batch.items) != len(batches[0].items):
                 batches = [_wider(narrow, len(batch.items)) for narrow in batches]
             batches.append(batch)
-        yield Block(sampler.graph, batches)
+        yield Block(sampler.graph, batches, hardest_of(sampler.config))
 
 
 def _stacked(batches: Sequence[Batch]) -> Iterator[Batch]:
@@ -326,7 +332,7 @@ def _unstacked(group: Batch) -> Iterator[Batch]:
         yield jax.tree.map(lambda array: array[index], group)  # noqa: B023
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_"))
+@partial(jax.jit, static_argnames=("loss", "lambda_", "hardest"))
 @full
 def _slot_gradients(
     interaction: Interaction,
@@ -335,6 +341,7 @@ def _slot_gradients(
     batches: Batch,
     loss: Loss,
     lambda_: float | None,
+    hardest: int,
 ) -> Any:
     """Return the sum of all batches' gradients by the interaction, and each batch's gradient by the
     vectors in its slots: float32[C, U, D] and [C, V, D].
@@ -348,7 +355,7 @@ def _slot_gradients(
     def objective(
         interaction: Interaction, f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch
     ) -> jax.Array:
-        return batch_link_loss(f_UxD, g_VxD, batch, interaction, loss, lambda_)
+        return batch_link_loss(f_UxD, g_VxD, batch, interaction, loss, lambda_, hardest=hardest)
 
     def gradient(f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch) -> Any:
         return jax.grad(objective, argnums=(0, 1, 2))(interaction, f_UxD, g_VxD, batch)
@@ -361,12 +368,18 @@ def _slot_gradients(
     return jax.tree.map(lambda parts: jnp.sum(parts, axis=0), r), f, g
 
 
-@partial(jax.jit, static_argnames=("loss", "lambda_"))
+@partial(jax.jit, static_argnames=("loss", "lambda_", "hardest"))
 def _score_gradients(
-    positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None
+    positive: jax.Array,
+    negative: jax.Array,
+    weight: jax.Array,
+    loss: Loss,
+    lambda_: float | None,
+    hardest: int,
 ) -> tuple[jax.Array, jax.Array]:
     """Return each batch's gradient by its scores: float32[C, b] and float32[C, n, m]."""
     objective = jax.grad(pairs_loss, argnums=(0, 1))
+    weight = hardest_weights(negative, weight, hardest)
     found: tuple[jax.Array, jax.Array] = jax.vmap(
         lambda p, n, w: objective(p, n, w, loss, lambda_)
     )(positive, negative, weight)

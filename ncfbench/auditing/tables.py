@@ -32,6 +32,7 @@ RESULTS: dict[str, Cell] = {
     "pass": Cell("pass", "good"),
     "fail": Cell("FAIL", "bad"),
     "not tested": Cell("-", "muted"),
+    "declared": Cell("declared", "open"),
 }
 
 
@@ -121,8 +122,8 @@ def _bias_cells(row: Row, rivals: Sequence[Row]) -> list[Cell]:
     verdict = row["verdict"]
     if verdict == "too few batches" and row["batches_needed"]:
         verdict += f" (try {row['batches_needed']:,})"
-    if row["shown_by"] == "weights":
-        verdict += " (weights)"
+    if row["shown_by"] in ("weights", "declared"):
+        verdict += f" ({row['shown_by']})"
     base = next(
         (
             rival["variance_seconds"]
@@ -288,7 +289,14 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
         "finds from %",
     ]
     title = "Conformance of the samplers"
-    found = [Table(title, header, cells, [legend], labels=3, name="conformance")]
+    declared = {
+        f"{find_sampler(row['sampler']).title_with(row['strata'])}, {row['loss_family']}, declared:"
+        f" {row['detail']}."
+        for row in rows
+        if row["result"] == "declared"
+    }
+    notes = [legend, *sorted(declared)]
+    found = [Table(title, header, cells, notes, labels=3, name="conformance")]
     faults = [
         [
             find_sampler(row["sampler"]).title_with(row["strata"]),

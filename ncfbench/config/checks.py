@@ -136,6 +136,13 @@ def _check_loss(config: RunConfig, sampler: SamplerTraits) -> None:
             f"--sampler {config.sampler} cannot train --loss {config.loss}: {reason}. Use"
             f" {instead}."
         )
+    if loss.includes_positive and not sampler.shares_items:
+        sharing = [name for name in samplers_for(loss.family) if find_sampler(name).shares_items]
+        raise UsageError(
+            f"--loss {config.loss} weighs a positive link's item among those that the batch"
+            f" shares, and {config.sampler} shares none. Use --sampler {either(sharing)}, or --loss"
+            " softmax."
+        )
     if config.gamma is not None and loss.gamma is None:
         owners = [name for name in LOSSES if find_loss(name).gamma is not None]
         raise UsageError(f"gamma belongs to --loss {either(owners)}; {config.loss} has none.")

@@ -2,6 +2,8 @@
 
 History of the identity (:meth:`RunConfig.digest`):
 
+6. ``hardest`` and ``item_block`` are new; at their defaults the identity is that without them.
+5. ``negative_users`` is new; at its default the identity is that without it.
 4. ``features``, ``word_vectors``, ``coupling``, ``coupling_weight`` and the settings of ``gru``,
    ``transformer`` and of interactions are new; at their defaults the identity is that without them.
 3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.
@@ -237,6 +239,16 @@ class RunConfig:
         at_least=0,
         shown="by backend",
     )
+    item_block: int = _setting(
+        0,
+        "Items that g encodes at a time, computed again in the backward pass: less memory for"
+        " large batches; 0: all",
+        panel="Devices",
+        at_least=0,
+        zero_word="all",
+        shown="all",
+        since=6,
+    )
     devices: int = _setting(
         1,
         "Devices that a batch is spread over; on a CPU simulated ones",
@@ -290,6 +302,21 @@ class RunConfig:
     def caches_items(self) -> bool:
         """True if all items are negatives, by vectors that were cached earlier."""
         return bool(self.sampler_settings.get("negative_items", "batch") != "batch")
+
+    @property
+    def arm_settings(self) -> dict[str, Any]:
+        """The values of those of the sampler's own settings that leave the objective as it is."""
+        own = self.sampler_settings
+        return {name: own[name] for name in own if not self.settings[name].changes_objective}
+
+    @property
+    def objective_settings(self) -> dict[str, Any]:
+        """The values of the sampler's own settings that give it another objective than L."""
+        return {
+            name: value
+            for name, value in self.sampler_settings.items()
+            if self.settings[name].changes_objective and value != self.settings[name].default
+        }
 
     @property
     def noise_exponent(self) -> float:

@@ -59,6 +59,19 @@ class Loss(ABC):
             lambda_: the weight of a pointwise loss's negative term; None for the others.
         """
 
+    def batch_rows(
+        self,
+        positive_b: jax.Array,
+        negative_bxn: jax.Array,
+        weight_bxn: jax.Array,
+        lambda_: float | None,
+    ) -> jax.Array:
+        """Return [b]: the estimate of :meth:`rows` from the negatives of a batch.
+
+        It is :meth:`rows`, unless the loss estimates its objective by another function.
+        """
+        return self.rows(positive_b, negative_bxn, weight_bxn, lambda_)
+
 
 class Pointwise(Loss):
     """A loss with one term for each link."""
@@ -263,6 +276,10 @@ class SampledSoftmax(Listwise):
     logarithm of a sampled sum is no unbiased estimate of the logarithm: the expected loss and
     gradient approach those of the full softmax as the negatives grow, with a bias of the order of
     one over their number.
+
+    The positive item is no draw, and so has weight 1. With S the weighted sum over negatives, the
+    gradient is 1 - P = S / (1 + S) times that of ``log(sum weight exp(gamma n)) - gamma p``: the
+    form of the refined logQ correction (Khrylchenko et al. 2025), P estimated from the same batch.
     """
 
     title = "Softmax"
@@ -282,6 +299,42 @@ class SampledSoftmax(Listwise):
         exponents = jnp.concatenate([zeros, self.gamma * (negative - positive[:, None])], axis=1)
         weights = jnp.concatenate([zeros + 1, weight], axis=1)
         return jax.nn.logsumexp(exponents, axis=1, b=weights)
+
+
+@dataclass(frozen=True)
+class UsualSoftmax(SampledSoftmax):
+    """Softmax over all items, estimated from a batch with the usual logQ correction, in which the
+    positive item is corrected as if it had been drawn (Yi et al. 2019).
+
+    ``-log`` of the positive item's share of ``sum_j weight_j exp(gamma s_j)`` over the items of the
+    batch, its own among them with the weight 1 / (n Q) of a draw, where the softmax over all items
+    gives it weight 1. The value is off by the logarithm of that weight, which has no gradient:
+    ``log sum_j weight_j exp(gamma (s_j - p))``. The objective, which probes and audits compute, is
+    that of :class:`SampledSoftmax`.
+    """
+
+    title = "Softmax, usual logQ"
+    summary = "softmax whose positive item is corrected like a drawn one, for comparison"
+    uses = ()
+    includes_positive = True
+    races_unasked = False
+    bias = (
+        "the positive item is in every sample of its own link, and yet has the weight 1 / (n Q) of"
+        " a draw instead of 1"
+    )
+    learning_rate = 0.01
+    default_gamma = 10.0
+
+    def batch_rows(
+        self,
+        positive_b: jax.Array,
+        negative_bxn: jax.Array,
+        weight_bxn: jax.Array,
+        lambda_: float | None,
+    ) -> jax.Array:
+        """See :meth:`Loss.batch_rows`; the positive item is among those that have weight."""
+        exponents = self.gamma * (negative_bxn - positive_b[:, None])
+        return jax.nn.logsumexp(exponents, axis=1, b=weight_bxn)
 
 
 def make_loss(config: RunConfig) -> Loss:

@@ -26,17 +26,20 @@ def batch_link_loss(
     lambda_: float | None,
     weight_factor: int = 1,
     cache: ItemCache | None = None,
+    hardest: int = 0,
 ) -> jax.Array:
     """Estimate L from the vectors of a batch's slots, with negatives of any form.
 
     Args:
+        hardest: negatives of each positive link that count, those of the highest scores; 0: all.
         weight_factor: rescales the weights of the whole batch to those of a shard's mean.
         cache: of all items, where these are negatives besides the batch's.
     """
     negatives = batch.negatives
     if not isinstance(negatives, AllUsers):
         positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction)
-        return link_loss(positive, negative, negatives.weight * weight_factor, loss, lambda_)
+        weight = hardest_weights(negative, negatives.weight, hardest)
+        return link_loss(positive, negative, weight * weight_factor, loss, lambda_)
     if not isinstance(loss, Pointwise) or lambda_ is None:
         raise TypeError("all users are negatives of pointwise losses only")
     positive = interaction.pairs(users_UxD[batch.pos_user], items_VxD[batch.pos_item])
@@ -66,6 +69,19 @@ def batch_scores(
     return positive, interaction.matrix(f_bxD, items_VxD)
 
 
+def hardest_weights(negative: jax.Array, weight: jax.Array, hardest: int) -> jax.Array:
+    """Return the weights [..., n] with 0 for all but each row's hardest negatives.
+
+    Those are the ``hardest`` of the highest scores among the negatives that have weight, and any
+    that equal the lowest of them. Which ones they are has no gradient. 0 keeps all.
+    """
+    if not hardest or hardest >= weight.shape[-1]:
+        return weight
+    scores = jnp.where(weight > 0, jax.lax.stop_gradient(negative), -jnp.inf)
+    lowest = jax.lax.top_k(scores, hardest)[0][..., -1:]
+    return jnp.where(scores >= lowest, weight, 0)
+
+
 def link_loss(
     positive: jax.Array, negative: jax.Array, weight: jax.Array, loss: Loss, lambda_: float | None
 ) -> jax.Array:
@@ -78,7 +94,8 @@ def link_loss(
         loss: of any family.
         lambda_: the weight of a pointwise loss's negative term.
     """
-    return jnp.mean(row_losses(positive, negative, weight * positive.shape[0], loss, lambda_))
+    weight = weight * positive.shape[0]
+    return jnp.mean(loss.batch_rows(positive, _silent(negative, weight), weight, lambda_))
 
 
 def pairs_loss(
@@ -89,7 +106,7 @@ def pairs_loss(
     """
     if not isinstance(loss, Pointwise) or lambda_ is None:
         return link_loss(positive, negative, weight, loss, lambda_)
-    negative = jnp.where(weight == 0, 0.0, negative)
+    negative = _silent(negative, weight)
     summed = jnp.sum(weight * loss.negative(negative))
     return jnp.mean(loss.positive(positive)) + lambda_ * summed
 
@@ -104,10 +121,16 @@ def row_losses(
         weight: [b, n]; those of :func:`link_loss` times b, so that each row sums to an expectation
             (or a sum).
     """
-    # A zero weight must silence an infinite score too, in the gradient as well: 0 x inf is not a
-    # number.
-    negative = jnp.where(weight == 0, 0.0, negative)
-    return loss.rows(positive, negative, weight, lambda_)
+    return loss.rows(positive, _silent(negative, weight), weight, lambda_)
+
+
+def _silent(negative: jax.Array, weight: jax.Array) -> jax.Array:
+    """Return scores with 0 where there is no weight.
+
+    A zero weight must silence an infinite score too, in the gradient as well: 0 x inf is not a
+    number.
+    """
+    return jnp.where(weight == 0, 0.0, negative)
 
 
 def user_penalty(users_bxD: jax.Array, user_l2: float) -> jax.Array:

@@ -11,6 +11,7 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.data.word_vectors import initial_words
+from ncfbench.models.blocks import in_blocks
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Build, DataFacts, Texts
@@ -90,6 +91,7 @@ class Towers(nnx.Module):
         self.word_dropout = config.word_dropout if traits.counts("word_dropout") else 0.0
         self.item_dropout = config.item_dropout
         self.normalize = config.normalize
+        self.item_block = config.item_block
 
     def users(
         self, content: Content, users: jax.Array | None = None, rows: jax.Array | None = None
@@ -152,6 +154,18 @@ class Towers(nnx.Module):
         return jnp.sum(jnp.square(free - encoded), axis=-1)
 
     def _encode(
+        self,
+        items: jax.Array,
+        content: Content,
+        dropout: Dropout | None,
+        rows: jax.Array | None,
+    ) -> jax.Array:
+        def encode(items: jax.Array, rows: jax.Array | None) -> jax.Array:
+            return self._encode_block(items, content, dropout, rows)
+
+        return in_blocks(encode, (items, rows), self.item_block or len(items))
+
+    def _encode_block(
         self,
         items: jax.Array,
         content: Content,

@@ -41,7 +41,7 @@ from ncfbench.profiling.rounds import (
     timed_sampler,
     timed_steps,
 )
-from ncfbench.registry import baseline_sampler, find_loss, find_sampler
+from ncfbench.registry import baseline_sampler, find_loss, find_sampler, serves
 from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
@@ -256,8 +256,8 @@ def configurations(settings: Mapping[str, Any], samplers: Sequence[str]) -> dict
         samplers = [name for name in samplers if find_sampler(name).shares_items]
     order = sorted(dict.fromkeys(samplers), key=lambda name: name != baseline_sampler(loss))
     strata = str(settings.get("strata", RunConfig.strata))
-    family = find_loss(loss).family
-    served = [name for name in order if family in find_sampler(name).families_with(strata)]
+    traits = find_loss(loss)
+    served = [name for name in order if serves(find_sampler(name), traits, strata)]
     if not served and order:
         complete(dict(settings) | {"sampler": order[0]}, ignored=settings)
     return {name: complete(dict(settings) | {"sampler": name}, ignored=settings) for name in served}

@@ -34,6 +34,7 @@ TRIED = (
     "patience",
     "probe_every",
     "iterations_per_dispatch",
+    "item_block",
     "tuned",
 )
 """Settings in which the arms of an answer may differ: none changes the objective or the model."""
@@ -268,22 +269,23 @@ def _comparable(
 
 def _contenders(runs: Sequence[RunRecord]) -> list[Contender]:
     """Return the arms with their runs; of two runs of a seed that differ in length, the longer."""
-    arms: dict[tuple[Variant, int, float], dict[int, RunRecord]] = {}
+    arms: dict[tuple[Variant, int, float, int], dict[int, RunRecord]] = {}
     for run in runs:
         config = run.config
-        key = (Variant.of(config), config.batch_size, config.learning_rate)
+        key = (Variant.of(config), config.batch_size, config.learning_rate, config.item_block)
         own = arms.setdefault(key, {})
         if config.seed not in own or config.epochs > own[config.seed].config.epochs:
             own[config.seed] = run
     batch_sizes, rates = ({key[index] for key in arms} for index in (1, 2))
     found = []
-    for (variant, batch_size, rate), own in arms.items():
+    for (variant, batch_size, rate, block), own in arms.items():
         config = next(iter(own.values())).config
         parts = [
             find_sampler(variant.sampler).title,
             f"b={batch_size}" if len(batch_sizes) > 1 else "",
             variant.note(config.encoder),
             f"rate={rate:g}" if len(rates) > 1 else "",
+            f"blocks of {block}" if block else "",
         ]
         found.append(Contender(" ".join(filter(None, parts)), config, own))
     return found

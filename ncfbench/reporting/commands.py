@@ -19,6 +19,7 @@ def flags(config: RunConfig) -> str:
     effective = config.effective()
     names = [name for name in CHOSEN if effective.get(name) is not None]
     names += [name for name, _ in Variant.of(config).own]
+    names += config.objective_settings
     words = config.to_dict()
     return shlex.join(
         word for name in names for word in config.settings[name].arguments(words[name])

@@ -35,6 +35,7 @@ from ncfbench.reporting.views.answers import (
     quality_tables,
     ranking_tables,
 )
+from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
 from ncfbench.reporting.views.results import (
     missing_tables,
@@ -123,13 +124,14 @@ class Results:
 
     @cached_property
     def detail_tables(self) -> list[Table]:
-        """All arms of the answers, their quality, the best recall at every time, and the parts of
-        the speedups.
+        """All arms of the answers, their quality, the best recall at every time, objectives beside
+        each other, and the parts of the speedups.
         """
         return [
             *ranking_tables(self.answers),
             *quality_tables(self.answers),
             *frontier_tables(self.answers),
+            *objective_tables(self.answers),
             *parts_tables(self.comparisons, self.speedups),
         ]
 

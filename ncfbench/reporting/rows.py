@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ncfbench.config import RunConfig
-from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
+from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler, serves
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, arm_of
 from ncfbench.reporting.convergence import why_untrained
@@ -102,6 +102,9 @@ def _obstacle(comparison: Comparison, variant: Variant) -> tuple[str, tuple[Vari
     if not all(map(_has_times, runs.values())):
         return "diverged" if any(map(_has_diverged, runs.values())) else "no times", None
     if base is None:
+        sampler, loss = find_sampler(comparison.baseline_sampler), find_loss(comparison.config.loss)
+        if comparison.config.objective_settings or not serves(sampler, loss):
+            return "no baseline", None
         paper = find_encoder(comparison.config.encoder).negatives
         return "no baseline", (Variant(comparison.baseline_sampler, None, paper), min(runs))
     if not comparison.pairs(variant):
@@ -162,13 +165,15 @@ def _ordered_variants(comparison: Comparison) -> list[Variant]:
 
     A valid sampler of the paper without a run is there with the paper's settings.
     """
-    family = find_loss(comparison.config.loss).family
+    loss = find_loss(comparison.config.loss)
     found = []
     for name in dict.fromkeys([*SAMPLERS, *sorted(variant.sampler for variant in comparison.arms)]):
         present = [variant for variant in comparison.arms if variant.sampler == name]
         found += sorted(present, key=_order)
         sampler = find_sampler(name)
-        if not present and sampler.in_paper and family in sampler.families:
+        # The paper's samplers have the paper's objective.
+        is_papers = sampler.in_paper and not comparison.config.objective_settings
+        if not present and is_papers and serves(sampler, loss):
             strata = RunConfig.stratum_size if sampler.uses_strata else None
             paper = find_encoder(comparison.config.encoder).negatives
             found.append(Variant(name, strata, paper if sampler.uses_negatives else None))

@@ -43,7 +43,7 @@ class Variant:
                 else None
             ),
             "local" if config.shares_locally else None,
-            tuple(config.sampler_settings.items()),
+            tuple(config.arm_settings.items()),
         )
 
     def note(self, encoder: str) -> str:
@@ -69,7 +69,9 @@ def shared_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings that all runs of a comparison share.
 
     These are all settings but :data:`ARM_SETTINGS`, those that the sampler declares as its own, and
-    those that a sweep tuned for each arm.
+    those that a sweep tuned for each arm. Settings with which a sampler has another objective are
+    shared: runs with and without them are in no comparison together.
     """
-    own = (*ARM_SETTINGS, *config.sampler_settings, *config.tuned_settings)
+    own = {*ARM_SETTINGS, *config.sampler_settings, *config.tuned_settings}
+    own -= config.objective_settings.keys()
     return {name: value for name, value in config.to_dict().items() if name not in own}

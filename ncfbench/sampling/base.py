@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph, Scratch
 from ncfbench.declarations import LossFamily
+from ncfbench.registry import find_loss
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
 from ncfbench.sampling.noise import Noise
@@ -145,11 +146,19 @@ class Sampler(BatchSource):
         self.noise = Noise(graph, config.noise_exponent)
         self.weight_dtype = np.dtype(weight_dtype)
         self.stratum_size = config.stratum_size if self.stratified else 1
-        self.positives = PositiveStream(
-            graph, streams, self.stratum_size, strata=config.strata, replacement=replacement
-        )
+        self.positives = self.make_positives(replacement=replacement)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
         self.scratch = Scratch(graph)
+
+    def make_positives(self, *, replacement: bool) -> PositiveStream:
+        """Return the stream of positive links: shuffled every epoch, or drawn."""
+        return PositiveStream(
+            self.graph,
+            self.streams,
+            self.stratum_size,
+            strata=self.config.strata,
+            replacement=replacement,
+        )
 
     @property
     def batches_per_draw(self) -> int:
@@ -172,6 +181,32 @@ class Sampler(BatchSource):
             else none
         )
         return [Draw(*parts) for parts in zip(links, users, items, strict=True)]
+
+    @property
+    def epoch_links(self) -> int:
+        """Positive links of an epoch: each of them once; all N unless some are left out."""
+        return self.graph.n_links
+
+    @property
+    def draws_links_uniformly(self) -> bool:
+        """True if with replacement each positive link of a batch is any link, all alike."""
+        return True
+
+    @property
+    def weighs_biased(self) -> bool:
+        """True if the bias that it declares lies in the weights of its batches, with replacement;
+        False if these are right, and the model makes something else of them.
+        """
+        return bool(find_loss(self.config.loss).bias)
+
+    @property
+    def declared_bias(self) -> str:
+        """Why the estimate is biased on purpose, in words; empty where it is not.
+
+        An audit measures such a bias, says so, and does not count it as a fault. By default it is
+        what the loss declares.
+        """
+        return find_loss(self.config.loss).bias
 
     def nominal(self) -> Nominal | None:
         """Return the paper's counts for these settings, or None where they are not known."""

@@ -102,6 +102,26 @@ class LocalSampler(Sampler):
         """See :meth:`Sampler.shuffled_bias`: that of a shard."""
         return self.shard.shuffled_bias()
 
+    @property
+    def epoch_links(self) -> int:
+        """See :attr:`Sampler.epoch_links`."""
+        return self.whole.epoch_links
+
+    @property
+    def draws_links_uniformly(self) -> bool:
+        """See :attr:`Sampler.draws_links_uniformly`."""
+        return self.whole.draws_links_uniformly
+
+    @property
+    def weighs_biased(self) -> bool:
+        """See :attr:`Sampler.weighs_biased`."""
+        return self.whole.weighs_biased
+
+    @property
+    def declared_bias(self) -> str:
+        """See :attr:`Sampler.declared_bias`."""
+        return self.whole.declared_bias
+
     def nominal(self) -> Nominal | None:
         """See :meth:`Sampler.nominal`: that of a shard, N times."""
         found = self.shard.nominal()

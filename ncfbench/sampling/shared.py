@@ -5,12 +5,19 @@ uniform items mixed in.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph
 from ncfbench.declarations import FAMILIES
+from ncfbench.errors import UsageError
+from ncfbench.registry import find_loss, find_sampler
+from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Int32, Nominal, Sampler
 from ncfbench.sampling.batch import Batch, Shared, padded
+from ncfbench.settings import Setting
 
 
 class SharingSampler(Sampler):
@@ -18,11 +25,49 @@ class SharingSampler(Sampler):
 
     With c_j the batch's positive links and lone items on item j, and c_ij those positive links of
     them in row i's own stratum, ``weight_ij = importance_j m_ij (c_j - c_ij)``: an item that came
-    with four links counts four times.
+    with four links counts four times. Under ``hardest`` the model lets only the K items of the
+    highest scores in each row count (:func:`ncfbench.models.objective.hardest_weights`).
     """
 
     families = FAMILIES
     shares_items = True
+    settings = (
+        Setting(
+            "hardest",
+            0,
+            "Shared negatives of a positive link that count, those of the highest scores",
+            panel="Sampler",
+            at_least=0,
+            zero_word="all",
+            symbol="K",
+            changes_objective=True,
+            since=6,
+        ),
+    )
+
+    def __init__(
+        self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
+    ) -> None:
+        super().__init__(graph, config, streams, **options)
+        draws_more = find_sampler(config.sampler).uses_uniform_items
+        most = config.batch_size - self.stratum_size + draws_more * config.uniform_items
+        if config.sampler_settings.get("hardest", 0) >= most:
+            raise UsageError(
+                f"hardest = {config.hardest}: a positive link of a batch of {config.batch_size}"
+                f" meets {most} items, so there is nothing to choose. Use for example --hardest"
+                f" {most // 4 or 1}, or --hardest all."
+            )
+
+    @property
+    def declared_bias(self) -> str:
+        """See :attr:`Sampler.declared_bias`."""
+        if not self.config.sampler_settings.get("hardest", 0):
+            return super().declared_bias
+        own = (
+            f"only the {self.config.hardest} negatives of the highest scores count, so what is"
+            " estimated is a part of the negative term, and not the objective"
+        )
+        return "; ".join(filter(None, [own, super().declared_bias]))
 
     @cached_property
     def pair_importance(self) -> Float64:
@@ -86,6 +131,9 @@ class SharingSampler(Sampler):
                 linked = np.zeros((b, len(distinct)), dtype=bool)
                 linked[row, column] = True
                 real[linked[:, slots]] = 0
+        if find_loss(self.config.loss).includes_positive:
+            own = pos_slot[rows]
+            real[np.arange(b), own] += of_item[own]
         return Batch(
             users=pos_user,
             items=padded(items, size),

@@ -341,9 +341,9 @@ AUDIT = pa.schema(
     ],
     metadata={"table": "audit"},
 )
-"""One row for each verdict. ``shown_by``: gradient or weights, where it is biased. ``share``: local
-where each of ``devices`` shards has negatives of its own, else null. ``cache_age``: iterations
-since item vectors were cached, where all items are negatives.
+"""One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
+``share``: local where each of ``devices`` shards has negatives of its own, else null.
+``cache_age``: iterations since item vectors were cached, where all items are negatives.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
 """
@@ -391,7 +391,7 @@ CONFORMANCE = pa.schema(
     ],
     metadata={"table": "conformance"},
 )
-"""One row for each property of a sampler. ``result``: pass, fail, or not tested."""
+"""One row for each property of a sampler. ``result``: pass, fail, not tested, or declared."""
 
 UNUSUAL_SETTINGS = added("unusual_settings", pa.string(), 3)
 """Settings that differ from the defaults, in words: ``convolution=plain``."""

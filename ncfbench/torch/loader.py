@@ -135,6 +135,12 @@ class BatchLoader(DataLoader[TensorBatch]):
             if name.rstrip("_") not in known:
                 raise UsageError(unknown(name, [*known, *OPTIONS]))
         self.config = complete({"sampler": sampler, **settings})
+        if self.config.objective_settings:
+            name = next(iter(self.config.objective_settings))
+            raise UsageError(
+                f"{name} = {settings[name]}: PyTorch's objective takes a batch's weights as they"
+                " are. Choose among the scores in your own loss, and leave the setting out."
+            )
         self.loss = make_loss(self.config)
         graph = dataset if isinstance(dataset, BipartiteGraph) else dataset.graph
         length = graph.n_links // self.config.batch_size if batches is None else batches

@@ -37,12 +37,18 @@ def softmax(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
     return torch.cat([torch.zeros_like(p[:, None]), exponents], dim=1).logsumexp(dim=1)
 
 
+def usual_softmax(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
+    """Return ``log(sum w exp(gamma (n - p)))``; the positive item is among those with weight."""
+    return (gamma * (n - p[:, None]) + w.log()).logsumexp(dim=1)
+
+
 ROWS: dict[str, Callable[..., Tensor]] = {
     "sg": lambda lambda_, p, n, w: softplus(-p) + lambda_ * (w * softplus(n)).sum(dim=1),
     "mse": lambda lambda_, p, n, w: (1 - p).square() + lambda_ * (w * n.square()).sum(dim=1),
     "log": lambda gamma, p, n, w: (w * softplus(gamma * (n - p[:, None]))).sum(dim=1),
     "hinge": lambda gamma, p, n, w: (w * relu(n - p[:, None] + gamma)).sum(dim=1),
     "softmax": softmax,
+    "softmax-logq": usual_softmax,
 }
 """``Loss.rows`` by name, behind ``lambda`` or ``gamma``; see :mod:`ncfbench.models.losses`."""
 

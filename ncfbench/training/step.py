@@ -85,7 +85,8 @@ def batch_loss(
         loss,
         config.lambda_,
         shard.weight_factor,
-        cache,
+        cache=cache,
+        hardest=hardest_of(config),
     )
     total = links + user_penalty(users.raw[batch.pos_user], config.user_l2)
     if towers.free_items is None:
@@ -266,6 +267,11 @@ def empty_cache_of(config: RunConfig, graph: BipartiteGraph) -> ItemCache:
     """Return the cache of a run in which all items are negatives, before the first refresh."""
     is_corrected = config.sampler_settings["negative_items"] == "corrected"
     return empty_cache(graph.n_users, graph.n_items, config.dimension, is_corrected=is_corrected)
+
+
+def hardest_of(config: RunConfig) -> int:
+    """Return how many shared negatives of a positive link count; 0 for all."""
+    return int(config.sampler_settings.get("hardest", 0))
 
 
 def make_optimizer(learning_rate: Any) -> optax.GradientTransformation:

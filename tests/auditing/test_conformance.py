@@ -47,11 +47,13 @@ def test_built_in_samplers_pass(
         "strata": strata,
         "loss": LOSS_OF_FAMILY[family],
         "noise": noise,
-        "batch_size": 64,
+        "batch_size": 24 if sampler == "ns-distinct" else 64,
     }
     outcomes = conformance(tiny.graph, complete(settings), batches=100, sums=300)
     assert [outcome.name for outcome in outcomes] == list(PROPERTIES)
-    assert [outcome for outcome in outcomes if outcome.result != "pass"] == []
+    own = {"declared"} if sampler == "ns-distinct" else {"pass"}
+    assert {outcome.result for outcome in outcomes[:-1]} == {"pass"}, outcomes
+    assert {outcomes[-1].result} == own, outcomes[-1]
 
 
 FAULTS = {

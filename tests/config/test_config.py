@@ -73,7 +73,7 @@ def test_precedence(tmp_path: Path) -> None:
             {"sampler": "iid", "loss": "hinge"},
             [
                 "iid cannot train --loss hinge",
-                "neg, ns, strat-ns or mixed-ns",
+                "neg, ns, strat-ns, mixed-ns or ns-distinct",
                 "or --loss sg or mse",
             ],
         ),
@@ -104,7 +104,10 @@ def test_precedence(tmp_path: Path) -> None:
         ({"word_dropout": 1.0}, ["word_dropout = 1.0"]),
         ({"user_l2": float("inf")}, ["user_l2 = inf"]),
         ({"seed": -1}, ["seed = -1"]),
-        ({"gamma": 0.1}, ["gamma belongs to --loss log, hinge or softmax; sg has none"]),
+        (
+            {"gamma": 0.1},
+            ["gamma belongs to --loss log, hinge, softmax or softmax-logq; sg has none"],
+        ),
         ({"loss": "log", "lambda": 2.0}, ["lambda belongs to --loss sg or mse; log has none"]),
         ({"lambda": 0.0}, ["lambda = 0.0"]),
         ({"dataset": "../secret"}, ["not a data set's name"]),

@@ -31,7 +31,12 @@ from ncfbench.training.recall import RecallEvaluator
 from ncfbench.training.step import Trainer
 
 CASES: list[dict[str, Any]] = [
-    *({"sampler": name, "encoder": "mf", "devices": 8} for name in SAMPLERS if name != "ns"),
+    *(
+        {"sampler": name, "encoder": "mf", "devices": 8}
+        for name in SAMPLERS
+        if name not in ("ns", "ns-distinct")
+    ),
+    {"sampler": "ns-distinct", "encoder": "mf", "devices": 8, "batch_size": 24},
     {"sampler": "ns", "encoder": "cnn", "devices": 8},
     {"sampler": "strat-ns", "encoder": "lstm", "devices": 2, "loss": "softmax"},
     {"sampler": "iid", "encoder": "cnn", "devices": 8},

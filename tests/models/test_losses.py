@@ -161,6 +161,13 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
         else:
             ids = [(user, int(v)) for v in batch.items]
         weights = batch.negatives.weight[i].tolist()
+        if loss == "softmax-logq":
+            shares = [
+                16 * w * math.exp(10 * float(f[u] @ g[v]))
+                for (u, v), w in zip(ids, weights, strict=True)
+            ]
+            total += (math.log(math.fsum(shares)) - 10 * own) / 16
+            continue
         if loss == "softmax":
             total += (
                 plain_softmax(own, [float(f[u] @ g[v]) for u, v in ids], [16 * w for w in weights])

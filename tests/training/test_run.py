@@ -167,6 +167,15 @@ def test_cached_items_resume(data_dir: Path, tmp_path: Path, whole: RunRecord) -
     ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
 
 
+def test_rivals_resume(data_dir: Path, tmp_path: Path) -> None:
+    """Batches without duplicates, the hardest negatives, the usual logQ, and items in blocks."""
+    more: dict[str, Any] = {"sampler": "ns-distinct", "hardest": 4, "loss": "softmax-logq"}
+    more |= {"encoder": "bow", "batch_size": 24, "item_block": 8, "epochs": 1}
+    whole = train(data_dir, tmp_path / "w", **more)
+    assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
+    ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
+
+
 def ends_with_the_same_curve(
     data_dir: Path, tmp_path: Path, whole: RunRecord, stops: tuple[int, ...], **more: Any
 ) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ncfbench.config import RunConfig
-from ncfbench.registry import baseline_sampler, find_encoder, find_loss, find_sampler, samplers_for
+from ncfbench.registry import SAMPLERS, baseline_sampler, find_encoder, find_loss, find_sampler
 from ncfbench.runs.folder import RunRecord
 
 SEPARATE_ROWS = ("sampler", "stratum_size", "strata", "negatives", "uniform_items", "share")
@@ -106,7 +106,11 @@ def cells(records: Sequence[RunRecord]) -> dict[Key, Cell]:
             base = _baseline(rows, sampler, _negatives(runs), find_encoder(key.encoder).negatives)
             found[key] = Cell(key, sampler, runs, None if base is None else rows[base], key == base)
         some = next(iter(rows))
-        for name in _not_run(some.loss, {key.sampler for key in rows}):
+        config = next(iter(rows[some].values())).config
+        absent = (
+            [] if _own_objective(config) else _not_run(some.loss, {key.sampler for key in rows})
+        )
+        for name in absent:
             key = some._replace(sampler=name, variant="")
             found[key] = Cell(key, baseline_sampler(some.loss), {}, None, False)
     return found
@@ -115,7 +119,7 @@ def cells(records: Sequence[RunRecord]) -> dict[Key, Cell]:
 def _shared(record: RunRecord) -> str:
     """Return what all runs of a comparison share: the data, and settings not tuned or of a row."""
     settings = record.config.to_dict()
-    own = record.config.sampler_settings
+    own = set(record.config.sampler_settings) - set(_own_objective(record.config))
     for name in ("seed", *SEPARATE_ROWS, *own, *record.config.tuned_settings):
         settings.pop(name)
     return json.dumps([record.data_fingerprint, settings], sort_keys=True)
@@ -149,7 +153,7 @@ def _variant(config: RunConfig) -> str:
         parts.append("local")
     for setting in sampler.settings:
         value = config.to_dict()[setting.name]
-        if value != setting.default:
+        if value != setting.default and not setting.changes_objective:
             parts.append(f"{setting.symbol or setting.name}={value}")
     return " ".join(parts)
 
@@ -161,7 +165,7 @@ def _settings(config: RunConfig) -> str:
     usual |= {"learning_rate": loss.learning_rate, "gamma": loss.gamma, "lambda": loss.lambda_}
     named_elsewhere = {
         *("dataset", "encoder", "loss", "seed", *SEPARATE_ROWS),
-        *config.sampler_settings,
+        *(set(config.sampler_settings) - set(_own_objective(config))),
         *config.tuned_settings,
     }
     return ", ".join(
@@ -169,6 +173,15 @@ def _settings(config: RunConfig) -> str:
         for name, value in config.to_dict().items()
         if name not in named_elsewhere and value != usual[name]
     )
+
+
+def _own_objective(config: RunConfig) -> list[str]:
+    """Return the settings with which the sampler does not estimate the loss over all pairs."""
+    return [
+        setting.name
+        for setting in find_sampler(config.sampler).settings
+        if setting.changes_objective and config.to_dict()[setting.name] != setting.default
+    ]
 
 
 def _negatives(runs: Mapping[int, RunRecord]) -> int | None:
@@ -190,7 +203,8 @@ def _baseline(
 
 def _not_run(loss: str, present: set[str]) -> list[str]:
     """Return the paper's samplers that could train a loss and have no run."""
-    family = find_loss(loss).family
-    return [
-        name for name in samplers_for(family) if find_sampler(name).in_paper and name not in present
-    ]
+    traits = find_loss(loss)
+    able = [find_sampler(name).shares_items or not traits.includes_positive for name in SAMPLERS]
+    served = [name for name, is_able in zip(SAMPLERS, able, strict=True) if is_able]
+    served = [name for name in served if traits.family in find_sampler(name).families]
+    return [name for name in served if find_sampler(name).in_paper and name not in present]

@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncfbench.registry import ENCODERS, LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
+from ncfbench.registry import (
+    ENCODERS,
+    LOSSES,
+    SAMPLERS,
+    find_encoder,
+    find_loss,
+    find_sampler,
+    serves,
+)
 from ncfbench.reporting import table
 from ncfbench.reporting.comparison import Comparison, label
 from ncfbench.reporting.table import Cell, Table, sentence
@@ -166,8 +174,8 @@ def without_value(row: Row) -> Cell:
 def _absent(sampler: str, variant: str, loss: str) -> Cell:
     """Return the word for an arm of which no row exists: it has no run, or cannot have one."""
     strata = "user" if "by user" in variant else "item"
-    serves = find_loss(loss).family in find_sampler(sampler).families_with(strata)
-    return without_value({"status": "missing"}) if serves else INVALID
+    is_served = serves(find_sampler(sampler), find_loss(loss), strata)
+    return without_value({"status": "missing"}) if is_served else INVALID
 
 
 def _order(key: tuple[str, str, str]) -> tuple[Any, ...]:

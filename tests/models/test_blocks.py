@@ -1,0 +1,81 @@
+"""Items encoded in blocks: the gradient of the whole batch, in the memory of a block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.models.blocks import in_blocks
+from ncfbench.models.dropout import Dropout
+from ncfbench.models.towers import Content
+from ncfbench.rng import Streams
+from ncfbench.sampling import batches
+from ncfbench.training.step import Trainer
+
+SMALL: dict[str, Any] = {"dimension": 8, "word_dimension": 16, "filters": 16, "gru_units": 8}
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 8])
+def test_rows_in_blocks_are_those_at_once(size: int) -> None:
+    rng = np.random.default_rng(0)
+    rows, kernel = jnp.asarray(rng.normal(size=(7, 4))), jnp.asarray(rng.normal(size=(4, 3)))
+
+    def value(kernel: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+        found = in_blocks(lambda x, y: jnp.tanh(x @ kernel), (rows, None), size)
+        return jnp.sum(found * jnp.arange(21.0).reshape(7, 3)), found
+
+    one, other = (jax.value_and_grad(value, has_aux=True)(kernel, each) for each in (size, 7))
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"encoder": "cnn", "sampler": "iid", "convolution": "plain"},
+        {"encoder": "gru", "sampler": "ns", "packing": "packed"},
+        {"encoder": "mf", "sampler": "ns", "loss": "softmax"},
+        {"encoder": "cnn", "sampler": "neg", "coupling": "regularised"},
+    ],
+    ids=lambda each: "-".join(map(str, each.values())),
+)
+def test_the_gradient_is_that_of_the_whole_batch(tiny: Dataset, settings: dict[str, Any]) -> None:
+    """Dropout on, and a last block that is not full: to 1e-6 of its length."""
+    found = []
+    for block in (0, 24):
+        config = complete(
+            SMALL | settings | {"batch_size": 32, "negatives": 3, "item_block": block}
+        )
+        trainer, state = Trainer.create(config, tiny)
+        batch = next(batches(tiny.graph, config, Streams(0)))
+        dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
+        call = jax.jit(trainer.gradient)
+        value, gradient = call(state.parameters, batch, Content.of(tiny), dropout)
+        found.append((float(value), jax.tree.leaves(gradient)))
+    (value, whole), (other, cut) = found
+    assert other == pytest.approx(value, rel=1e-6)
+    length = np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in whole))
+    off = np.sqrt(sum(float(np.sum(np.square(a - b))) for a, b in zip(whole, cut, strict=True)))
+    assert off <= 1e-6 * length
+
+
+def test_activations_of_one_block_are_in_memory(tiny: Dataset) -> None:
+    """By the compiler's own account of the step."""
+    sizes = []
+    for block in (0, 16):
+        config = complete(
+            SMALL
+            | {"encoder": "cnn", "convolution": "plain", "filters": 64, "sampler": "iid"}
+            | {"batch_size": 64, "item_block": block}
+        )
+        trainer, state = Trainer.create(config, tiny)
+        batch = next(batches(tiny.graph, config, Streams(0)))
+        compiled = trainer.step.lower(state, batch, Content.of(tiny)).compile()
+        sizes.append(compiled.memory_analysis().temp_size_in_bytes)
+    assert sizes[1] < sizes[0] / 2

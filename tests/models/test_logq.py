@@ -1,0 +1,120 @@
+"""The logQ corrections of the softmax, by exact enumeration of all batches of a small graph."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ncfbench.config import complete
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.errors import UsageError
+from ncfbench.models.losses import make_loss
+from ncfbench.models.objective import link_loss
+from ncfbench.rng import Streams
+from ncfbench.sampling import Draw
+from ncfbench.sampling.shared import NegativeSharingSampler
+
+LINKS = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3)]
+SCORES = np.array([[0.30, 0.05, -0.10, 0.12], [-0.20, 0.15, 0.28, -0.05]])
+GAMMA = 10.0
+
+
+def exact_gradient() -> np.ndarray:
+    """The softmax's gradient by all scores: of the links' items, and of those that are no link of
+    their users.
+    """
+    found = np.zeros(SCORES.shape)
+    for user, item in LINKS:
+        able = [v for v in range(4) if v == item or (user, v) not in LINKS]
+        total = sum(math.exp(GAMMA * SCORES[user, v]) for v in able)
+        for v in able:
+            share = math.exp(GAMMA * SCORES[user, v]) / total
+            found[user, v] += GAMMA * (share - (v == item)) / len(LINKS)
+    return found
+
+
+def expected_gradient(loss: str, b: int) -> np.ndarray:
+    """The mean gradient by all scores, over all batches of b links drawn with replacement."""
+    users, items = np.array(LINKS).T
+    graph = BipartiteGraph.from_links(users, items, 2, 4)
+    config = complete({"sampler": "ns", "loss": loss, "batch_size": b, "gamma": GAMMA})
+    # More draws than links are possible with replacement.
+    made = NegativeSharingSampler(graph, config, Streams(0), weight_dtype=np.float64)
+    none = np.zeros((b, 0), np.int32)
+    # Links in another order make the same batch: each set counts as often as it has orders.
+    sets = list(itertools.combinations_with_replacement(range(len(LINKS)), b))
+    orders = [
+        math.factorial(b) / math.prod(math.factorial(links.count(link)) for link in set(links))
+        for links in sets
+    ]
+    batches = [made.assemble(Draw(np.array(links, np.int32), none, none), 4) for links in sets]
+    row = np.stack([batch.users[batch.pos_user] for batch in batches])
+    own = np.stack([batch.items[batch.pos_item] for batch in batches])
+    column = np.stack([batch.items for batch in batches])
+    weight = np.stack([batch.negatives.weight for batch in batches])
+    positive, negative = SCORES[row, own], SCORES[row[:, :, None], column[:, None, :]]
+    gradient = jax.jit(
+        jax.vmap(
+            jax.grad(lambda p, n, w: link_loss(p, n, w, make_loss(config), None), argnums=(0, 1))
+        )
+    )
+    by_positive, by_negative = gradient(positive, negative, weight)
+    chance = np.array(orders)[:, None] / len(LINKS) ** b
+    found = np.zeros(SCORES.shape)
+    np.add.at(found, (row, own), chance * by_positive)
+    full = np.broadcast_to(column[:, None, :], weight.shape)
+    np.add.at(found, (row[:, :, None], full), chance[:, :, None] * by_negative)
+    return found
+
+
+def test_the_positive_item_is_no_draw() -> None:
+    """With the positive's own weight 1 the bias falls as one over the negatives; with the weight
+    of a draw, 1 / (n Q), a bias stays.
+    """
+    exact = exact_gradient()
+    length = np.linalg.norm(exact)
+    bias = {
+        loss: [np.linalg.norm(expected_gradient(loss, b) - exact) / length for b in (3, 6, 12)]
+        for loss in ("softmax", "softmax-logq")
+    }
+    refined, usual = bias["softmax"], bias["softmax-logq"]
+    assert refined[1] < 0.55 * refined[0]
+    assert refined[2] < 0.5 * refined[1] < 0.11
+    assert usual[2] > 4 * refined[2]
+    # On its way from too large a share of the positive item to too small a one it passes zero.
+    assert usual[1] < usual[2]
+
+
+def test_the_softmax_is_the_refined_correction() -> None:
+    """Its gradient is that of (1 - P) (log sum_j w_j exp(s_j) - s_p), with 1 - P held fixed and
+    estimated from the same sample (Khrylchenko et al. 2025).
+    """
+    rng = np.random.default_rng(0)
+    loss = make_loss(complete({"loss": "softmax", "gamma": GAMMA}))
+    positive, negative = rng.uniform(-1, 1, 200), rng.uniform(-1, 1, (200, 6))
+    weight = np.where(rng.random((200, 6)) < 0.3, 0, rng.uniform(0, 9, (200, 6)))
+    weight[:, 0] += 0.1
+
+    def refined(p: jax.Array, n: jax.Array) -> jax.Array:
+        s = jax.nn.logsumexp(GAMMA * n, b=weight, axis=1) - GAMMA * p
+        return jnp.sum(jax.lax.stop_gradient(jax.nn.sigmoid(s)) * s)
+
+    def ours(p: jax.Array, n: jax.Array) -> jax.Array:
+        return jnp.sum(loss.rows(p, n, weight, None))
+
+    both = [
+        jax.jit(jax.grad(function, argnums=(0, 1)))(positive, negative)
+        for function in (refined, ours)
+    ]
+    for one, other in zip(*both, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+
+
+def test_it_needs_shared_items() -> None:
+    with pytest.raises(UsageError, match="shares none. Use --sampler ns"):
+        complete({"sampler": "neg", "loss": "softmax-logq"})

@@ -1,0 +1,60 @@
+"""Arms of different objectives: compared by recall and time, never by probe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from folders import write_run
+
+from ncfbench.reporting import comparison
+from ncfbench.reporting.answers import find_answers
+from ncfbench.reporting.objectives import find_fields
+from ncfbench.reporting.rows import speedup_rows
+from ncfbench.reporting.views.objectives import objective_tables
+from ncfbench.runs.folder import read_all
+
+
+def test_another_objective_is_another_answer(tmp_path: Path) -> None:
+    """Its probes are out of the race; its recall stands in one table with the others'."""
+    write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
+    write_run(tmp_path, "ns", [9, 1, 1], 20, [0, 0.22, 0.4], hardest=16)
+    write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax")
+    comparisons = comparison.group(read_all(tmp_path)[0])
+    answers = find_answers(comparisons)
+    found = {(each.config.loss, each.settings): len(each.standings) for each in answers}
+    assert found == {("sg", ""): 2, ("sg", "hardest=16"): 1, ("softmax", ""): 1}
+    hard = next(each for each in answers if each.settings)
+    assert hard.target is None
+    (field,) = find_fields(answers)
+    # IID's best recall, the smallest of all, is 0.2: each is timed to nine tenths of it.
+    assert field.level == pytest.approx(0.18)
+    racers = {
+        (each.contender.name, each.answer.config.loss, each.answer.settings): (
+            each.to_level,
+            each.recall,
+            each.seconds,
+        )
+        for each in field.racers
+    }
+    assert racers == {
+        ("N.S.", "sg", ""): pytest.approx((1.0, 0.3, 2.0)),
+        ("N.S.", "sg", "hardest=16"): pytest.approx((2.0, 0.4, 4.0)),
+        ("N.S.", "softmax", ""): pytest.approx((2.0, 0.25, 2.0)),
+        ("IID", "sg", ""): pytest.approx((8.0, 0.2, 8.0)),
+    }
+    assert next(iter(racers)) == ("N.S.", "sg", "")
+    # No command asks for a baseline with another's objective.
+    rows = [
+        row for each in comparisons for row in speedup_rows(each, allow_mixed=False, locations={})
+    ]
+    assert not [row for row in rows if row["settings"] and row.get("command")]
+    (table,) = objective_tables(answers)
+    assert "hardest=16" in str(table.rows)
+
+
+def test_one_objective_has_no_such_table(tmp_path: Path) -> None:
+    write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
+    assert objective_tables(find_answers(comparison.group(read_all(tmp_path)[0]))) == []
