@@ -129,7 +129,7 @@ def _varying(cells: Sequence[RunConfig]) -> list[str]:
         name
         for name in dict.fromkeys(name for values in settings for name in values)
         if name not in (*IDENTITY, *ARM_SETTINGS, "batch_size")
-        and not any(name in config.sampler_settings for config in cells)
+        and not any(name in config.arm_settings for config in cells)
         and len({str(values[name]) for values in settings if name in values}) > 1
         and any(
             str(values[name]) != str(usual[name])

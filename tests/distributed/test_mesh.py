@@ -37,6 +37,7 @@ CASES: list[dict[str, Any]] = [
         if name not in ("ns", "ns-distinct")
     ),
     {"sampler": "ns-distinct", "encoder": "mf", "devices": 8, "batch_size": 24},
+    {"sampler": "ns", "encoder": "bow", "devices": 4, "hardest": 5, "item_block": 6},
     {"sampler": "ns", "encoder": "cnn", "devices": 8},
     {"sampler": "strat-ns", "encoder": "lstm", "devices": 2, "loss": "softmax"},
     {"sampler": "iid", "encoder": "cnn", "devices": 8},

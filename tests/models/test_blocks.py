@@ -35,6 +35,7 @@ def test_rows_in_blocks_are_those_at_once(size: int) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.long_cases(r"gru")
 @pytest.mark.parametrize(
     "settings",
     [

@@ -37,7 +37,7 @@ def _table(field: Field) -> Table:
     notes = [
         "Objectives that differ have no probe in common. Seconds of training (full account) to the"
         f" first evaluation with a test recall@50 of {field.level:.3f}, which every arm reached,"
-        " and to its best."
+        " and to its best. Arms of different objectives did not take turns."
     ]
     return Table(
         f"Recall by training time, over objectives: {config.dataset},"
