@@ -30,6 +30,7 @@ SAMPLERS: Mapping[str, str] = {
     "strat-ns": "ncfbench.sampling.shared:StratifiedSharingSampler",
     "mixed-ns": "ncfbench.sampling.shared:MixedSharingSampler",
     "ns-distinct": "ncfbench.sampling.distinct:DistinctSharingSampler",
+    "xbm": "ncfbench.sampling.memory:MemorySharingSampler",
     "ns-all": "ncfbench.sampling.all_users:NegativeSharingAllUsersSampler",
     "strat-all": "ncfbench.sampling.all_users:StratifiedAllUsersSampler",
 }

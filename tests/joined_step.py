@@ -27,7 +27,7 @@ SMALL: dict[str, Any] = {
     "user_l2": 0.01,
 }
 CASES: dict[str, dict[str, Any]] = {
-    **{name: {"sampler": name, "encoder": "mf"} for name in SAMPLERS},
+    **{name: {"sampler": name, "encoder": "mf"} for name in SAMPLERS if name != "xbm"},
     "ns-distinct": {"sampler": "ns-distinct", "encoder": "mf", "batch_size": 16},
     "by user": {"sampler": "strat", "strata": "user", "encoder": "mf", "loss": "hinge"},
     "tables": {"sampler": "ns", "encoder": "mf", "shard_tables": True, "loss": "log"},

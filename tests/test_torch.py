@@ -48,6 +48,7 @@ SMALL: dict[str, Any] = {"batch_size": 16, "stratum_size": 4, "negatives": 2, "s
 SERVED = [
     (sampler, loss, strata)
     for sampler in SAMPLERS
+    if sampler != "xbm"  # remembers vectors, which a loader has none of
     for strata in ("item", "user")
     if strata == "item" or find_sampler(sampler).uses_strata
     for loss in losses_for(find_sampler(sampler), strata)

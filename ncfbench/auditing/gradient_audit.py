@@ -187,9 +187,8 @@ def audit_sampler(
     ]
     for row in rows:
         sampler = make_sampler(graph, configs[row["loss"]], Streams(0))
-        # A bias that falls is consistent only where the weights have the right limit.
-        falls = row["verdict"] == "consistent" and sampler.weighs_biased
-        if sampler.declared_bias and (row["verdict"] == "biased" or falls):
+        # A bias that falls is consistent only where its limit is the right one.
+        if sampler.declared_bias and row["verdict"] in ("biased", "consistent"):
             row |= {"verdict": "biased", "shown_by": "declared"}
     return rows
 

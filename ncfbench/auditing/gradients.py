@@ -28,13 +28,19 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.item_cache import ItemCache
 from ncfbench.models.losses import Loss, make_loss
-from ncfbench.models.objective import batch_link_loss, hardest_weights, pairs_loss
+from ncfbench.models.objective import (
+    batch_link_loss,
+    hardest_weights,
+    pairs_loss,
+    without_remembered,
+)
 from ncfbench.models.precision import full
 from ncfbench.models.towers import INTERACTION, Content, Towers, UserVectors
 from ncfbench.sampling import Sampler, plan_capacity
 from ncfbench.sampling.batch import (
     AllUsers,
     Batch,
+    Remembered,
     Shared,
     negative_ids,
     negative_weights,
@@ -156,6 +162,8 @@ class Block:
 
     def __init__(self, graph: BipartiteGraph, batches: Sequence[Batch], hardest: int = 0) -> None:
         self.hardest = hardest
+        self.remembers = isinstance(batches[0].negatives, Remembered)
+        """True if some items have no gradient: the table of all scores does not know which."""
         self.batches, self.graph, self.nodes = batches, graph, len(graph.items_in_use)
         self.groups = list(_stacked(_with_equal_pairs(batches)))
         counts = np.zeros(graph.n_users)
@@ -218,7 +226,8 @@ class BatchGradients:
 
     def __call__(self, block: Block) -> VectorGradient:
         """Return the mean over the block's batches; sums are added in float64."""
-        sums = self.by_score(block) if self.is_small else self.by_slot(block)
+        by_score = self.is_small and not block.remembers
+        sums = self.by_score(block) if by_score else self.by_slot(block)
         users, items, interaction = (total / len(block.batches) for total in sums)
         if self.cache is not None:
             users += self.by_cache(block, self.cache)
@@ -320,7 +329,7 @@ def _wider(batch: Batch, slots: int) -> Batch:
     items = np.pad(batch.items, (0, more))
     negatives = batch.negatives
     if isinstance(negatives, Shared):
-        negatives = Shared(np.pad(negatives.weight, ((0, 0), (0, more))))
+        negatives = type(negatives)(np.pad(negatives.weight, ((0, 0), (0, more))))
     if isinstance(negatives, AllUsers):
         negatives = negatives._replace(item_weight=np.pad(negatives.item_weight, (0, more)))
     return batch._replace(items=items, negatives=negatives)
@@ -355,6 +364,7 @@ def _slot_gradients(
     def objective(
         interaction: Interaction, f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch
     ) -> jax.Array:
+        g_VxD = without_remembered(g_VxD, batch)
         return batch_link_loss(f_UxD, g_VxD, batch, interaction, loss, lambda_, hardest=hardest)
 
     def gradient(f_UxD: jax.Array, g_VxD: jax.Array, batch: Batch) -> Any:

@@ -168,6 +168,11 @@ def _check_strata(config: RunConfig, sampler: SamplerTraits) -> None:
 
 def _check_devices(config: RunConfig, sampler: SamplerTraits) -> None:
     b, n = config.batch_size, config.devices
+    if sampler.keeps_vectors and n > 1:
+        raise UsageError(
+            f"--sampler {config.sampler} remembers item vectors, which lie on one device. Use"
+            " --devices 1, or --sampler ns."
+        )
     if b % n:
         raise UsageError(
             f"batch_size = {b} is not a multiple of devices = {n}. Use for example --batch-size"

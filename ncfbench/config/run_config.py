@@ -2,7 +2,8 @@
 
 History of the identity (:meth:`RunConfig.digest`):
 
-6. ``hardest`` and ``item_block`` are new; at their defaults the identity is that without them.
+6. ``hardest``, ``item_block`` and ``memory`` are new; at their defaults the identity is that
+   without them.
 5. ``negative_users`` is new; at its default the identity is that without it.
 4. ``features``, ``word_vectors``, ``coupling``, ``coupling_weight`` and the settings of ``gru``,
    ``transformer`` and of interactions are new; at their defaults the identity is that without them.

@@ -14,7 +14,7 @@ from ncfbench.models.all_users import negative_sum
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.item_cache import ItemCache, cached_sum
 from ncfbench.models.losses import Loss, Pointwise
-from ncfbench.sampling.batch import AllUsers, Batch, Listed, Shared
+from ncfbench.sampling.batch import AllUsers, Batch, Listed, Remembered, Shared
 
 
 def batch_link_loss(
@@ -49,6 +49,14 @@ def batch_link_loss(
         ids = batch.users[: len(met)]
         summed += cached_sum(met, items_VxD, ids, batch.items, negatives, cache)
     return jnp.mean(loss.positive(positive)) + lambda_ * weight_factor * summed
+
+
+def without_remembered(items_VxD: jax.Array, batch: Batch) -> jax.Array:
+    """Return the vectors of item slots; those of remembered items are constants."""
+    if not isinstance(batch.negatives, Remembered):
+        return items_VxD
+    is_remembered = jnp.arange(len(items_VxD)) < jnp.min(batch.pos_item)
+    return jnp.where(is_remembered[:, None], jax.lax.stop_gradient(items_VxD), items_VxD)
 
 
 def batch_scores(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Listed
+from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Listed, remembered
 
 LINEAR_TOLERANCE = 0.05
 """A part's cost is a straight line if the steps are off by no more than this share then; else it is
@@ -66,7 +66,8 @@ class Counts:
             return cls(users, len(batch.items), b + met * len(batch.items), "all_users")
         b, n = negatives.weight.shape
         kind = "vectors" if isinstance(negatives, Listed) else "matrix"
-        return cls(len(batch.users), len(batch.items), b * (n // parts + 1), kind)
+        items = len(batch.items) - remembered(batch)
+        return cls(len(batch.users), items, b * (n // parts + 1), kind)
 
     def on(self, axis: str) -> int:
         """Return the count on one of :data:`AXES`; 0 for the other kind of interaction."""

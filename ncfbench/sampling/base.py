@@ -221,8 +221,10 @@ class Sampler(BatchSource):
         return None
 
     @property
-    def drawn_items(self) -> Float64:
-        """float64[I]: the distribution of the items that :meth:`draw` draws, by default P_n."""
+    def drawn_items(self) -> Float64 | None:
+        """float64[I]: the distribution of the items that :meth:`draw` draws, by default P_n; None
+        where they are not independent.
+        """
         return self.noise.probability
 
     @property

@@ -61,6 +61,12 @@ class Shared(NamedTuple):
     """
 
 
+class Remembered(Shared):
+    """:class:`Shared` where the first slots hold items of earlier batches, whose vectors are
+    remembered: g does not embed them. No positive link names one of them.
+    """
+
+
 class AllUsers(NamedTuple):
     """Every item slot is a possible negative of each of the first M user slots, which are the users
     that are met; linked pairs are left out.
@@ -111,6 +117,11 @@ class Batch(NamedTuple):
 def capacity(batch: Batch) -> int:
     """Return V, the item slots of a batch, padding included."""
     return int(batch.items.shape[0])
+
+
+def remembered(batch: Batch) -> int:
+    """Return how many slots in front hold remembered items. The batch is on the host."""
+    return int(batch.pos_item.min()) if isinstance(batch.negatives, Remembered) else 0
 
 
 def padded(ids: NDArray[np.integer], size: int) -> NDArray[np.int32]:

@@ -19,7 +19,7 @@ from ncfbench.errors import NcfbenchError, UsageError
 from ncfbench.registry import SAMPLERS, baseline_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.batch import AllUsers, Batch, Listed
+from ncfbench.sampling.batch import AllUsers, Batch, Listed, remembered
 
 BATCHES = 20
 """Batches that are looked at for each sampler: distinct items vary by a few in a hundred, so their
@@ -141,7 +141,8 @@ def distinct_nodes(batch: Batch) -> tuple[int, int]:
         users = np.concatenate([users, batch.users[: len(batch.negatives.user_weight)]])
     if isinstance(batch.negatives, Listed):
         users = np.concatenate([users, batch.users[batch.negatives.user].reshape(-1)])
-    return len(np.unique(users)), len(np.unique(batch.items[: int(batch.n_items)]))
+    items = batch.items[remembered(batch) : int(batch.n_items)]
+    return len(np.unique(users)), len(np.unique(items))
 
 
 def _nodes(dataset: Dataset, config: RunConfig, batches: int) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def _nodes(dataset: Dataset, config: RunConfig, batches: int) -> dict[str, Any]:
     counts = []
     for draw in sampler.draw(0, batches):
         batch = sampler.assemble(draw)
-        counts.append((*distinct_nodes(batch), int(batch.n_items)))
+        counts.append((*distinct_nodes(batch), int(batch.n_items) - remembered(batch)))
     users, items, encoded = np.mean(counts, axis=0).tolist()
     return {"distinct_items": items, "encoded_items": encoded, "distinct_users": users}
 

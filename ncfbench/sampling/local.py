@@ -128,7 +128,7 @@ class LocalSampler(Sampler):
         return None if found is None else Nominal(*(self.n_shards * count for count in found))
 
     @cached_property
-    def drawn_items(self) -> Float64:
+    def drawn_items(self) -> Float64 | None:
         """See :attr:`Sampler.drawn_items`."""
         return self.whole.drawn_items
 

@@ -87,6 +87,8 @@ class TimedLoop:
         self.iteration = self.start
         self._compiled: set[int] = set()
         self._per_dispatch = n = self.trainer.per_dispatch
+        # Slots of remembered items are not embedded.
+        self._remembered = self.trainer.config.memory if self.trainer.remembers else 0
         self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
         self._held: deque[Batch] = deque()
         """Batches taken from the feed and not used yet."""
@@ -197,7 +199,7 @@ class TimedLoop:
                 sampling_seconds=self._feed.sampling_seconds - sampled,
                 transfer_seconds=self._feed.transfer_seconds - transferred,
                 waiting_seconds=waiting.seconds,
-                item_slots=float(np.mean([int(count) for count in counts])),
+                item_slots=float(np.mean([int(count) for count in counts])) - self._remembered,
             )
         )
         found: list[float] = np.concatenate([np.atleast_1d(loss) for loss in losses]).tolist()

@@ -88,7 +88,7 @@ class Refresher:
         """Return the state with a new cache, and a sample of the time that it took."""
         jax.block_until_ready(state)
         cache, seconds = self._timed(state)
-        return state._replace(cache=cache), Sample("refresh", iteration, self.every, seconds)
+        return state._replace(kept=cache), Sample("refresh", iteration, self.every, seconds)
 
     def charge(self, iterations: int) -> float:
         """Return the share of refreshes, in seconds, that some iterations are charged."""
@@ -103,6 +103,6 @@ class Refresher:
         return cache, watch.seconds
 
     def _made(self, state: TrainState) -> ItemCache:
-        assert state.cache is not None
-        made: ItemCache = jax.block_until_ready(self._maker(state.parameters, state.cache))
+        assert state.kept is not None
+        made: ItemCache = jax.block_until_ready(self._maker(state.parameters, state.kept))
         return made

@@ -24,6 +24,7 @@ from ncfbench.storage import schemas, tables
 from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.contention import OtherPrograms
+from ncfbench.training import staleness
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.inference import Embedder
 from ncfbench.training.looks import describe_waits, forecast_looks
@@ -286,8 +287,17 @@ class Session:
             "batch_loss": float(np.mean(self._losses)) if self._losses else None,
         }
         evaluated = self._evaluated(parameters) if self._schedule.ends_epoch(iteration) else {}
+        if self._trainer.remembers and self._schedule.ends_epoch(iteration):
+            self._say_staleness()
         self._losses = []
         self.recorder.record(row, evaluated)
+
+    def _say_staleness(self) -> None:
+        graph, state = self.plan.dataset.graph, self._loop.state
+        with self._timed("probe"):
+            found = staleness.measure(state, graph, self._config, self._embedder)
+        if found is not None:
+            self._progress.say(found.text())
 
     def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
         with self._timed("evaluation"):

@@ -25,11 +25,16 @@ from ncfbench.models.device import iterations_per_dispatch
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.item_cache import ItemCache, empty_cache
 from ncfbench.models.losses import Loss, make_loss
-from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_penalty
+from ncfbench.models.objective import (
+    batch_link_loss,
+    coupling_penalty,
+    user_penalty,
+    without_remembered,
+)
 from ncfbench.models.towers import ENCODER, Content, Towers, make_towers
-from ncfbench.registry import find_encoder
+from ncfbench.registry import find_encoder, find_sampler
 from ncfbench.sampling import Sampler
-from ncfbench.sampling.batch import AllUsers, Batch, EveryUser
+from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Remembered
 
 Parameters: TypeAlias = Any
 """The towers' parameters, a tree of arrays."""
@@ -54,9 +59,9 @@ class TrainState(NamedTuple):
     optimizer: Any
     iteration: jax.Array
     """uint32: iterations done."""
-    cache: ItemCache | None = None
-    """All items at the last refresh; an iteration leaves it as it is. None where only the batch's
-    items are negatives.
+    kept: Any = None
+    """Vectors of earlier iterations: all items at the last refresh (:class:`ItemCache`), which an
+    iteration leaves as they are, or the memory of a sampler that remembers, float32[M, D]; else None.
     """
 
 
@@ -69,14 +74,25 @@ def batch_loss(
     config: RunConfig,
     shard: Shard = WHOLE,
     cache: ItemCache | None = None,
-) -> jax.Array:
-    """Return the sampled objective of one batch, or of one device's shard of it.
+    memory_MxD: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Return the sampled objective of one batch, or of one device's shard of it, and the vectors of
+    its item slots.
 
     The penalties of users and of coupling are included.
+
+    Args:
+        memory_MxD: vectors of the remembered items; without it those of the parameters, as
+            constants.
     """
     named = None if isinstance(batch.negatives, EveryUser) else batch.users
     users = towers.users(content, named, shard.user_rows)
-    items_VxD = shard.gather(towers.items(batch.items, content, dropout, shard.item_rows))
+    if memory_MxD is None:
+        items_VxD = shard.gather(towers.items(batch.items, content, dropout, shard.item_rows))
+        items_VxD = without_remembered(items_VxD, batch)
+    else:
+        own = towers.items(batch.items[len(memory_MxD) :], content, dropout)
+        items_VxD = jnp.concatenate([memory_MxD, own])
     links = batch_link_loss(
         users.scored,
         items_VxD,
@@ -90,9 +106,11 @@ def batch_loss(
     )
     total = links + user_penalty(users.raw[batch.pos_user], config.user_l2)
     if towers.free_items is None:
-        return total
-    gaps_V = shard.gather(towers.gaps(batch.items, content, dropout, shard.item_rows))
-    return total + coupling_penalty(gaps_V[batch.pos_item], config.coupling_weight)
+        return total, items_VxD
+    first = 0 if memory_MxD is None else len(memory_MxD)
+    gaps_V = shard.gather(towers.gaps(batch.items[first:], content, dropout, shard.item_rows))
+    gaps_b = gaps_V[batch.pos_item - first]
+    return total + coupling_penalty(gaps_b, config.coupling_weight), items_VxD
 
 
 @dataclass
@@ -149,8 +167,8 @@ class Trainer:
         with layout.initialise_on_host():
             graph, variables = nnx.split(make_towers(config, dataset))
             parameters = nnx.as_pure(variables)
-            cache = empty_cache_of(config, dataset.graph) if config.caches_items else None
-            state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0), cache)
+            kept = _nothing_kept(config, dataset.graph)
+            state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0), kept)
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
         trainer = cls(config, graph, optimizer, shapes, layout)
         return trainer, trainer.from_host(state)
@@ -199,12 +217,43 @@ class Trainer:
             parameters: Parameters, batch: Batch, content: Content, dropout: Any, shard: Shard
         ) -> jax.Array:
             towers = nnx.merge(self.towers, parameters)
-            return batch_loss(towers, batch, content, dropout, loss, self.config, shard, cache)
+            return batch_loss(
+                towers, batch, content, dropout, loss, self.config, shard, cache=cache
+            )[0]
 
         at_precision = partial(precision.at, self.config.precision)
         return self.layout.value_and_gradient(
             objective, at_precision, parameters, batch, content, dropout
         )
+
+    @property
+    def remembers(self) -> bool:
+        """True if the state keeps the vectors of earlier batches' items."""
+        return find_sampler(self.config.sampler).keeps_vectors
+
+    def _remembering(
+        self,
+        parameters: Parameters,
+        batch: Batch,
+        content: Content,
+        dropout: Dropout,
+        memory_MxD: jax.Array,
+    ) -> tuple[jax.Array, Parameters, jax.Array]:
+        """Return the objective with a memory, its gradient, and the memory for the next batch."""
+        loss = make_loss(self.config)
+
+        def objective(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
+            towers = nnx.merge(self.towers, parameters)
+            return batch_loss(
+                towers, batch, content, dropout, loss, self.config, memory_MxD=memory_MxD
+            )
+
+        by_parameters = jax.value_and_grad(objective, has_aux=True)
+        (value, items_VxD), gradient = precision.at(self.config.precision, by_parameters)(
+            parameters
+        )
+        both = jnp.concatenate([memory_MxD, items_VxD[batch.pos_item]])
+        return value, gradient, both[-len(memory_MxD) :]
 
     def _step(
         self, state: TrainState, batch: Batch, content: Content, scalars: Scalars
@@ -225,14 +274,21 @@ class Trainer:
         self, state: TrainState, batch: Batch, content: Content, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
         dropout = Dropout(scalars.seed, state.iteration)
-        value, gradient = self.gradient(state.parameters, batch, content, dropout, state.cache)
+        kept = state.kept
+        if self.remembers and isinstance(batch.negatives, Remembered):
+            value, gradient, kept = self._remembering(
+                state.parameters, batch, content, dropout, kept
+            )
+        else:
+            cache = kept if self.config.caches_items else None
+            value, gradient = self.gradient(state.parameters, batch, content, dropout, cache)
         optimizer_ = make_optimizer(scalars.learning_rate)
         updates, optimizer = optimizer_.update(gradient, state.optimizer, state.parameters)
         if self._pretrained:
             # Adam's update is proportional to its learning rate.
             updates = _scaled(updates, self._pretrained, scalars.pretrained_factor)
         parameters = optax.apply_updates(state.parameters, updates)
-        return TrainState(parameters, optimizer, state.iteration + 1, state.cache), value
+        return TrainState(parameters, optimizer, state.iteration + 1, kept), value
 
 
 @dataclass(frozen=True)
@@ -261,6 +317,15 @@ def _scaled(updates: Parameters, parts: Sequence[str], factor: jax.Array) -> Par
 
     scaled_updates: Parameters = jax.tree.map_with_path(scaled, updates)
     return scaled_updates
+
+
+def _nothing_kept(config: RunConfig, graph: BipartiteGraph) -> Any:
+    """Return :attr:`TrainState.kept` before the first iteration."""
+    if config.caches_items:
+        return empty_cache_of(config, graph)
+    if find_sampler(config.sampler).keeps_vectors:
+        return jnp.zeros((config.memory, config.dimension))
+    return None
 
 
 def empty_cache_of(config: RunConfig, graph: BipartiteGraph) -> ItemCache:

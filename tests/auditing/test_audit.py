@@ -35,7 +35,14 @@ from ncfbench.storage import schemas, tables
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Parameters, Trainer
 
-SMALL = {"dimension": 6, "word_dimension": 6, "filters": 6, "batch_size": 64, "user_l2": 0.01}
+SMALL = {
+    "memory": 128,
+    "dimension": 6,
+    "word_dimension": 6,
+    "filters": 6,
+    "batch_size": 64,
+    "user_l2": 0.01,
+}
 
 
 def dense_objective(
@@ -150,8 +157,9 @@ def test_mean_gradient_both_ways(tiny: Dataset, warm: Any, sampler: str, loss: s
     users, items = made.embedder.users(parameters), made.embedder.items(parameters, nodes)
     score = made.embedder.interaction(parameters)
     means, block = BatchGradients(config, score, users, items), Block(tiny.graph, some)
-    for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
+    if not block.remembers:  # the table of scores does not know which items are constants
+        for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
     assert means.is_small
     audited = made.pullback(parameters, means(block))
     gradient = jax.jit(
@@ -178,7 +186,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ncfbench.auditing.gradient_audit.TIMING_ROUNDS", 1)
 
 
-UNBIASED = tuple(name for name in SAMPLERS if name != "ns-distinct")
+UNBIASED = tuple(name for name in SAMPLERS if name not in ("ns-distinct", "xbm"))
 
 
 @pytest.mark.long_cases(r"all")

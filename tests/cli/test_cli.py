@@ -81,7 +81,7 @@ def test_prepare_run_report(tmp_path: Path) -> None:
         (
             ["--sampler", "iid", "--loss", "hinge"],
             2,
-            ["pairwise loss", "Use --sampler neg, ns, strat-ns, mixed-ns or ns-distinct"],
+            ["pairwise loss", "Use --sampler neg, ns, strat-ns, mixed-ns, ns-distinct or xbm"],
         ),
         (["--batch-size", "30"], 2, ["not a multiple of stratum_size"]),
         (["--batch-size", "4"], 2, ["there are none. Use --batch-size 8"]),

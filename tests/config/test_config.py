@@ -73,7 +73,7 @@ def test_precedence(tmp_path: Path) -> None:
             {"sampler": "iid", "loss": "hinge"},
             [
                 "iid cannot train --loss hinge",
-                "neg, ns, strat-ns, mixed-ns or ns-distinct",
+                "neg, ns, strat-ns, mixed-ns, ns-distinct or xbm",
                 "or --loss sg or mse",
             ],
         ),

@@ -34,7 +34,7 @@ CASES: list[dict[str, Any]] = [
     *(
         {"sampler": name, "encoder": "mf", "devices": 8}
         for name in SAMPLERS
-        if name not in ("ns", "ns-distinct")
+        if name not in ("ns", "ns-distinct", "xbm")
     ),
     {"sampler": "ns-distinct", "encoder": "mf", "devices": 8, "batch_size": 24},
     {"sampler": "ns", "encoder": "bow", "devices": 4, "hardest": 5, "item_block": 6},

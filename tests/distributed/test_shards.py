@@ -22,6 +22,7 @@ from ncfbench.sampling.batch import AllUsers, Batch, Listed, Shared, negative_id
 from ncfbench.sampling.local import LocalSampler
 from ncfbench.sampling.shared import StratifiedSharingSampler
 
+SAMPLERS = {name: SAMPLERS[name] for name in SAMPLERS if not find_sampler(name).keeps_vectors}
 SHARING = [name for name in SAMPLERS if find_sampler(name).shares_items]
 
 

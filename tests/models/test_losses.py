@@ -127,7 +127,9 @@ def test_zero_weight_silences_infinite_scores(name: str) -> None:
 )
 def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str) -> None:
     """Scores by id through the layout, terms one by one, in float64."""
-    config = complete({"sampler": sampler, "loss": loss, "batch_size": 16, "negatives": 2})
+    config = complete(
+        {"sampler": sampler, "loss": loss, "batch_size": 16, "negatives": 2, "memory": 48}
+    )
     batch = next(islice(batches(tiny.graph, config, Streams(0)), 3, None))
     rng = np.random.default_rng(0)
     f, g = 0.3 * rng.normal(size=(tiny.n_users, 5)), rng.normal(size=(tiny.n_items, 5))

@@ -109,7 +109,7 @@ def test_a_rise_by_hand() -> None:
 
 def value(symbol: str, b: int, k: int, s: int, users: int) -> float:
     """A formula of the cost table with numbers for its letters; k' is b."""
-    text = symbol.replace("k'", "B").replace("^", "**")
+    text = symbol.replace("k'", "B").replace("M", "2*b").replace("^", "**")
     text = re.sub(r"(?<=[bks])(?=[bksU(])", "*", text)
     return float(eval(text, {"b": b, "k": k, "s": s, "B": b, "U": users}))
 
@@ -127,6 +127,7 @@ def test_symbols_count_what_samplers_count(tiny: Dataset, sampler: str, strata: 
     b = 16 if sampler == "ns-distinct" else 64
     config = complete(
         {"sampler": sampler, "strata": strata, "batch_size": b, "negatives": 5, "stratum_size": 4}
+        | {"memory": 2 * b}
     )
     made = make_sampler(tiny.graph, config, Streams(0))
     negatives, users, items, interactions, kind = find_sampler(sampler).symbols_with(strata)

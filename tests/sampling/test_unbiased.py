@@ -151,6 +151,9 @@ def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float,
     if config.to_dict().get("negative_users"):
         one_negative = [(p, u, None) for u, p in user_share.items()]
         u_shape, count = (1, -1), config.negative_users
+    if sampler == "xbm":
+        one_negative = [(p, None, v) for v, p in noise_of(graph, 1.0).items()]
+        shape, count = (1, -1), config.memory
     if sampler == "mixed-ns":
         one_negative = [(p, None, v) for v, p in noise_of(graph, 0.0).items()]
         shape, count = (1, -1), config.uniform_items
@@ -170,6 +173,7 @@ SIZES = {
     "ns": (3, 1, 1),
     "strat-ns": (4, 2, 1),
     "mixed-ns": (3, 1, 1),
+    "xbm": (2, 1, 1),
     "ns-all": (3, 1, 1),
     "strat-all": (4, 2, 1),
 }
@@ -209,6 +213,7 @@ def test_expected_loss_of_all_draws_is_the_objective(
         "noise": noise,
         "strata": strata,
         "uniform_items": 2,
+        "memory": 2,
         "mask": mask,
         "unique_items": unique,
     }
@@ -241,7 +246,7 @@ def test_one_drawn_user_is_unbiased(five_nodes: BipartiteGraph, sampler: str, ma
 
 
 @pytest.mark.parametrize("mask", [True, False])
-@pytest.mark.parametrize("sampler", [name for name in SIZES if name != "mixed-ns"])
+@pytest.mark.parametrize("sampler", [name for name in SIZES if name not in ("mixed-ns", "xbm")])
 def test_items_may_meet_all_users(five_nodes: BipartiteGraph, sampler: str, mask: bool) -> None:
     """Any sampler's items meet all users with the weights of their own links: the same mean."""
     b, s, k = SIZES[sampler]

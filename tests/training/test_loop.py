@@ -234,7 +234,7 @@ def test_a_cache_is_refreshed_on_the_clock(
     for u, v in zip(graph.link_user, graph.link_item, strict=True):
         linked[u] += shares[v] * (users[u] @ vectors[v]) * vectors[v]
     np.testing.assert_allclose(fresh.linked, linked, rtol=1e-4, atol=1e-9)
-    assert not np.array_equal(fresh.gramian, state.cache.gramian), "the state's is older"
+    assert not np.array_equal(fresh.gramian, state.kept.gramian), "the state's is older"
 
 
 def test_remainders_go_one_by_one(tiny: Dataset) -> None:

@@ -176,6 +176,15 @@ def test_rivals_resume(data_dir: Path, tmp_path: Path) -> None:
     ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
 
 
+def test_a_memory_resumes(data_dir: Path, tmp_path: Path) -> None:
+    """It is saved with the state; how stale it is stands in the messages."""
+    more: dict[str, Any] = {"sampler": "xbm", "memory": 80, "encoder": "bow", "epochs": 1}
+    said = Said()
+    whole = train(data_dir, tmp_path / "w", progress=said, **more)
+    assert any("Remembered item vectors" in text for text in said.texts)
+    ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
+
+
 def ends_with_the_same_curve(
     data_dir: Path, tmp_path: Path, whole: RunRecord, stops: tuple[int, ...], **more: Any
 ) -> None:

@@ -1,0 +1,145 @@
+"""Cross-batch memory: the items of the links before the batch's own are further negatives, by the
+vectors that they had then.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.errors import UsageError
+from ncfbench.rng import Streams
+from ncfbench.sampling.base import Draw, Float64, Int32, Nominal
+from ncfbench.sampling.batch import Batch, Remembered, Shared
+from ncfbench.sampling.shared import SharingSampler
+from ncfbench.settings import Setting
+
+MISSING = -1
+"""Stands for an item of the memory before there are any."""
+
+
+class MemorySharingSampler(SharingSampler):
+    """Negative Sharing with a memory of the last M positive links' item vectors (Wang et al. 2020).
+
+    The items of the M links before the batch's are negatives of all its links, linked pairs left
+    out. With M_n of them known so far, item j brought by c_j others of the batch, and by one slot
+    of the memory each::
+
+        weight_ij = rho_j m_ij c_j / (b (b - 1 + M_n))
+
+    With replacement and vectors of the present parameters each of the b - 1 + M_n items is a draw
+    from P_d: the value is unbiased. But a remembered vector is a constant, so the gradient of an
+    item as a negative is only (b - 1) / (b - 1 + M_n) of what it should be, and the vectors are
+    those of earlier parameters: the gradient is biased.
+
+    The layout is :class:`ncfbench.sampling.batch.Remembered`: M slots of remembered items, the
+    oldest first, then the batch's own. g embeds the latter only. Cost per link: O(V + M + degree).
+    """
+
+    title = "N.S., memory"
+    summary = "like ns, and the item vectors of the last M links are negatives too"
+    uses = ("mask", "unique_items")
+    settings = (
+        Setting(
+            "memory",
+            2048,
+            "Positive links whose item vectors are remembered as further negatives",
+            panel="Sampler",
+            at_least=1,
+            symbol="M",
+            since=6,
+        ),
+    )
+    least_strata = 2
+    keeps_vectors = True
+    races_unasked = False
+    shares_items = False
+    symbols = ("b(b-1+M)", "b", "b", "b(b+M)", "matrix")
+
+    def __init__(
+        self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
+    ) -> None:
+        super().__init__(graph, config, streams, **options)
+        self.is_drawn = bool(options.get("replacement"))
+        most = graph.n_links - config.batch_size
+        if config.memory > most:
+            raise UsageError(
+                f"memory = {config.memory}: beside a batch of {config.batch_size} an epoch has"
+                f" {most:,} links to remember. Use --memory {max(most // 4, 1)} or less."
+            )
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        """See :meth:`Sampler.draw`; ``items`` are those of the memory, the oldest first."""
+        b, size = self.config.batch_size, self.config.memory
+        # Independent draws need no first batch: the memory is full from the beginning.
+        first = start * b + (size if self.is_drawn else 0)
+        low = max(first - size, 0)
+        links = self.positives.take(low, first + count * b - low)
+        missing = np.full(size - (first - low), MISSING, np.int32)
+        items = np.concatenate([missing, self.graph.link_item[links]])
+        own = links[first - low :].reshape(count, b)
+        none = np.zeros((b, 0), np.int32)
+        return [
+            Draw(own[number], none, items[number * b : number * b + size][None, :])
+            for number in range(count)
+        ]
+
+    @cached_property
+    def pair_importance(self) -> Float64:
+        """float64[I]: the weight of a pair, but for the number of items that a link meets."""
+        return self.importance(self.noise.data) / self.config.batch_size
+
+    @property
+    def drawn_items(self) -> Float64 | None:
+        """None: an item stays in the memory for several batches."""
+        return None
+
+    @property
+    def declared_bias(self) -> str:
+        """See :attr:`Sampler.declared_bias`."""
+        own = (
+            "remembered vectors are constants, of earlier parameters: items get a part of their"
+            " gradient as negatives"
+        )
+        return "; ".join(filter(None, [own, super().declared_bias]))
+
+    def nominal(self) -> Nominal:
+        """See :meth:`Sampler.nominal`; g embeds the batch's own items."""
+        b, size = self.config.batch_size, self.config.memory
+        return Nominal(users=b, items=b, negatives=b * (b - 1 + size))
+
+    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
+        """See :meth:`Sampler.assemble_rows`; a memory lies on one device."""
+        return None
+
+    def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
+        size, none = self.config.memory, np.zeros((len(draw.links), 0), np.int32)
+        own = super()._share(draw._replace(items=none), max(capacity - size, 0), rows)
+        assert isinstance(own.negatives, Shared)
+        ids = draw.items[0]
+        is_known = ids != MISSING
+        items = np.where(is_known, ids, 0)
+        weight = self._remembered_weight(own.users[rows], items, is_known)
+        both = np.concatenate([weight, own.negatives.weight], axis=1)
+        both /= len(draw.links) - 1 + int(is_known.sum())
+        return own._replace(
+            items=np.concatenate([items.astype(np.int32), own.items]),
+            pos_item=own.pos_item + np.int32(size),
+            negatives=Remembered(both),
+            n_items=np.int32(size + own.n_items),
+        )
+
+    def _remembered_weight(self, users: Int32, items: Int32, is_known: np.ndarray) -> np.ndarray:
+        """Return [b, M]: the weights of remembered items, but for how many a link meets."""
+        weight = np.empty((len(users), len(items)), self.weight_dtype)
+        weight[:] = (self.pair_importance[items] * is_known).astype(self.weight_dtype)
+        if self.config.mask:
+            distinct, slots = self._distinct(items)
+            linked = np.zeros((len(users), len(distinct)), bool)
+            linked[self.graph.linked_block(users, distinct, self.scratch)] = True
+            weight[linked[:, slots]] = 0
+        return weight
