@@ -119,8 +119,9 @@ class StepTimer:
         """Return the seconds of some dispatches, which cycle through batches on the devices.
 
         Args:
-            trainer: any one whose states have the same shapes.
+            trainer: any one whose states have the same shapes, but for a memory.
         """
+        self.state = trainer.fitted(self.state)
         each = trainer.per_dispatch
         # As in the training loop: threads of simulated devices wait for each other.
         limit = 1 if trainer.layout.is_simulated else max(IN_FLIGHT, 2 * each)

@@ -17,7 +17,13 @@ from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
-from ncfbench.sampling.batch import AllUsers, Batch, negative_ids, negative_weights
+from ncfbench.sampling.batch import (
+    AllUsers,
+    Batch,
+    negative_ids,
+    negative_weights,
+    remembered,
+)
 from ncfbench.sampling.noise import Noise
 
 
@@ -127,9 +133,10 @@ def _counts(
     batch: Batch, whole: Batch, lengths: NDArray[np.integer], length: int
 ) -> dict[str, float]:
     weight, before = negative_weights(batch).astype(np.float64), negative_weights(whole)
-    n_items, slots = int(batch.n_items), len(batch.items)
+    front = remembered(batch)  # remembered items are not embedded
+    n_items, slots = int(batch.n_items) - front, len(batch.items) - front
     users, _ = negative_ids(batch)
-    items = batch.items[:n_items]
+    items = batch.items[front : front + n_items]
     named = np.concatenate([batch.users[batch.pos_user], users[weight > 0]])
     unmasked = int(np.count_nonzero(weight))
     return {

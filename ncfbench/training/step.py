@@ -231,6 +231,18 @@ class Trainer:
         """True if the state keeps the vectors of earlier batches' items."""
         return find_sampler(self.config.sampler).keeps_vectors
 
+    def fitted(self, state: TrainState) -> TrainState:
+        """Return a state of another sampler's trainer as this one takes it: with an empty memory of
+        its own size, or without. Another's memory is left out.
+        """
+        size = self.config.memory if self.remembers else 0
+        other = state.optimizer[1] if isinstance(state.optimizer[1], jax.Array) else None
+        if size == (0 if other is None else len(other)):
+            return state
+        moments = state.optimizer if other is None else state.optimizer[0]
+        empty = jnp.zeros((size, self.config.dimension))
+        return state._replace(optimizer=(moments, empty) if size else moments)
+
     def _remembering(
         self,
         parameters: Parameters,
