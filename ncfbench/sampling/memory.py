@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
@@ -18,6 +19,7 @@ from ncfbench.sampling.batch import Batch, Remembered, Shared
 from ncfbench.sampling.shared import SharingSampler
 from ncfbench.settings import Setting
 
+Int64 = NDArray[np.int64]
 MISSING = -1
 """Stands for an item of the memory before there are any."""
 
@@ -123,23 +125,26 @@ class MemorySharingSampler(SharingSampler):
         ids = draw.items[0]
         is_known = ids != MISSING
         items = np.where(is_known, ids, 0)
-        weight = self._remembered_weight(own.users[rows], items, is_known)
-        both = np.concatenate([weight, own.negatives.weight], axis=1)
-        both /= len(draw.links) - 1 + int(is_known.sum())
+        met = len(draw.links) - 1 + int(is_known.sum())
+        users = own.users[rows]
+        weight = np.empty((len(users), size + own.negatives.weight.shape[1]), self.weight_dtype)
+        np.divide(own.negatives.weight, met, out=weight[:, size:])
+        weight[:, :size] = self.pair_importance[items] * is_known / met
+        if self.config.mask:
+            weight[self._linked_slots(users, items)] = 0
         return own._replace(
             items=np.concatenate([items.astype(np.int32), own.items]),
             pos_item=own.pos_item + np.int32(size),
-            negatives=Remembered(both),
+            negatives=Remembered(weight),
             n_items=np.int32(size + own.n_items),
         )
 
-    def _remembered_weight(self, users: Int32, items: Int32, is_known: np.ndarray) -> np.ndarray:
-        """Return [b, M]: the weights of remembered items, but for how many a link meets."""
-        weight = np.empty((len(users), len(items)), self.weight_dtype)
-        weight[:] = (self.pair_importance[items] * is_known).astype(self.weight_dtype)
-        if self.config.mask:
-            distinct, slots = self._distinct(items)
-            linked = np.zeros((len(users), len(distinct)), bool)
-            linked[self.graph.linked_block(users, distinct, self.scratch)] = True
-            weight[linked[:, slots]] = 0
-        return weight
+    def _linked_slots(self, users: Int32, items: Int32) -> tuple[Int64, Int64]:
+        """Return the linked pairs of some users and slots, whose items may repeat."""
+        distinct, slots = self._distinct(items)
+        row, column = self.graph.linked_block(users, distinct, self.scratch)
+        by_item, counts = np.argsort(slots, kind="stable"), np.bincount(slots)
+        repeats = counts[column]
+        first = np.repeat((np.cumsum(counts) - counts)[column], repeats)
+        within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+        return np.repeat(row, repeats), by_item[first + within]
