@@ -61,7 +61,7 @@ class TrainState(NamedTuple):
     """uint32: iterations done."""
     kept: Any = None
     """Vectors of earlier iterations: all items at the last refresh (:class:`ItemCache`), which an
-    iteration leaves as they are, or the memory of a sampler that remembers, float32[M, D]; else None.
+    iteration leaves as they are; or the memory of a sampler that remembers, float32[M, D].
     """
 
 
