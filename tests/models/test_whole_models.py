@@ -59,7 +59,7 @@ def _kept_checkpoint(featured: Dataset) -> None:
     )
 
 
-@pytest.mark.long_cases(r"bow|gru|cnn|transformer")
+@pytest.mark.long_cases(r"(?!mlp)")
 @EVERY
 def test_two_devices_give_the_gradient_of_one(featured: Dataset, encoder: str) -> None:
     """Dropout on; tables of users by rows, features and texts by id."""
@@ -70,7 +70,7 @@ def test_two_devices_give_the_gradient_of_one(featured: Dataset, encoder: str) -
     assert np.linalg.norm(gradient - whole) < 1e-5 * np.linalg.norm(whole)
 
 
-@pytest.mark.long_cases(r"bow|gru|cnn|transformer")
+@pytest.mark.long_cases(r"(?!mlp)")
 @EVERY
 def test_the_audit_has_the_gradient_of_the_step(featured: Dataset, encoder: str) -> None:
     """The mean over batches, whose expectation is the objective's gradient by the weights alone."""

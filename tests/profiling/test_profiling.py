@@ -190,7 +190,7 @@ def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
     ):
         assert text in shown.stdout
     drawn = {"-".join(path.name.split("-")[:2]) for path in (tmp_path / "figures").glob("*.png")}
-    assert drawn == {"epoch-time", "product-ratio"}
+    assert drawn == {"epoch-time", "crossover-tiny", "product-ratio"}
     noisy = [{**row, "drift": 1.3} for row in record.costmodel]
     write(tmp_path, record.tables | {"costmodel": noisy})
     assert (
