@@ -119,6 +119,17 @@ def capacity(batch: Batch) -> int:
     return int(batch.items.shape[0])
 
 
+Shape: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+def shape(batch: Batch) -> Shape:
+    """Return the shapes of a batch's arrays, on the host or on a device: batches of one shape share
+    a compiled step.
+    """
+    parts = (part if isinstance(part, tuple) else (part,) for part in batch)
+    return tuple(tuple(array.shape) for own in parts for array in own)
+
+
 def remembered(batch: Batch) -> int:
     """Return how many slots in front hold remembered items. The batch is on the host."""
     return int(batch.pos_item.min()) if isinstance(batch.negatives, Remembered) else 0

@@ -23,7 +23,7 @@ from ncfbench.errors import CheckFailedError
 from ncfbench.models.towers import Content
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
-from ncfbench.sampling.batch import Batch, capacity
+from ncfbench.sampling.batch import Batch, Shape, capacity, shape
 from ncfbench.timing import statistics
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
@@ -85,7 +85,7 @@ class TimedLoop:
 
     def __post_init__(self) -> None:
         self.iteration = self.start
-        self._compiled: set[int] = set()
+        self._compiled: set[Shape] = set()
         self._per_dispatch = n = self.trainer.per_dispatch
         # Slots of remembered items are not embedded.
         self._remembered = self.trainer.config.memory if self.trainer.remembers else 0
@@ -161,7 +161,7 @@ class TimedLoop:
             while len(counts) < iterations and not stopped:
                 most = min(self._per_dispatch, iterations - len(counts), self._before_refresh())
                 gathered = self._gather(most, waiting, stop)
-                if capacity(gathered[0]) not in self._compiled:
+                if shape(gathered[0]) not in self._compiled:
                     self._end(watch)
                     self._compile(gathered[0])
                     self._begin(watch)
@@ -255,7 +255,7 @@ class TimedLoop:
     def _gather(self, most: int, waiting: Stopwatch, stop: Callable[[], bool]) -> list[Batch]:
         """Return the next batches, which stay held.
 
-        These are ``most``, or fewer where another capacity follows or ``stop()`` is true.
+        These are ``most``, or fewer where another shape follows or ``stop()`` is true.
         """
         count = 0
         while count < most and not (count and stop()):
@@ -264,14 +264,14 @@ class TimedLoop:
                 with self.ledger.line("waiting"):
                     self._held.append(self._feed.get())
                 waiting.stop()
-            if capacity(self._held[count]) != capacity(self._held[0]):
+            if shape(self._held[count]) != shape(self._held[0]):
                 break
             count += 1
         return list(islice(self._held, count))
 
     def _dispatches(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ...]]:
-        """Group batches into dispatches: full ones of one capacity, the rest one by one."""
-        for _, alike in groupby(batches, key=capacity):
+        """Group batches into dispatches: full ones of one shape, the rest one by one."""
+        for _, alike in groupby(batches, key=shape):
             while part := tuple(islice(alike, self._per_dispatch)):
                 if len(part) == self._per_dispatch:
                     yield part
@@ -299,11 +299,11 @@ class TimedLoop:
     def _compile(self, batch: Batch) -> None:
         """Compile for a batch's shape by running on copies of the state; record the time."""
         if self._compiled:
-            self.say(
-                f"A batch needs {capacity(batch)} item slots, more than {self.item_slots}:"
-                " compiling again, off the clock."
-            )
-        self.item_slots = capacity(batch)
+            more = f"{capacity(batch)} item slots, more than {self.item_slots}"
+            if capacity(batch) <= self.item_slots:
+                more = "more room for linked pairs"
+            self.say(f"A batch needs {more}: compiling again, off the clock.")
+        self.item_slots = max(self.item_slots, capacity(batch))
         watch = Stopwatch()
         with self.ledger.line("compile"):
             watch.start()
@@ -312,5 +312,5 @@ class TimedLoop:
             if self._refresher and not self._compiled:
                 self._refresher.warm_up(self.state, self.iteration)
             watch.stop()
-        self._compiled.add(capacity(batch))
+        self._compiled.add(shape(batch))
         self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))

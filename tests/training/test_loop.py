@@ -118,6 +118,24 @@ def test_a_slow_step_shows_in_both_accounts(tiny: Dataset) -> None:
     assert (full.waiting_seconds or 0) < 0.2 * full.seconds
 
 
+def test_more_linked_pairs_than_planned_are_compiled_too(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room for none and steps of four, most batches have other numbers of slots."""
+    monkeypatch.setattr("ncfbench.sampling.all_users.PAIR_MULTIPLE", 4)
+    monkeypatch.setattr("ncfbench.sampling.all_users.AllUsersSampler.pair_slots", 4)
+    messages: list[str] = []
+    with loop_for(tiny, sampler="strat-all", loss="sg") as loop:
+        loop.say = messages.append
+        loop.full_block(6)
+        assert loop.iteration == 6
+        shapes = {batch.negatives.linked_user.shape for batch in loop._recent}
+        assert len(by_kind(loop, "compile")) >= len(shapes) > 1
+        (full,) = by_kind(loop, "full")
+        assert full.seconds < min(sample.seconds for sample in by_kind(loop, "compile"))
+    assert "A batch needs more room for linked pairs: compiling again, off the clock." in messages
+
+
 @pytest.mark.parametrize("per_dispatch", [1, 4])
 def test_growth_is_compiled_off_the_clock(growing: Dataset, per_dispatch: int) -> None:
     """And the *step* account takes batches of several capacities."""
