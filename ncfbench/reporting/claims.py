@@ -148,7 +148,7 @@ def _fewer_iterations(case: Case) -> Finding | None:
     if bound is None:
         return None
     words = f"some seed never reaches {case.baseline}'s loss: at most {bound:.2f}"
-    return Finding(NOT_REPRODUCED if bound < 1 else UNDECIDED, words)
+    return Finding(NOT_REPRODUCED if bound < 1 and row["seeds"] > 1 else UNDECIDED, words)
 
 
 def _shorter_iterations(case: Case) -> Finding | None:
@@ -276,7 +276,7 @@ def _slower_regularised(case: Case) -> Finding | None:
     if least is None:
         return Finding(UNDECIDED, f"with {weight} some seeds reach the loss, and some do not")
     words = f"with {weight} the loss is not reached in {least:.2f} times as many iterations"
-    return Finding(REPRODUCED if least >= 1 else UNDECIDED, words)
+    return Finding(REPRODUCED if least >= 1 and len(pairs) > 1 else UNDECIDED, words)
 
 
 def _lower_variance(case: Case) -> Finding | None:

@@ -134,6 +134,7 @@ def test_variances_come_from_the_audit(tmp_path: Path) -> None:
 
 def test_the_largest_weight_of_regularisation_counts(tmp_path: Path) -> None:
     """Direct training ends at 1.0; with a weight of 1 the runs end there, with 100 at 2.0."""
+    verdicts = []
     for seed in range(2):
         more: dict[str, Any] = {"seed": seed, "loss": "sg"}
         write_run(tmp_path, "iid", [9, 5, 3], 200, **more)
@@ -141,8 +142,9 @@ def test_the_largest_weight_of_regularisation_counts(tmp_path: Path) -> None:
         for weight, end in ((1.0, 1.0), (100.0, 2.0)):
             coupled = {"coupling": "regularised", "coupling_weight": weight}
             write_run(tmp_path, "strat-ns", [9, 5, end], 20, **coupled, **more)
-    one = judged(tmp_path)["slower-regularised"]
-    assert one.verdict == "reproduced"
+        one = judged(tmp_path)["slower-regularised"]
+        verdicts.append(one.verdict)
+    assert verdicts == ["undecided", "reproduced"], "one seed decides nothing"
     assert "with a weight of 100 the loss is not reached in 1.00 times" in one.evidence
 
 
