@@ -17,6 +17,7 @@ from ncfbench.registry import (
     find_sampler,
     losses_for,
     samplers_for,
+    serves,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ def _check_loss(config: RunConfig, sampler: SamplerTraits) -> None:
         }[loss.family]
         if loss.family != "pointwise":
             reason += f", and {config.sampler} draws its negative links for other users"
-        instead = f"--sampler {either(samplers_for(loss.family))}"
+        able = [name for name in samplers_for(loss.family) if serves(find_sampler(name), loss)]
+        instead = f"--sampler {either(able)}"
         if config.strata != "user" and loss.family in sampler.families_with("user"):
             instead += " (or --strata user)"
         if losses := losses_for(sampler, config.strata):

@@ -118,3 +118,5 @@ def test_the_softmax_is_the_refined_correction() -> None:
 def test_it_needs_shared_items() -> None:
     with pytest.raises(UsageError, match="shares none. Use --sampler ns"):
         complete({"sampler": "neg", "loss": "softmax-logq"})
+    with pytest.raises(UsageError, match="Use --sampler ns, strat-ns, mixed-ns or"):
+        complete({"sampler": "iid", "loss": "softmax-logq"})
