@@ -134,6 +134,7 @@ def draw_crossover(
     what = "total speedup" if iterations else "speedup per iteration"
     title = find_sampler(base).title
     axis.set(xlabel=f"time of {title}'s items over everything else", ylabel=f"{what} over {title}")
+    label_few(axis.xaxis)
     label_few(axis.yaxis)
     finish(axis)
     axis.legend(frameon=False, fontsize="small", loc="upper left")

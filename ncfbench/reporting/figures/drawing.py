@@ -26,8 +26,10 @@ _STYLES = (
     ("#cc79a7", "--", "P"),
     ("#e69f00", "-", "<"),
     ("#8c564b", "-.", ">"),
+    ("#332288", ":", "h"),
+    ("#aa4499", "-", "d"),
 )
-STYLES = dict(zip(SAMPLERS, _STYLES, strict=False))
+STYLES = dict(zip(SAMPLERS, _STYLES, strict=True))
 """Colour, line and mark of a sampler, told apart without colour too; others share one style."""
 PLUGIN_STYLE = ("#56b4e9", "-.", "X")
 GREY = "#7a7a7a"
