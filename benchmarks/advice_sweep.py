@@ -1,4 +1,4 @@
-"""Train every candidate of a question to the same training clock, in turn: a full sweep.
+"""Train every candidate of a question to a target or to the end of the same clock: a full sweep.
 
     python benchmarks/advice_sweep.py CELL --data-dir DIR --folder DIR [--time-only]
 
@@ -59,7 +59,7 @@ CALIBRATION_SECONDS = 20.0
 TIMED_SECONDS = 5.0
 """Training clock that times a candidate; a quarter of the horizon if that is less."""
 PACES = "paces.json"
-"""What the timing found, in the sweep's folder: see :class:`Paces`."""
+"""The file of :class:`Paces`, in the sweep's folder."""
 SAVE_SECONDS = 300.0
 """Between two checkpoints of what is open."""
 STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at once."
@@ -93,7 +93,7 @@ def plan(
 
 @dataclass(frozen=True)
 class Paces:
-    """What the timing found.
+    """Findings of the timing.
 
     Attributes:
         seconds: of an iteration, by candidate: the median of its blocks.

@@ -39,7 +39,7 @@ class Earlier(NamedTuple):
 
 
 class ItemCache(NamedTuple):
-    """What all items gave at the last refresh, with the vectors of that time."""
+    """Sums over all items at the last refresh, with the vectors of that time."""
 
     gramian: jax.Array
     """float32[D, D]: sum over items of P_n(v) g(v) g(v)'."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,14 +43,13 @@ class Case:
     """Runs by which claims on one data set, encoder and loss are judged.
 
     Attributes:
-        speedups, recalls: rows of the comparison.
+        speedups: rows of the comparison.
         others: all comparisons, some of which differ from this one in one setting.
         audits: rows of the audits beside the runs.
     """
 
     comparison: Comparison
     speedups: Sequence[Row]
-    recalls: Sequence[Row]
     others: Sequence[Comparison]
     audits: Sequence[Row]
 
@@ -73,7 +72,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Finding:
-    """What runs say of a claim.
+    """A verdict on a claim, and the evidence of runs for it.
 
     Attributes:
         value, lower, upper: the figure that decides, and its 95 % interval where there is one.
@@ -280,7 +279,7 @@ def _slower_regularised(case: Case) -> Finding | None:
 
 
 def _lower_variance(case: Case) -> Finding | None:
-    """Of a batch's gradient, by the audits: sharing beside the same batches without it."""
+    """Sharing is set beside the same links without it, by the audits' variance of a batch."""
     config = case.comparison.config
     places = ("point", "seed", "batch_size", "noise", "batches")
     known: dict[tuple[Any, ...], dict[str, float]] = {}
@@ -327,37 +326,22 @@ CLAIMS: Mapping[str, tuple[str, Judge]] = {
 
 
 def judge_claims(
-    comparisons: Sequence[Comparison],
-    speedups: Sequence[Sequence[Row]],
-    recalls: Sequence[Sequence[Row]],
-    audits: Sequence[Row],
+    comparisons: Sequence[Comparison], speedups: Sequence[Sequence[Row]], audits: Sequence[Row]
 ) -> list[Judged]:
-    """Return the verdicts on all claims that some run bears on, by comparison."""
-    return list(_judged(comparisons, speedups, recalls, audits))
+    """Return the verdicts on all claims that some run bears on, by comparison.
 
-
-def _judged(
-    comparisons: Sequence[Comparison],
-    speedups: Sequence[Sequence[Row]],
-    recalls: Sequence[Sequence[Row]],
-    audits: Sequence[Row],
-) -> Iterator[Judged]:
-    for comparison, speedup, recall in zip(comparisons, speedups, recalls, strict=True):
-        case = Case(comparison, speedup, recall, comparisons, audits)
-        config = comparison.config
+    Args:
+        speedups: rows of each comparison.
+        audits: rows of the audits beside the runs.
+    """
+    judged = []
+    for comparison, own in zip(comparisons, speedups, strict=True):
+        case, config = Case(comparison, own, comparisons, audits), comparison.config
         for name, (says, judge) in CLAIMS.items():
-            found = judge(case)
-            if found is not None:
-                yield Judged(
-                    name,
-                    says,
-                    config.dataset,
-                    comparison.data_fingerprint,
-                    config.encoder,
-                    config.loss,
-                    comparison.title(),
-                    **asdict(found),
-                )
+            if (found := judge(case)) is not None:
+                where = config.dataset, comparison.data_fingerprint, config.encoder, config.loss
+                judged.append(Judged(name, says, *where, comparison.title(), **asdict(found)))
+    return judged
 
 
 def as_rows(found: Sequence[Judged]) -> list[dict[str, Any]]:

@@ -137,9 +137,9 @@ class Results:
 
     @cached_property
     def claims(self) -> list[Judged]:
-        """What the paper says of its samplers on any hardware, judged by these runs."""
+        """The paper's claims that do not depend on its hardware, judged by these runs."""
         audits = self.beside.get("audit", [])
-        return judge_claims(self.comparisons, self.speedups, self.recalls, audits)
+        return judge_claims(self.comparisons, self.speedups, audits)
 
     @cached_property
     def paper_tables(self) -> list[Table]:

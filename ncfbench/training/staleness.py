@@ -24,9 +24,9 @@ class Staleness(NamedTuple):
     """
 
     newest: float
-    """Of the last batch's links: of the parameters before the last update."""
+    """Those of the last batch's links, by the parameters before the last update."""
     oldest: float
-    """Of as many of the oldest links."""
+    """Those of as many of the oldest links."""
     age: int
     """Updates since the oldest were made."""
 

@@ -13,7 +13,7 @@ from invoked import invoke
 
 from ncfbench.reporting.claims import CLAIMS, Judged, judge_claims
 from ncfbench.reporting.comparison import group
-from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.reporting.rows import speedup_rows
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas
 
@@ -22,9 +22,7 @@ def judged(runs_dir: Path, **audit: Any) -> Mapping[str, Judged]:
     """The claims that some run bears on, by name; there is one comparison with the default SG."""
     comparisons = group(read_all(runs_dir)[0])
     speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
-    recalls = [recall_rows(each, locations={}) for each in comparisons]
-    rows = audit.get("rows", [])
-    found = judge_claims(comparisons, speedups, recalls, rows)
+    found = judge_claims(comparisons, speedups, audit.get("rows", []))
     own = [one for one in found if "coupling" not in one.settings]
     assert len({one.claim for one in own}) == len(own)
     return {one.claim: one for one in own}
