@@ -35,8 +35,8 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import Content
 from ncfbench.reporting.figures.drawing import save
 from ncfbench.storage import locks, schemas, tables
-from ncfbench.timing import doctor, environment
 from ncfbench.timing.compile_cache import keep_compiled
+from ncfbench.timing.contention import OtherPrograms
 
 FOLDER = "advice"
 """Folder of the races, below the folder of the runs."""
@@ -56,7 +56,7 @@ FIELDS = ((16.0, 4), (8.0, 4), (4.0, 3), (2.0, 2))
 with. The field is made smaller until the first of these is reached, else the second, and so on. A
 race that ends earlier judges arms that mostly rest on the loss of popularity alone.
 """
-BUSY_NOTE = "Other programs were at work when it began."
+BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
 DONE_SHARE = 0.1
 """A race that has spent all but this share of its budget is over."""
 
@@ -108,6 +108,7 @@ def advise(
     """
     if not budget_seconds > 0:
         raise UsageError(f"--budget: {budget_seconds:g} s are no time. Use for example 10m.")
+    others = OtherPrograms()
     clock = Clock(budget_seconds, reserve_seconds=max(RESERVE[0], RESERVE[1] * budget_seconds))
     keep_compiled(say)
     dataset = open_dataset(locations.data_dir, question.base.dataset, say)
@@ -118,10 +119,7 @@ def advise(
         )
     folder = locations.runs_dir / FOLDER / question.name
     own = dataclasses.replace(locations, runs_dir=folder)
-    found = doctor.warnings(environment.describe())
-    busy = [each for each in found if each.startswith("The machine is busy")]
-    for warning in busy:
-        say(f"Warning: {warning}")
+    others.warn(say)
     with locks.held(folder, "racing in"), deferred_signals(say, STOPPING) as interrupted:
         state = read_state(folder)
         if state is not None and state.fingerprint != dataset.fingerprint:
@@ -137,8 +135,6 @@ def advise(
                 return Advice(folder, _field(state, horizon), None, None, is_complete=False)
             state.write(folder)
         clock.spent_before = state.spent_seconds
-        if busy and BUSY_NOTE not in state.notes:
-            state.notes.append(BUSY_NOTE)
         race = Race(question, state, dataset, content, own, clock, guess, say, interrupted)
         is_complete = True
         if clock.left > DONE_SHARE * budget_seconds:
@@ -146,6 +142,9 @@ def advise(
                 race.run()
             except KeyboardInterrupt:
                 is_complete = False
+            if others.describe() and BUSY_NOTE not in state.notes:
+                state.notes.append(BUSY_NOTE)
+                state.write(folder)
         records = {each.name: race.records(each) for each in state.entrants}
         answer = make_answer(question, state, records, dataset, budget_seconds)
         tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)

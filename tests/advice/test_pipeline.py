@@ -23,6 +23,7 @@ from ncfbench.advice.state import read_state
 from ncfbench.config import Locations
 from ncfbench.errors import UsageError
 from ncfbench.runs import folder as runs
+from ncfbench.timing import contention
 
 FIXED: dict[str, Any] = {"dataset": "tiny", "encoder": "mf", "epochs": 4, "dimension": 8}
 ASKED: dict[str, Any] = {
@@ -123,12 +124,17 @@ def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) ->
 def test_an_interrupted_race_answers_and_continues(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C in the middle of a rung: all that was trained is there, and the rest follows."""
+    """Ctrl-C in the middle of a rung: all that was trained is there, and the rest follows.
+
+    Other programs were at work until then, which the command says at once and the answer later.
+    """
     calls = iter(range(10**9))
     few = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "deferred_signals", _after(lambda: next(calls) > 12))
-        cut, _ = ask(data_dir, tmp_path, **few)
+        patch.setattr(contention.OtherPrograms, "_used", lambda self: {contention.Program(0, 0): 64})
+        cut, said = ask(data_dir, tmp_path, **few)
+    assert said[0].startswith("Warning: other programs use 64.0 of")
     assert not cut.is_complete
     assert cut.answer is not None
     state = read_state(cut.folder)
@@ -142,6 +148,8 @@ def test_an_interrupted_race_answers_and_continues(
     later = {one.name: one.summary["iterations"] for one in runs.read_all(whole.folder)[0]}
     assert all(later[name] >= iterations for name, iterations in trained.items())
     assert len(later) > len(trained) or later != trained
+    assert whole.answer is not None
+    assert whole.answer.state.notes == [pipeline.BUSY_NOTE]
 
 
 @pytest.mark.long
