@@ -13,7 +13,7 @@ from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Curve
 from ncfbench.advice.state import Entrant, State
 from ncfbench.data import Dataset
-from ncfbench.reporting.answers import Contender
+from ncfbench.reporting.contenders import Contender
 from ncfbench.reporting.quality import Quality, quality_at_end
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import statistics as analysis

@@ -16,7 +16,7 @@ from ncfbench.config import RunConfig
 from ncfbench.errors import either
 from ncfbench.registry import find_encoder, find_loss
 from ncfbench.reporting.commands import flags
-from ncfbench.reporting.quality import RECALL
+from ncfbench.reporting.quality import RECALL, epochs_of
 from ncfbench.reporting.table import Cell, Column, Table, columns_of, three_digits
 from ncfbench.reporting.views.answers import (
     busy_sentences,
@@ -120,7 +120,7 @@ def standings_table(answer: Answer) -> Table:
             three_digits(each.contender.seconds * 1e3),
             *([] if level is None else _to_level(each, level)),
             _speed(answer, each) if best else f"{abs(each.level):.4g}",
-            *([_with_error(each)] if has_recall else []),
+            *(["-" if each.at_end is None else each.at_end.text(RECALL)] if has_recall else []),
         ]
         for each in shown
     ]
@@ -130,7 +130,9 @@ def standings_table(answer: Answer) -> Table:
     notes = ["its: iterations, of the first seed, as s"] if level is not None else []
     notes += ["speed: 1 for the first row, larger is faster"] if best else []
     if has_recall:
-        notes.append(f"recall@50: on test items, at the end; {answer.chance:.3f} by chance")
+        when = epochs_of([each.at_end for each in shown])
+        notes.append(f"recall@50: on test items, at the end ({when})")
+        notes.append(f"by chance it is {answer.chance:.3f}")
     return Table(title, header, rows, notes)
 
 
@@ -357,10 +359,6 @@ def _speed(answer: Answer, each: Standing) -> str:
     if each.behind is None or each.learned_at is None:
         return "-"
     return f"{1 / each.behind.value:.2g}"
-
-
-def _with_error(each: Standing) -> str:
-    return "-" if each.at_end is None else each.at_end.text(RECALL)
 
 
 def _count(number: int, noun: str) -> str:

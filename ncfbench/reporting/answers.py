@@ -16,8 +16,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from ncfbench.config import RunConfig
-from ncfbench.registry import baseline_sampler, find_sampler
-from ncfbench.reporting.comparison import Comparison, arm_of, unusual_settings
+from ncfbench.registry import baseline_sampler, find_encoder, find_loss, find_sampler
+from ncfbench.reporting.comparison import (
+    Comparison,
+    arm_of,
+    seeds_label,
+    unusual_settings,
+    usual_shape,
+)
+from ncfbench.reporting.contenders import Contender, contenders_of
 from ncfbench.reporting.convergence import find_fault, why_untrained
 from ncfbench.reporting.quality import Quality, at_end, quality_of
 from ncfbench.reporting.table import slug
@@ -40,61 +47,6 @@ TRIED = (
 """Settings in which the arms of an answer may differ: none changes the objective or the model."""
 Status = Literal["best", "tied", "slower", "never", "diverged", "no target"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A sampler with its settings, batch size and learning rate, and its runs by seed."""
-
-    name: str
-    config: RunConfig
-    runs: Mapping[int, RunRecord]
-
-    @property
-    def is_baseline(self) -> bool:
-        """True if speedups are measured against its sampler."""
-        return self.config.sampler == baseline_sampler(self.config.loss)
-
-    @property
-    def has_diverged(self) -> bool:
-        """True if any of its seeds diverged."""
-        return any(run.summary["status"] == "diverged" for run in self.runs.values())
-
-    @property
-    def is_timed(self) -> bool:
-        """True if all its runs have times."""
-        return all(run.summary["full_iteration_seconds"] for run in self.runs.values())
-
-    @property
-    def seconds(self) -> float:
-        """Median seconds of an iteration, on average over seeds, if it :attr:`is_timed`."""
-        return _mean(run.summary["full_iteration_seconds"] for run in self.runs.values())
-
-    def means(self, column: str) -> list[tuple[float, float]]:
-        """Return a column of the curve against seconds of training (full account): means over seeds
-        at the evaluations that all have; none if it has no times.
-        """
-        if not self.is_timed:
-            return []
-        curves = [
-            {row["iteration"]: row[column] for row in run.curve if row[column] is not None}
-            for run in self.runs.values()
-        ]
-        common = sorted(set.intersection(*(set(curve) for curve in curves)))
-        return [(each * self.seconds, _mean(curve[each] for curve in curves)) for each in common]
-
-    @property
-    def spread(self) -> float:
-        """Largest spread of the times of a run's blocks."""
-        return max(
-            (analysis.spread(run.timing, "full") or 0.0 for run in self.runs.values()), default=0.0
-        )
-
-    @property
-    def items(self) -> float | None:
-        """Items embedded for a batch."""
-        known = [run.summary["item_slots"] for run in self.runs.values()]
-        return None if None in known else _mean(known)
 
 
 @dataclass(frozen=True)
@@ -151,6 +103,20 @@ class Answer:
         """Return the name of a table or figure of a kind."""
         config, digits = self.config, self.data_fingerprint[:6]
         return slug(kind, config.dataset, config.encoder, config.loss, digits, self.settings)
+
+    @property
+    def subject(self) -> str:
+        """Data set, encoder, loss, b where all have the same, s and k of arms that name none, other
+        settings, and seeds.
+        """
+        config = self.config
+        configs = [each.contender.config for each in self.standings]
+        shared = {each.batch_size for each in configs}
+        parts = [config.dataset, find_encoder(config.encoder).title, find_loss(config.loss).title]
+        parts += [f"b={config.batch_size}"] if len(shared) == 1 else []
+        parts += usual_shape([Variant.of(each) for each in configs], [config.encoder])
+        seeds = {seed for each in self.standings for seed in each.contender.runs}
+        return ", ".join(filter(None, [*parts, self.settings, seeds_label(seeds)]))
 
     @property
     def best(self) -> Standing | None:
@@ -225,10 +191,12 @@ def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
     settings = ", ".join(f"{name}={unusual[name]}" for name in unusual if name in shared)
     data = comparisons[0].data_fingerprint, comparisons[0].data_label
     runs, reasons = _comparable(comparisons, allow_mixed=allow_mixed)
-    contenders = _contenders(runs)
+    contenders = contenders_of(runs)
     baseline = None
     if any(each.is_simulated for each in comparisons):
         reasons.append("Devices are SIMULATED by CPUs: their times are not compared.")
+    elif len(contenders) == 1:
+        reasons.append(f"{contenders[0].name} is the only arm so far: there is nothing to compare.")
     else:
         baseline, untrained = _best_baseline(contenders)
         reasons += untrained
@@ -267,53 +235,28 @@ def _comparable(
     return kept, [left_out]
 
 
-def _contenders(runs: Sequence[RunRecord]) -> list[Contender]:
-    """Return the arms with their runs; of two runs of a seed that differ in length, the longer."""
-    arms: dict[tuple[Variant, int, float, int], dict[int, RunRecord]] = {}
-    for run in runs:
-        config = run.config
-        key = (Variant.of(config), config.batch_size, config.learning_rate, config.item_block)
-        own = arms.setdefault(key, {})
-        if config.seed not in own or config.epochs > own[config.seed].config.epochs:
-            own[config.seed] = run
-    batch_sizes, rates = ({key[index] for key in arms} for index in (1, 2))
-    found = []
-    for (variant, batch_size, rate, block), own in arms.items():
-        config = next(iter(own.values())).config
-        parts = [
-            find_sampler(variant.sampler).title,
-            f"b={batch_size}" if len(batch_sizes) > 1 else "",
-            variant.note(config.encoder),
-            f"rate={rate:g}" if len(rates) > 1 else "",
-            f"blocks of {block}" if block else "",
-        ]
-        found.append(Contender(" ".join(filter(None, parts)), config, own))
-    return found
-
-
 def _best_baseline(contenders: Sequence[Contender]) -> tuple[Contender | None, list[str]]:
     """Return the baseline at its best, None if none has trained, and what is wrong with others."""
     title = find_sampler(baseline_sampler(contenders[0].config.loss)).title
     own = [each for each in contenders if each.is_baseline]
     if not own:
         return None, [f"No run of the baseline, {title}, is finished, so there is no ratio."]
-    faults = {each.name: why_untrained(list(each.runs.values())) for each in own}
+    faults = {each.name: why_untrained(list(each.runs.values()), each.name) for each in own}
     able = {
         each.name: each
         for each in own
         if not each.has_diverged and each.is_timed and faults[each.name] is None
     }
-    # A fault that keeps no ratio from the answer needs no words.
-    reasons = [] if able else [f"No ratio: {fault}" for fault in faults.values() if fault]
-    reasons = reasons or ([] if able else [f"No ratio: every run of {title} diverged."])
     if not able:
-        return None, reasons
+        found = " ".join(filter(None, faults.values())) or f"every run of {title} diverged."
+        return None, [f"No ratio: {found}"]
+    # A fault that keeps no ratio from the answer needs no words.
     name = ties.most_wins(
         list(able),
         lambda one, other: _ahead(able[one], able[other]),
         lambda one: _mean(min(arm_of(run).losses) for run in able[one].runs.values()),
     )
-    return able[name], reasons
+    return able[name], []
 
 
 def _ahead(one: Contender, other: Contender) -> float | None:

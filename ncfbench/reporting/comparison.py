@@ -95,21 +95,23 @@ def label(comparisons: Sequence[Comparison]) -> str:
     Args:
         comparisons: with the same :meth:`Comparison.title`.
     """
-    config = comparisons[0].config
-    parts = [f"b={config.batch_size}"]
     variants = [variant for each in comparisons for variant in each.arms]
-    if any(variant.stratum_size == RunConfig.stratum_size for variant in variants):
-        parts.append(f"s={RunConfig.stratum_size}")
-    usual = {
-        each.config.encoder: find_encoder(each.config.encoder).negatives for each in comparisons
-    }
-    if len(set(usual.values())) == 1:
-        parts.append(f"k={next(iter(usual.values()))}")
-    else:
-        parts += [f"k={k} ({find_encoder(name).title})" for name, k in usual.items()]
+    parts = [f"b={comparisons[0].config.batch_size}"]
+    parts += usual_shape(variants, [each.config.encoder for each in comparisons])
     others = comparisons[0].title().split(", ")
     parts += [part for part in others if part and not part.startswith("batch_size=")]
     return ", ".join([*parts, seeds_label({seed for each in comparisons for seed in each.seeds})])
+
+
+def usual_shape(variants: Iterable[Variant], encoders: Iterable[str]) -> list[str]:
+    """Return s and k of arms that name none, such as ``s=4`` and ``k=10``."""
+    parts = []
+    if any(variant.stratum_size == RunConfig.stratum_size for variant in variants):
+        parts.append(f"s={RunConfig.stratum_size}")
+    usual = {name: find_encoder(name).negatives for name in encoders}
+    if len(set(usual.values())) == 1:
+        return [*parts, f"k={next(iter(usual.values()))}"]
+    return parts + [f"k={k} ({find_encoder(name).title})" for name, k in usual.items()]
 
 
 def seeds_label(seeds: Iterable[int]) -> str:

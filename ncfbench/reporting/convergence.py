@@ -53,15 +53,18 @@ def find_fault(curve: Sequence[Mapping[str, Any]]) -> Fault | None:
     return _at_chance(curve) or _dip(curve) or _falling(curve)
 
 
-def why_untrained(runs: Sequence[RunRecord]) -> str | None:
+def why_untrained(runs: Sequence[RunRecord], who: str = "") -> str | None:
     """Return why the runs of a baseline give no ratio, and what to do; None where they do.
 
     One faulty seed is enough, since ratios are means over all.
+
+    Args:
+        who: name of the baseline; by default its sampler's.
     """
     for run in runs:
         if fault := find_fault(run.curve):
             seed = f" (seed {run.config.seed})" if len(runs) > 1 else ""
-            return fault.sentences(find_sampler(run.config.sampler).title + seed)
+            return fault.sentences((who or find_sampler(run.config.sampler).title) + seed)
     return None
 
 

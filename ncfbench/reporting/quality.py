@@ -40,6 +40,14 @@ class Quality:
         return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
 
 
+def epochs_of(found: Sequence[Quality | None]) -> str:
+    """Return the epochs of rows of a table: ``epoch 3``, or ``row by row, epochs 3, 4.5, -``."""
+    epochs = ["-" if each is None else f"{each.epoch:.3g}" for each in found]
+    if len({*epochs} - {"-"}) < 2:
+        return f"epoch {min(epochs, default='-', key=lambda each: each == '-')}"
+    return f"row by row, epochs {', '.join(epochs)}"
+
+
 def quality_of(runs: Mapping[int, RunRecord], targets: Mapping[int, float]) -> list[Quality]:
     """Return the quality of an arm's runs at each moment; none where some run was not evaluated.
 

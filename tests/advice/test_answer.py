@@ -164,7 +164,7 @@ def test_the_headline_says_what_to_use_and_why(answer: Answer) -> None:
     assert "It reaches a loss of 5 in 1 s; the best baseline, iid b=512" in found
     assert "takes 16 s: 16 times as long (95 %: " in found
     assert "an iteration takes 10 ms instead of 40, and 100 iterations do instead of 400" in found
-    assert "0.400, the baseline's 0.250" in found
+    assert "0.400 at epoch 4, the baseline's 0.250 at epoch 4" in found
     assert "Not to be told from it: ns b=512 lr=0.01." in found
 
 

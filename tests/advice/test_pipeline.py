@@ -132,7 +132,9 @@ def test_an_interrupted_race_answers_and_continues(
     few = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "deferred_signals", _after(lambda: next(calls) > 12))
-        patch.setattr(contention.OtherPrograms, "_used", lambda self: {contention.Program(0, 0): 64})
+        patch.setattr(
+            contention.OtherPrograms, "_used", lambda self: {contention.Program(0, 0): 64}
+        )
         cut, said = ask(data_dir, tmp_path, **few)
     assert said[0].startswith("Warning: other programs use 64.0 of")
     assert not cut.is_complete

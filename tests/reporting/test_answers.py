@@ -111,7 +111,7 @@ def test_the_paragraph_says_what_and_why(tmp_path: Path) -> None:
     )
     assert "smallest loss of IID (3) 8 times sooner (95 %: 8 to 8, 2 seeds): in 1 s" in text
     assert "10 ms instead of 40, and 100 iterations do instead of 200." in text
-    assert text.endswith("Recall@50 at the end: 0.400, the baseline's 0.250.")
+    assert text.endswith("Recall@50 at the end: 0.400 at epoch 3, the baseline's 0.250 at epoch 3.")
     assert not any("take turns" in each for each in views.trust(answer, {}))
     ours = {"--runs-dir": str(tmp_path)}
     assert "ncfbench advise citeulike" in views.trust(answer, ours)[-1]
@@ -128,6 +128,15 @@ def test_quality_has_its_epoch_at_every_moment(tmp_path: Path) -> None:
     found = [(each.moments, each.epoch, each.values["recall_at_50"]) for each in by_name["N.S."]]
     assert found == [(("reported", "end"), 3, 0.4), (("target",), 2, 0.3)]
     assert [each.moments for each in by_name["IID"]] == [("reported", "end", "target")]
+    assert "(epoch 3)" in views.answer_tables([answer_of(tmp_path)], {})[0].notes[-1]
+    write_run(tmp_path, "iid", [9, 5, 4, 3, 4], 10, [0, 0.1, 0.2, 0.25, 0.3], epochs=40)
+    found = views.answer_tables([answer_of(tmp_path)], {})[0].notes[-1]
+    assert "at the end (row by row, epochs 3, 4)" in found
+
+
+def test_quality_tables_name_each_moment(tmp_path: Path) -> None:
+    write_run(tmp_path, "iid", [9, 5, 4, 3], 10, [0, 0.1, 0.2, 0.25])
+    write_run(tmp_path, "ns", [9, 5, 1, 2], 10, [0, 0.1, 0.3, 0.4])
     (table,) = views.quality_tables([answer_of(tmp_path)])
     assert [[cell.text for cell in row[:4]] for row in table.rows] == [
         ["N.S.", "reported, end", "3", "0.400"],
@@ -186,7 +195,32 @@ def test_without_a_baseline_there_is_no_ratio(
     assert answer.best is None
     assert views.headline(answer).startswith(sentence)
     assert set(statuses(answer).values()) == {"no target"}
-    assert invoke("report", tmp_path).exit_code == 0
+    printed = invoke("report", tmp_path)
+    assert printed.exit_code == 0
+    is_table = "Speedup over IID" in printed.stdout
+    assert is_table == (losses is not None), "a table without any ratio is left out"
+
+
+def test_one_arm_has_an_answer_without_a_choice(tmp_path: Path) -> None:
+    """After a first run the report says what is missing, not that this arm is the best."""
+    write_run(tmp_path, "iid", [9, 5, 3], 10, [0, 0.2, 0.3], dimension=20)
+    answer = answer_of(tmp_path)
+    assert answer.subject == "citeulike, CNN, SG, b=512, k=10, dimension=20, seed 0"
+    assert answer.best is None
+    assert views.headline(answer) == "IID is the only arm so far: there is nothing to compare."
+    command = "ncfbench advise citeulike --encoder cnn --loss sg --set dimension=20"
+    assert views.trust(answer, {})[-1] == command
+    printed = invoke("report", tmp_path).stdout
+    assert printed.startswith("Which sampler trains soonest: citeulike")
+    assert "0.300" in printed
+
+
+def test_untrained_baselines_are_named_apart(tmp_path: Path) -> None:
+    for rate in (0.01, 0.03):
+        write_run(tmp_path, "iid", [9, 3, *[5] * 7], 10, learning_rate=rate)
+    found = views.headline(answer_of(tmp_path))
+    assert found.count("No ratio") == 1
+    assert all(f"IID rate={rate} has not trained" in found for rate in (0.01, 0.03))
 
 
 def test_other_machines_and_diverged_runs_are_left_out(tmp_path: Path) -> None:

@@ -442,6 +442,9 @@ def test_sheets_say_why_a_cell_has_no_value() -> None:
     }
     shown = texts_of(recall_tables([group], [recalls])[0])
     assert (shown["Stratified"][0], shown["N.S."][0]) == ("diverged", "0.4000")
+    next(row for row in recalls if row["sampler"] == "iid")["reported_epoch"] = 1.5
+    epochs = texts_of(recall_tables([group], [recalls])[0])
+    assert [epochs[name][0] for name in ("IID", "N.S.")] == ["0.4000 @1.5", "0.4000 @3"]
     found = verdicts.judge_all([group], [rows], [recalls], {})
     speedup, recall = beside_tables([group], [rows], [recalls], found)
     texts = texts_of(speedup)

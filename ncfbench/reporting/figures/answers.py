@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ncfbench.registry import find_encoder, find_loss
+from ncfbench.registry import find_loss
 from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.figures.drawing import (
     GREY,
@@ -54,9 +54,7 @@ def draw_answer(answer: Answer) -> Drawing | None:
     handles, labels = axes[0].get_legend_handles_labels()
     below: dict[str, Any] = {"frameon": False, "loc": "outside lower center"}
     figure.legend(handles[::-1], labels[::-1], ncols=min(len(handles), 5), **below)
-    config = answer.config
-    parts = [config.dataset, find_encoder(config.encoder).title, loss, answer.settings]
-    title = f"Which sampler trains soonest: {', '.join(filter(None, parts))}"
+    title = f"Which sampler trains soonest: {answer.subject}"
     figure.suptitle(with_label(title, answer.data_label))
     return Drawing(title, figure)
 

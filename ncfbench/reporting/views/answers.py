@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ncfbench.registry import find_encoder, find_loss, find_sampler
+from ncfbench.registry import find_sampler
 from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.commands import flags
-from ncfbench.reporting.comparison import seeds_label
 from ncfbench.reporting.frontier import frontier
-from ncfbench.reporting.quality import COLD_USERS, RECALL, Quality
+from ncfbench.reporting.quality import COLD_USERS, RECALL, Quality, epochs_of
 from ncfbench.reporting.table import Cell, Column, Table, sentence, three_digits
 from ncfbench.timing.statistics import BUSY_SPREAD
 from ncfbench.timing.ties import ONE_SEED_FACTOR
@@ -22,21 +21,22 @@ STATUS_WORDS = {"never": "not reached", "diverged": "diverged", "no target": "-"
 
 
 def answer_tables(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[Table]:
-    """Return a table for each answer that compares arms, its paragraph above it.
+    """Return a table for each answer, its paragraph above it.
 
     Args:
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
     """
-    return [_answer_table(each, locations) for each in answers if len(each.standings) > 1]
+    return [_answer_table(each, locations) for each in answers]
 
 
 def ranking_tables(answers: Sequence[Answer]) -> list[Table]:
     """Return all arms of each answer whose own table leaves some out."""
     return [
         Table(
-            f"All arms, the soonest first: {_subject(each)}",
+            f"All arms, the soonest first: {each.subject}",
             _header(each),
             _rows(each, each.standings),
+            _recall_notes(each, each.standings),
             name=each.named("arms"),
         )
         for each in answers
@@ -78,7 +78,7 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
             notes.append("Cold users: recall@50 of those without a training link.")
         tables.append(
             Table(
-                f"Quality on cold test items: {_subject(answer)}",
+                f"Quality on cold test items: {answer.subject}",
                 [*header, *map(Column, measures.values())],
                 rows,
                 [*filter(None, notes)],
@@ -111,7 +111,7 @@ def frontier_tables(answers: Sequence[Answer]) -> list[Table]:
             Column("recall@50 then"),
             Column("at its last gain"),
         ]
-        title = f"Best recall at every training time: {_subject(answer)}"
+        title = f"Best recall at every training time: {answer.subject}"
         tables.append(Table(title, header, rows, name=answer.named("frontier")))
     return tables
 
@@ -137,8 +137,10 @@ def headline(answer: Answer) -> str:
 
 def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     """Return what speaks against an answer, a sentence each, and the command that raises trust."""
+    own = [each.contender.config for each in answer.standings if each.contender.is_baseline]
     if answer.best is None:
-        return []
+        is_hint = len(answer.standings) == 1 or not own
+        return ["To let arms race:", _advise_command(answer, locations)] if is_hint else []
     found = list(answer.reasons)
     if not answer.is_tie_known:
         found.append(
@@ -151,15 +153,11 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     if not answer.is_interleaved:
         found.append("Some runs did not take turns, so a change of the machine's speed counts.")
     found += _better_recall(answer, answer.best)
-    own = [each.contender.config for each in answer.standings if each.contender.is_baseline]
     if len({(each.batch_size, each.learning_rate) for each in own}) == 1:
-        config = answer.config
-        words = ["ncfbench", "advise", config.dataset, "--encoder", config.encoder]
-        words += ["--loss", config.loss, *(word for pair in locations.items() for word in pair)]
         found += [
             "The baseline has one batch size and one learning rate; others may suit it better. To"
             " try them:",
-            shlex.join(words),
+            _advise_command(answer, locations),
         ]
     return found
 
@@ -211,9 +209,9 @@ def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float
     """Return the best arm's recall at the end, with the baseline's if that is another arm."""
     if own is None or own.values[RECALL] is None:
         return ""
-    text = f"Recall@50 at the end: {own.text(RECALL)}"
+    text = f"Recall@50 at the end: {own.text(RECALL)} at epoch {own.epoch:.3g}"
     if baseline is not None:
-        text += f", the baseline's {baseline.text(RECALL)}"
+        text += f", the baseline's {baseline.text(RECALL)} at epoch {baseline.epoch:.3g}"
     return text + ("." if chance is None else f" (chance: {chance:.3f}).")
 
 
@@ -236,15 +234,14 @@ def _answer_table(answer: Answer, locations: Mapping[str, str]) -> Table:
             "<: some seed never came down to that loss, so the ratio is at most this; (seeds that"
             " did)."
         )
-    if chance := _chance(answer):
-        notes.append(f"its: iterations. recall@50 is that at the end. {chance}")
+    notes += _recall_notes(answer, answer.main)
     if len(answer.standings) > len(answer.main):
         notes.append(
             f"{len(answer.standings) - len(answer.main)} further arms: --table"
             f" {answer.named('arms')}"
         )
     return Table(
-        f"Which sampler trains soonest: {_subject(answer)}",
+        f"Which sampler trains soonest: {answer.subject}",
         _header(answer),
         _rows(answer, answer.main),
         notes,
@@ -264,6 +261,14 @@ def _header(answer: Answer) -> list[Column]:
         Column("times sooner", group=target),
         Column("recall@50"),
     ]
+
+
+def _recall_notes(answer: Answer, standings: Sequence[Standing]) -> list[str]:
+    """Return what recall@50 in a table is; nothing where none was measured."""
+    found = [each.at_end for each in standings]
+    when = epochs_of(found)
+    note = f"its: iterations. recall@50 is that at the end ({when}). {_chance(answer)}"
+    return [note.rstrip()] if any(found) else []
 
 
 def _rows(answer: Answer, standings: Sequence[Standing]) -> list[list[Cell | str]]:
@@ -320,6 +325,14 @@ def _why(best: Standing, baseline: Standing) -> str:
     return cost_sentence(own, theirs)
 
 
+def _advise_command(answer: Answer, locations: Mapping[str, str]) -> str:
+    config = answer.config
+    words = ["ncfbench", "advise", config.dataset, "--encoder", config.encoder]
+    words += ["--loss", config.loss]
+    words += [word for each in answer.settings.split(", ") if each for word in ("--set", each)]
+    return shlex.join([*words, *(word for pair in locations.items() for word in pair)])
+
+
 def _better_recall(answer: Answer, best: Standing) -> list[str]:
     """Return a sentence if another arm's recall at the end is above the best's by two errors."""
     own = best.at_end
@@ -352,16 +365,6 @@ def _chance(answer: Answer) -> str:
         if chance is not None:
             return f"By chance it is {chance:.3f}."
     return ""
-
-
-def _subject(answer: Answer) -> str:
-    config = answer.config
-    encoder, loss = find_encoder(config.encoder).title, find_loss(config.loss).title
-    shared = {each.contender.config.batch_size for each in answer.standings}
-    sizes = [f"b={next(iter(shared))}"] if len(shared) == 1 else []
-    seeds = {seed for each in answer.standings for seed in each.contender.runs}
-    parts = [config.dataset, encoder, loss, *sizes, answer.settings, seeds_label(seeds)]
-    return ", ".join(filter(None, parts))
 
 
 def _as_row(standing: Standing) -> dict[str, Any]:

@@ -55,14 +55,18 @@ SPEEDUPS = (
     ("total", "total_speedup", True),
 )
 """The paper's three columns: heading, measure, and whether times decide it."""
+NO_BASELINE = ("missing", "no baseline", "no baseline of this seed")
+"""Statuses of rows without any ratio: a table of nothing else is left out."""
 
 
 def speedup_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]]) -> list[Table]:
-    """Return a speedup table for each loss and choice of settings."""
+    """Return a speedup table for each loss and choice of settings that have a baseline."""
     tables = []
     for (loss, settings), members in by_table(comparisons, rows).items():
         baseline = find_sampler(members[0][0].baseline_sampler).title
         flat = [row for _, member in members for row in member]
+        if all(row["status"] in NO_BASELINE for row in flat):
+            continue
         times, mark = marks(flat)
         columns = [
             Column(heading, loss, partial(_speedup, measure, mark if timed else no_mark), measure)
@@ -108,7 +112,9 @@ def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
     """Return a recall table of all losses for each choice of other settings."""
     tables = []
     for settings, members in by_settings(comparisons, rows).items():
-        columns = [Column(find_loss(name).title, name, _recall, RECALL) for name in losses(members)]
+        epochs = _epochs(members)
+        render = partial(_recall, len(epochs) > 1)
+        columns = [Column(find_loss(name).title, name, render, RECALL) for name in losses(members)]
         reasons = sorted(
             {str(row["reason"]) for _, member in members for row in member if row.get("reason")}
         )
@@ -117,7 +123,7 @@ def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
             RECALL_TIES_NOTE,
             *(sentence(f"No recall: {reason}") for reason in reasons),
         ]
-        notes += [*_tuned_notes(members), _epochs_note(members)]
+        notes += [*_tuned_notes(members), _epochs_note(epochs)]
         title = f"Recall@50 on cold test items: {label_of(members)}"
         tables.append(arrange(title, members, columns, notes, name=slug("recall", settings)))
     return tables
@@ -159,23 +165,18 @@ def _untrained_notes(members: Sequence[Member]) -> list[str]:
     return list(found)
 
 
-def _epochs_note(members: Sequence[Member]) -> str:
+def _epochs(members: Sequence[Member]) -> set[str]:
     """Return the epochs whose recall is shown."""
-    epochs = sorted(
-        {
-            row["reported_epoch"]
-            for _, member in members
-            for row in member
-            if row.get("reported_epoch") is not None
-        }
-    )
-    if not epochs:
-        return "No epoch was evaluated."
-    if len(epochs) == 1:
-        return f"At epoch {epochs[0]:.3g}."
+    found = [row.get("reported_epoch") for _, member in members for row in member]
+    return {f"{each:.3g}" for each in found if each is not None}
+
+
+def _epochs_note(epochs: set[str]) -> str:
+    if len(epochs) < 2:
+        return f"At epoch {epochs.pop()}." if epochs else "No epoch was evaluated."
     return (
-        f"At epochs {epochs[0]:.3g} to {epochs[-1]:.3g}, means over seeds; the tables named"
-        " quality-... have each, with the end."
+        "@: the reported epoch, mean over seeds; the tables named quality-... have the last one"
+        " too."
     )
 
 
@@ -223,11 +224,12 @@ def _seeds(row: Row, best: bool) -> Cell:
     return Cell(str(row.get("seeds") or 0))
 
 
-def _recall(row: Row, best: bool) -> Cell:
+def _recall(has_epoch: bool, row: Row, best: bool) -> Cell:
     value, upper = row.get(RECALL), row.get(f"{RECALL}_upper")
     if value is None:
         return without_value(row)
     text = f"{value:.4f}" + ("" if upper is None else f" ± {upper - value:.4f} ({row['seeds']})")
+    text += f" @{row['reported_epoch']:.3g}" if has_epoch else ""
     return Cell(text, "best" if best else "plain")
 
 

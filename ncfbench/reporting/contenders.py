@@ -1,0 +1,97 @@
+"""Contenders: the arms of an answer, over batch sizes and learning rates too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ncfbench.config import RunConfig
+from ncfbench.registry import baseline_sampler, find_sampler
+from ncfbench.runs.arms import Variant
+from ncfbench.runs.folder import RunRecord
+from ncfbench.timing import statistics as analysis
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A sampler with its settings, batch size and learning rate, and its runs by seed."""
+
+    name: str
+    config: RunConfig
+    runs: Mapping[int, RunRecord]
+
+    @property
+    def is_baseline(self) -> bool:
+        """True if speedups are measured against its sampler."""
+        return self.config.sampler == baseline_sampler(self.config.loss)
+
+    @property
+    def has_diverged(self) -> bool:
+        """True if any of its seeds diverged."""
+        return any(run.summary["status"] == "diverged" for run in self.runs.values())
+
+    @property
+    def is_timed(self) -> bool:
+        """True if all its runs have times."""
+        return all(run.summary["full_iteration_seconds"] for run in self.runs.values())
+
+    @property
+    def seconds(self) -> float:
+        """Median seconds of an iteration, on average over seeds, if it :attr:`is_timed`."""
+        return _mean(run.summary["full_iteration_seconds"] for run in self.runs.values())
+
+    def means(self, column: str) -> list[tuple[float, float]]:
+        """Return a column of the curve against seconds of training (full account): means over seeds
+        at the evaluations that all have; none if it has no times.
+        """
+        if not self.is_timed:
+            return []
+        curves = [
+            {row["iteration"]: row[column] for row in run.curve if row[column] is not None}
+            for run in self.runs.values()
+        ]
+        common = sorted(set.intersection(*(set(curve) for curve in curves)))
+        return [(each * self.seconds, _mean(curve[each] for curve in curves)) for each in common]
+
+    @property
+    def spread(self) -> float:
+        """Largest spread of the times of a run's blocks."""
+        return max(
+            (analysis.spread(run.timing, "full") or 0.0 for run in self.runs.values()), default=0.0
+        )
+
+    @property
+    def items(self) -> float | None:
+        """Items embedded for a batch."""
+        known = [run.summary["item_slots"] for run in self.runs.values()]
+        return None if None in known else _mean(known)
+
+
+def contenders_of(runs: Sequence[RunRecord]) -> list[Contender]:
+    """Return the arms with their runs; of two runs of a seed that differ in length, the longer."""
+    arms: dict[tuple[Variant, int, float, int], dict[int, RunRecord]] = {}
+    for run in runs:
+        config = run.config
+        key = (Variant.of(config), config.batch_size, config.learning_rate, config.item_block)
+        own = arms.setdefault(key, {})
+        if config.seed not in own or config.epochs > own[config.seed].config.epochs:
+            own[config.seed] = run
+    batch_sizes, rates = ({key[index] for key in arms} for index in (1, 2))
+    found = []
+    for (variant, batch_size, rate, block), own in arms.items():
+        config = next(iter(own.values())).config
+        parts = [
+            find_sampler(variant.sampler).title,
+            f"b={batch_size}" if len(batch_sizes) > 1 else "",
+            variant.note(config.encoder),
+            f"rate={rate:g}" if len(rates) > 1 else "",
+            f"blocks of {block}" if block else "",
+        ]
+        found.append(Contender(" ".join(filter(None, parts)), config, own))
+    return found
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return math.fsum(found) / len(found)
