@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ncfbench.reporting.answers import TRIED, Answer, Contender
+from ncfbench.reporting.answers import TRIED, Answer
+from ncfbench.reporting.contenders import Contender
 from ncfbench.reporting.quality import RECALL
 from ncfbench.runs.arms import shared_settings
 

@@ -11,8 +11,14 @@ from ncfbench.reporting.table import Table
 from ncfbench.runs.arms import shared_settings
 from ncfbench.runs.folder import RunRecord
 
-LETTERS = {"b": "batch_size", "s": "stratum_size", "k": "negatives"}
-"""Settings by the letters that labels have."""
+LETTERS = {
+    "b": "batch_size",
+    "s": "stratum_size",
+    "k": "negatives",
+    "rate": "learning_rate",
+    "lr": "learning_rate",
+}
+"""Settings by their short names in labels."""
 
 
 class Filter:

@@ -41,7 +41,11 @@ def arms(result: Result) -> set[tuple[str, str, str, str]]:
 
 
 def test_only_keeps_runs_with_the_values(folder: Path) -> None:
-    found = arms(invoke(folder, "--json", "--only", "b=128", "--only", "sampler=iid,ns"))
+    found = arms(
+        invoke(
+            folder, "--json", "--only", "b=128", "--only", "rate=0.01", "--only", "sampler=iid,ns"
+        )
+    )
     settings = "batch_size=128"
     assert found == {
         ("cnn", settings, "iid", ""),
