@@ -36,7 +36,6 @@ class Calibration:
     """Seconds of an iteration of every shape, and of the other parts of a race."""
 
     seconds: Mapping[Shape, float]
-    measured: frozenset[Shape]
     probe_seconds: float
     evaluation_seconds: float
     opening_seconds: float
@@ -106,7 +105,6 @@ def calibrate(
     # The first opening compiled what the others share.
     return Calibration(
         seconds,
-        frozenset(measured),
         looks.probe_seconds,
         looks.evaluation_seconds,
         float(np.median(openings)) + looks.probe_seconds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,26 +62,16 @@ DONE_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Field:
-    """The candidates that would race, and those that would not: the result of a dry run."""
-
-    seconds: Mapping[str, float]
-    """Predicted seconds of an iteration of each entrant, by name."""
-    left_out: Sequence[LeftOut]
-    first_clock: float
-    horizon: float
-
-
-@dataclass(frozen=True)
 class Advice:
     """The result of a question. A dry run has no answer.
 
     Attributes:
+        state: who raced or would race, and who would not and why.
         is_complete: False if the race was interrupted.
     """
 
     folder: Path
-    field: Field
+    state: State
     answer: Answer | None
     figure: Path | None
     is_complete: bool
@@ -125,14 +115,13 @@ def advise(
         if state is not None and state.fingerprint != dataset.fingerprint:
             say(f"{dataset.name} has changed since this race began: beginning a new one.")
             state = None
-        if dry_run and state is not None:
-            return Advice(folder, _field(state, state.horizon), None, None, is_complete=False)
         content = jax.block_until_ready(Content.of(dataset))
-        guess = Pace(opening=5.0, training=1.5, saving=0.3)
+        guess, is_new = Pace(opening=5.0, training=1.5, saving=0.3), state is None
         if state is None:
-            state, guess, horizon = _begin(question, dataset, content, clock, say, interrupted)
-            if dry_run:
-                return Advice(folder, _field(state, horizon), None, None, is_complete=False)
+            state, guess = _begin(question, dataset, content, clock, say, interrupted)
+        if dry_run:
+            return Advice(folder, state, None, None, is_complete=False)
+        if is_new:
             state.write(folder)
         clock.spent_before = state.spent_seconds
         race = Race(question, state, dataset, content, own, clock, guess, say, interrupted)
@@ -149,7 +138,7 @@ def advise(
         answer = make_answer(question, state, records, dataset, budget_seconds)
         tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)
         figure = _draw(answer, folder, say)
-        return Advice(folder, _field(state, state.horizon), answer, figure, is_complete)
+        return Advice(folder, state, answer, figure, is_complete)
 
 
 def _draw(answer: Answer, folder: Path, say: Callable[[str], None]) -> Path | None:
@@ -169,8 +158,8 @@ def _begin(
     clock: Clock,
     say: Callable[[str], None],
     interrupted: Callable[[], bool],
-) -> tuple[State, Pace, float]:
-    """Choose the field of a new race; return its state, its expected pace and its horizon."""
+) -> tuple[State, Pace]:
+    """Choose the field of a new race; return its state and its expected pace."""
     graph = dataset.graph
     candidates, refused = list_candidates(question, graph.n_links)
     configs = {each.shape: each.config for each in reversed(candidates)}
@@ -196,7 +185,7 @@ def _begin(
     rest = [(each, seconds[each.shape]) for each in pool if each not in field]
     hopeless = f" {len(slow)} shapes cannot win." if slow else ""
     say(f"{clock.spent:.0f} s: {len(field)} race first, {len(rest)} may follow.{hopeless}")
-    return State(dataset.fingerprint, entrants, rest, left_out, first), pace, horizon
+    return State(dataset.fingerprint, entrants, rest, left_out, first, horizon=horizon), pace
 
 
 def _choose_field(
@@ -236,8 +225,3 @@ def _choose_field(
         f"--budget: {clock.budget_seconds:.0f} s are too few for one rung of two candidates, which"
         f" need about {math.ceil(1.2 * least / 10) * 10} s."
     )
-
-
-def _field(state: State, horizon: float) -> Field:
-    seconds = {each.name: each.predicted_seconds for each in state.entrants}
-    return Field(seconds, state.left_out, state.first_clock, horizon)

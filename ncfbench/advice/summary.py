@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ncfbench.advice.answer import FALLING, STAYED, Answer, Standing
-from ncfbench.advice.question import TRIED, Question
-from ncfbench.config import RunConfig
+from ncfbench.advice.question import Question
 from ncfbench.errors import either
 from ncfbench.registry import find_encoder, find_loss
-from ncfbench.reporting.commands import flags
+from ncfbench.reporting.commands import flags, run_command
 from ncfbench.reporting.quality import RECALL, epochs_of
 from ncfbench.reporting.table import Cell, Column, Table, columns_of, three_digits
 from ncfbench.reporting.views.answers import (
@@ -24,6 +23,7 @@ from ncfbench.reporting.views.answers import (
     recall_sentence,
     tied_sentence,
 )
+from ncfbench.runs.arms import Variant
 
 FORMAT = 1
 """Version of the JSON."""
@@ -98,8 +98,8 @@ def next_steps(answer: Answer, folder: Path, locations: Mapping[str, str]) -> li
     if answer.best is not None:
         config = answer.best.entrant.config
         there = {**locations, "--runs-dir": str(folder)}
-        command = run_command(config, [*chain.from_iterable(there.items()), "--resume"])
-        steps.append(("To train on from where the race left it", command))
+        command = run_command(config, Variant.of(config), config.seed, there)
+        steps.append(("To train on from where the race left it", f"{command} --resume"))
     return steps
 
 
@@ -129,6 +129,8 @@ def standings_table(answer: Answer) -> Table:
     title = f"{base.dataset}, {find_encoder(base.encoder).title}, {losses}"
     notes = ["its: iterations, of the first seed, as s"] if level is not None else []
     notes += ["speed: 1 for the first row, larger is faster"] if best else []
+    if best and any(each.learned_at is None and _speed(answer, each) == "-" for each in shown):
+        notes.append("speed -: not clearly better than chance on validation items")
     if has_recall:
         when = epochs_of([each.at_end for each in shown])
         notes.append(f"recall@50: on test items, at the end ({when})")
@@ -190,21 +192,6 @@ def as_json(answer: Answer, folder: Path, locations: Mapping[str, str]) -> dict[
     }
 
 
-def run_command(config: RunConfig, more: Sequence[str] = ()) -> str:
-    """Return the command line that trains these settings."""
-    from ncfbench.reporting.comparison import unusual_settings
-
-    named = ("dataset", "encoder", *TRIED)
-    effective = config.effective()
-    names = [name for name in named if effective.get(name) is not None]
-    if not config.seed:
-        names.remove("seed")
-    names += [name for name in unusual_settings(config) if name not in names]
-    values = config.to_dict()
-    words = [word for name in names for word in config.settings[name].arguments(values[name])]
-    return shlex.join(["ncfbench", "run", *words, *more])
-
-
 def advise_command(question: Question, budget_seconds: float, locations: Mapping[str, str]) -> str:
     """Return the command line that asks a question."""
     base, usual = question.base, Question({})
@@ -235,8 +222,8 @@ def _no_choice(answer: Answer) -> str:
     if all(each.at_end is None for each in found):
         reason = f"none of {len(found)} has trained an epoch, after which recall is measured"
     return (
-        f"No choice can be justified: after {three_digits(answer.state.clock)} s of training each,"
-        f" {reason}. Give a larger --budget."
+        f"No choice can be justified: after {three_digits(min(each.curve.clock for each in found))}"
+        f" s of training each, {reason}. Give a larger --budget."
     )
 
 

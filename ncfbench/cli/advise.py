@@ -135,12 +135,12 @@ def _json(advice: Advice, locations: Mapping[str, str]) -> dict[str, Any]:
     from ncfbench.advice import summary
 
     if advice.answer is None:
-        field = advice.field
+        state = advice.state
         return {
-            "entrants": field.seconds,
-            "left_out": [{"what": each.what, "reason": each.reason} for each in field.left_out],
-            "first_clock_seconds": field.first_clock,
-            "horizon_seconds": field.horizon,
+            "entrants": {each.name: each.predicted_seconds for each in state.entrants},
+            "left_out": [{"what": each.what, "reason": each.reason} for each in state.left_out],
+            "first_clock_seconds": state.first_clock,
+            "horizon_seconds": state.horizon,
         }
     return summary.as_json(advice.answer, advice.folder, locations) | {"figure": advice.figure}
 
@@ -151,14 +151,14 @@ def _print(advice: Advice, locations: Mapping[str, str]) -> None:
 
     answer = advice.answer
     if answer is None:
-        field = advice.field
-        rows = [[name, f"{1e3 * each:.3g}"] for name, each in field.seconds.items()]
+        state = advice.state
+        rows = [[each.name, f"{1e3 * each.predicted_seconds:.3g}"] for each in state.entrants]
         note = (
-            f"First rung: {field.first_clock:.3g} s of training each; the last ends at about"
-            f" {field.horizon:.3g} s."
+            f"First rung: {state.first_clock:.3g} s of training each; the last ends at about"
+            f" {state.horizon:.3g} s."
         )
         print_views(Table("Would race", ["", "ms an iteration"], rows, [note]))
-        left = [[each.what, each.reason] for each in field.left_out]
+        left = [[each.what, each.reason] for each in state.left_out]
         print_views(Table("Left out", ["", Column("reason", "left", wraps=True)], left))
         return
     views: list[Any] = [_folded(summary.headline(answer)), ""]

@@ -213,9 +213,8 @@ def test_next_commands_repeat_what_was_asked(answer: Answer, tmp_path: Path) -> 
     (_, again), (_, resume) = steps
     assert again == "ncfbench advise tiny --encoder cnn --budget 2m --data-dir here"
     assert resume == (
-        "ncfbench run --dataset tiny --encoder cnn --loss sg --sampler strat-ns --batch-size 512"
-        " --stratum-size 4 --learning-rate 0.02 --data-dir here"
-        f" --runs-dir {tmp_path / 'x'} --resume"
+        "ncfbench run --dataset tiny --sampler strat-ns --encoder cnn --loss sg"
+        f" --learning-rate 0.02 --data-dir here --runs-dir {tmp_path / 'x'} --resume"
     )
 
 
@@ -237,25 +236,29 @@ def test_a_command_names_all_that_was_asked() -> None:
 def test_a_baseline_at_chance_gives_a_bound_only(
     tmp_path: Path, tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    best, base = entrant("best", "ns"), entrant("base", "iid")
+    best, base, late = entrant("best", "ns"), entrant("base", "iid"), entrant("late", "strat-ns")
     records = {
         "best": written(tmp_path, best, [9, 5, 3], 10, [0, 0.1, 0.2]),
         "base": written(tmp_path, base, [9, 6, 6], 40, [0, 0.0, 0.0]),
+        "late": written(tmp_path, late, [9, 7, 7], 40, [0, 0.0, 0.0]),
     }
     monkeypatch.setattr(
         "ncfbench.advice.answer.learned_at",
         lambda record, dataset: 1.0 if record.config.sampler == "ns" else None,
     )
-    state = State(tiny.fingerprint, [base, best], [], [], 1.0, clock=2.0)
+    state = State(tiny.fingerprint, [base, best, late], [], [], 1.0, clock=2.0)
     found = make_answer(Question(FIXED), state, records, tiny, 60.0)
     assert found.sooner is None
     assert found.sooner_at_least == pytest.approx(8.0)  # 200 iterations of 40 ms over 1 s
     text = summary.headline(found)
     assert "not clearly better than chance after 8 s; this arm was after 1 s: more than 8" in text
-    cells = {row[0].text: row[-2].text for row in summary.standings_table(found).rows}
-    assert cells == {"best": "1", "base": "< 0.12"}
+    table = summary.standings_table(found)
+    cells = {row[0].text: row[-2].text for row in table.rows}
+    assert cells == {"best": "1", "base": "< 0.12", "late": "-"}
+    assert "speed -: not clearly better than chance on validation items" in table.notes
     assert [(each.status, each.behind) for each in found.standings] == [
         ("recommended", None),
+        ("slower", None),
         ("slower", None),
     ]
     monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
@@ -265,7 +268,11 @@ def test_a_baseline_at_chance_gives_a_bound_only(
     assert text.startswith("No choice can be justified: after 2 s of training each, the recall@50")
     table = summary.standings_table(none)
     assert [column.heading for column in table.header[1:]] == ["items", "ms", "loss", "recall@50"]
-    assert {row[0].text: row[3].text for row in table.rows} == {"base": "6", "best": "3"}
+    assert {row[0].text: row[3].text for row in table.rows} == {
+        "base": "6",
+        "best": "3",
+        "late": "7",
+    }
     assert json.loads(json_text(summary.as_json(none, tmp_path, {})))["recommended"] is None
 
 

@@ -212,8 +212,8 @@ def test_the_winner_is_trained_on_by_run(
 def test_a_dry_run_only_lists(data_dir: Path, tmp_path: Path) -> None:
     found, _ = ask(data_dir, tmp_path, dry_run=True)
     assert found.answer is None
-    assert len(found.field.seconds) == 6
-    assert found.field.horizon > found.field.first_clock > 0
+    assert len(found.state.entrants) == 6
+    assert found.state.horizon > found.state.first_clock > 0
     assert not list(tmp_path.glob("advice/*/*/config.json"))
     assert read_state(found.folder) is None
 
@@ -223,7 +223,7 @@ def test_a_dry_run_lists_a_race_that_is_over(data_dir: Path, raced: Advice) -> N
     before = (raced.folder / "advice.parquet").stat().st_mtime_ns
     found, _ = ask(data_dir, raced.folder.parent.parent, learning_rates=(0.01, 1e30), dry_run=True)
     assert found.answer is None
-    assert set(found.field.seconds) == set(raced.field.seconds)
+    assert found.state == read_state(raced.folder)
     assert (raced.folder / "advice.parquet").stat().st_mtime_ns == before
 
 
@@ -242,7 +242,10 @@ def test_from_python(data_dir: Path, tmp_path: Path) -> None:
         learning_rates=[0.1],
         dimension=8,
     )
-    assert list(found.field.seconds) == ["neg b=64 k=10 lr=0.1", "ns b=64 lr=0.1"]
+    assert [each.name for each in found.state.entrants] == [
+        "neg b=64 k=10 lr=0.1",
+        "ns b=64 lr=0.1",
+    ]
 
 
 def test_a_budget_for_no_rung_says_what_it_needs(data_dir: Path, tmp_path: Path) -> None:
