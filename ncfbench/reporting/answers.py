@@ -26,7 +26,7 @@ from ncfbench.reporting.comparison import (
 )
 from ncfbench.reporting.contenders import Contender, contenders_of
 from ncfbench.reporting.convergence import find_fault, why_untrained
-from ncfbench.reporting.quality import Quality, at_end, quality_of
+from ncfbench.reporting.quality import RECALL, Quality, at_end, quality_of
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
 from ncfbench.runs.folder import RunRecord, are_interleaved
@@ -114,7 +114,9 @@ class Answer:
         shared = {each.batch_size for each in configs}
         parts = [config.dataset, find_encoder(config.encoder).title, find_loss(config.loss).title]
         parts += [f"b={config.batch_size}"] if len(shared) == 1 else []
-        parts += usual_shape([Variant.of(each) for each in configs], [config.encoder])
+        variants = [Variant.of(each) for each in configs]
+        has_k = find_encoder(config.encoder).negatives in [each.negatives for each in variants]
+        parts += usual_shape(variants, [config.encoder] if has_k else [])
         seeds = {seed for each in self.standings for seed in each.contender.runs}
         return ", ".join(filter(None, [*parts, self.settings, seeds_label(seeds)]))
 
@@ -204,6 +206,7 @@ def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
         standings = [
             Standing(each, "no target", quality=quality_of(each.runs, {})) for each in contenders
         ]
+        standings.sort(key=_by_recall)
         return Answer(config, *data, settings, standings, reasons=reasons)
     targets = {seed: min(arm_of(run).losses) for seed, run in baseline.runs.items()}
     measured = [_stand(each, baseline, targets) for each in contenders]
@@ -314,6 +317,13 @@ def _ranked(
     ranked = [replace(each, status=found.get(each.name, each.status)) for each in measured]
     ranked.sort(key=lambda each: (STATUSES.index(each.status), -_total(each)))
     return ranked, is_known
+
+
+def _by_recall(standing: Standing) -> tuple[float, float]:
+    """Return what orders arms without a target: recall at the end, then the smallest loss."""
+    recall = standing.at_end.values[RECALL] if standing.at_end else None
+    losses = [min(arm_of(run).losses, default=math.inf) for run in standing.contender.runs.values()]
+    return -(recall or 0.0), _mean(losses)
 
 
 def _log_ratios(

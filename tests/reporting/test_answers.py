@@ -204,6 +204,8 @@ def test_without_a_baseline_there_is_no_ratio(
 def test_one_arm_has_an_answer_without_a_choice(tmp_path: Path) -> None:
     """After a first run the report says what is missing, not that this arm is the best."""
     write_run(tmp_path, "iid", [9, 5, 3], 10, [0, 0.2, 0.3], dimension=20)
+    write_run(tmp_path / "k", "iid", [9, 5, 3], 10, negatives=2)
+    assert answer_of(tmp_path / "k").subject == "citeulike, CNN, SG, b=512, seed 0"
     answer = answer_of(tmp_path)
     assert answer.subject == "citeulike, CNN, SG, b=512, k=10, dimension=20, seed 0"
     assert answer.best is None
@@ -216,9 +218,13 @@ def test_one_arm_has_an_answer_without_a_choice(tmp_path: Path) -> None:
 
 
 def test_untrained_baselines_are_named_apart(tmp_path: Path) -> None:
+    """Then the arms stand in the order of their recall at the end."""
     for rate in (0.01, 0.03):
-        write_run(tmp_path, "iid", [9, 3, *[5] * 7], 10, learning_rate=rate)
-    found = views.headline(answer_of(tmp_path))
+        recalls = [0, *[rate] * 8]
+        write_run(tmp_path, "iid", [9, 3, *[5] * 7], 10, recalls, learning_rate=rate)
+    answer = answer_of(tmp_path)
+    assert [each.name for each in answer.standings] == ["IID rate=0.03", "IID rate=0.01"]
+    found = views.headline(answer)
     assert found.count("No ratio") == 1
     assert all(f"IID rate={rate} has not trained" in found for rate in (0.01, 0.03))
 
