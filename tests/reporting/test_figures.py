@@ -61,6 +61,21 @@ def test_bounds_are_drawn_as_arrows(tmp_path: Path) -> None:
     assert texts == ["N.S.", "at least"]
 
 
+@pytest.mark.parametrize("words", [1, 4])
+def test_legends_are_whole_however_long(words: int) -> None:
+    pytest.importorskip("matplotlib")
+    figure = drawing_module.new_figure(9.5, 3.6)
+    labels = [" ".join(["Strat. w. N.S. rate=0.03"] * words) + str(place) for place in range(8)]
+    axis = figure.subplots()
+    handles = [axis.plot([0, 1])[0] for _ in labels]
+    drawing_module.add_legend_below(figure, handles, labels)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+    assert (legend._ncols > 1) == (words == 1)
+
+
 def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
     """Everything but s or k is the paper's; samplers without k are levels."""
     pytest.importorskip("matplotlib")

@@ -9,6 +9,7 @@ from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
+    add_legend_below,
     finish,
     label_few,
     line_style,
@@ -52,8 +53,7 @@ def draw_answer(answer: Answer) -> Drawing | None:
             _finish_losses(axis, answer)
         finish(axis)
     handles, labels = axes[0].get_legend_handles_labels()
-    below: dict[str, Any] = {"frameon": False, "loc": "outside lower center"}
-    figure.legend(handles[::-1], labels[::-1], ncols=min(len(handles), 5), **below)
+    add_legend_below(figure, handles[::-1], labels[::-1])
     title = f"Which sampler trains soonest: {answer.subject}"
     figure.suptitle(with_label(title, answer.data_label))
     return Drawing(title, figure)

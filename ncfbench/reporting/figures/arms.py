@@ -12,6 +12,7 @@ from ncfbench.reporting.figures.drawing import (
     PLUGIN_STYLE,
     STYLES,
     Drawing,
+    add_legend_below,
     describe,
     finish,
     new_figure,
@@ -61,8 +62,7 @@ def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
         axis.set_xticks([], minor=True)
         axis.set(xlabel=LABELS[setting], ylabel=label)
         finish(axis)
-    handles = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*handles, frameon=False, loc="outside lower center", ncols=4)
+    add_legend_below(figure, *figure.axes[0].get_legend_handles_labels())
     counted = f"{len(common)} seed{'' if len(common) == 1 else 's'}"
     title = f"{TITLES[setting]}: {describe(comparison)}, {counted} in common"
     figure.suptitle(with_label(title, comparison.data_label))

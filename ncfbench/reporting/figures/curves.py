@@ -11,6 +11,7 @@ from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.drawing import (
     GREY,
     Drawing,
+    add_legend_below,
     describe,
     finish,
     label_few,
@@ -119,8 +120,7 @@ def _add_legend(figure: Any, axes: Any) -> None:
     }
     bounds = {text for _, text in BOUNDS.values()}
     shown = sorted(handles, key=bounds.__contains__)
-    below = {"frameon": False, "loc": "outside lower center", "ncols": 6}
-    figure.legend([handles[label] for label in shown], shown, **below)
+    add_legend_below(figure, [handles[label] for label in shown], shown)
 
 
 def _plot_mean(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y: str) -> None:

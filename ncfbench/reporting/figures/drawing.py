@@ -80,6 +80,16 @@ def finish(axis: Any) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
+def add_legend_below(figure: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """Add a legend below all axes, in as many columns as there is room for, but six at most."""
+    below = {"frameon": False, "loc": "outside lower center"}
+    for columns in range(min(len(handles), 6), 0, -1):
+        legend = figure.legend(handles, labels, ncols=columns, **below)
+        if legend.get_window_extent().width <= figure.bbox.width or columns == 1:
+            return
+        legend.remove()
+
+
 def label_few(axis: Any) -> None:
     """Label a logarithmic axis plainly at 1, 2 and 5 of each decade, or at round numbers."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
