@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,16 @@ def test_quality_has_its_epoch_at_every_moment(tmp_path: Path) -> None:
 def test_quality_tables_name_each_moment(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 4, 3], 10, [0, 0.1, 0.2, 0.25])
     write_run(tmp_path, "ns", [9, 5, 1, 2], 10, [0, 0.1, 0.3, 0.4])
-    (table,) = views.quality_tables([answer_of(tmp_path)])
+    answer = answer_of(tmp_path)
+    chances = {"recall_at_50_chance": 0.1, "ndcg_at_50_chance": 0.04, "mrr_chance": 0.02}
+    known = [
+        replace(each, quality=[replace(one, values=one.values | chances) for one in each.quality])
+        for each in answer.standings
+    ]
+    (table,) = views.quality_tables([replace(answer, standings=known)])
+    assert table.notes[0] == "By chance: recall@50 0.100, NDCG@50 0.040, MRR 0.020."
+    (table,) = views.quality_tables([answer])
+    assert table.notes[0].startswith("±")
     assert [[cell.text for cell in row[:4]] for row in table.rows] == [
         ["N.S.", "reported, end", "3", "0.400"],
         ["N.S.", "target", "2", "0.300"],

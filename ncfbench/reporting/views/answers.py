@@ -64,7 +64,13 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
         ]
         if not rows:
             continue
-        notes = [_chance(answer), "±: standard error over users, on average over seeds."]
+        chances = {
+            heading: found[0].values.get(f"{measure}_chance")
+            for measure, heading in measures.items()
+        }
+        by_chance = [f"{name} {each:.3f}" for name, each in chances.items() if each is not None]
+        notes = [f"By chance: {', '.join(by_chance)}."] if by_chance else []
+        notes.append("±: standard error over users, on average over seeds.")
         rules = {
             str(run.summary.get("reported_by") or "validation, in an older version")
             for standing in answer.main
@@ -81,7 +87,7 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
                 f"Quality on cold test items: {answer.subject}",
                 [*header, *map(Column, measures.values())],
                 rows,
-                [*filter(None, notes)],
+                notes,
                 grouped=1,
                 name=answer.named("quality"),
             )
