@@ -159,7 +159,8 @@ def _print(advice: Advice, locations: Mapping[str, str]) -> None:
         )
         print_views(Table("Would race", ["", "ms an iteration"], rows, [note]))
         left = [[each.what, each.reason] for each in state.left_out]
-        print_views(Table("Left out", ["", Column("reason", "left", wraps=True)], left))
+        if left:
+            print_views(Table("Left out", ["", Column("reason", "left", wraps=True)], left))
         return
     views: list[Any] = [_folded(summary.headline(answer)), ""]
     for table in (summary.standings_table(answer), summary.left_table(answer)):

@@ -315,6 +315,10 @@ def test_the_command_prints_the_answer(
     prose = printed.stdout.partition("To be surer")[0]
     assert max(map(len, prose.splitlines())) <= 80
     assert not re.search(r"[a-z]-$", prose, re.M), "no flag is cut at a hyphen"
+    listed = invoke(*words, "--quiet", "--dry-run")
+    check(listed, 0, "Would race")
+    assert not raced.state.left_out
+    assert "Left out" not in listed.stdout, "no table of nothing"
     # The race's runs are not finished ones; the report says where its answer is.
     empty = invoke("report", "--runs-dir", runs_dir)
     check(empty, 7, "The command of a race, ncfbench advise ..., prints its answer again")
