@@ -139,7 +139,8 @@ class Answer:
         if self.best is None:
             return 0.0
         curve = self.best.curve
-        return curve.gain() / abs(curve.level) if curve.level else 0.0
+        before = curve.at(curve.clock / 2)
+        return curve.gain() / abs(before) if before else 0.0
 
     @property
     def undecided(self) -> int:

@@ -18,6 +18,7 @@ from ncfbench.reporting.commands import flags, run_command
 from ncfbench.reporting.quality import RECALL, epochs_of
 from ncfbench.reporting.table import Cell, Column, Table, columns_of, three_digits
 from ncfbench.reporting.views.answers import (
+    better_recall,
     busy_sentences,
     cost_sentence,
     recall_sentence,
@@ -72,6 +73,9 @@ def trust(answer: Answer) -> list[str]:
         else:
             line += f", and its {what} had about come to rest."
         found += [line, *_noise(answer, best), *_edges(answer, best)]
+        ends = {each.name: each.at_end for each in (*answer.ties, *answer.others)}
+        if better := better_recall(best.at_end, ends):
+            found.append(f"{better}: --target recall decides by recall.")
     if answer.undecided:
         found.append(
             f"{_count(answer.undecided, 'candidate')} left for want of time before they could be"

@@ -11,7 +11,7 @@ import pytest
 from folders import write_run
 
 from ncfbench.advice import summary
-from ncfbench.advice.answer import Answer, make_answer
+from ncfbench.advice.answer import Answer, Standing, make_answer
 from ncfbench.advice.candidates import Candidate, LeftOut, Shape
 from ncfbench.advice.comparison import Runs, best_of, times_sooner
 from ncfbench.advice.figure import draw_race
@@ -23,6 +23,7 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError
 from ncfbench.reporting.figures.drawing import save
+from ncfbench.reporting.quality import Quality
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.runs import folder as runs
 from ncfbench.storage import schemas, tables
@@ -171,8 +172,30 @@ def test_the_headline_says_what_to_use_and_why(answer: Answer) -> None:
 def test_trust_names_what_speaks_against_it(answer: Answer) -> None:
     found = " ".join(summary.trust(answer))
     assert "2 seeds of each of 3 finalists" in found
-    assert "its loss fell by 200% in the latter half" in found  # 3 at 2 s, 1 at 4 s
+    assert "its loss fell by 67% in the latter half" in found  # from 3 at 2 s to 1 at 4 s
     assert "no time" not in found
+    assert "higher recall" not in found, "no errors, no differences"
+
+
+def test_trust_names_a_rival_with_better_recall(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that stayed to the end, by more than two errors of the difference."""
+    recalls = {each.name: 0.3 for each in answer.standings}
+    recalls |= {"iid b=512 k=10 lr=0.01": 0.36, "ns b=512 lr=0.03": 0.5}
+
+    def at_end(each: Standing) -> Quality:
+        values = {"recall_at_50": recalls[each.name], "recall_at_50_error": 0.02}
+        return Quality(("end",), 4.0, values)
+
+    monkeypatch.setattr(Standing, "at_end", property(at_end))
+    found = " ".join(summary.trust(answer))
+    assert (
+        "iid b=512 k=10 lr=0.01 ends with a higher recall@50, 0.360 ± 0.020: --target recall"
+        " decides by recall." in found
+    )
+    recalls["iid b=512 k=10 lr=0.01"] = 0.35  # 0.05 < 2 * 0.02 * sqrt(2)
+    assert "higher recall" not in " ".join(summary.trust(answer))
 
 
 def test_the_table_fits_eighty_columns(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:

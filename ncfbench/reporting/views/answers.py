@@ -158,7 +158,9 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     found += busy_sentences(answer.spread)
     if not answer.is_interleaved:
         found.append("Some runs did not take turns, so a change of the machine's speed counts.")
-    found += _better_recall(answer, answer.best)
+    ends = {each.name: each.at_end for each in answer.standings}
+    if better := better_recall(answer.best.at_end, ends):
+        found.append(f"{better}: see --table {answer.named('frontier')}.")
     if len({(each.batch_size, each.learning_rate) for each in own}) == 1:
         found += [
             "The baseline has one batch size and one learning rate; others may suit it better. To"
@@ -219,6 +221,26 @@ def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float
     if baseline is not None:
         text += f", the baseline's {baseline.text(RECALL)} at epoch {baseline.epoch:.3g}"
     return text + ("." if chance is None else f" (chance: {chance:.3f}).")
+
+
+def better_recall(own: Quality | None, others: Mapping[str, Quality | None]) -> str:
+    """Return which arm's recall at the end is above the best arm's by two errors, and the largest
+    such; nothing if none is.
+
+    Args:
+        others: of all arms, by name.
+    """
+    recall, error = (own.values.get(name) if own else None for name in (RECALL, f"{RECALL}_error"))
+    if recall is None or error is None:
+        return ""
+    above = [
+        (value, f"{name} ends with a higher recall@50, {quality.text(RECALL)}")
+        for name, quality in others.items()
+        if quality is not None
+        and (value := quality.values[RECALL]) is not None
+        and value > recall + 2 * math.hypot(error, quality.values[f"{RECALL}_error"] or error)
+    ]
+    return max(above)[1] if above else ""
 
 
 def tied_sentence(names: Sequence[str]) -> str:
@@ -337,26 +359,6 @@ def _advise_command(answer: Answer, locations: Mapping[str, str]) -> str:
     words += ["--loss", config.loss]
     words += [word for each in answer.settings.split(", ") if each for word in ("--set", each)]
     return shlex.join([*words, *(word for pair in locations.items() for word in pair)])
-
-
-def _better_recall(answer: Answer, best: Standing) -> list[str]:
-    """Return a sentence if another arm's recall at the end is above the best's by two errors."""
-    own = best.at_end
-    recall, error = (own.values.get(name) if own else None for name in (RECALL, f"{RECALL}_error"))
-    if recall is None or error is None:
-        return []
-    above = [
-        (value, quality.text(RECALL), each.name)
-        for each in answer.standings
-        for quality in [each.at_end]
-        if quality is not None
-        and (value := quality.values[RECALL]) is not None
-        and value > recall + 2 * math.hypot(error, quality.values[f"{RECALL}_error"] or error)
-    ]
-    if not above:
-        return []
-    _, text, name = max(above)
-    return [f"{name} ends with a higher recall@50, {text}: see --table {answer.named('frontier')}."]
 
 
 def _chance(answer: Answer) -> str:
