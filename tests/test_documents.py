@@ -50,7 +50,7 @@ def commands(page: Path) -> list[list[str]]:
 
 def not_timed(_dataset: Any, _content: Any, configs: Any, *_rest: Any) -> Calibration:
     """A calibration that compiles nothing: a list of who would race needs no times."""
-    return Calibration(dict.fromkeys(configs, 0.01), frozenset(), 0.01, 0.01, 0.1)
+    return Calibration(dict.fromkeys(configs, 0.01), 0.01, 0.01, 0.1)
 
 
 def test_commands_of_the_first_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
