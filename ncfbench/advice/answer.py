@@ -14,7 +14,7 @@ from ncfbench.advice.rule import Curve
 from ncfbench.advice.state import Entrant, State
 from ncfbench.data import Dataset
 from ncfbench.reporting.contenders import Contender
-from ncfbench.reporting.quality import Quality, quality_at_end
+from ncfbench.reporting.quality import RECALL, Quality, quality_at_end
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import statistics as analysis
 
@@ -84,6 +84,13 @@ class Standing:
         """Quality at the last evaluation, of the first seed alone where another has none yet."""
         runs = self.contender.runs
         return quality_at_end(runs) or quality_at_end(dict([*runs.items()][:1]))
+
+    @property
+    def judged_at(self) -> float:
+        """Seconds of training at the last evaluation of its first seed; 0 before any."""
+        run = next(iter(self.contender.runs.values()))
+        found = [row["iteration"] for row in run.curve if row[f"test_{RECALL}"] is not None]
+        return float(max(found, default=0) * run.summary["full_iteration_seconds"])
 
     @property
     def epochs(self) -> float:
@@ -193,8 +200,9 @@ def make_answer(
         if learned[baseline] is not None:
             sooner = standings[baseline].behind
             level = max(runs[name].curves[0].level for name in (best, baseline))
-        elif standings[baseline].at_end is not None:
-            at_least = runs[baseline].curves[0].clock / max(learned[best] or 0.0, 1e-9)
+        else:
+            bound = standings[baseline].judged_at / max(learned[best] or 0.0, 1e-9)
+            at_least = bound if bound > 1 else None
     return Answer(
         question,
         state,

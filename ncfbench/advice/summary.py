@@ -223,11 +223,13 @@ def _no_choice(answer: Answer) -> str:
     if not found:
         return "No choice yet: no candidate has trained. Give a larger --budget."
     reason = f"the recall@50 of none of {len(found)} is clearly above chance ({answer.chance:.3f})"
-    if all(each.at_end is None for each in found):
+    judged = [each.judged_at for each in found if each.at_end is not None]
+    if not judged:
         reason = f"none of {len(found)} has trained an epoch, after which recall is measured"
+    after = three_digits(min(judged or [each.curve.clock for each in found]))
     return (
-        f"No choice can be justified: after {three_digits(min(each.curve.clock for each in found))}"
-        f" s of training each, {reason}. Give a larger --budget."
+        f"No choice can be justified: after {after} s of training each, {reason}. Give a larger"
+        " --budget."
     )
 
 
@@ -235,14 +237,14 @@ def _ratio_sentences(answer: Answer, best: Standing, baseline: Standing) -> list
     if answer.sooner_at_least is not None:
         return [
             f"The best baseline, {baseline.name}, is not clearly better than chance after"
-            f" {three_digits(baseline.curve.clock)} s; this arm was after"
+            f" {three_digits(baseline.judged_at)} s; this arm was after"
             f" {three_digits(best.learned_at or 0.0)} s: more than"
             f" {answer.sooner_at_least:.2g} times sooner."
         ]
     if baseline.learned_at is None:
         return [
             f"The best baseline, {baseline.name}, trained {baseline.epochs:.2g} epochs in"
-            f" {three_digits(baseline.curve.clock)} s, too few to measure its recall: no ratio."
+            f" {three_digits(baseline.curve.clock)} s, too few to judge its recall: no ratio."
         ]
     if answer.sooner is None or answer.level is None:
         return [f"It has no level in common with the best baseline, {baseline.name}."]

@@ -284,7 +284,14 @@ def test_a_baseline_at_chance_gives_a_bound_only(
         ("slower", None),
         ("slower", None),
     ]
+    # Judged at 4 s, it may have been better than chance from then on.
+    early = {**records, "base": written(tmp_path / "early", base, [9, 6, 6], 40, [0, 0.0])}
+    found = make_answer(Question(FIXED), state, early, tiny, 60.0)
+    assert found.sooner_at_least == pytest.approx(4.0)
+    assert "better than chance after 4 s" in summary.headline(found)
     monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
+    none = make_answer(Question(FIXED), state, early, tiny, 60.0)
+    assert summary.headline(none).startswith("No choice can be justified: after 2 s of")
     none = make_answer(Question(FIXED), state, records, tiny, 60.0)
     assert none.best is None
     text = summary.headline(none)
@@ -333,7 +340,7 @@ def test_what_was_never_evaluated_is_not_at_chance(
     state = State(tiny.fingerprint, [base, best], [], [], 1.0, clock=2.0)
     found = make_answer(Question(FIXED), state, records, tiny, 60.0)
     assert (found.sooner, found.sooner_at_least) == (None, None)
-    assert "too few to measure its recall: no ratio" in summary.headline(found)
+    assert "too few to judge its recall: no ratio" in summary.headline(found)
     records["best"] = written(tmp_path / "other", best, [9, 5, 3], 10, [])
     monkeypatch.setattr("ncfbench.advice.answer.learned_at", lambda record, dataset: None)
     none = make_answer(Question(FIXED), state, records, tiny, 60.0)
