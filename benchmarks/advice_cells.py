@@ -62,7 +62,7 @@ CELLS = {
     "sparse/lstm-sg": Cell("advice-sparse", "lstm", "sg", 240, learning_rates=(0.01,)),
     "sparse/mf-hinge": Cell("advice-sparse", "mf", "hinge", 20, batch_sizes=TWO_BATCHES),
     "dense/cnn-sg": Cell("advice-dense", "cnn", "sg", 50),
-    "dense/lstm-hinge": Cell("advice-dense", "lstm", "hinge", 50),
+    "dense/lstm-hinge": Cell("advice-dense", "lstm", "hinge", 100),
     "dense/mf-sg": Cell("advice-dense", "mf", "sg", 60),
     "long/cnn-sg": Cell("advice-long", "cnn", "sg", 60),
     "long/cnn-hinge": Cell("advice-long", "cnn", "hinge", 60),

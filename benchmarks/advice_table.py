@@ -100,7 +100,7 @@ def sweep_order(arms: Sequence[Arm], seconds: Mapping[str, float]) -> list[str]:
 
 def advice_order(entrants: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the names of the entrants that raced in the order of the answer: the recommended one,
-    those that stayed by how many times slower they were, and those that left, the last first.
+    those that are tied with it, and the others by how many times slower they are expected to be.
 
     Args:
         entrants: rows of the answer's JSON.

@@ -27,7 +27,8 @@ FALLING = 0.03
 
 STAYED = ("recommended", "tied", "slower")
 """Statuses of entrants that stayed to the end."""
-ORDER = (*STAYED, "left", "diverged", "failed", "not begun")
+PLACES = {"recommended": 0, "tied": 1, "slower": 2, "left": 2}
+"""What comes first in the answer; the statuses that are not here come last."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Standing:
         status: recommended, tied, slower (to the end), left, diverged, failed, not begun.
         behind: how many times sooner the recommended one is, at the latest level of both; None of
             an entrant that is not known to be better than chance.
+        expected: the same as the answer orders by it. Of one that left it is what its effort lets
+            expect, since what it showed was early. Of one that stayed it is what was measured, but
+            no less than that: the level of both is an easy one, which the slower one reached.
     """
 
     entrant: Entrant
@@ -48,6 +52,7 @@ class Standing:
     learned_at: float | None
     status: str
     behind: Ratio | None
+    expected: float
 
     @property
     def name(self) -> str:
@@ -103,7 +108,7 @@ class Answer:
     """The answer of a race.
 
     Attributes:
-        standings: of all entrants, the best first; of those that left, who left last.
+        standings: of all entrants, the best first.
         best: the recommended entrant; None where nothing was learned.
         baseline: the best baseline; None where none raced.
         sooner: how many times sooner the best reaches the baseline's lowest level.
@@ -179,6 +184,7 @@ def make_answer(
     racing = [each.name for each in state.racing if each.name in runs]
     able = [name for name in racing if learned[name] is not None]
     best = best_of({name: runs[name] for name in able}) if able else None
+    least = next((each.candidate.effort for each in state.entrants if each.name == best), 1.0)
     standings = {}
     for each in state.entrants:
         own = runs.get(each.name, Runs({}))
@@ -189,8 +195,11 @@ def make_answer(
         timed = [run for run in records[each.name] if run.summary["full_iteration_seconds"]]
         by_seed = {run.config.seed: run for run in timed or records[each.name]}
         contender = Contender(each.name, each.config, by_seed)
+        expected = each.candidate.effort / least
+        if behind is not None and status in STAYED:
+            expected = max(expected, behind.value)
         standings[each.name] = Standing(
-            each, contender, own, learned.get(each.name), status, behind
+            each, contender, own, learned.get(each.name), status, behind, expected
         )
     baselines = [each.name for each in state.racing if each.shape.is_baseline and each.name in runs]
     taught = [name for name in baselines if learned[name] is not None]
@@ -218,14 +227,12 @@ def make_answer(
     )
 
 
-def _place(each: Standing) -> tuple[int, float, float, float]:
-    """Return what orders the answer: how an entrant ended; among those that stayed how far behind
-    it is, and of the others who left last; then its level.
+def _place(each: Standing) -> tuple[int, float, float]:
+    """Return what orders the answer: how an entrant ended, how far behind it is expected to be, and
+    its level.
     """
-    stayed = math.inf if each.behind is None else each.behind.value
     level = each.level if each.has_run else math.inf
-    left = each.entrant.left_after if each.status == "left" else 0.0
-    return ORDER.index(each.status), -left, stayed if each.status in STAYED else 0.0, level
+    return PLACES.get(each.status, len(PLACES)), each.expected, level
 
 
 def _status(

@@ -176,6 +176,7 @@ def _begin(
     pool = by_promise(
         [each for each in candidates if each.shape not in slow],
         calibrated.seconds,
+        work,
         losses_first=question.target == "recall",
     )
     first, field, pace, horizon = _choose_field(pool, calibrated, graph.n_links, clock)

@@ -78,6 +78,8 @@ class Race:
         self._fresh: dict[tuple[str, int], float] = {}
         """Seconds that opening took, of runs that have not trained since."""
         self._folders: dict[tuple[str, int], Path] = {}
+        self._learned: set[str] = set()
+        """Names of entrants that are known to be better than chance."""
         self._turns = uuid.uuid4().hex[:12]
         self._is_at_work = False
         """True while something is done that a second Ctrl-C may cut."""
@@ -173,7 +175,6 @@ class Race:
         for entrant in state.racing:
             if entrant.name in decision.dropped:
                 entrant.reason = f"after {clock:.3g} s: {decision.dropped[entrant.name]}"
-                entrant.left_after = clock
                 self._close((entrant.name, 0))
         if plan is not None and clock <= EARLY * state.horizon:
             self._admit(arms, decision, clock)
@@ -214,7 +215,10 @@ class Race:
                 learned_at(records[0], self.dataset),
                 entrant.shape.loss,
                 entrant.config.learning_rate,
+                entrant.candidate.effort,
             )
+            if found[entrant.name].learned_at is not None:
+                self._learned.add(entrant.name)
         return found
 
     def _admit(self, arms: Mapping[str, Arm], decision: Decision, clock: float) -> None:
@@ -222,7 +226,7 @@ class Race:
         if arms[decision.leader].learned_at is None:
             return
         state = self.state
-        order = [name for name in rank(arms) if name not in decision.dropped]
+        order = [name for name in rank(arms, is_early=True) if name not in decision.dropped]
         baselines = [name for name in order if arms[name].is_baseline]
         candidates = {each.name: each.candidate for each in state.racing}
         chosen: list[tuple[Candidate, float]] = []
@@ -301,12 +305,13 @@ class Race:
             self.say(f"{entrant.name} {entrant.reason}")
 
     def _evaluate(self) -> None:
-        """Evaluate those runs of the rung that never were: an epoch of a large data set can take
-        longer than the race, and whoever is at chance decides who may leave.
+        """Evaluate the runs that are not known to be better than chance: whether they are decides
+        who may leave, and an epoch of a large data set can take longer than the race.
         """
         for entrant in self.state.racing:
             run = self._open.get((entrant.name, 0))
-            if run is not None and not run.recorder.is_evaluated and not run.session.is_done:
+            is_known = entrant.name in self._learned
+            if run is not None and not is_known and not run.session.is_done:
                 began = time.perf_counter()
                 self._attempt(entrant, run.evaluate)
                 self._measured.evaluations.append(time.perf_counter() - began)

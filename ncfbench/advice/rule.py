@@ -16,16 +16,21 @@ The first question protects arms that start late, the second those that a leader
 ahead early and never comes down. Both look at the present level only, which is the latest target;
 what was ahead at the start of training does not count.
 
-*There is no time for all.* Each rung keeps about half of the arms, in the order of their levels at
-the same clock. Until a third of the horizon the best arm of every sampler stays, and to the
-end the best arm of another sampler than the leader's, and the best arm of the leader's sampler with
-a smaller learning rate: a large rate learns first, and comes to rest above a smaller one (CiteULike
-and synthetic data, three times the rate: it leads for a tenth of the clock and never reaches the
-baseline's loss). The best arm of the baseline always stays: an answer without it has no ratio.
+*There is no time for all.* Each rung keeps about half of the arms. From a third of the horizon on
+they are ordered by their levels at the same clock. Before, what a rung shows is weighed with what
+was expected before the race (:mod:`ncfbench.advice.candidates`), since large learning rates and
+small numbers of negatives are ahead at first: the order is that of effort times delay, the time
+that an arm took to its level over the time that the lowest arm took to it. Until a third of the
+horizon the best arm of every sampler stays, and to the end the best arm of another sampler than the
+leader's, and the best arm of the leader's sampler with a smaller learning rate: a large rate learns
+first, and comes to rest above a smaller one (CiteULike and synthetic data, three times the rate: it
+leads for a tenth of the clock and never reaches the baseline's loss). The best arm of the baseline
+always stays: an answer without it has no ratio.
 
-While no arm has learned anything, no arm leaves: with skip-gram loss and a text encoder every arm
-rests for some epochs on the loss of popularity alone, and differences there say nothing of what
-follows (an LSTM on CiteULike: 16 to 170 s at a loss of 5.9 to 6.1, and then down to 4.6 and 5.0).
+While no arm has learned anything, none leaves before a third of the horizon; then those of the
+largest efforts do. With skip-gram loss and a text encoder every arm rests for some epochs on the
+loss of popularity alone, and differences there say nothing of what follows (an LSTM on CiteULike:
+16 to 170 s at a loss of 5.9 to 6.1, and then down to 4.6 and 5.0).
 
 Assumptions: gains for each doubling of the clock fall, once an arm has begun to learn; an arm that
 lags at its own level does not turn out more than :data:`FASTER` times as fast as the leader from
@@ -128,6 +133,7 @@ class Arm:
         is_baseline: True if speedups are measured against this sampler.
         loss, learning_rate: of its runs.
         learned_at: clock at which the run was first seen to be better than chance; None before.
+        effort: expected time to learn, up to a factor that all arms share.
     """
 
     curve: Curve
@@ -136,6 +142,7 @@ class Arm:
     learned_at: float | None = 0.0
     loss: str = ""
     learning_rate: float = 0.0
+    effort: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -146,18 +153,30 @@ class Decision:
     dropped: Mapping[str, str] = field(default_factory=dict)
 
 
-def rank(arms: Mapping[str, Arm]) -> list[str]:
+def rank(arms: Mapping[str, Arm], *, is_early: bool = False) -> list[str]:
     """Return the names in the order of the values at the latest clock that the curves share.
 
-    Arms that have not learned anything come last, in the order in which they are given. A curve
-    that was last evaluated before half of the longest clock counts with its last value.
+    Arms that have not learned anything come last, by their efforts. A curve that was last evaluated
+    before half of the longest clock counts with its last value.
+
+    Args:
+        is_early: weigh what the curves show with what was expected: order by effort times delay.
     """
     longest = max(arm.curve.clock for arm in arms.values())
     common = min(arm.curve.clock for arm in arms.values() if 2 * arm.curve.clock >= longest)
+    able = [arm.curve for arm in arms.values() if arm.learned_at is not None]
+    lowest = min(able, key=lambda curve: curve.at(common), default=None)
 
     def key(name: str) -> tuple[bool, float]:
-        has_learned = arms[name].learned_at is not None
-        return not has_learned, arms[name].curve.at(common) if has_learned else 0.0
+        arm = arms[name]
+        if arm.learned_at is None or lowest is None:
+            return True, arm.effort
+        level = arm.curve.at(common)
+        if not is_early:
+            return False, level
+        own, first = arm.curve.time_to(level), lowest.time_to(level)
+        # At the value that it began with an arm shows nothing.
+        return False, arm.effort * (own / first if own and first else 1.0)
 
     return sorted(arms, key=key)
 
@@ -171,9 +190,11 @@ def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
         keep: number of arms that the next rung has time for. More stay where the rules above
             protect them.
     """
-    order = rank(arms)
+    clock = max(arm.curve.clock for arm in arms.values())
+    is_early = clock < LATE * horizon
+    order = rank(arms, is_early=is_early)
     leader = order[0]
-    if arms[leader].learned_at is None:
+    if is_early and arms[leader].learned_at is None:
         return Decision(leader)
     baselines = [name for name in order if arms[name].is_baseline]
     always = {leader, *baselines[:1], *_rival(arms, order), *_slower_sibling(arms, order)}
@@ -183,8 +204,7 @@ def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
         if name not in always and not can_win(arms[name], arms[ahead], horizon):
             dropped[name] = f"cannot catch up with {ahead} within {horizon:.0f} s"
     left = [name for name in order if name not in dropped]
-    clock = max(arm.curve.clock for arm in arms.values())
-    safe = always | (set(_best_of_samplers(arms, left)) if clock < LATE * horizon else set())
+    safe = always | (set(_best_of_samplers(arms, left)) if is_early else set())
     for place, name in reversed(list(enumerate(left, 1))):
         if len(arms) - len(dropped) > keep and name not in safe:
             dropped[name] = f"place {place} of {len(left)}, and no time for all"

@@ -17,7 +17,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import tables
 
-VERSION = 1
+VERSION = 2
 FILE = "advice.json"
 
 
@@ -29,7 +29,6 @@ class Entrant:
         config: settings of its first run; its other seeds differ in the seed alone.
         predicted_seconds: of an iteration, before the race.
         reason: why it left; empty while it races.
-        left_after: clock of the rung at whose end it left.
     """
 
     name: str
@@ -38,7 +37,6 @@ class Entrant:
     predicted_seconds: float
     seeds: list[int] = field(default_factory=lambda: [0])
     reason: str = ""
-    left_after: float = 0.0
 
     @property
     def shape(self) -> Shape:
@@ -114,16 +112,18 @@ def _of_candidate(each: Candidate) -> dict[str, Any]:
         "shape": dataclasses.asdict(each.shape),
         "config": each.config.to_dict(),
         "rank": list(each.rank),
+        "effort": each.effort,
     }
 
 
 def _to_candidate(values: Mapping[str, Any]) -> Candidate:
     others, rate = values["rank"]
-    return Candidate(Shape(**values["shape"]), complete(values["config"]), (others, rate))
+    shape, config = Shape(**values["shape"]), complete(values["config"])
+    return Candidate(shape, config, (others, rate), values["effort"])
 
 
 def _of_entrant(each: Entrant) -> dict[str, Any]:
-    names = ("name", "predicted_seconds", "seeds", "reason", "left_after")
+    names = ("name", "predicted_seconds", "seeds", "reason")
     own = {name: getattr(each, name) for name in names}
     return own | {"config": each.config.to_dict(), "candidate": _of_candidate(each.candidate)}
 

@@ -145,14 +145,21 @@ def standings_table(answer: Answer) -> Table:
 def left_table(answer: Answer) -> Table:
     """Return the entrants that left the race, with the reasons, and what did not enter it."""
     rows = [
-        [each.name, each.entrant.reason.partition(". ")[0] or each.status]
+        [
+            each.name,
+            three_digits(each.expected) if answer.best and each.status == "left" else "-",
+            each.entrant.reason.partition(". ")[0] or each.status,
+        ]
         for each in answer.standings
         if each.status not in STAYED
     ]
-    count = len(answer.state.left_out)
-    notes = [f"Never entered: {count} that cannot win or work; --dry-run says why."]
-    header: list[Column | str] = ["", Column("reason", "left", wraps=True)]
-    return Table("Left the race", header, rows, notes if count else ())
+    notes = []
+    if any(row[1] != "-" for row in rows):
+        notes.append("expected: times slower than the recommended one, by cost and negatives alone")
+    if count := len(answer.state.left_out):
+        notes.append(f"Never entered: {count} that cannot win or work; --dry-run says why.")
+    header: list[Column | str] = ["", Column("expected"), Column("reason", "left", wraps=True)]
+    return Table("Left the race", header, rows, notes)
 
 
 def rows(answer: Answer) -> list[dict[str, Any]]:
@@ -330,6 +337,7 @@ def _row(answer: Answer, each: Standing) -> dict[str, Any]:
         "times_slower": ratio and ratio.value,
         "times_slower_lower": ratio and ratio.lower,
         "times_slower_upper": ratio and ratio.upper,
+        "times_slower_expected": each.expected if answer.best and has_run else None,
         "test_recall_at_50": recalls.get(RECALL),
         "test_recall_at_50_error": recalls.get(f"{RECALL}_error"),
         "runs": [record.name for record in records],

@@ -92,9 +92,6 @@ class Recorder:
             evaluated: the splits that were evaluated there.
         """
 
-    is_evaluated = False
-    """True if some row of the curve has an evaluation."""
-
     def add_evaluations(self, iteration: int, evaluated: Mapping[str, Evaluation]) -> None:
         """Add evaluations to the last row of the curve, if it is of this iteration."""
 
@@ -190,11 +187,6 @@ class RunRecorder(Recorder):
         self.progress.record(whole)
         if time.perf_counter() >= self._due:
             self.write("running", row["iteration"])
-
-    @property
-    def is_evaluated(self) -> bool:  # type: ignore[override]
-        """See :attr:`Recorder.is_evaluated`."""
-        return bool(self._evaluations)
 
     def add_evaluations(self, iteration: int, evaluated: Mapping[str, Evaluation]) -> None:
         """See :meth:`Recorder.add_evaluations`."""

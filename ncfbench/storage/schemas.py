@@ -540,6 +540,7 @@ ADVICE = pa.schema(
                 "times_slower",
                 "times_slower_lower",
                 "times_slower_upper",
+                "times_slower_expected",
                 "test_recall_at_50",
                 "test_recall_at_50_error",
             )
@@ -554,7 +555,9 @@ ADVICE = pa.schema(
 failed, not begun.
 
 ``level``: the lowest probe loss, or recall with its sign changed. ``times_slower``: the
-recommended entrant's speed over this one's, at the latest level of both, with its 95 % interval.
+recommended entrant's speed over this one's, at the latest level of both, with its 95 % interval;
+``times_slower_expected``: the same as its cost and its negatives let expect, and of one that stayed
+no less than was measured.
 ``clock_seconds``: training clock of the first seed; ``learned_seconds``: the clock at which it was
 first better than chance.
 """

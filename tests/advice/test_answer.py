@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -217,13 +218,16 @@ def test_rows_and_json_are_what_the_schema_says(answer: Answer, tmp_path: Path) 
     assert [row["status"] for row in rows] == [
         "recommended",
         "tied",
-        "slower",
         "left",
+        "slower",
         "diverged",
     ]
     assert set(schemas.ADVICE.names) == set(summary.rows(answer)[0])
     assert rows[0]["times_slower"] is None
-    assert rows[2]["times_slower"] == pytest.approx(16, rel=0.01)
+    assert rows[3]["times_slower"] == pytest.approx(16, rel=0.01)
+    assert rows[2]["times_slower_expected"] == 1  # it left, and all efforts are alike
+    for each in (rows[1], rows[3]):
+        assert each["times_slower_expected"] == each["times_slower"]
     found = json.loads(json_text(summary.as_json(answer, tmp_path, {})))
     assert found["recommended"] == "strat-ns b=512 s=4 lr=0.02"
     assert found["tied"] == ["ns b=512 lr=0.01"]
@@ -306,22 +310,30 @@ def test_a_baseline_at_chance_gives_a_bound_only(
     assert json.loads(json_text(summary.as_json(none, tmp_path, {})))["recommended"] is None
 
 
-def test_who_left_last_comes_first_of_those_that_left(tmp_path: Path, tiny: Dataset) -> None:
-    """Whatever their ratios; of one rung the lowest. Those that stayed come by their ratios."""
-    losses = {"best": [9, 3, 1], "near": [9, 4, 2], "far": [9, 6, 5]}
-    losses |= {"late": [9, 8], "early": [9, 4], "lower": [9, 7]}
-    left = {"late": 2.0, "early": 1.0, "lower": 2.0}
-    entrants = [entrant(name, "ns", "no time for all" * (name in left)) for name in losses]
+def test_the_answer_orders_by_what_is_expected(tmp_path: Path, tiny: Dataset) -> None:
+    """Of an arm that left by its effort, however early or low; of one that stayed no less than was
+    measured.
+    """
+    losses = {"best": [9, 3, 1], "easy": [9, 4, 3], "far": [9, 8, 8]}
+    losses |= {"dear": [9, 4], "cheap": [9, 8]}
+    efforts = {"best": 2.0, "easy": 12.0, "far": 2.0, "dear": 8.0, "cheap": 3.0}
+    entrants = [entrant(name, "ns", "no time" * (name in ("dear", "cheap"))) for name in losses]
     for each in entrants:
-        each.left_after = left.get(each.name, 0.0)
+        each.candidate = dataclasses.replace(each.candidate, effort=efforts[each.name])
     records = {
         each.name: written(tmp_path / each.name, each, losses[each.name], 10, [0, 0.3, 0.3])
         for each in reversed(entrants)
     }
     state = State(tiny.fingerprint, entrants, [], [], 1.0, clock=4.0)
     found = make_answer(Question(FIXED), state, records, tiny, 60.0)
-    names = [each.name for each in found.standings]
-    assert names == ["best", "near", "far", "lower", "late", "early"]
+    expected = {each.name: each.expected for each in found.standings}
+    # far took 1000 iterations to a loss of 8, which best passed after 167.
+    assert expected == pytest.approx(
+        {"best": 1, "cheap": 1.5, "dear": 4, "far": 6, "easy": 6}, rel=0.3
+    )
+    assert (expected["cheap"], expected["dear"], expected["easy"]) == (1.5, 4, 6)
+    left = summary.left_table(found)
+    assert [row[1].text for row in left.rows] == ["1.5", "4"]
 
 
 def test_what_was_never_evaluated_is_not_at_chance(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 
@@ -127,7 +128,8 @@ def test_the_first_wave_is_the_usual_shape_of_each_sampler() -> None:
         each.shape: each.shape.batch_size * (1 if each.shape.sampler == "iid" else 0.5)
         for each in candidates
     }
-    pool = by_promise(candidates, seconds, losses_first=False)
+    counted = {each.shape: work(10 if each.shape.negatives else 511) for each in candidates}
+    pool = by_promise(candidates, seconds, counted, losses_first=False)
     first = first_wave(pool)
     assert {each.shape for each in first} == {
         shape("iid", k=10),
@@ -145,9 +147,30 @@ def test_for_recall_losses_come_before_samplers() -> None:
     question = Question(TINY, target="recall", samplers=("iid", "ns"), losses=("sg", "mse"))
     candidates, _ = list_candidates(question, n_links=10_000)
     seconds = {each.shape: 1.0 if each.shape.sampler == "ns" else 3.0 for each in candidates}
-    first = first_wave(by_promise(candidates, seconds, losses_first=True))
+    counted = {each.shape: work(10) for each in candidates}
+    first = first_wave(by_promise(candidates, seconds, counted, losses_first=True))
     assert {each.shape.sampler for each in first[:6]} == {"ns"}
     assert {each.shape.loss for each in first[:6]} == {"sg", "mse"}
+
+
+def test_the_effort_weighs_cost_with_negatives() -> None:
+    """A link with few negatives is cheaper here, but it teaches log2(512) / log2(6) times less; an
+    unusual rate is expected to take longer.
+    """
+    question = Question(TINY, samplers=("neg", "ns"), batch_sizes=(512,), negatives=(5,))
+    candidates, _ = list_candidates(question, n_links=10_000)
+    counted = {shape("neg", k=5): work(5), shape("ns"): work(511)}
+    seconds = {shape("neg", k=5): 1e-3, shape("ns"): 2e-3}
+    pool = by_promise(candidates, seconds, counted, losses_first=False)
+    efforts = {(each.shape.sampler, each.config.learning_rate): each.effort for each in pool}
+    assert [each.shape.sampler for each in pool[:2]] == ["ns", "neg"]
+    assert efforts["ns", 0.01] / efforts["neg", 0.01] == pytest.approx(2 * math.log(6, 512))
+    assert efforts["ns", 0.03] / efforts["ns", 0.01] == pytest.approx(1.3)
+
+
+def test_no_negatives_are_refused() -> None:
+    with pytest.raises(UsageError, match="negatives"):
+        list_candidates(Question(TINY, samplers=("neg",), negatives=(0,)), n_links=10_000)
 
 
 def test_neighbours_differ_in_one_setting() -> None:

@@ -164,12 +164,24 @@ def test_what_lags_far_behind_late_is_dropped() -> None:
     assert found.dropped["slow"] == "cannot catch up with fast within 64 s"
 
 
-def test_nothing_is_dropped_before_anything_was_learned() -> None:
-    laws = {
-        f"arm {place}": ("ns", after_plateau(speed, 20.0, 2.0))
-        for place, speed in enumerate((1, 2, 4, 8, 16))
+def test_before_anything_was_learned_only_efforts_and_time_decide() -> None:
+    """Nobody leaves before a third of the horizon; then those of the largest efforts do."""
+    arms = {
+        f"arm {effort}": arm(after_plateau(effort, 20.0, 2.0), 8.0, learned_at=None, effort=effort)
+        for effort in (5, 1, 4, 2, 3)
     }
-    assert race(laws, 32.0, rungs=2, learned=dict.fromkeys(laws, 20.0)) == {}
+    arms["iid"] = arm(power(1, 2), 8.0, "iid", is_baseline=True, learned_at=None, effort=9)
+    assert decide(arms, 32.0, 3).dropped == {}
+    assert list(decide(arms, 20.0, 3).dropped) == ["arm 5", "arm 4", "arm 3"]
+
+
+def test_early_on_expectations_count_too() -> None:
+    """An arm of half the effort may be at a level that another one passed in half the time."""
+    ahead, behind = arm(power(2, 2), 8.0, "neg", effort=3), arm(power(1, 2), 8.0, effort=1)
+    assert rank({"ahead": ahead, "behind": behind}) == ["ahead", "behind"]
+    assert rank({"ahead": ahead, "behind": behind}, is_early=True) == ["behind", "ahead"]
+    much = arm(power(4, 2), 8.0, "neg", effort=3)
+    assert rank({"much": much, "behind": behind}, is_early=True) == ["much", "behind"]
 
 
 def test_an_arm_at_rest_may_begin_where_the_leader_began() -> None:
