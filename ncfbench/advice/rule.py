@@ -25,7 +25,8 @@ horizon the best arm of every sampler stays, and to the end the best arm of anot
 leader's, and the best arm of the leader's sampler with a smaller learning rate: a large rate learns
 first, and comes to rest above a smaller one (CiteULike and synthetic data, three times the rate: it
 leads for a tenth of the clock and never reaches the baseline's loss). The best arm of the baseline
-always stays: an answer without it has no ratio.
+always stays, and its best arm with a smaller learning rate until a third: an answer without it has
+no ratio.
 
 While no arm has learned anything, none leaves before a third of the horizon; then those of the
 largest efforts do. With skip-gram loss and a text encoder every arm rests for some epochs on the
@@ -198,6 +199,8 @@ def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
         return Decision(leader)
     baselines = [name for name in order if arms[name].is_baseline]
     always = {leader, *baselines[:1], *_rival(arms, order), *_slower_sibling(arms, order)}
+    if is_early:
+        always |= {*_slower_sibling(arms, baselines)}
     dropped = {}
     for name in order:
         ahead = baselines[0] if arms[name].is_baseline else leader
@@ -243,11 +246,12 @@ def _rival(arms: Mapping[str, Arm], order: Sequence[str]) -> list[str]:
 
 
 def _slower_sibling(arms: Mapping[str, Arm], order: Sequence[str]) -> list[str]:
-    """Return the best arm of the leader's loss and sampler with a smaller learning rate."""
-    leader = arms[order[0]]
+    """Return the best arm of the first one's loss and sampler with a smaller learning rate."""
+    first = [arms[name] for name in order[:1]]
     return [
         name
         for name in order
+        for leader in first
         if (arms[name].loss, arms[name].sampler) == (leader.loss, leader.sampler)
         and arms[name].learning_rate < leader.learning_rate
     ][:1]

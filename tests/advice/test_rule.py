@@ -175,6 +175,16 @@ def test_before_anything_was_learned_only_efforts_and_time_decide() -> None:
     assert list(decide(arms, 20.0, 3).dropped) == ["arm 5", "arm 4", "arm 3"]
 
 
+def test_the_baseline_stays_with_a_smaller_rate_early_on() -> None:
+    arms = {"ns": arm(power(9, 2), 8.0)}
+    for rate, law in ((0.03, power(4, 4)), (0.01, power(0.3, 2)), (0.003, power(0.1, 2))):
+        more = {"is_baseline": True, "learning_rate": rate}
+        arms[f"iid {rate}"] = arm(law, 8.0, "iid", **more)
+    assert rank(arms) == ["ns", "iid 0.03", "iid 0.01", "iid 0.003"]
+    assert set(decide(arms, 100.0, 1).dropped) == {"iid 0.003"}
+    assert set(decide(arms, 20.0, 1).dropped) == {"iid 0.01", "iid 0.003"}
+
+
 def test_early_on_expectations_count_too() -> None:
     """An arm of half the effort may be at a level that another one passed in half the time."""
     ahead, behind = arm(power(2, 2), 8.0, "neg", effort=3), arm(power(1, 2), 8.0, effort=1)
