@@ -203,10 +203,15 @@ class Sampler(BatchSource):
     def declared_bias(self) -> str:
         """Why the estimate is biased on purpose, in words; empty where it is not.
 
-        An audit measures such a bias, says so, and does not count it as a fault. By default it is
-        what the loss declares.
+        An audit measures such a bias, says so, and does not count it as a fault. It joins
+        :attr:`own_biases` and what the loss declares.
         """
-        return find_loss(self.config.loss).bias
+        return "; ".join(filter(None, [*self.own_biases, find_loss(self.config.loss).bias]))
+
+    @property
+    def own_biases(self) -> tuple[str, ...]:
+        """Reasons for a bias that lie in the sampler and its settings, in words."""
+        return ()
 
     def nominal(self) -> Nominal | None:
         """Return the paper's counts for these settings, or None where they are not known."""

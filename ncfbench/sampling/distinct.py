@@ -92,13 +92,13 @@ class DistinctSharingSampler(SharingSampler):
         return True
 
     @property
-    def declared_bias(self) -> str:
-        """See :attr:`Sampler.declared_bias`."""
+    def own_biases(self) -> tuple[str, ...]:
+        """See :attr:`Sampler.own_biases`."""
         own = (
             "links of popular users and items are rejected more often from batches that are drawn"
             " one by one; a training epoch holds every link once"
         )
-        return "; ".join(filter(None, [own, super().declared_bias]))
+        return (own, *super().own_biases)
 
     def shuffled_bias(self) -> float:
         """See :meth:`Sampler.shuffled_bias`: of second order in the share of links that share a

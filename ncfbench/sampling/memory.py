@@ -101,13 +101,13 @@ class MemorySharingSampler(SharingSampler):
         return None
 
     @property
-    def declared_bias(self) -> str:
-        """See :attr:`Sampler.declared_bias`."""
+    def own_biases(self) -> tuple[str, ...]:
+        """See :attr:`Sampler.own_biases`."""
         own = (
             "remembered vectors are constants, of earlier parameters: items get a part of their"
             " gradient as negatives"
         )
-        return "; ".join(filter(None, [own, super().declared_bias]))
+        return (own, *super().own_biases)
 
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`; g embeds the batch's own items."""

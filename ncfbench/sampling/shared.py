@@ -59,15 +59,14 @@ class SharingSampler(Sampler):
             )
 
     @property
-    def declared_bias(self) -> str:
-        """See :attr:`Sampler.declared_bias`."""
+    def own_biases(self) -> tuple[str, ...]:
+        """See :attr:`Sampler.own_biases`."""
         if not self.config.sampler_settings.get("hardest", 0):
-            return super().declared_bias
-        own = (
+            return ()
+        return (
             f"only the {self.config.hardest} negatives of the highest scores count, so what is"
-            " estimated is a part of the negative term, and not the objective"
+            " estimated is a part of the negative term, and not the objective",
         )
-        return "; ".join(filter(None, [own, super().declared_bias]))
 
     @cached_property
     def pair_importance(self) -> Float64:
