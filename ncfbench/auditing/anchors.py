@@ -24,6 +24,7 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder
+from ncfbench.training.mining import Miner
 from ncfbench.training.probe import Probe
 from ncfbench.training.refresh import CacheMaker
 from ncfbench.training.step import Parameters, Trainer, copy_state, empty_cache_of, hardest_of
@@ -58,12 +59,19 @@ class Anchor:
     age: int
     cache: ItemCache | None = None
     """All items as they were then, where the sampler has them as negatives."""
+    hard_items: NDArray[np.int32] | None = None
+    """Items that were mined then, where the sampler draws from such; see :class:`Miner`."""
 
     def with_cache_of(self, graph: BipartiteGraph, config: RunConfig) -> Anchor:
-        """Return the anchor with the cache of a sampler; the same where the sampler has none."""
+        """Return the anchor with the cache of a sampler, or with the items that it mines; the same
+        where the sampler has neither.
+        """
+        embedder, exponent = self.pullback.embedder, config.noise_exponent
+        if config.mines:
+            mined = Miner.of(config, graph, embedder)(self.earlier)
+            return dataclasses.replace(self, hard_items=np.array(mined))
         if not config.caches_items:
             return self
-        embedder, exponent = self.pullback.embedder, config.noise_exponent
         maker = CacheMaker(graph, exponent, embedder, mask=config.mask)
         cache = maker(self.earlier, empty_cache_of(config, graph))
         means = copy.copy(self.batch_gradients)

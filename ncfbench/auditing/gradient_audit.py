@@ -8,6 +8,7 @@ own gradient: both must agree.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ from ncfbench.registry import find_loss
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
+from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.timing import environment
 from ncfbench.training.interleave import interleave, timed_loops
 
@@ -80,6 +82,7 @@ def audit(
     seconds = iteration_seconds(dataset, content, configs)
     # A cache is oldest just before it is refreshed.
     ages = [config.refresh_every - 1 for config in configs.values() if config.caches_items]
+    ages += [config.mine_every - 1 for config in configs.values() if config.mines]
     age = min(max(ages, default=0), warmup)
     towers = {
         loss: AuditedTowers.make(dataset, content, config, warmup, age)
@@ -162,13 +165,17 @@ def audit_sampler(
             more = _with_more_negatives(config)
             if _is_possible(graph, more):
                 modes["more"] = more
-        for mode, settings in modes.items():
+        own = [(loss, anchor) for loss in losses for anchor in anchors[loss]]
+        # Batches of mined items are those of one anchor.
+        groups = [[one] for one in own] if config.mines else [own]
+        for (mode, settings), targets in itertools.product(modes.items(), groups):
             sampler = make_sampler(
                 graph, settings, Streams(AUDIT_SEED + settings.seed), replacement=mode != "shuffled"
             )
+            if isinstance(sampler, NegativeSampler):
+                sampler.hard_items = targets[0][1].hard_items
             fewer, blocks = MODES[mode]
             size = max(batches // fewer // blocks, 1)
-            targets = [(loss, anchor) for loss in losses for anchor in anchors[loss]]
             means: list[list[NDArray[np.float32]]] = [[] for _ in targets]
             for block in blocks_of(sampler, blocks, size):
                 if check and mode == "replacement" and not means[0]:
@@ -274,8 +281,10 @@ def _row(
     return {
         **{name: effective[name] for name in (*SETTINGS, *SIZES)},
         "point": anchor.name,
-        "negative_items": config.sampler_settings.get("negative_items"),
-        "cache_age": anchor.age if config.caches_items else None,
+        "negative_items": "mined"
+        if config.mines
+        else config.sampler_settings.get("negative_items"),
+        "cache_age": anchor.age if config.caches_items or config.mines else None,
         "verdict": verdict,
         "batches": found.batches,
         "margin": margin,

@@ -183,7 +183,8 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
     if any(row["cache_age"] is not None for row in rows):
         notes.append(
             "Cached, corrected items: every item is a negative, by vectors that were cached as many"
-            " iterations earlier: as they are, or with their age corrected by the batch."
+            " iterations earlier: as they are, or with their age corrected by the batch. Mined"
+            " items: negatives come from those of the highest scores as many iterations earlier."
         )
     if any(find_loss(row["loss"]).family == "listwise" for row in rows):
         notes.append(

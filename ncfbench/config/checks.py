@@ -72,6 +72,7 @@ def check(config: RunConfig) -> None:
     _check_strata(config, sampler)
     _check_devices(config, sampler)
     _check_cached_items(config)
+    _check_mined_items(config)
 
 
 def is_digest(text: str) -> bool:
@@ -222,6 +223,22 @@ def _check_cached_items(config: RunConfig) -> None:
     if config.devices > 1:
         raise UsageError(
             f"{chosen} keeps its cache on one device. Use --devices 1, or --negative-items batch."
+        )
+
+
+def _check_mined_items(config: RunConfig) -> None:
+    if not config.mines:
+        for name in ("mine_every", "mine_skip"):
+            if (value := config.objective_settings.get(name)) is not None:
+                flag = config.settings[name].flag
+                raise UsageError(
+                    f"{flag} {value} belongs to mined negatives, and none are mined. Add for"
+                    f" example --mined 200, or leave {flag} out."
+                )
+    elif config.devices > 1:
+        raise UsageError(
+            f"--mined {config.mined} scores all items on one device. Use --devices 1, or --mined"
+            " off."
         )
 
 

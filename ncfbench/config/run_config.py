@@ -305,6 +305,11 @@ class RunConfig:
         return bool(self.sampler_settings.get("negative_items", "batch") != "batch")
 
     @property
+    def mines(self) -> bool:
+        """True if negatives are drawn from items that are mined during training."""
+        return bool(self.sampler_settings.get("mined", 0))
+
+    @property
     def arm_settings(self) -> dict[str, Any]:
         """The values of those of the sampler's own settings that leave the objective as it is."""
         own = self.sampler_settings

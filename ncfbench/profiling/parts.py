@@ -126,7 +126,7 @@ class Parts:
         held = copy_state(self.state)
         parameters, optimizer, gradient = (
             held.parameters,
-            held.optimizer[0] if self.trainer.remembers else held.optimizer,
+            held.optimizer,
             copy_state(held).parameters,
         )
 

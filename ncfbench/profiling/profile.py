@@ -109,6 +109,10 @@ def run(
             "A profile has no cost for embedding all items again. Use --negative-items batch, or"
             " compare runs."
         )
+    if any(config.mines for config in configs.values()):
+        raise UsageError(
+            "A profile has no cost for mining negatives. Use --mined off, or compare runs."
+        )
     example = next(iter(configs.values()))
     require(example.precision)
     progress, others = progress or Progress(), OtherPrograms()

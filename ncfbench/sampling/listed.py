@@ -15,6 +15,13 @@ from ncfbench.declarations import FAMILIES
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Int32, Nominal, Sampler
 from ncfbench.sampling.batch import Batch, Listed, padded
+from ncfbench.sampling.mined import popular_unlinked, require_unlinked
+from ncfbench.settings import Setting
+
+MINED_GROWTH = 8
+"""A batch of mined negatives with more items than any before it gets a further slot for each eight,
+so that few batches have a shape of their own.
+"""
 
 
 class ListedSampler(Sampler):
@@ -102,6 +109,10 @@ class NegativeSampler(ListedSampler):
     that the user is linked with gets weight 0 under ``mask``. Weight m / (b k), and for a listwise
     loss m / (b k P_n(item)). b user slots, b (1+k) item slots, where ``unique_items`` merges equal
     items. Cost per link: O(1 + k log degree).
+
+    Under ``mined`` = M the k items are drawn uniformly from :attr:`hard_items`, the M items without
+    a link that had the user's highest scores when they were mined. The weight is 1 / (b k), and for
+    a listwise loss M / (b k). P_n is not read.
     """
 
     title = "Negative"
@@ -109,17 +120,113 @@ class NegativeSampler(ListedSampler):
     in_paper = True
     families = FAMILIES
     uses = ("negatives", "mask", "unique_items")
+    settings = (
+        Setting(
+            "mined",
+            0,
+            "Draw negatives from a user's items of the highest scores that have no link: this many",
+            panel="Sampler",
+            at_least=0,
+            zero_word="off",
+            symbol="M",
+            changes_objective=True,
+            since=6,
+        ),
+        Setting(
+            "mine_every",
+            100,
+            "Iterations after which the items of the highest scores are found again",
+            panel="Sampler",
+            at_least=1,
+            symbol="mine",
+            changes_objective=True,
+            since=6,
+        ),
+        Setting(
+            "mine_skip",
+            0,
+            "Items of the highest scores that are passed over before --mined counts",
+            panel="Sampler",
+            at_least=0,
+            symbol="skip",
+            changes_objective=True,
+            since=6,
+        ),
+    )
     symbols = ("bk", "b", "b(1+k)", "b(1+k)", "vectors")
     baseline_for = ("pairwise", "listwise")
     draws_items = True
+
+    def __init__(
+        self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
+    ) -> None:
+        super().__init__(graph, config, streams, **options)
+        self.hard_items: Int32 | None = None
+        """int32[n_users, M]: what :class:`ncfbench.training.mining.Miner` found last. Before that
+        the most popular items stand in, so that batches can be looked at without a model.
+        """
+        if config.mines:
+            require_unlinked(graph, config.mined, config.mine_skip)
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
         b, k = draw.items.shape
         own = np.arange(b, dtype=np.int32)
-        return self.with_drawn_items(
-            draw, self.graph.link_user[draw.links], own, np.repeat(own, k).reshape(b, k), capacity
+        users = self.graph.link_user[draw.links]
+        if self.config.mines:
+            draw = draw._replace(items=self._mined_items(users, draw.items))
+        batch = self.with_drawn_items(draw, users, own, np.repeat(own, k).reshape(b, k), capacity)
+        slots = len(batch.items)
+        if self.hard_items is None or not 0 < capacity < slots:
+            return batch
+        more = min(slots + slots // MINED_GROWTH, b * (1 + k))
+        return batch._replace(items=padded(batch.items, more))
+
+    @property
+    def drawn_items(self) -> Float64 | None:
+        """None under ``mined``: ranks are drawn."""
+        return None if self.config.mines else super().drawn_items
+
+    @property
+    def weighs_biased(self) -> bool:
+        """See :attr:`Sampler.weighs_biased`."""
+        return self.config.mines or super().weighs_biased
+
+    @property
+    def own_biases(self) -> tuple[str, ...]:
+        """See :attr:`Sampler.own_biases`."""
+        if not self.config.mines:
+            return ()
+        return (
+            f"negatives come from the {self.config.mined} items of a user's highest scores, so what"
+            " is estimated has another negative term than the objective",
         )
+
+    def shuffled_bias(self) -> float:
+        """See :meth:`Sampler.shuffled_bias`."""
+        return 0.0
+
+    def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
+        if self.config.mines:
+            return rng.integers(self.config.mined, size=size, dtype=np.int32)
+        return super()._draw_nodes(role, rng, size)
+
+    def _mined_items(self, users: Int32, ranks: Int32) -> Int32:
+        """Return int32[b, k]: the items of some ranks in each user's list."""
+        table = self.hard_items
+        if table is None:
+            table = self._stand_in
+        return table[users[:, None], ranks]
+
+    @cached_property
+    def _stand_in(self) -> Int32:
+        return popular_unlinked(self.graph, self.config.mined, self.config.mine_skip)
+
+    @cached_property
+    def _importance_of_noise(self) -> Float64:
+        if self.config.mines:
+            return np.full(self.graph.n_items, float(self.config.mined))
+        return super()._importance_of_noise
 
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`."""

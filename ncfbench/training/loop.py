@@ -2,9 +2,9 @@
 
 *full*: wall time of a block of iterations as a user runs them, with the sampler at work between
 them or beside them, until the updated state is there. *step*: the same iterations on batches that
-are already on the device. Compilation is on neither clock. Where item vectors are cached, both hold
-each iteration's share of the refreshes (:mod:`ncfbench.training.refresh`), and the refreshes have
-samples of their own.
+are already on the device. Compilation is on neither clock. Where item vectors are cached, or
+hard negatives mined, both hold each iteration's share of the refreshes
+(:mod:`ncfbench.training.refresh`), and the refreshes have samples of their own.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from ncfbench.models.towers import Content
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, Shape, capacity, shape
+from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.timing import statistics
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.feed import DEPTH, DirectFeed, Feed, PrefetchingFeed
 from ncfbench.training.inference import Embedder
+from ncfbench.training.mining import Miner
 from ncfbench.training.refresh import CacheMaker, Refresher
 from ncfbench.training.step import Trainer, TrainState, copy_state
 
@@ -93,18 +95,28 @@ class TimedLoop:
         self._held: deque[Batch] = deque()
         """Batches taken from the feed and not used yet."""
         self._refresher: Refresher | None = None
+        self._refresh_compiled = 0.0
+        """Seconds of compiling the refresh, which no sample has yet."""
         config = self.trainer.config
         if config.caches_items:
             embedder = Embedder.of(self.trainer, self.content)
             graph, exponent = self.sampler.graph, config.noise_exponent
             maker = CacheMaker(graph, exponent, embedder, mask=config.mask)
             self._refresher = Refresher(maker, config.refresh_every)
+        if config.mines:
+            self._refresher = Refresher(
+                Miner.of(config, self.sampler.graph, Embedder.of(self.trainer, self.content)),
+                config.mine_every,
+            )
+            if self.start:
+                self._hand_over_mined()
         self.content = self.trainer.layout.replicate(self.content)
         batches = self.trainer.layout.shard(self.sampler).batches(self.start, self.item_slots)
         put = self.trainer.layout.put
+        # Nothing is built ahead of the mining that it depends on.
         self._feed: Feed = (
             DirectFeed(batches, put)
-            if jax.default_backend() == "cpu"
+            if jax.default_backend() == "cpu" or config.mines
             else PrefetchingFeed(batches, put, depth=max(DEPTH, 2 * n))
         )
 
@@ -156,18 +168,21 @@ class TimedLoop:
         first, stopped = self.iteration, False
         sampled, transferred = self._feed.sampling_seconds, self._feed.transfer_seconds
         refreshes: list[Sample] = []
+        if self._refresher and not self._compiled:
+            self._compile_refresh(self._refresher)
         self._begin(watch)
         try:
             while len(counts) < iterations and not stopped:
+                if self._refresher and not self._refresher.until_due(self.iteration):
+                    self.state, sample = self._refresher(self.state, self.iteration)
+                    refreshes.append(sample)
+                    self._hand_over_mined()
                 most = min(self._per_dispatch, iterations - len(counts), self._before_refresh())
                 gathered = self._gather(most, waiting, stop)
                 if shape(gathered[0]) not in self._compiled:
                     self._end(watch)
                     self._compile(gathered[0])
                     self._begin(watch)
-                if self._refresher and not self._refresher.until_due(self.iteration):
-                    self.state, sample = self._refresher(self.state, self.iteration)
-                    refreshes.append(sample)
                 for part in self._dispatches(gathered):
                     self.state, loss = self._run(self.state, part)
                     in_flight.add(loss)
@@ -234,6 +249,11 @@ class TimedLoop:
         assert seconds is not None, f"no {kind} sample was taken"
         return seconds
 
+    def _hand_over_mined(self) -> None:
+        """Give the sampler the items that the state keeps, as a copy: steps take over the state."""
+        if isinstance(self.sampler, NegativeSampler) and self.trainer.config.mines:
+            self.sampler.hard_items = np.array(self.state.kept)
+
     @property
     def _programs(self) -> int:
         """Compiled functions of each capacity: one step, and several in one dispatch."""
@@ -296,6 +316,15 @@ class TimedLoop:
             self._feed.wait_until_paused()
         watch.stop()
 
+    def _compile_refresh(self, refresher: Refresher) -> None:
+        """Compile the first refresh, before a clock starts; :meth:`_compile` records the time."""
+        watch = Stopwatch()
+        with self.ledger.line("compile"):
+            watch.start()
+            refresher.warm_up(self.state, self.iteration)
+            watch.stop()
+        self._refresh_compiled = watch.seconds
+
     def _compile(self, batch: Batch) -> None:
         """Compile for a batch's shape by running on copies of the state; record the time."""
         if self._compiled:
@@ -309,8 +338,7 @@ class TimedLoop:
             watch.start()
             for count in sorted({1, self._per_dispatch}):
                 jax.block_until_ready(self._run(copy_state(self.state), (batch,) * count))
-            if self._refresher and not self._compiled:
-                self._refresher.warm_up(self.state, self.iteration)
             watch.stop()
         self._compiled.add(shape(batch))
-        self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))
+        seconds, self._refresh_compiled = watch.seconds + self._refresh_compiled, 0.0
+        self.samples.append(Sample("compile", self.iteration, 1, seconds))

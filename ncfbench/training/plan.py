@@ -85,6 +85,13 @@ class RunPlan:
         require_shapes(config, dataset)
         initial_words(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
+        last = Schedule.of(config, dataset.graph.n_links).last
+        if config.mines and config.mine_every > last:
+            raise UsageError(
+                f"mine_every = {config.mine_every}: the run has {last:,} iterations, so nothing"
+                f" would be mined but by the initial parameters. Use --mine-every"
+                f" {max(last // 4, 1)} or less."
+            )
         layout = make_layout(config)
         _require_memory(config, dataset, layout)
         if recommend is not None:

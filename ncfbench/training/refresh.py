@@ -1,8 +1,12 @@
-"""Refreshing the cache of item vectors of a run in which every item is a negative."""
+"""Refreshing what a run keeps of earlier parameters: the cache of item vectors where every item is
+a negative, or the items that hard negatives are drawn from.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -59,16 +63,19 @@ class CacheMaker:
 
 
 class Refresher:
-    """Refreshes the cache of a training state before every N-th iteration, on the clock.
+    """Refreshes what a training state keeps before every N-th iteration, on the clock.
 
-    The first is iteration 0, and which ones follow depends on their numbers alone; the cache is
-    part of the state. So a run that is resumed has the cache that it would have had.
+    The first is iteration 0, and which ones follow depends on their numbers alone; what is kept is
+    part of the state. So a run that is resumed has what it would have had.
 
     A block of a few iterations has a refresh in it or not. Each iteration is therefore charged the
     N-th part of one: :meth:`charge`.
+
+    Args:
+        maker: makes what is kept from the parameters, and from what was kept before.
     """
 
-    def __init__(self, maker: CacheMaker, every: int) -> None:
+    def __init__(self, maker: Callable[[Parameters, Any], Any], every: int) -> None:
         self.every = every
         self._maker = maker
         self._seconds: deque[float] = deque(maxlen=TIMED)
@@ -85,24 +92,23 @@ class Refresher:
             self._timed(state)
 
     def __call__(self, state: TrainState, iteration: int) -> tuple[TrainState, Sample]:
-        """Return the state with a new cache, and a sample of the time that it took."""
+        """Return the state with what is kept made anew, and a sample of the time that it took."""
         jax.block_until_ready(state)
-        cache, seconds = self._timed(state)
-        return state._replace(kept=cache), Sample("refresh", iteration, self.every, seconds)
+        kept, seconds = self._timed(state)
+        return state._replace(kept=kept), Sample("refresh", iteration, self.every, seconds)
 
     def charge(self, iterations: int) -> float:
         """Return the share of refreshes, in seconds, that some iterations are charged."""
         return float(np.median(self._seconds)) * iterations / self.every
 
-    def _timed(self, state: TrainState) -> tuple[ItemCache, float]:
+    def _timed(self, state: TrainState) -> tuple[Any, float]:
         watch = Stopwatch()
         watch.start()
-        cache = self._made(state)
+        kept = self._made(state)
         watch.stop()
         self._seconds.append(watch.seconds)
-        return cache, watch.seconds
+        return kept, watch.seconds
 
-    def _made(self, state: TrainState) -> ItemCache:
+    def _made(self, state: TrainState) -> Any:
         assert state.kept is not None
-        made: ItemCache = jax.block_until_ready(self._maker(state.parameters, state.kept))
-        return made
+        return jax.block_until_ready(self._maker(state.parameters, state.kept))

@@ -60,8 +60,9 @@ class TrainState(NamedTuple):
     iteration: jax.Array
     """uint32: iterations done."""
     kept: Any = None
-    """Vectors of earlier iterations: all items at the last refresh (:class:`ItemCache`), which an
-    iteration leaves as they are; or the memory of a sampler that remembers, float32[M, D].
+    """What earlier iterations left: the vectors of all items at the last refresh
+    (:class:`ItemCache`), or the items mined then, int32[n_users, M], which an iteration leaves as
+    they are; or the memory of a sampler that remembers, float32[M, D].
     """
 
 
@@ -236,12 +237,9 @@ class Trainer:
         its own size, or without. Another's memory is left out.
         """
         size = self.config.memory if self.remembers else 0
-        other = state.optimizer[1] if isinstance(state.optimizer[1], jax.Array) else None
-        if size == (0 if other is None else len(other)):
+        if size == (0 if state.kept is None else len(state.kept)):
             return state
-        moments = state.optimizer if other is None else state.optimizer[0]
-        empty = jnp.zeros((size, self.config.dimension))
-        return state._replace(optimizer=(moments, empty) if size else moments)
+        return state._replace(kept=jnp.zeros((size, self.config.dimension)) if size else None)
 
     def _remembering(
         self,
@@ -337,6 +335,8 @@ def _nothing_kept(config: RunConfig, graph: BipartiteGraph) -> Any:
         return empty_cache_of(config, graph)
     if find_sampler(config.sampler).keeps_vectors:
         return jnp.zeros((config.memory, config.dimension))
+    if config.mines:
+        return jnp.zeros((graph.n_users, config.mined), jnp.int32)
     return None
 
 

@@ -161,7 +161,7 @@ def test_presets_are_the_papers_grids() -> None:
     assert {config.to_dict().get("negative_users") for config in meeting} == {None, 0, 512, 2048}
     # With sg six samplers, four of them with and without the hardest; with softmax five; three.
     rivals = sweeps.expand(read_sweep("rivals", seeds=1).axes).cells
-    assert len(rivals) == (2 + 4 * 2) + (1 + 4 * 2) + 3 * 2
+    assert len(rivals) == (1 + 2 + 4 * 2) + (2 + 4 * 2) + 3 * 2
     assert len(set(sweeps.label_cells(rivals).values())) == len(rivals)
     assert axes("smoke", "dataset") == {"synthetic"}
     assert len(sweeps.expand(read_sweep("smoke").axes).cells) == 8

@@ -167,6 +167,14 @@ def test_cached_items_resume(data_dir: Path, tmp_path: Path, whole: RunRecord) -
     ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
 
 
+def test_mined_negatives_resume(data_dir: Path, tmp_path: Path) -> None:
+    """Stopped between two minings, and where one is due."""
+    more: dict[str, Any] = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2}
+    more |= {"encoder": "bow", "loss": "hinge", "negatives": 2, "epochs": 1}
+    whole = train(data_dir, tmp_path / "w", **more)
+    ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
+
+
 def test_rivals_resume(data_dir: Path, tmp_path: Path) -> None:
     """Batches without duplicates, the hardest negatives, the usual logQ, and items in blocks."""
     more: dict[str, Any] = {"sampler": "ns-distinct", "hardest": 4, "loss": "softmax-logq"}

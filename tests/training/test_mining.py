@@ -1,0 +1,181 @@
+"""Mined negatives: which items they are, when they are found, what that costs, and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ncfbench.auditing import audit
+from ncfbench.auditing.tables import bias_tables
+from ncfbench.config import Locations, RunConfig, complete
+from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
+from ncfbench.models.towers import Content
+from ncfbench.profiling.profile import run
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler, mined, plan_capacity
+from ncfbench.sampling.batch import Listed
+from ncfbench.sampling.listed import NegativeSampler
+from ncfbench.training import mining
+from ncfbench.training.inference import Embedder
+from ncfbench.training.loop import TimedLoop
+from ncfbench.training.mining import Miner
+from ncfbench.training.plan import RunPlan
+from ncfbench.training.refresh import Refresher
+from ncfbench.training.step import Parameters, Trainer, copy_state
+
+COUNT, SKIP = 9, 3
+
+
+def configure(**more: Any) -> RunConfig:
+    small = {"sampler": "neg", "encoder": "mf", "dimension": 8, "batch_size": 32, "negatives": 3}
+    return complete(small | {"mined": COUNT, "mine_every": 5, "mine_skip": SKIP} | more)
+
+
+def best(dataset: Dataset, scores: NDArray[np.floating]) -> list[list[int]]:
+    """Return each user's items by sorting, behind the first SKIP of those without a link."""
+    graph, found = dataset.graph, []
+    for user, row in enumerate(scores):
+        linked = set(graph.link_item[graph.link_user == user].tolist())
+        order = [v for v in np.argsort(-row, kind="stable").tolist() if v not in linked]
+        in_use = [v for v in order if graph.item_degrees[v] > 0]
+        found.append(in_use[SKIP : SKIP + COUNT])
+    return found
+
+
+def scores_of(dataset: Dataset, embedder: Embedder, parameters: Parameters) -> Any:
+    every = np.arange(dataset.n_items, dtype=np.int32)
+    users = np.asarray(embedder.users(parameters).scored, np.float64)
+    return users @ np.asarray(embedder.items(parameters, every), np.float64).T
+
+
+def loop_for(dataset: Dataset, **more: Any) -> TimedLoop:
+    config = configure(**more)
+    trainer, state = Trainer.create(config, dataset)
+    made = make_sampler(dataset.graph, config, Streams(0))
+    return TimedLoop(trainer, state, Content.of(dataset), made, plan_capacity(dataset.graph, config))
+
+
+@pytest.mark.parametrize("cells", [2**22, 3000])
+def test_the_best_unlinked_items_are_found(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, cells: int
+) -> None:
+    """By sorting all scores; with all users at once, and with a few at a time."""
+    monkeypatch.setattr(mining, "SCORES", cells)
+    monkeypatch.setattr(mined, "CELLS", cells)
+    config = configure()
+    trainer, state = Trainer.create(config, tiny)
+    embedder = Embedder.of(trainer, Content.of(tiny))
+    miner = Miner.of(config, tiny.graph, embedder)
+    assert (len(miner._blocks) > 1) == (cells == 3000)
+    found = np.asarray(miner(state.parameters))
+    assert found.tolist() == best(tiny, scores_of(tiny, embedder, state.parameters))
+    popular = np.broadcast_to(tiny.graph.item_degrees, (tiny.n_users, tiny.n_items))
+    assert mined.popular_unlinked(tiny.graph, COUNT, SKIP).tolist() == best(tiny, popular)
+
+
+@pytest.mark.parametrize("per_dispatch", [1, 4])
+def test_batches_draw_from_the_last_mining(tiny: Dataset, per_dispatch: int) -> None:
+    """Every negative is one of its user's best items at the last multiple of five iterations, and
+    so never linked; all of these come up.
+    """
+    rows: list[list[int]] = []
+    used: set[tuple[int, int]] = set()
+    pairs = set(zip(tiny.graph.link_user.tolist(), tiny.graph.link_item.tolist(), strict=True))
+    with loop_for(tiny, iterations_per_dispatch=per_dispatch) as loop:
+        embedder = Embedder.of(loop.trainer, loop.content)
+        while loop.iteration < 16:
+            if loop.iteration % 5 == 0:
+                rows = best(tiny, scores_of(tiny, embedder, copy_state(loop.state).parameters))
+            first = loop.iteration
+            loop.full_block(5 - first % 5 if per_dispatch > 1 else 1)
+            for batch in list(loop._recent)[first - loop.iteration :]:
+                assert isinstance(batch.negatives, Listed)
+                users = np.asarray(batch.users)[np.asarray(batch.negatives.user)]
+                items = np.asarray(batch.items)[np.asarray(batch.negatives.item)]
+                for user, item in zip(users.ravel().tolist(), items.ravel().tolist(), strict=True):
+                    assert item in rows[user]
+                    assert (user, item) not in pairs
+                    used.add((user, rows[user].index(item)))
+        assert isinstance(loop.sampler, NegativeSampler)
+        assert loop.sampler.hard_items is not None
+        assert loop.sampler.hard_items.tolist() == np.asarray(loop.state.kept).tolist()
+    assert {rank for _, rank in used} == set(range(COUNT))
+
+
+def test_mining_is_on_both_clocks(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each iteration pays a fifth of a mining of 100 planted seconds, wherever its block ends."""
+
+    def planted(self: Refresher, state: Any) -> Any:
+        self._seconds.append(100.0)
+        return self._made(state), 100.0
+
+    monkeypatch.setattr(Refresher, "_timed", planted)
+    with loop_for(tiny) as loop:
+        for count in (2, 1, 9):
+            loop.full_block(count)
+        loop.step_block(3)
+        kinds = [(sample.kind, sample.first_iteration) for sample in loop.samples]
+        assert [first for kind, first in kinds if kind == "refresh"] == [0, 5, 10]
+        for sample in loop.samples:
+            if sample.kind in ("full", "step"):
+                own = range(sample.first_iteration, sample.first_iteration + sample.iterations)
+                count = sum(at % 5 == 0 for at in own) if sample.kind == "full" else 0
+                wall = sample.seconds + 100 * count - 20 * sample.iterations
+                assert 0 < wall < 20, sample
+
+
+@pytest.mark.parametrize(("loss", "each"), [("sg", 1.0), ("log", 1.0), ("softmax", float(COUNT))])
+def test_weights_are_a_mean_over_the_mined(tiny: Dataset, loss: str, each: float) -> None:
+    """A sum over them for a softmax; whatever the noise distribution."""
+    made = make_sampler(tiny.graph, configure(loss=loss, noise="0.5"), Streams(0))
+    batch = made.assemble(made.draw(0, 1)[0])
+    np.testing.assert_allclose(batch.negatives.weight, each / (32 * 3), rtol=1e-6)
+
+
+def test_more_items_get_slots_in_reserve(tiny: Dataset) -> None:
+    """With a model's items only, which no pilot knows."""
+    made = make_sampler(tiny.graph, configure(), Streams(0))
+    assert isinstance(made, NegativeSampler)
+    draw = made.draw(0, 1)[0]
+    assert len(made.assemble(draw, 8).items) == made.required_capacity(draw)
+    made.hard_items = mined.popular_unlinked(tiny.graph, COUNT, SKIP)
+    needed = made.required_capacity(draw)
+    assert len(made.assemble(draw, 8).items) == needed + needed // 8
+    assert len(made.assemble(draw, needed).items) == needed
+
+
+def test_the_audit_measures_the_declared_bias(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ncfbench.auditing.conformance.SUMMED_LINKS", 12_800)
+    monkeypatch.setattr("ncfbench.auditing.gradient_audit.TIMING_ROUNDS", 1)
+    settings = configure().to_dict() | {"learning_rate": 0.05}
+    options = audit.Options(("neg",), ("sg",), ("unigram",), batches=240, margin=0.5, warmup=12)
+    record = audit.run(tiny, settings, options)
+    assert not record.failures
+    last = record.conformance[-1]
+    assert (last["property"], last["result"]) == ("expectation", "declared")
+    assert {row["result"] for row in record.conformance[:-1]} == {"pass"}
+    first, warm = record.audit
+    assert (first["cache_age"], warm["cache_age"]) == (0, 4)
+    assert (warm["verdict"], warm["shown_by"]) == ("biased", "declared")
+    assert "warm (mined items, 4 old)" in str(bias_tables([first, warm])[0].rows)
+
+
+def test_what_cannot_be_mined_is_refused(tiny: Dataset, data_dir: Path) -> None:
+    with pytest.raises(UsageError, match=r"mined = 500 behind 3 .* Use --mined \d+ or less"):
+        make_sampler(tiny.graph, configure(mined=500), Streams(0))
+    with pytest.raises(UsageError, match="scores all items on one device. Use --devices 1"):
+        configure(devices=2)
+    with pytest.raises(UsageError, match="--mine-every 7 belongs to mined negatives"):
+        configure(mined=0, mine_every=7, mine_skip=0)
+    with pytest.raises(UsageError, match="mine_every = 900: the run has .* Use --mine-every"):
+        config = configure(dataset="tiny", mine_every=900, epochs=1)
+        RunPlan.of(config, Locations(data_dir=data_dir), dataset=tiny)
+    with pytest.raises(UsageError, match="no cost for mining negatives. Use --mined off"):
+        run(tiny, {"neg": configure()})
