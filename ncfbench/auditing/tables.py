@@ -45,7 +45,9 @@ def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
 
 
 def audit_tables(found: Mapping[str, Sequence[Row]]) -> dict[str, list[Table]]:
-    """Return the tables of an audit by the name of their Parquet file, as far as it has rows."""
+    """Return the tables of an audit of samplers by the name of their Parquet file, as far as it has
+    rows.
+    """
     views = {"conformance": conformance_tables, "xray": xray_tables, "audit": bias_tables}
     return {name: view(found[name]) for name, view in views.items() if found.get(name)}
 

@@ -141,8 +141,9 @@ def audit(
     --dataset few
 
     --frameworks audits the losses of other frameworks against the objectives that they claim to
-    estimate, and needs no data set. A framework's bias is a finding, exit code 0; a planted fault
-    that is not found ends the command with exit code 6.
+    estimate, and needs no data set. Its table goes to frameworks.parquet in --runs-dir. A
+    framework's bias is a finding, exit code 0; a planted fault that is not found ends the command
+    with exit code 6.
     """
     from ncfbench.config import complete, merge
 
@@ -160,6 +161,7 @@ def audit(
             config=config,
             set_=set_,
             data_dir=data_dir,
+            runs_dir=runs_dir,
             quiet=quiet,
             json_=json_,
         )
@@ -224,6 +226,7 @@ def _audit_frameworks(
     config: Path | None,
     set_: list[str] | None,
     data_dir: Path | None,
+    runs_dir: Path | None,
     quiet: bool,
     json_: bool,
 ) -> None:
@@ -235,7 +238,8 @@ def _audit_frameworks(
     from ncfbench.config import SETTINGS, merge
 
     given = {name: value for name, value in flags.items() if value is not None}
-    settings, locations = merge({**given, "data_dir": data_dir}, set_ or (), config)
+    folders = {"data_dir": data_dir, "runs_dir": runs_dir}
+    settings, locations = merge({**given, **folders}, set_ or (), config)
     idle = [flag for flag, is_changed in changed.items() if is_changed]
     idle += [SETTINGS[name].flag for name in settings if name not in OF_FRAMEWORKS]
     if idle:
@@ -252,7 +256,8 @@ def _audit_frameworks(
     from ncfbench.auditing.frameworks import packages
     from ncfbench.auditing.frameworks.catalog import chosen
     from ncfbench.auditing.frameworks.links import Links
-    from ncfbench.auditing.frameworks.tables import frameworks_table, packages_table
+    from ncfbench.auditing.frameworks.tables import frameworks_tables, packages_table
+    from ncfbench.auditing.tables import write
     from ncfbench.data import open_dataset
     from ncfbench.timing.compile_cache import keep_compiled
 
@@ -281,11 +286,12 @@ def _audit_frameworks(
                 " holds for the version that it follows."
             )
         return
-    rows = audits.audit_frameworks(links, estimators, choices, progress)
-    if json_:
-        print_json({"frameworks": rows})
-    else:
-        print_views(frameworks_table(rows, name or f"{links.n_users} users, {links.n_items} items"))
+    rows = audits.audit_frameworks(links, estimators, choices, progress, dataset=name)
+    print_json({"frameworks": rows}) if json_ else print_views(*frameworks_tables(rows))
+    # Printed first: a folder that cannot be written must not hide the result.
+    write(locations.runs_dir, {"frameworks": rows})
+    if not json_:
+        print_views(f"Written: frameworks.parquet in {locations.runs_dir}")
     missed = audits.undetected(rows)
     if missed:
         raise CheckFailedError("\n".join(["The audit missed planted faults:", *missed]))

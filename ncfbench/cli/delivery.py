@@ -157,11 +157,13 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
         full: with the details.
         paper: with those beside the paper's.
     """
+    from ncfbench.auditing.frameworks.tables import frameworks_tables
     from ncfbench.auditing.tables import audit_tables
     from ncfbench.profiling.tables import profile_tables
     from ncfbench.reporting.selection import unique
 
     audited = audit_tables(results.beside).values()
+    frameworks = results.beside.get("frameworks")
     return unique(
         [
             *results.answer_tables,
@@ -170,6 +172,7 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
             *(results.paper_tables if paper else []),
             *profile_tables(results.beside),
             *(table for tables in audited for table in tables),
+            *(frameworks_tables(frameworks) if frameworks else []),
         ]
     )
 

@@ -5,7 +5,7 @@ A change of a column raises :data:`SCHEMA_VERSION` and gets an entry here. Older
 refused by the first other column that they lack.
 
 8 (23 November 2026)
-    audit: ``negative_items``, ``cache_age``
+    audit: ``negative_items``, ``cache_age``; frameworks: new
 
 7 (23 November 2026)
     audit: parts of the variance over users, items and positive links
@@ -562,5 +562,55 @@ no less than was measured.
 first better than chance.
 """
 
-AUDIT_TABLES = {"conformance": CONFORMANCE, "xray": XRAY, "audit": AUDIT}
+FRAMEWORKS = pa.schema(
+    [
+        *(
+            (name, pa.string())
+            for name in (
+                "dataset",
+                "name",
+                "title",
+                "version",
+                "source",
+                "claim",
+                "claim_title",
+                "claim_meaning",
+                "planted_fault",
+                "verdict",
+                "shown_by",
+                "remedy",
+            )
+        ),
+        *(
+            (name, pa.int64())
+            for name in ("users", "items", "links", "batches", "batch_size", "verdicts", "seed")
+        ),
+        *(
+            (name, pa.float64())
+            for name in (
+                "margin",
+                *("bias", "bias_low", "bias_high"),
+                *("bias_with_4x_batch", "bias_with_4x_batch_low", "bias_with_4x_batch_high"),
+                *("cosine", "length_ratio", "batch_variance", "exact_loss", "mean_loss"),
+                "linked_share",
+            )
+        ),
+        ("linked_is_claimed", pa.bool_()),
+        *((f"popular_push{end}", pa.float64()) for end in ("", "_low", "_high")),
+        ("popular_items", pa.int64()),
+    ],
+    metadata={"table": "frameworks"},
+)
+"""One row for each estimator of another framework. ``dataset``: null for the built-in graph.
+``shown_by``: gradient or links, where it is biased. ``linked_share``: of the negatives, those that
+are training links; ``linked_is_claimed``: its objective has them too. ``popular_push``: points of
+probability by which popular items are pushed down beyond the objective.
+"""
+
+AUDIT_TABLES = {
+    "conformance": CONFORMANCE,
+    "xray": XRAY,
+    "audit": AUDIT,
+    "frameworks": FRAMEWORKS,
+}
 """Tables that an audit writes, by the name of the file, in the order in which they are shown."""

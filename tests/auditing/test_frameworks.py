@@ -20,10 +20,13 @@ from ncfbench.auditing.frameworks.estimator import Drawn
 from ncfbench.auditing.frameworks.gradcache import CHUNKS
 from ncfbench.auditing.frameworks.links import Links, Vectors
 from ncfbench.auditing.frameworks.sentence_transformers import without_duplicates
-from ncfbench.auditing.frameworks.tables import finding, frameworks_table
+from ncfbench.auditing.frameworks.tables import finding, frameworks_tables
+from ncfbench.data.store import load
 from ncfbench.reporting.render import csv, latex, markdown
 from ncfbench.reporting.render import json as json_format
 from ncfbench.reporting.render.terminal import TableView, make_console
+from ncfbench.storage import tables
+from ncfbench.storage.schemas import FRAMEWORKS
 
 SHARES = [0.5, 0.125, 0.25, 0.125]
 """Of the four items below, exact in float32."""
@@ -261,7 +264,8 @@ def test_popular_items_show_the_direction(skewed: Links, warm: dict[str, Vectors
     assert rows["recbole"]["verdict"] != "biased"
     assert rows["recbole"]["popular_push_low"] <= 0 <= rows["recbole"]["popular_push_high"]
     assert rows["recbole"]["linked_share"] == 0 < rows["tfrs"]["linked_share"]
-    table = frameworks_table(list(rows.values()), "60 users, 40 items")
+    sizes = {"dataset": None, "users": 60, "items": 40}
+    (table,) = frameworks_tables([row | sizes for row in rows.values()])
     console = make_console()
     console.width = 100
     with console.capture() as captured:
@@ -292,15 +296,25 @@ def test_command_refuses_what_it_cannot_audit() -> None:
     check(invoke("audit", "--framework", "xbm", "--installed"), 2, "no package to compare")
 
 
-def test_command_audits_a_data_set(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_audits_a_data_set(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figures are printed, kept in a table, and shown by a report."""
     words = ("audit", "--framework", "recbole", "--dataset", "tiny", "--data-dir", data_dir)
     words = (*words, "--batches", "48", "--batch-size", "16", "--json", "--quiet")
+    words = (*words, "--runs-dir", tmp_path / "runs")
     found = invoke(*words)
     assert found.exit_code == 0, found.output
     (row,) = json.loads(found.stdout)["frameworks"]
     assert (row["name"], row["batches"], row["batch_size"]) == ("recbole", 48, 16)
     assert row["bias_low"] <= row["bias"] <= row["bias_high"]
     assert row["linked_share"] == 0
+    assert tables.read_rows(tmp_path / "runs/frameworks.parquet", FRAMEWORKS) == [row]
+    assert (row["dataset"], row["links"]) == ("tiny", load(data_dir, "tiny").graph.n_links)
+    shown = invoke("report", "--runs-dir", tmp_path / "runs", "--data-dir", data_dir)
+    check(shown, 0, "Estimators of frameworks", "tiny, b=16, 48 batches", "RecBole, uniform")
+    kept = invoke("report", "--runs-dir", tmp_path / "runs", "--data-dir", data_dir, "--json")
+    assert json.loads(kept.stdout)["frameworks"] == [row]
     monkeypatch.setattr(audit, "undetected", lambda rows: ["a fault"])
     check(invoke(*words), 6, "missed planted faults", "a fault")
 

@@ -92,8 +92,14 @@ def audit_frameworks(
     estimators: Sequence[Estimator],
     options: Options,
     progress: Progress | None = None,
+    *,
+    dataset: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return a row for each estimator: verdict, bias, variance, linked pairs, popular items."""
+    """Return a row of :data:`ncfbench.storage.schemas.FRAMEWORKS` for each estimator.
+
+    Args:
+        dataset: the name of the links' data set, for the rows.
+    """
     progress = progress or Progress()
     needed = dict.fromkeys(each.claim for each in estimators)
     vectors = {name: CLAIMS[name].warm_vectors(links, options.seed) for name in needed}
@@ -109,7 +115,8 @@ def audit_frameworks(
         )
         verdict = rows[-1]["verdict"]
         progress.say(f"{estimator.name}: {verdict}  ({time.perf_counter() - begin:.1f} s)")
-    return rows
+    sizes = {"users": links.n_users, "items": links.n_items, "links": len(links.user)}
+    return [{"dataset": dataset, **sizes, **row} for row in rows]
 
 
 def audit_estimator(
@@ -142,12 +149,14 @@ def audit_estimator(
         "version": estimator.version,
         "source": estimator.source,
         "claim": estimator.claim,
+        "claim_title": claim.title,
         "claim_meaning": claim.meaning,
         "planted_fault": estimator.fault or None,
         "verdict": verdict,
         "shown_by": shown_by,
         "batches": found.bias.batches,
         "batch_size": options.batch_size,
+        "seed": options.seed,
         "margin": options.margin,
         "verdicts": verdicts,
         "bias": found.bias.estimate,

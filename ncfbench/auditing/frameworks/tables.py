@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ncfbench.auditing.frameworks.claims import CLAIMS
 from ncfbench.auditing.tables import VERDICTS
 from ncfbench.reporting.table import Cell, Column, Header, Table, columns_of, three_digits
 
@@ -13,13 +12,10 @@ Row = Mapping[str, Any]
 SHORT = {"too few batches": "undecided"}
 
 
-def frameworks_table(rows: Sequence[Row], data: str) -> Table:
-    """Return the table, at most 100 columns wide, with a sentence for each row below.
-
-    Args:
-        data: the data set, in words, for the title.
-    """
+def frameworks_tables(rows: Sequence[Row]) -> list[Table]:
+    """Return the table, at most 100 columns wide, with a sentence for each row below."""
     first = rows[0]
+    data = first["dataset"] or f"{first['users']} users, {first['items']} items"
     header: Header = [
         "estimator",
         Column("claims", "left"),
@@ -34,7 +30,7 @@ def frameworks_table(rows: Sequence[Row], data: str) -> Table:
         f"Estimators of frameworks against what they claim: {data}, b={first['batch_size']},"
         f" {first['batches']:,} batches"
     )
-    return Table(title, header, [_cells(row) for row in rows], _notes(rows), name="frameworks")
+    return [Table(title, header, [_cells(row) for row in rows], _notes(rows), name="frameworks")]
 
 
 def packages_table(rows: Sequence[Row]) -> Table:
@@ -96,7 +92,7 @@ def _cells(row: Row) -> list[Cell]:
     more = row["bias_with_4x_batch"]
     return [
         Cell(row["title"]),
-        Cell(CLAIMS[row["claim"]].title),
+        Cell(row["claim_title"]),
         Cell(SHORT.get(verdict, verdict), VERDICTS[verdict]),
         Cell(percent(row["bias"])),
         Cell(f"{percent(row['bias_low'])}..{percent(row['bias_high'])}"),
