@@ -48,7 +48,7 @@ SMALL: dict[str, Any] = {"batch_size": 16, "stratum_size": 4, "negatives": 2, "s
 SERVED = [
     (sampler, loss, strata)
     for sampler in SAMPLERS
-    if sampler != "xbm"  # remembers vectors, which a loader has none of
+    if sampler not in ("xbm", "ns-all", "strat-all")  # layouts that a loader has no form for
     for strata in ("item", "user")
     if strata == "item" or find_sampler(sampler).uses_strata
     for loss in losses_for(find_sampler(sampler), strata)
@@ -190,6 +190,10 @@ def test_fixed_shapes(tiny: Dataset) -> None:
         ({"batch_size": 4096}, "is larger than the"),
         ({"sampler": "iid", "loss": "hinge"}, "iid cannot train --loss hinge"),
         ({"loss": "bpr"}, "Unknown loss 'bpr'"),
+        ({"hardest": 3}, "hardest = 3: PyTorch's objective takes a batch's weights as they are"),
+        ({"sampler": "neg", "mined": 9}, "mined = 9: PyTorch's objective takes a batch's weights"),
+        ({"sampler": "ns-all"}, "no form for the batch layout EveryUser. Use a sampler whose"),
+        ({"sampler": "xbm", "memory": 64}, "no form for the batch layout Remembered. Use a"),
         ({"batchsize": 16}, "did you mean 'batch_size'?"),
         ({"epochs": 3}, "Unknown setting 'epochs'"),
     ],

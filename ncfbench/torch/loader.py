@@ -52,7 +52,10 @@ def as_tensors(batch: Batch, family: LossFamily) -> TensorBatch:
     """Copy a batch into tensors; UsageError where its layout is not ``Listed`` or ``Shared``."""
     kind: Any = type(batch.negatives)
     if kind not in (Listed, Shared):
-        raise UsageError(f"PyTorch has no form for the batch layout {kind.__name__}.")
+        raise UsageError(
+            f"PyTorch has no form for the batch layout {kind.__name__}. Use a sampler whose"
+            " negatives are drawn, or the batch's own items, such as strat-ns."
+        )
 
     def tensor(array: Any) -> torch.Tensor:
         is_whole = np.asarray(array).dtype.kind == "i"
@@ -135,12 +138,6 @@ class BatchLoader(DataLoader[TensorBatch]):
             if name.rstrip("_") not in known:
                 raise UsageError(unknown(name, [*known, *OPTIONS]))
         self.config = complete({"sampler": sampler, **settings})
-        if self.config.objective_settings:
-            name = next(iter(self.config.objective_settings))
-            raise UsageError(
-                f"{name} = {settings[name]}: PyTorch's objective takes a batch's weights as they"
-                " are. Choose among the scores in your own loss, and leave the setting out."
-            )
         self.loss = make_loss(self.config)
         graph = dataset if isinstance(dataset, BipartiteGraph) else dataset.graph
         length = graph.n_links // self.config.batch_size if batches is None else batches

@@ -54,7 +54,17 @@ ROWS: dict[str, Callable[..., Tensor]] = {
 
 
 def make_loss(config: RunConfig) -> Loss:
-    """Return the loss that ``config`` names; UsageError where PyTorch has none of that name."""
+    """Return the loss that ``config`` names.
+
+    Raises:
+        UsageError: PyTorch has none of that name, or settings choose negatives by their scores.
+    """
+    for name, value in config.objective_settings.items():
+        raise UsageError(
+            f"{name} = {value}: PyTorch's objective takes a batch's weights as they are, and"
+            " batches are made without a model. Choose negatives by their scores in a loss of your"
+            " own, and leave the setting out."
+        )
     if config.loss not in ROWS:
         raise UsageError(
             f"PyTorch has no loss {config.loss!r}{nearest(config.loss, ROWS)} Valid:"

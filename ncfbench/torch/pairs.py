@@ -18,7 +18,7 @@ from torch.utils.data import BatchSampler, SequentialSampler
 
 from ncfbench.config import complete
 from ncfbench.data import BipartiteGraph
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, either
 from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, Sampler, make_sampler
@@ -56,9 +56,10 @@ class LinkedPairs:
             valid = [name for name in valid if not find_sampler(name).uses_uniform_items]
             raise UsageError(
                 f"The negatives of {sampler} are not the batch's own items, and a batch has no"
-                f" other texts. Use {' or '.join(valid)}."
+                f" other texts. Use {either(valid)}."
             )
         self.config = complete({"sampler": sampler, "loss": loss, **settings})
+        self.loss = make_loss(self.config)
         (user, self.users), (item, distinct) = _numbered(users), _numbered(items)
         if len(user) != len(item):
             raise UsageError(f"{len(user)} users and {len(item)} items make no pairs.")
@@ -149,7 +150,7 @@ class PairLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.model, self.pairs, self.users = model, pairs, users
-        self.loss = make_loss(pairs.config)
+        self.loss = pairs.loss
 
     def forward(self, sentence_features: Iterable[Features], labels: torch.Tensor) -> torch.Tensor:
         """Return the objective.
