@@ -10,6 +10,20 @@ from ncfbench.registry import find_encoder, find_sampler
 
 ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items", "share")
 """Settings in which the runs of one comparison may differ."""
+TIMELESS_SETTINGS = (
+    "seed",
+    "epochs",
+    "patience",
+    "probe_every",
+    "learning_rate",
+    "gamma",
+    "lambda",
+    "word_dropout",
+    "item_dropout",
+    "user_l2",
+    "tuned",
+)
+"""Settings that do not change the time of an iteration."""
 
 
 @dataclass(frozen=True)

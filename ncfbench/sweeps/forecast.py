@@ -24,6 +24,7 @@ from ncfbench.errors import DataError
 from ncfbench.models.towers import Content
 from ncfbench.profiling.profile import settings_digest
 from ncfbench.registry import LOSSES
+from ncfbench.runs.arms import TIMELESS_SETTINGS
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.grid import CellState, group_cells, label_cells
@@ -38,20 +39,6 @@ PILOT_SECONDS = 0.5
 PILOT_ITERATIONS = (2, 40)
 LONG_ITERATION_SECONDS = 5.0
 """An iteration that takes longer is timed once: a user waits for it."""
-FREE = (
-    "seed",
-    "epochs",
-    "patience",
-    "probe_every",
-    "learning_rate",
-    "gamma",
-    "lambda",
-    "word_dropout",
-    "item_dropout",
-    "user_l2",
-    "tuned",
-)
-"""Settings that do not change the time of an iteration."""
 BATCHES = (
     "sampler",
     "batch_size",
@@ -170,7 +157,8 @@ def _arm(config: RunConfig) -> str:
     if config.loss in LOSSES:  # the families' losses differ in a few operations on each score
         settings["loss"] = config.family
     return json.dumps(
-        {name: value for name, value in settings.items() if name not in FREE}, sort_keys=True
+        {name: value for name, value in settings.items() if name not in TIMELESS_SETTINGS},
+        sort_keys=True,
     )
 
 

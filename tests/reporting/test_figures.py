@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from ncfbench.reporting.comparison import group
 from ncfbench.reporting.figures import arms, curves
 from ncfbench.reporting.figures import drawing as drawing_module
 from ncfbench.reporting.figures.costs import draw_crossover
+from ncfbench.reporting.figures.drawing import MOST_POINTS, thin
+from ncfbench.reporting.figures.epoch_times import draw_epoch_times, trained_times
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import schemas, tables
 
@@ -101,6 +104,77 @@ def test_points_of_s_and_k_share_seeds(tmp_path: Path) -> None:
         drawing_module.variant_label(one, "cnn") for one in drawing_module.main_variants(comparison)
     ]
     assert labels == ["Stratified", "N.S."]
+
+
+def test_the_figure_of_s_shows_the_items_that_it_saves(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for s in (4, 8):
+        write_run(tmp_path, "strat-ns", [9, s], 20, stratum_size=s)
+    (comparison,) = group(read_all(tmp_path)[0])
+    drawing = arms.draw_arms(comparison, "stratum_size")
+    assert drawing is not None
+    items = drawing.figure.axes[2].containers[0].lines[0]
+    # Blocks of equally many iterations with 100 to 104 items.
+    assert (list(items.get_xdata()), list(items.get_ydata())) == ([4, 8], [102.0, 102.0])
+
+
+def test_epoch_times_come_from_runs_with_several_encoders(tmp_path: Path) -> None:
+    """An epoch has 100 iterations. The median of seeds; s, settings of the encoder and others that
+    cost time tell arms apart; those of another machine and other data stay out.
+    """
+    pytest.importorskip("matplotlib")
+    for seed, ms in enumerate((20, 40, 30)):
+        write_run(tmp_path, "ns", [9, 4, 3], ms, seed=seed)
+    write_run(tmp_path, "iid", [9, 4], 200, epochs=3, learning_rate=0.5)
+    write_run(tmp_path, "ns", [9, 4], 70, encoder="lstm")
+    write_run(tmp_path, "ns", [9, 4], 90, convolution="plain")
+    write_run(tmp_path, "strat-ns", [9, 4], 10, stratum_size=8)
+    write_run(tmp_path, "ns", [9, 4], 10, dimension=8)
+    write_run(tmp_path, "ns", [9, 4], 10, encoder="mf", key="another")
+    write_run(tmp_path, "ns", [9, 4], 10, encoder="gru", fingerprint="e" * 64)
+    ((origin, times),) = trained_times(group(read_all(tmp_path)[0]))
+    assert (origin.data_fingerprint, origin.environment_key) == ("f" * 64, "one")
+    expected = {
+        ("cnn", "", "ns"): 3.0,
+        ("cnn", "", "iid"): 20.0,
+        ("cnn", "convolution=plain", "ns"): 9.0,
+        ("lstm", "", "ns"): 7.0,
+    }
+    assert times == pytest.approx(expected)
+    axis = draw_epoch_times(origin, times, "").figure.axes[0]
+    assert [text.get_text() for text in axis.get_xticklabels()] == [
+        "CNN",
+        "CNN\nconvolution=plain",
+        "LSTM",
+    ]
+    bars = {bars.get_label(): [bar.get_height() for bar in bars] for bars in axis.containers}
+    assert bars == {"IID": pytest.approx([20.0]), "N.S.": pytest.approx([3.0, 9.0, 7.0])}
+    listed = invoke(tmp_path, "--figure", "list").stdout
+    assert "epoch-time-runs-citeulike-sg-b512-ffffff-one" in listed
+
+
+def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
+    """Seven samplers, two seeds, 400 probes: no point of a short curve is lost."""
+    pytest.importorskip("matplotlib")
+    assert thin(range(5), 5) == [0, 1, 2, 3, 4]
+    assert thin(range(9), 5) == [0, 2, 4, 6, 8]
+    assert thin(range(100), 4) == [0, 33, 66, 99]
+    steps = np.random.default_rng(0).uniform(0.97, 1.02, (7, 2, 400))
+    for sampler, both in zip(drawing_module.STYLES, steps, strict=False):
+        for seed, own in enumerate(both):
+            falling = (9 * np.cumprod(own)).tolist()
+            rising = np.linspace(0, 0.4, 400) * own
+            write_run(tmp_path / "r", sampler, falling, 20, rising.tolist(), seed=seed)
+    done = invoke(tmp_path / "r", "--figures", tmp_path / "f", "--figures-format", "svg")
+    assert done.exit_code == 0, done.output
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "f").iterdir()}
+    assert len(sizes) == 3
+    assert all(ElementTree.parse(path) for path in (tmp_path / "f").iterdir())
+    assert max(sizes.values()) < 300_000, sizes
+    (comparison,) = group(read_all(tmp_path / "r")[0])
+    for line in curves.draw_convergence(comparison).figure.axes[0].lines:
+        xs = list(line.get_xdata())
+        assert (len(xs), xs[0], xs[-1]) == (MOST_POINTS, 1.0, 399.0)
 
 
 def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:

@@ -14,15 +14,18 @@ from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.arms import draw_arms
 from ncfbench.reporting.figures.costs import (
-    crossover_name,
     draw_crossover,
-    draw_epoch_times,
     draw_product_ratios,
-    epoch_times_name,
     product_ratios_name,
 )
 from ncfbench.reporting.figures.curves import draw_convergence, draw_targets
-from ncfbench.reporting.figures.drawing import Drawing, file_name, save
+from ncfbench.reporting.figures.drawing import Drawing, file_name, profile_name, save
+from ncfbench.reporting.figures.epoch_times import (
+    draw_epoch_times,
+    profiled_times,
+    trained_name,
+    trained_times,
+)
 from ncfbench.reporting.selection import choose
 from ncfbench.reporting.tied import log_ratios
 
@@ -55,10 +58,15 @@ def figures(
     labels = {comparison.data_fingerprint: comparison.data_label for comparison in comparisons}
     for rows in _grouped(profile.get("costmodel", ()), *PROFILE):
         label = labels.get(rows[0]["data_fingerprint"], "")
-        found[epoch_times_name(rows)] = partial(draw_epoch_times, rows, label)
+        found[profile_name("epoch-time", rows[0])] = partial(
+            draw_epoch_times, *profiled_times(rows), label
+        )
         if len({row["encoder"] for row in rows}) > 1:
             ratios = _iterations(comparisons, rows[0])
-            found[crossover_name(rows)] = partial(draw_crossover, rows, ratios, label)
+            found[profile_name("crossover", rows[0])] = partial(draw_crossover, rows, ratios, label)
+    for origin, times in trained_times(comparisons):
+        label = labels[origin.data_fingerprint]
+        found[trained_name(origin)] = partial(draw_epoch_times, origin, times, label)
     products = [row for row in profile.get("unitcost", ()) if row["part"].endswith("product")]
     for rows in _grouped(products, "environment_key"):
         found[product_ratios_name(rows)] = partial(draw_product_ratios, rows)

@@ -14,6 +14,7 @@ from ncfbench.reporting.figures.drawing import (
     label_few,
     line_style,
     new_figure,
+    thin,
     with_label,
 )
 from ncfbench.runs.arms import Variant
@@ -74,7 +75,7 @@ def _finish_losses(axis: Any, answer: Answer) -> None:
 
 def _plot(axis: Any, standing: Standing, measure: str, *, is_main: bool, is_best: bool) -> None:
     # The start is no point of a logarithmic axis.
-    points = [point for point in standing.contender.means(measure) if point[0] > 0]
+    points = thin([point for point in standing.contender.means(measure) if point[0] > 0])
     if not points:
         return
     style: dict[str, Any] = {"color": GREY, "alpha": FADED, "linewidth": 0.8}

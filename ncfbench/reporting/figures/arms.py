@@ -25,12 +25,14 @@ from ncfbench.timing import seed_statistics
 Runs = Mapping[int, RunRecord]
 """Runs by seed."""
 MEASURES = {"smallest_probe_loss": "smallest probe loss", "test_recall_at_50": "test recall@50"}
+SAVED = {"item_slots": "distinct items in a batch"}
+"""What larger strata save: the items that g encodes. It does not depend on the machine."""
 TITLES = {"stratum_size": "Stratum size", "negatives": "Negatives"}
 LABELS = {"stratum_size": "links in a stratum, s", "negatives": "negatives, k"}
 
 
 def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
-    """Draw smallest probe loss and test recall@50 against s or k.
+    """Draw smallest probe loss and test recall@50 against s or k; against s also a batch's items.
 
     Points are means over the seeds that all of them have, bars 95 % intervals. Samplers that share
     the batch's negatives have no k: they are levels beside the others.
@@ -46,9 +48,11 @@ def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
     common = sorted(set.intersection(*seeds)) if seeds else []
     if not common:
         return None
-    figure = new_figure(9.5, 3.6)
+    measures = MEASURES | (SAVED if setting == "stratum_size" else {})
+    figure = new_figure(4.75 * len(measures) if len(measures) < 3 else 12.0, 3.6)
     values = sorted({value for points in lines.values() for value in points})
-    for axis, (measure, label) in zip(figure.subplots(1, 2), MEASURES.items(), strict=True):
+    axes = figure.subplots(1, len(measures))
+    for axis, (measure, label) in zip(axes, measures.items(), strict=True):
         for sampler in sorted(lines, key=rank):
             points = {
                 value: [runs[seed] for seed in common] for value, runs in lines[sampler].items()
@@ -61,6 +65,9 @@ def draw_arms(comparison: Comparison, setting: str) -> Drawing | None:
         axis.set_xticks(values, [str(value) for value in values])
         axis.set_xticks([], minor=True)
         axis.set(xlabel=LABELS[setting], ylabel=label)
+        if measure in SAVED:
+            axis.set_yscale("log", base=2)
+            axis.yaxis.set_major_formatter("{x:g}")
         finish(axis)
     add_legend_below(figure, *figure.axes[0].get_legend_handles_labels())
     counted = f"{len(common)} seed{'' if len(common) == 1 else 's'}"

@@ -18,6 +18,7 @@ from ncfbench.reporting.figures.drawing import (
     line_style,
     main_variants,
     new_figure,
+    thin,
     variant_label,
     with_label,
 )
@@ -134,7 +135,7 @@ def _plot_mean(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y
         {row["iteration"]: row for row in run.curve if row[y] is not None and row["iteration"] > 0}
         for run in runs
     ]
-    common = sorted(set.intersection(*(set(curve) for curve in curves)))
+    common = thin(sorted(set.intersection(*(set(curve) for curve in curves))))
     if not common:  # an encoder without vectors of held-out items has no recall
         return
     rows = [[curve[iteration] for curve in curves] for iteration in common]
@@ -149,7 +150,7 @@ def _plot_mean(axis: Any, variant: Variant, runs: Sequence[RunRecord], x: str, y
 
 def _plot_targets(axis: Any, targets: Sequence[Target], kind: str, encoder: str) -> None:
     """Plot one variant's speedup at each level that all its seeds reached, and bounds elsewhere."""
-    style = line_style(targets[0].variant)
+    style, targets = line_style(targets[0].variant), thin(targets)
     points = [(target.level, getattr(target.speedup, kind)) for target in targets]
     known = [(level, estimate) for level, estimate in points if estimate is not None]
     levels, values = [level for level, _ in known], [estimate.value for _, estimate in known]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
@@ -17,6 +18,7 @@ from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import Variant
 from ncfbench.storage.tables import storage_errors
 
+T = TypeVar("T")
 _STYLES = (
     ("#000000", "-", "o"),
     ("#7a7a7a", "--", "s"),
@@ -35,6 +37,8 @@ PLUGIN_STYLE = ("#56b4e9", "-.", "X")
 GREY = "#7a7a7a"
 LONGEST_SETTINGS = 60
 """Characters of settings in a file's name; a digest stands for more."""
+MOST_POINTS = 80
+"""Points of a curve that a figure draws: more cannot be seen, and make an SVG large."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,21 @@ def save(drawing: Drawing, paths: Sequence[Path]) -> list[Path]:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             drawing.figure.savefig(path, dpi=130)
+            if path.suffix == ".svg":
+                path.write_text(_shorten(path.read_text(encoding="utf-8")), encoding="utf-8")
     return list(paths)
+
+
+def _shorten(svg: str) -> str:
+    """Return a drawing whose positions have two decimals of a point, where Matplotlib writes six.
+
+    Only positions are shortened: the scale of letters is a small number.
+    """
+
+    def shorten(match: re.Match[str]) -> str:
+        return re.sub(r"(\.\d\d)\d+", r"\1", match[0])
+
+    return re.sub(r'\s(?:d|x|y)="[^"]*"', shorten, svg)
 
 
 def finish(axis: Any) -> None:
@@ -100,6 +118,16 @@ def label_few(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def thin(points: Sequence[T], most: int = MOST_POINTS) -> list[T]:
+    """Return at most so many of a curve's points, evenly spread, the first and the last included.
+
+    A curve of no more points is returned as it is.
+    """
+    if len(points) <= most:
+        return list(points)
+    return [points[round(place * (len(points) - 1) / (most - 1))] for place in range(most)]
+
+
 def describe(comparison: Comparison) -> str:
     """Return the data set, encoder, loss, settings, seeds and devices of a comparison."""
     config = comparison.config
@@ -125,6 +153,17 @@ def file_name(kind: str, comparison: Comparison) -> str:
     if len(settings) > LONGEST_SETTINGS:
         settings = hashlib.sha256(settings.encode()).hexdigest()[:6]
     return f"{name}-{settings}" if settings else name
+
+
+def profile_name(kind: str, origin: Mapping[str, Any]) -> str:
+    """Return the name of a figure of one data set, loss, batch size and environment.
+
+    Args:
+        origin: values of these by the names of a profile's columns.
+    """
+    digests = f"{origin['data_fingerprint'][:6]}-{origin['environment_key'][:6]}"
+    loss = origin["loss"].replace(":", ".")
+    return f"{kind}-{origin['dataset']}-{loss}-b{origin['batch_size']}-{digests}"
 
 
 def rank(sampler: str) -> int:
