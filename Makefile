@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo test test-real test-long test-browser test-torch check bench bench-peer bench-gpu bench-costmodel bench-advice clean
+.PHONY: demo results test test-real test-long test-browser test-torch check bench bench-peer bench-gpu bench-costmodel bench-advice clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -74,6 +74,11 @@ bench-costmodel: $(VENV)/.installed
 # Whether a tenth of a sweep's time is enough for advice, over the questions of benchmarks/advice_cells.py. Goes on where it was stopped.
 bench-advice: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_advice.py --resume $(BENCH_FLAGS)
+
+# All evidence of results/: data, sweeps, profiles, audits, reports. Days on two cores; the same command resumes. Begins with a
+# forecast; RESULTS_FLAGS=--dry-run ends there. MOVIELENS_PLOTS names the folder of MovieLens with plots.
+results: $(VENV)/.installed
+	$(BIN)/python benchmarks/make_results.py $(RESULTS_FLAGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

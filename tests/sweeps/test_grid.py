@@ -141,6 +141,7 @@ def test_presets_are_the_papers_grids() -> None:
         "paper-negatives",
         "paper-encoders",
         "paper-coupling",
+        "paper-plain",
         "all-users",
         "rivals",
     }
@@ -149,7 +150,9 @@ def test_presets_are_the_papers_grids() -> None:
     assert axes("paper-strata", "stratum_size") == {1, 2, 4, 8, 16}
     assert axes("paper-negatives", "negatives") == {1, 2, 5, 10, 20, None}
     assert axes("paper-recall", "loss") == {"sg", "mse", "hinge", "log"}
-    assert axes("paper-encoders", "encoder") == {"mf", "cnn", "lstm"}
+    assert axes("paper-encoders", "encoder") == {"mf", "bow", "cnn", "lstm", "gru", "transformer"}
+    assert axes("paper-plain", "sampler") == paper | {"ns-all", "strat-all"}
+    assert axes("paper-plain", "convolution") == {"plain"}
     assert [axes(name, "loss") for name in sorted(models)] == [{"mse"}, {"mse"}, {"log"}]
     assert axes("model-ask-the-gru", "encoder") == {"gru"}
     coupled = sweeps.expand(read_sweep("paper-coupling", seeds=1).axes).cells

@@ -1,0 +1,164 @@
+"""`make results`: the plan, the forecast, what is repeated and what is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from ncfbench.cli import app
+from ncfbench.sweeps.presets import preset_paths
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module, whose commands run in this process; benchmarks/ is no package."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import make_results
+
+    yield make_results
+    for name in ("make_results", "cell_files"):
+        del sys.modules[name]
+
+
+def test_commands_of_the_plan_are_valid(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags are parsed, presets exist, and both data sets have all claims' commands."""
+    monkeypatch.setenv("MOVIELENS_PLOTS", "plots")
+    group = typer.main.get_command(app)
+    plan = script.read_plan(script.PLAN)
+    assert [each.name for each in plan] == ["citeulike", "movielens"]
+    for evidence in plan:
+        names = set()
+        for command in [*evidence.commands, *(f"prepare {one}" for one in evidence.prepare)]:
+            word, *words = script.split(command)
+            context = typer.Context(group)
+            found = group.get_command(context, word)
+            if word == "prepare":
+                _, found, words = found.resolve_command(context, words)
+            found.make_context(word, list(words), parent=context)
+            if word == "sweep":
+                names.add(words[0])
+        claims = {"paper-plain", "paper-recall", "paper-strata", "paper-negatives"}
+        assert claims | {"all-users", "paper-coupling"} <= names <= preset_paths().keys()
+        assert any(command.startswith("audit ") for command in evidence.commands)
+
+
+PLAN = """[[folder]]
+name = "small"
+prepare = ["synthetic --name tiny"]
+commands = [
+  "sweep smoke {small} --set sampler=iid,ns",
+  "sweep smoke {small} --set sampler=ns,strat-ns",
+  "audit --dataset tiny --encoder bow --samplers ns --loss sg --noise unigram --batches 0",
+]
+png = ["targets-tiny-bow"]
+
+[[folder]]
+name = "absent"
+prepare = ["custom --name absent --links $NOWHERE_TO_BE_FOUND/links.csv"]
+commands = ["sweep smoke --dataset absent"]
+"""
+SMALL = (
+    "--dataset tiny --epochs 1 --set encoder=bow --set dimension=8 --set word_dimension=8"
+    " --set batch_size=64 --set loss=sg"
+)
+
+
+@pytest.fixture
+def main(script: Any, data_dir: Path, tmp_path: Path) -> Callable[..., int]:
+    """The script on a plan of two sweeps that share a cell, an audit, and data that are missing;
+    returns the exit code.
+    """
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN.format(small=SMALL))
+    words = [f"--plan={plan}", f"--data-dir={data_dir}", f"--runs-dir={tmp_path / 'runs'}"]
+    words.append(f"--results={tmp_path / 'kept'}")
+
+    def run(*more: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            script.main([*words, *more])
+        return int(str(ended.value.code))
+
+    return run
+
+
+def test_results_forecast_and_resume(
+    script: Any,
+    main: Callable[..., int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Commands only leave what they were called with. A shared cell counts once; an audit that
+    ended is not repeated, also one that found faults; what failed is.
+    """
+    called: list[list[str]] = []
+    codes: dict[str, int] = {}
+
+    def cell(sampler: str) -> dict[str, Any]:
+        return {"config": {"sampler": sampler}, "status": "left", "predicted_seconds": 600.0}
+
+    def call(words: list[str], output: int | None = None) -> int:
+        called.append(words)
+        if output is not None:
+            names = words[-5].removeprefix("sampler=").split(",")
+            found = {"cells": [cell(name) for name in names], "memory_bytes": 2**20 * len(names)}
+            os.write(output, json.dumps(found).encode())
+        if codes.get(words[0]) == 130:
+            raise KeyboardInterrupt
+        return codes.get(words[0], 0)
+
+    monkeypatch.setattr(script, "call", call)
+    assert main("--dry-run") == 3, "the second folder's data are missing"
+    said = capsys.readouterr()
+    assert "absent: $NOWHERE_TO_BE_FOUND/links.csv: set this variable" in said.err
+    rows = [line.split()[-6:] for line in said.out.splitlines() if "sampler=" in line]
+    assert [row[:4] for row in rows] == [["2", "2", "20", "min"], ["1", "1", "10", "min"]]
+    assert "All sweeps: 30 min, and at most 2 MiB" in said.out
+    assert "1 profiles and audits are not predicted" in said.out
+    assert len(called) == 2
+    assert not (tmp_path / "runs").exists()
+
+    def names(*words: str, code: int) -> list[str]:
+        called.clear()
+        assert main("--folder=small", "--no-forecast", *words) == code
+        return [each[0] for each in called]
+
+    codes["audit"] = 130
+    assert names(code=130) == ["sweep", "sweep", "audit"]
+    codes["audit"] = 3
+    rest = ["report"] * 3
+    assert names(code=3) == ["sweep", "sweep", "audit", *rest]
+    codes["audit"] = 6
+    assert names(code=6) == ["sweep", "sweep", "audit", *rest]
+    assert names(code=6) == ["sweep", "sweep", *rest], "its faults are told again"
+    (tmp_path / "runs" / "small" / "steps.json").unlink()
+    codes["audit"] = 0
+    assert names(code=0) == ["sweep", "sweep", "audit", *rest]
+    (tmp_path / "kept" / "small").mkdir(parents=True)
+    (tmp_path / "kept" / "small" / "large.svg").write_bytes(b" " * 300_001)
+    assert names(code=6) == ["sweep", "sweep", *rest]
+    assert "large.svg has 300 KB" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_results_are_made(main: Callable[..., int], tmp_path: Path) -> None:
+    """With the commands themselves, each in its process."""
+    pytest.importorskip("matplotlib")
+    assert main("--folder=small") == 0
+    kept = tmp_path / "kept" / "small"
+    names = {path.name.split("-seed")[0] for path in kept.glob("tiny-*")}
+    assert names == {"tiny-bow-sg-iid", "tiny-bow-sg-ns", "tiny-bow-sg-strat-ns"}
+    assert not list(kept.rglob("checkpoints"))
+    figures = {path.suffix for path in (kept / "figures").glob("targets*")}
+    assert figures == {".svg", ".png"}
+    steps = json.loads((tmp_path / "runs" / "small" / "steps.json").read_text())
+    assert [(command.split()[0], code) for command, code in steps.items()] == [("audit", 0)]
