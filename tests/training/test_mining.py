@@ -57,7 +57,9 @@ def loop_for(dataset: Dataset, **more: Any) -> TimedLoop:
     config = configure(**more)
     trainer, state = Trainer.create(config, dataset)
     made = make_sampler(dataset.graph, config, Streams(0))
-    return TimedLoop(trainer, state, Content.of(dataset), made, plan_capacity(dataset.graph, config))
+    return TimedLoop(
+        trainer, state, Content.of(dataset), made, plan_capacity(dataset.graph, config)
+    )
 
 
 @pytest.mark.parametrize("cells", [2**22, 3000])
