@@ -181,7 +181,8 @@ def by_promise(
 
     Args:
         seconds: of an iteration.
-        losses_first: try all losses and rates with the most promising sampler before others.
+        losses_first: try all losses and rates with the most promising sampler before others; only
+            one baseline comes earlier.
     """
     found = [
         replace(each, effort=_effort(each, seconds[each.shape], work[each.shape].negatives))
@@ -193,11 +194,14 @@ def by_promise(
         least[alike] = min(least.get(alike, math.inf), each.effort)
 
     def key(each: Candidate) -> tuple[float, ...]:
-        others, rate = each.rank
+        (others, rate), is_baseline = each.rank, each.shape.is_baseline
         if losses_first:
             is_best = each.effort <= least[each.shape.loss, each.rank]
-            return others, not is_best, not each.shape.is_baseline, rate, each.effort
-        return others, rate, not each.shape.is_baseline, each.effort
+            # An answer needs a baseline: that of the first loss enters with its best sampler.
+            is_first = not rate and each.shape.loss == found[0].shape.loss
+            enters = is_first and (is_best or is_baseline)
+            return others, not enters, not is_best, not is_baseline, rate, each.effort
+        return others, rate, not is_baseline, each.effort
 
     return sorted(found, key=key)
 

@@ -15,11 +15,13 @@ CHOSEN = ("loss", "sampler", "batch_size", "stratum_size", "negatives", "learnin
 
 
 def flags(config: RunConfig) -> str:
-    """Return the flags of ``ncfbench run`` for :data:`CHOSEN`, the defaults too."""
+    """Return the flags of ``ncfbench run`` for :data:`CHOSEN`, the defaults too, and for what else
+    the sampler was told.
+    """
     effective = config.effective()
     names = [name for name in CHOSEN if effective.get(name) is not None]
-    names += [name for name, _ in Variant.of(config).own]
-    names += config.objective_settings
+    told = dict.fromkeys([*dict(Variant.of(config).own), *config.objective_settings])
+    names += [name for name in told if name in unusual_settings(config)]
     words = config.to_dict()
     return shlex.join(
         word for name in names for word in config.settings[name].arguments(words[name])

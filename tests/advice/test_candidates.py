@@ -149,6 +149,8 @@ def test_for_recall_losses_come_before_samplers() -> None:
     seconds = {each.shape: 1.0 if each.shape.sampler == "ns" else 3.0 for each in candidates}
     counted = {each.shape: work(10) for each in candidates}
     first = first_wave(by_promise(candidates, seconds, counted, losses_first=True))
+    baseline = first.pop(1)
+    assert (baseline.shape.sampler, baseline.shape.loss) == ("iid", "sg")
     assert {each.shape.sampler for each in first[:6]} == {"ns"}
     assert {each.shape.loss for each in first[:6]} == {"sg", "mse"}
 
