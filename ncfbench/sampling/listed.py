@@ -160,12 +160,13 @@ class NegativeSampler(ListedSampler):
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
     ) -> None:
+        self.is_mined = config.mines
         super().__init__(graph, config, streams, **options)
         self.hard_items: Int32 | None = None
         """int32[n_users, M]: what :class:`ncfbench.training.mining.Miner` found last. Before that
         the most popular items stand in, so that batches can be looked at without a model.
         """
-        if config.mines:
+        if self.is_mined:
             require_unlinked(graph, config.mined, config.mine_skip)
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
@@ -173,7 +174,7 @@ class NegativeSampler(ListedSampler):
         b, k = draw.items.shape
         own = np.arange(b, dtype=np.int32)
         users = self.graph.link_user[draw.links]
-        if self.config.mines:
+        if self.is_mined:
             draw = draw._replace(items=self._mined_items(users, draw.items))
         batch = self.with_drawn_items(draw, users, own, np.repeat(own, k).reshape(b, k), capacity)
         slots = len(batch.items)
@@ -185,29 +186,25 @@ class NegativeSampler(ListedSampler):
     @property
     def drawn_items(self) -> Float64 | None:
         """None under ``mined``: ranks are drawn."""
-        return None if self.config.mines else super().drawn_items
+        return None if self.is_mined else super().drawn_items
 
     @property
     def weighs_biased(self) -> bool:
         """See :attr:`Sampler.weighs_biased`."""
-        return self.config.mines or super().weighs_biased
+        return self.is_mined or super().weighs_biased
 
     @property
     def own_biases(self) -> tuple[str, ...]:
         """See :attr:`Sampler.own_biases`."""
-        if not self.config.mines:
+        if not self.is_mined:
             return ()
         return (
             f"negatives come from the {self.config.mined} items of a user's highest scores, so what"
             " is estimated has another negative term than the objective",
         )
 
-    def shuffled_bias(self) -> float:
-        """See :meth:`Sampler.shuffled_bias`."""
-        return 0.0
-
     def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
-        if self.config.mines:
+        if self.is_mined:
             return rng.integers(self.config.mined, size=size, dtype=np.int32)
         return super()._draw_nodes(role, rng, size)
 
@@ -224,7 +221,7 @@ class NegativeSampler(ListedSampler):
 
     @cached_property
     def _importance_of_noise(self) -> Float64:
-        if self.config.mines:
+        if self.is_mined:
             return np.full(self.graph.n_items, float(self.config.mined))
         return super()._importance_of_noise
 
