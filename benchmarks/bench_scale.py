@@ -32,7 +32,8 @@ from unittest.mock import patch
 
 import numpy as np
 from big_graph import array_bytes, forget_peak, peak_bytes, resident_bytes
-from numpy.typing import NDArray
+from scale_checks import check, check_batch, check_links, check_ranks
+from scale_table import show
 
 from ncfbench.config import complete
 from ncfbench.data import store
@@ -40,19 +41,14 @@ from ncfbench.data.content import Content
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.registry import SAMPLERS, find_sampler
-from ncfbench.reporting.render.terminal import make_console
-from ncfbench.reporting.render.terminal import show as print_table
-from ncfbench.reporting.table import Header, Table, columns_of
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, negative_ids, negative_weights
 from ncfbench.timing import environment
 
 LIMIT_GIB = 24.0
 SETTINGS = {"batch_size": 512, "negatives": 10, "stratum_size": 4}
 ROUNDS = 5
 CHECKED_RANKS = 4
-CHUNK = 2**22
 NAME = "large"
 KEPT = ("links", "users", "items", "batch_size", "batches", "evaluated", "limit_gib")
 highest = 0
@@ -213,11 +209,6 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def check(holds: bool, what: str) -> None:
-    if not holds:
-        raise CheckFailedError(f"It does not hold that {what}.")
-
-
 def batches(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     """Load, verify and build; then one sampler after another, each let go before the next."""
     before = resident_bytes()
@@ -304,51 +295,6 @@ def measure(graph: BipartiteGraph, config: Any, count: int, before: int) -> dict
     }
 
 
-def check_links(dataset: store.Dataset) -> None:
-    """Every link is in range and there once: they ascend by (user, item)."""
-    check(len(dataset.users) == len(dataset.items), "each link has two ends")
-    last = -1
-    for start in range(0, len(dataset.users), CHUNK):
-        user, item = (
-            ids[start : start + CHUNK].astype(np.int64) for ids in (dataset.users, dataset.items)
-        )
-        for ids, size in ((user, dataset.n_users), (item, dataset.n_items)):
-            check(bool(ids.min() >= 0 and ids.max() < size), "ids are in range")
-        check(
-            bool((np.diff(user * dataset.n_items + item, prepend=last) > 0).all()),
-            "each link is there once",
-        )
-        last = int(user[-1]) * dataset.n_items + int(item[-1])
-
-
-def check_batch(batch: Batch, graph: BipartiteGraph, config: Any) -> None:
-    """Positives are links, negatives are none, slots are in range."""
-    user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
-    check(len(user) == config.batch_size, "a batch has b positive links")
-    check(bool(graph.searched(user, item).all()), "positives are training links")
-    check(
-        len(np.unique(user.astype(np.int64) * graph.n_items + item)) > config.batch_size // 2,
-        "positives differ",
-    )
-    users, items = negative_ids(batch)
-    weight = negative_weights(batch)
-    check(
-        bool(np.isfinite(weight).all() and (weight >= 0).all() and weight.sum() > 0),
-        "weights are finite and not all zero",
-    )
-    row, column = np.nonzero(weight)
-    check(
-        not graph.searched(users[row, column], items[row, column]).any(),
-        "no negative is a training link",
-    )
-    n_items = int(batch.n_items)
-    check(
-        bool((batch.pos_item < n_items).all() and not batch.items[n_items:].any()),
-        "padding stands behind the items",
-    )
-    check(len(np.unique(batch.items[:n_items])) == n_items, "items are distinct")
-
-
 def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     """Recall of some links over all items, by vectors of an untrained model."""
     import jax
@@ -393,88 +339,6 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
         "scores_per_second": size * dataset.n_items / seconds[2],
         "quality": Ranking(user, item, dataset.n_items)(ranks).figures,
     }
-
-
-def check_ranks(
-    users: NDArray[Any], items: NDArray[Any], item_ids: NDArray[Any], ranks: NDArray[Any]
-) -> None:
-    """Some ranks in float64: between the items that are surely before and those that may be."""
-    for user, item, rank in zip(users.astype(np.float64), item_ids, ranks, strict=False):
-        scores = items.astype(np.float64) @ user
-        room = 1e-5 * float(np.abs(scores).max())
-        before = (scores > scores[item] + room).sum(), (scores >= scores[item] - room).sum()
-        check(
-            bool(before[0] <= rank <= before[1]),
-            f"rank {rank} is between {before[0]} and {before[1]}",
-        )
-
-
-def show(result: dict[str, Any]) -> None:
-    """Print the tables."""
-    settings, steps = result["settings"], result["steps"]
-    links = settings["links"]
-    title = (
-        f"{links:,} links, {settings['users']:,} users, {settings['items']:,} items; limit"
-        f" {settings['limit_gib']:g} GiB"
-    )
-    over = []
-    for name, step in steps.items():
-        gib, link = step["peak_bytes"] / 2**30, step["peak_bytes_a_link"]
-        cells = (
-            f"{step['seconds']:.1f}",
-            f"{step['processor_seconds']:.1f}",
-            f"{gib:.2f}",
-            f"{link:.1f}",
-        )
-        over.append([name, *cells, "yes" if gib <= settings["limit_gib"] else "no"])
-    b, training = settings["batch_size"], steps["batches"]["training_links"]
-    rows = []
-    for name, row in steps["batches"]["samplers"].items():
-        rows.append(
-            [
-                find_sampler(name).title if name in SAMPLERS else name,
-                *(f"{row[key]:.2f}" for key in ("plan_seconds", "order_seconds")),
-                f"{row['first_batch_seconds']:.3f}",
-                f"{row['batch_seconds'] * 1e6:.0f}",
-                f"{row['link_seconds'] * 1e6:.2f}",
-                f"{row['distinct_items']:.0f}",
-                f"{row['item_seconds'] * 1e6:.2f}",
-                f"{row['array_bytes_a_link']:.1f}",
-                *(f"{row[key] / training:.1f}" for key in ("resident_bytes", "peak_bytes")),
-            ]
-        )
-    found, loaded, where = steps["evaluation"], steps["batches"], result["environment"]
-    disk, rate = steps["prepare"]["disk_bytes"] / links, found["scores_per_second"] / 1e6
-    lines = (
-        f"Peak and resident memory hold the mapped files. On the disk: {disk:.1f} bytes a link.",
-        (
-            f"Load {loaded['load_seconds']:.2f} s, verify {loaded['verify_seconds']:.2f} s, build"
-            f" the graph {loaded['graph_seconds']:.1f} s ({loaded['graph_array_bytes_a_link']:.1f}"
-            " bytes a training link)."
-        ),
-        (
-            f"Embed users {found['embed_users_seconds']:.1f} s, items"
-            f" {found['embed_items_seconds']:.1f} s; rank {found['links']:,} links among all items"
-            f" {found['rank_seconds']:.1f} s: {rate:.0f} million scores a second."
-        ),
-        (
-            f"Peak of evaluation above the model: {found['own_peak_bytes'] / 2**30:.2f} GiB; of"
-            f" making the model: {found['model_peak_bytes'] / 2**30:.2f} GiB."
-        ),
-        (
-            f"{where['cpu']}, {where['cores']} cores, numpy {where['packages']['numpy']}, jax"
-            f" {where['packages']['jax']}, load {where['load_average'][0]:.1f}, {where['time']}"
-        ),
-    )
-    steps_header = ("step", "s", "processor s", "peak GiB", "peak B/link", "within")
-    header: Header = [
-        "sampler",
-        *("plan s", "order s", "first batch s", "batch us", "link us", "distinct items", "item us"),
-        *columns_of("bytes a link", "arrays", "resident", "peak"),
-    ]
-    samplers = f"Samplers on {training:,} training links: b = {b}, k = 10, s = 4"
-    for table in (Table(title, steps_header, over), Table(samplers, header, rows, lines)):
-        print_table(make_console(), table)
 
 
 if __name__ == "__main__":

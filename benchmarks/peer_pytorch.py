@@ -268,30 +268,6 @@ def require_device(device: str) -> None:
         )
 
 
-def earlier_cells(path: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The cells of an earlier result that may stand beside those of this one.
-
-    Raises:
-        UsageError: it was made with other settings, data, versions or hardware.
-    """
-    if not path.exists():
-        return []
-    earlier = tables.read_json(path)
-    for name in peer_table.COMPARED:
-        if earlier.get(name) != result[name]:
-            raise UsageError(
-                f"{path} was made with another {name}: {earlier.get(name)!r}, not {result[name]!r}."
-                " Use another file."
-            )
-    if earlier["environment"]["key"] != result["environment"]["key"]:
-        raise UsageError(
-            f"{path} was made in another environment (hardware, versions or variables). Use another"
-            " file."
-        )
-    cells: list[dict[str, Any]] = earlier["cells"]
-    return cells
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse, measure, print, and keep."""
     parser = argparse.ArgumentParser(
@@ -388,7 +364,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "cells": [],
     }
     if arguments.resume:
-        result["cells"] = earlier_cells(arguments.json, result)
+        result["cells"] = peer_table.earlier_cells(arguments.json, result)
     done = {(cell["encoder"], cell["words"]) for cell in result["cells"]}
     lengths = [int(words) for words in arguments.words.split(",")]
     modes = {

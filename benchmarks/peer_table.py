@@ -1,16 +1,21 @@
-"""Tables of the peer's results, one for each encoder and length of texts, and their targets."""
+"""Results of the peer: which may stand together, their tables, one for each encoder and length of
+texts, and their targets.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ncfbench.errors import UsageError
 from ncfbench.registry import find_sampler
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Header, Table, columns_of
+from ncfbench.storage import tables
 from ncfbench.timing import statistics as analysis
 
 COMPARED = (
@@ -161,3 +166,27 @@ def verdict(what: str, values: Mapping[str, float | None], target: float, *, lea
     line = f"{what} {'at least' if least else 'at most'} {target:.2f}: "
     line += f"missed by {', '.join(missed)}" if missed else ("met" if known else "not measured")
     return line + (f" (not measured: {', '.join(unknown)})" if unknown and known else "")
+
+
+def earlier_cells(path: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells of an earlier result that may stand beside those of this one.
+
+    Raises:
+        UsageError: it was made with other settings, data, versions or hardware.
+    """
+    if not path.exists():
+        return []
+    earlier = tables.read_json(path)
+    for name in COMPARED:
+        if earlier.get(name) != result[name]:
+            raise UsageError(
+                f"{path} was made with another {name}: {earlier.get(name)!r}, not {result[name]!r}."
+                " Use another file."
+            )
+    if earlier["environment"]["key"] != result["environment"]["key"]:
+        raise UsageError(
+            f"{path} was made in another environment (hardware, versions or variables). Use another"
+            " file."
+        )
+    cells: list[dict[str, Any]] = earlier["cells"]
+    return cells

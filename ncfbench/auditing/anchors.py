@@ -12,8 +12,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.exact import ExactObjective
-from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
+from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
 from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph

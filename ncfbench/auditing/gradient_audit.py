@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ncfbench.auditing.anchors import Anchor, AuditedTowers
 from ncfbench.auditing.bias import Bias, consistency, estimate
-from ncfbench.auditing.gradients import blocks_of
+from ncfbench.auditing.blocks import blocks_of
 from ncfbench.auditing.variance import PARTS, measure_parts
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data import Dataset
@@ -63,7 +63,7 @@ def audit(
     variance_parts: bool = False,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """Return a row of :data:`ncfbench.storage.schemas.AUDIT` for each combination and anchor.
+    """Return a row of :data:`ncfbench.storage.audit_schemas.AUDIT` for each combination and anchor.
 
     Args:
         batches: batches of each combination.

@@ -23,7 +23,7 @@ import numpy as np
 
 from ncfbench.auditing.anchors import Anchor
 from ncfbench.auditing.bias import estimate
-from ncfbench.auditing.gradients import Block, blocks_of
+from ncfbench.auditing.blocks import Block, blocks_of
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams

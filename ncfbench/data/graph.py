@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.data.id_index import IdIndex, find_hits
 from ncfbench.data.link_bits import LinkBits, is_small
 from ncfbench.errors import DataError
 
@@ -22,8 +23,6 @@ MAX_LINKS = np.iinfo(np.int32).max
 """Most links, users and items: what int32 can number."""
 CHUNK = 2**20
 """Links per pass where a whole column of temporaries would take too much memory."""
-MANY_IDS = 16
-"""Ids of the graph per id of a list, above which sorting finds distinct ids sooner than a table."""
 LONG_ROW = 32
 """Links of a user per item of a list, above which the items are searched for in the user's row
 instead of scanning it: a batch of Negative Sharing on 10^7 links of heavy-tailed users takes 0.9
@@ -37,49 +36,6 @@ FILTER_BITS = 8
 """Least bits of the link filter per link, rounded up to a power of two in all: one unlinked pair in
 8 to 16 passes.
 """
-
-
-class IdIndex:
-    """Finds the positions of ids in short lists of distinct ids, through tables that it keeps.
-
-    The tables take 5 bytes per id of the graph; a look-up costs the lengths of its two lists. Each
-    thread needs an index of its own.
-
-    Args:
-        size: ids are below it.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._present = np.zeros(size, bool)
-        self._position = np.zeros(size, np.int32)
-
-    def distinct(self, values: Int32) -> tuple[Int32, Int32]:
-        """Return the distinct ids, ascending, and the position of each of ``values`` among them.
-
-        It uses the table, or sorts where the table is much longer than ``values``: 512 of 10^6 ids
-        take 3 instead of 120 us.
-        """
-        if len(self._present) > MANY_IDS * len(values):
-            ranked = np.sort(values)
-            ids = ranked[np.concatenate([[True], ranked[1:] != ranked[:-1]])]
-        else:
-            self._present[values] = True
-            ids = np.flatnonzero(self._present).astype(np.int32)
-            self._present[ids] = False
-        self._position[ids] = np.arange(len(ids), dtype=np.int32)
-        return ids, self._position[values]
-
-    def hits(self, values: Int32, ids: Int32) -> tuple[Int64, Int32]:
-        """Return the indices of the ``values`` that are among distinct ``ids``, and the position of
-        each of these in ``ids``.
-        """
-        self._present[ids] = True
-        # "clip" skips a check of the range, which cannot fail: 60 instead of 90 us for 36,000
-        # values.
-        hit = np.flatnonzero(self._present.take(values, mode="clip"))
-        self._present[ids] = False
-        self._position[ids] = np.arange(len(ids), dtype=np.int32)
-        return hit, self._position[values[hit]]
 
 
 class Scratch:
@@ -303,7 +259,9 @@ class BipartiteGraph:
                 _expand(self.user_offsets[users], user_counts), mode="clip"
             )
             hit, column = (
-                scratch.items.hits(values, items) if scratch else _hits(values, items, self.n_items)
+                scratch.items.hits(values, items)
+                if scratch
+                else find_hits(values, items, self.n_items)
             )
             return row[hit], column.astype(np.int64)
         order = np.argsort(users, kind="stable")
@@ -315,7 +273,7 @@ class BipartiteGraph:
         hit, which = (
             scratch.users.hits(values, distinct)
             if scratch
-            else _hits(values, distinct, self.n_users)
+            else find_hits(values, distinct, self.n_users)
         )
         # The links of the columns follow one another, so a hit's index tells its column. A table of
         # them takes half the time of a binary search.
@@ -389,15 +347,6 @@ def _offsets(ids: Int32, size: int) -> Int64:
     for start in range(0, len(ids), step):
         counts[1:] += np.bincount(ids[start : start + step], minlength=size)
     return np.cumsum(counts, out=counts)
-
-
-def _hits(values: Int32, ids: Int32, size: int) -> tuple[Int64, NDArray[np.integer]]:
-    """Return :meth:`IdIndex.hits` by binary search, or through a new index where that is faster."""
-    if size <= MANY_IDS * len(values):
-        return IdIndex(size).hits(values, ids)
-    position = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
-    hit = np.flatnonzero(ids[position] == values)
-    return hit, position[hit]
 
 
 def _expand(starts: Int64, counts: Int64) -> Int64:

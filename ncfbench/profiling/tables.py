@@ -16,7 +16,7 @@ from ncfbench.profiling.cost_model import (
 from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.table import Column, Header, Table, columns_of
 from ncfbench.storage import tables
-from ncfbench.storage.schemas import PROFILE_TABLES
+from ncfbench.storage.profile_schemas import PROFILE_TABLES
 
 Row = Mapping[str, Any]
 SETTINGS = (

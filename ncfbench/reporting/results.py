@@ -47,7 +47,7 @@ from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.trials import FOLDER
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import audit_schemas, profile_schemas, schemas, tables
 
 Rows = list[dict[str, Any]]
 SWEEPS = "sweeps"
@@ -223,7 +223,7 @@ class Results:
                     self.runs_dir / SWEEPS / f"{name}.toml", folder / SWEEPS / f"{name}.toml"
                 )
         for name, rows in self.beside.items():
-            schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
+            schema = (audit_schemas.AUDIT_TABLES | profile_schemas.PROFILE_TABLES)[name]
             tables.write_rows(folder / f"{name}.parquet", rows, schema)
         self.write(folder)
         return len(compared), len(trials)
@@ -257,7 +257,7 @@ def collect(
     comparisons = label_comparisons(comparisons, manifests)
     problems += unknown
     beside: dict[str, Rows] = {}
-    for wanted in (schemas.AUDIT_TABLES, schemas.PROFILE_TABLES):
+    for wanted in (audit_schemas.AUDIT_TABLES, profile_schemas.PROFILE_TABLES):
         found, unreadable = tables.read_present(runs_dir, wanted)
         kept = {name: list(filter(chosen.keeps_row, rows)) for name, rows in found.items()}
         beside |= {name: rows for name, rows in kept.items() if rows}

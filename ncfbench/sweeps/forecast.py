@@ -26,7 +26,7 @@ from ncfbench.profiling.profile import settings_digest
 from ncfbench.registry import LOSSES
 from ncfbench.runs.arms import TIMELESS_SETTINGS
 from ncfbench.runs.schedule import Schedule
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import profile_schemas, tables
 from ncfbench.sweeps.grid import CellState, group_cells, label_cells
 from ncfbench.timing import environment
 from ncfbench.training.interleave import timed_loops
@@ -178,7 +178,7 @@ def _as_profiled(config: RunConfig) -> RunConfig:
 def _profiled(runs_dir: Path) -> dict[tuple[str, str, str, str], dict[str, Any]]:
     path = runs_dir / "costmodel.parquet"
     try:
-        rows = tables.read_rows(path, schemas.COSTMODEL) if path.exists() else []
+        rows = tables.read_rows(path, profile_schemas.COSTMODEL) if path.exists() else []
     except DataError:
         return {}  # the report names the damage; here a pilot takes the profile's place
     return {

@@ -26,7 +26,7 @@ from ncfbench.reporting.render import csv, latex, markdown
 from ncfbench.reporting.render import json as json_format
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.storage import tables
-from ncfbench.storage.schemas import FRAMEWORKS
+from ncfbench.storage.audit_schemas import FRAMEWORKS
 
 SHARES = [0.5, 0.125, 0.25, 0.125]
 """Of the four items below, exact in float32."""

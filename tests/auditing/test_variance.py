@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ncfbench.auditing.gradients import Block
+from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.variance import measure_parts, meeting_all_users
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ncfbench.data import graph as graphs_module
-from ncfbench.data.graph import BipartiteGraph, IdIndex, Scratch, sort_stably
+from ncfbench.data.graph import BipartiteGraph, Scratch, sort_stably
+from ncfbench.data.id_index import IdIndex
 from ncfbench.errors import DataError
 
 
@@ -143,13 +144,13 @@ def test_long_rows_are_searched_and_not_scanned(
     )
     users, items = np.array(hubs, np.int32), np.array([3, 40, 700, 1999], np.int32)
     looked_at: list[int] = []
-    plain = graphs_module._hits
+    plain = graphs_module.find_hits
 
     def hits(values: np.ndarray, ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         looked_at.append(len(values))
         return plain(values, ids, size)
 
-    monkeypatch.setattr(graphs_module, "_hits", hits)
+    monkeypatch.setattr(graphs_module, "find_hits", hits)
     for tables in (None, Scratch(graph, uses_bits=False)):
         row, column = graph.linked_block(users, items, tables)
         found = sorted(zip(row.tolist(), column.tolist(), strict=True))

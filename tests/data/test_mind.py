@@ -7,64 +7,17 @@ from __future__ import annotations
 import hashlib
 import random
 import zipfile
-from collections.abc import Sequence
-from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from folders import write_run
-from typer.testing import CliRunner
+from mind_files import BEHAVIORS, NEWS, behavior, news, prepare, write
 
-from ncfbench.cli import app
-from ncfbench.config import Locations, complete
-from ncfbench.data import prepare as prepare_data
 from ncfbench.data import store
 from ncfbench.data.ids import natural_order
-from ncfbench.data.sources import mind, prepare_command
 from ncfbench.data.sources.mind import Options
 from ncfbench.errors import DataError, UsageError
-from ncfbench.reporting import manifests
-from ncfbench.reporting.render import html
-from ncfbench.reporting.results import collect
-from ncfbench.reporting.verdicts import MISSING
-from ncfbench.storage import tables
-from ncfbench.training import run as training
-
-
-def news(
-    id_: str, title: str, abstract: str = "", category: str = "sports", subcategory: str = "golf"
-) -> str:
-    return f"{id_}\t{category}\t{subcategory}\t{title}\t{abstract}\thttps://example.com/{id_}\t[]\t[]\n"
-
-
-def behavior(number: int, user: str, history: str, impressions: str) -> str:
-    return f"{number}\t{user}\t11/12/2019 2:14:46 PM\t{history}\t{impressions}\n"
-
-
-NEWS = [
-    news("N10", 'The "Old" dog', "An old dog, at 10:30."),
-    news("N2", "Red fish"),
-    news("N9", 'A " quote', "fish", "news", "newsworld"),
-    news("N1", "Never clicked", "dog"),
-]
-BEHAVIORS = [
-    behavior(1, "U20", "N9 N77", "N10-1 N2-0 N1-0"),
-    behavior(2, "U3", "", "N2-1 N10-1"),
-    behavior(3, "U20", "N9 N77", "N10-1 N9-0"),
-    behavior(4, "U100", "N2", "N1-0 N88-1"),
-    behavior(5, "U4", "N10 N9", "N1-0"),
-]
-
-
-def write(
-    folder: Path, news_lines: Sequence[str] = NEWS, behaviors: Sequence[str] = BEHAVIORS
-) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "news.tsv").write_text("".join(news_lines), encoding="utf-8")
-    (folder / "behaviors.tsv").write_text("".join(behaviors), encoding="utf-8")
-    return folder
 
 
 def pack(folder: Path, archive: Path, around: str = "") -> None:
@@ -72,13 +25,6 @@ def pack(folder: Path, archive: Path, around: str = "") -> None:
         for path in sorted(folder.iterdir()):
             out.write(path, around + path.name)
         out.writestr(f"__MACOSX/{around}news.tsv", "not this one")
-
-
-def prepare(folder: Path, data_dir: Path, **options: Any) -> tuple[dict[str, Any], list[str]]:
-    said: list[str] = []
-    usual = {"test_fraction": 0.0, "validation_fraction": 0.0}
-    chosen = Options(from_=folder, **(usual | options))
-    return prepare_data("mind", chosen, data_dir, replace=True, say=said.append), said
 
 
 def links_of(data_dir: Path) -> list[tuple[str, str]]:
@@ -392,90 +338,3 @@ def test_ids_are_in_natural_order() -> None:
         "N10b",
         "x",
     ]
-
-
-def test_the_command_says_what_it_stands_in_for(tmp_path: Path) -> None:
-    words = ["--data-dir", str(tmp_path / "d")]
-    without = CliRunner().invoke(app, ["prepare", "mind", *words])
-    assert without.exit_code == UsageError.exit_code
-    for word in ("licence", "https://msnews.github.io", "--from FOLDER"):
-        assert word in without.stderr
-    source = write(tmp_path / "source")
-    result = CliRunner().invoke(
-        app, ["prepare", "mind", "--from", str(source), "--test-fraction", "0", *words]
-    )
-    assert result.exit_code == 0, result.output
-    for word in (f"{mind.LABEL}.", "paper (Yahoo! News)", "58,579", "515,503", "41,537"):
-        assert word in result.stdout
-    assert mind.LABEL in CliRunner().invoke(app, ["list", *words], env={"COLUMNS": "200"}).stdout
-
-
-@pytest.mark.long
-def test_reports_name_the_stand_in_and_its_command(tmp_path: Path) -> None:
-    manifest, _ = prepare(
-        write(tmp_path / "source"), tmp_path / "d", history=True, text=("title", "category")
-    )
-    runs = tmp_path / "r"
-    for sampler in ("iid", "ns"):
-        write_run(runs, sampler, [9, 5, 3], 200, fingerprint=manifest["fingerprint"])
-    tables.write_json(runs / manifests.FILE, {manifest["fingerprint"]: manifest})
-    results = collect(runs, tmp_path / "d", allow_mixed=False, locations={})
-    text = unescape(html.page(results, results.tables, {}))
-    label = mind.LABEL
-    assert text.count(f"citeulike: {label}.") >= 3, "the page's head, and below each table"
-    assert f'<td class="left wrap">{label}</td>' in text, "among the facts of the data set"
-    command = (
-        "ncfbench prepare mind --name citeulike --text title,category --history --max-length 200"
-        " --split-seed 0 --min-count 1 --test-fraction 0.0 --validation-fraction 0.0 --from FOLDER"
-    )
-    assert prepare_command("citeulike", manifest) == command
-    assert command in text
-    words = [
-        "report",
-        "--data-dir",
-        str(tmp_path / "d"),
-        "--runs-dir",
-        str(runs),
-        "--figures",
-        str(tmp_path / "f"),
-    ]
-    assert f"citeulike: {mind.LABEL}." in CliRunner().invoke(app, words).stdout
-    drawn = list((tmp_path / "f").glob("*.svg"))
-    assert drawn
-    assert all(f"<!-- {mind.LABEL} -->" in path.read_text() for path in drawn), "in the title"
-    assert not any(
-        one.dataset == "citeulike" for one in results.verdicts if one.verdict != MISSING
-    ), "it is not judged"
-
-
-def test_the_real_sample(shared_data: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-    options = Options(from_=shared_data / "mind-sample", history=True)
-    manifest = prepare_data("mind", options, tmp_path, say=said.append)
-    statistics = manifest["statistics"]
-    # Counted from the two files with a dozen lines of plain Python.
-    assert [statistics[name] for name in ("users", "items", "links")] == [2455, 638, 5446]
-    assert any("139,009 links are dropped" in text for text in said)
-    options = Options(from_=shared_data / "mind-sample")
-    clicks = prepare_data("mind", options, tmp_path, "clicks", say=said.append)["statistics"]
-    assert [clicks[name] for name in ("users", "items", "links")] == [166, 59, 175]
-
-
-@pytest.mark.real
-def test_the_real_sample_can_be_trained_on(shared_data: Path, tmp_path: Path) -> None:
-    sample = shared_data / "mind-sample"
-    options = Options(from_=sample, history=True, min_count=3, max_length=20)
-    prepare_data("mind", options, tmp_path / "d", say=print)
-    for sampler in ("iid", "ns"):
-        small = {
-            "dataset": "mind",
-            "sampler": sampler,
-            "epochs": 1,
-            "batch_size": 256,
-            "negatives": 2,
-        }
-        summary = training.run(complete(small), Locations(tmp_path / "d", tmp_path / "r")).summary
-        assert summary["status"] == "finished"
-        assert 0 < summary["test_recall_at_50"] <= 1
-    words = ["report", "--data-dir", str(tmp_path / "d"), "--runs-dir", str(tmp_path / "r")]
-    assert f"mind: {mind.LABEL}." in CliRunner().invoke(app, words).stdout

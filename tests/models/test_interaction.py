@@ -17,8 +17,9 @@ from flax import nnx
 from own_models import WEIGHTS
 
 from ncfbench import registry
+from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.exact import ExactObjective
-from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
+from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError

@@ -19,7 +19,8 @@ from texts import BERT, CHECKPOINT_DIGEST
 from tiny_bert import write_checkpoint
 from typer.testing import Result
 
-from ncfbench.auditing.gradients import BatchGradients, Block, Pullback, flat
+from ncfbench.auditing.blocks import Block
+from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.data.store import Dataset

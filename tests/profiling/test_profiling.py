@@ -25,7 +25,7 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import Content
 from ncfbench.profiling import profile as profiling
-from ncfbench.profiling import roofline, rounds
+from ncfbench.profiling import rounds
 from ncfbench.profiling.cost_model import AXES, PARTS, Counts
 from ncfbench.profiling.parts import Parts, products
 from ncfbench.profiling.tables import profile_tables
@@ -33,7 +33,7 @@ from ncfbench.reporting.figures.epoch_times import draw_epoch_times, profiled_ti
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import profile_schemas, tables
 from ncfbench.training.step import Trainer
 
 SMALL = {"dimension": 8, "word_dimension": 8, "filters": 8, "batch_size": 64}
@@ -173,7 +173,7 @@ def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
     }
     write(tmp_path, other)
     write(tmp_path, record.tables)
-    for name, schema in schemas.PROFILE_TABLES.items():
+    for name, schema in profile_schemas.PROFILE_TABLES.items():
         rows = tables.read_rows(tmp_path / f"{name}.parquet", schema)
         assert len(rows) == 2 * len(record.tables[name])
         assert {row["encoder"] for row in rows} == {"cnn", "mf"}
@@ -221,7 +221,7 @@ def test_older_profiles_are_shown(
     }
     with monkeypatch.context() as patch:
         patch.setattr(tables, "SCHEMA_VERSION", 2)
-        for name, schema in schemas.PROFILE_TABLES.items():
+        for name, schema in profile_schemas.PROFILE_TABLES.items():
             kept = [field for field in schema if not field.metadata]
             kept += [pa.field("overhead_seconds", pa.float64())]
             earlier = pa.schema(kept, metadata=schema.metadata)
@@ -232,7 +232,7 @@ def test_older_profiles_are_shown(
     write(tmp_path, record.tables)
     read = {
         name: tables.read_rows(tmp_path / f"{name}.parquet", schema)
-        for name, schema in schemas.PROFILE_TABLES.items()
+        for name, schema in profile_schemas.PROFILE_TABLES.items()
     }
     older, newer = (
         [table for table in profile_tables(read) if ("dimension=8" in table.title) == is_new]
@@ -360,54 +360,3 @@ def test_no_sampler_is_a_usage_error(tiny: Dataset) -> None:
     cached = complete(SMALL | {"sampler": "ns-all", "loss": "mse", "negative_items": "cached"})
     with pytest.raises(UsageError, match="Use --negative-items batch, or compare runs"):
         profiling.run(tiny, {"ns-all": cached})
-
-
-def test_demand_is_what_the_arithmetic_says(tiny: Dataset) -> None:
-    """The plain convolution of the CNN, forward and both ways backward, with its products and
-    little else.
-    """
-    config = complete({"sampler": "ns", "encoder": "cnn", "batch_size": 64, "convolution": "plain"})
-    batch = next(batches(tiny.graph, config, Streams(0)))
-    found = roofline.demand(config, tiny, Content.of(tiny), batch)
-    assert found is not None
-    convolution = 2 * len(batch.items) * tiny.tokens_IxL.shape[1] * 3 * 50 * 50
-    assert 2.5 * convolution < found.flops < 5 * convolution
-    assert found.bytes > 4 * tiny.n_users * 50
-
-
-def test_peaks_are_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small product and copy: positive, and not those of another planet."""
-    monkeypatch.setattr(roofline, "MATRIX_SIZE", 64)
-    monkeypatch.setattr(roofline, "COPY_BYTES", 2**16)
-    found = roofline.measure_peaks()
-    assert 1e6 < found.flops_per_second < 1e15
-    assert 1e6 < found.bytes_per_second < 1e14
-
-
-def test_limits_by_hand_and_peaks_that_only_rise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    demand = roofline.Demand(flops=1e9, bytes=1e6)
-    assert demand.seconds(roofline.Peaks(1e11, 1e10)) == pytest.approx(0.01)
-    assert demand.bound(roofline.Peaks(1e11, 1e10)) == "arithmetic"
-    assert demand.bound(roofline.Peaks(1e11, 1e6)) == "memory"
-    for measured, expected in (
-        ((2.0, 5.0), (2.0, 5.0)),
-        ((1.0, 7.0), (2.0, 7.0)),
-        ((3.0, 1.0), (3.0, 7.0)),
-    ):
-        monkeypatch.setattr(
-            roofline,
-            "measure_peaks",
-            lambda precision, measured=measured: roofline.Peaks(*measured),
-        )
-        assert roofline.peaks(tmp_path, "key") == roofline.Peaks(*expected)
-    (tmp_path / "peaks" / "key.json").write_text("no JSON")
-    assert roofline.peaks(tmp_path, "key") == roofline.Peaks(3.0, 1.0)
-    monkeypatch.setattr(
-        roofline,
-        "measure_peaks",
-        lambda precision: roofline.Peaks(9.0 if precision == "tf32" else 1.0, 1.0),
-    )
-    assert roofline.peaks(tmp_path, "key", "tf32") == roofline.Peaks(9.0, 1.0)
-    assert roofline.peaks(tmp_path, "key") == roofline.Peaks(3.0, 1.0), "each precision has its own"

@@ -15,7 +15,7 @@ from ncfbench.reporting.claims import CLAIMS, Judged, judge_claims
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.runs.folder import read_all
-from ncfbench.storage import schemas
+from ncfbench.storage import audit_schemas
 
 
 def judged(runs_dir: Path, **audit: Any) -> Mapping[str, Judged]:
@@ -116,7 +116,9 @@ def test_variances_come_from_the_audit(tmp_path: Path) -> None:
 
     def audit(**variances: float) -> Judged:
         rows = [
-            filled(schemas.AUDIT, **common, sampler=name.replace("_", "-"), batch_variance=value)
+            filled(
+                audit_schemas.AUDIT, **common, sampler=name.replace("_", "-"), batch_variance=value
+            )
             for name, value in variances.items()
         ]
         return judged(tmp_path, rows=rows)["lower-variance"]

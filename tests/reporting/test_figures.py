@@ -18,7 +18,7 @@ from ncfbench.reporting.figures.costs import draw_crossover
 from ncfbench.reporting.figures.drawing import MOST_POINTS, thin
 from ncfbench.reporting.figures.epoch_times import draw_epoch_times, trained_times
 from ncfbench.runs.folder import read_all
-from ncfbench.storage import schemas, tables
+from ncfbench.storage import profile_schemas, tables
 
 
 def invoke(*words: str | Path) -> Result:
@@ -184,7 +184,7 @@ def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     rows = [
         filled(
-            schemas.COSTMODEL,
+            profile_schemas.COSTMODEL,
             encoder=encoder,
             sampler=sampler,
             loss="sg",
@@ -205,6 +205,6 @@ def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
         assert list(points.get_xdata()) == pytest.approx([2.0, 20.0])
         found = np.interp(points.get_xdata(), curve.get_xdata(), curve.get_ydata())
         assert list(found) == pytest.approx(expected, rel=2e-3)
-    tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
+    tables.write_rows(tmp_path / "costmodel.parquet", rows, profile_schemas.COSTMODEL)
     done = invoke(tmp_path, "--figure", "list")
     assert "crossover-word-sg" in done.stdout, done.output

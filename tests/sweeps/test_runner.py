@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
 from folders import write_run
-from processes import compiled_once
-from swept import ARMS, SMALL, Noted, assert_same, cells_of, figures, interrupt, records, sweep
+from swept import ARMS, Noted, assert_same, cells_of, figures, interrupt, records, sweep
 
 from ncfbench.config import Locations
 from ncfbench.data.store import Dataset
@@ -368,93 +361,3 @@ def test_a_run_that_another_process_holds_is_left(
     assert "Another process is writing" in outcome.failed[config]
     assert sweep([config], tiny, Locations(data_dir, tmp_path)).exit_code == 0
     assert next(iter(records(tmp_path).values())).folder == folder
-
-
-KILLED_EPOCHS = 12
-SCRIPT = """
-import sys
-from pathlib import Path
-from ncfbench.runs import recorder
-from ncfbench.training import session
-from ncfbench.config import Locations, complete
-from ncfbench.data.store import load
-from ncfbench.sweeps.progress import SweepProgress
-session.CHECKPOINT_SECONDS = recorder.TABLES_SECONDS = 0.0
-class Announced(SweepProgress):
-    def begin(self, states):
-        print("begun", flush=True)
-data_dir, runs_dir = map(Path, sys.argv[1:3])
-cells = [complete({settings!r} | {{"sampler": sampler}}) for sampler in {arms!r}]
-datasets, locations = {{"tiny": load(data_dir, "tiny")}}, Locations(data_dir, runs_dir)
-sys.exit(runner.run(cells, datasets, locations, Announced()).exit_code)
-"""
-
-
-def tables_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the tables of a folder's runs, without times and the names of folders."""
-    timed = ("seconds", "per_iteration", "total_speedup", "runs", "command", "interleaved")
-    found = []
-    for each in comparison.group(list(records(folder).values())):
-        rows = speedup_rows(each, allow_mixed=False, locations={}) + recall_rows(each, locations={})
-        found += [
-            {key: value for key, value in row.items() if not any(word in key for word in timed)}
-            for row in rows
-        ]
-    return found
-
-
-def killed_sweep(tiny: Dataset, data_dir: Path, tmp_path: Path, kills: int) -> None:
-    """SIGKILL at random moments after the beginning; then what is left is trained, and equals what
-    was never killed.
-    """
-    script = SCRIPT.format(settings=SMALL | {"epochs": KILLED_EPOCHS}, arms=ARMS)
-
-    def begin(folder: Path) -> subprocess.Popen[str]:
-        words = [sys.executable, "-c", script, str(data_dir), str(folder)]
-        process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, text=True, env=os.environ | compiled_once()
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
-        return process
-
-    def end(process: subprocess.Popen[str]) -> int:
-        process.communicate()
-        return process.returncode
-
-    never_killed = begin(tmp_path / "whole")
-    started = time.monotonic()
-    assert end(never_killed) == 0
-    longest = time.monotonic() - started
-    expected = records(tmp_path / "whole")
-    moments = random.Random(kills)
-    rounds = 0
-    while kills:
-        folder = tmp_path / f"cut{rounds}"
-        rounds += 1
-        while kills:
-            process = begin(folder)
-            time.sleep(moments.uniform(0.0, 0.8 * longest))
-            process.kill()
-            if end(process) == 0:
-                break  # it was over before it was killed: the next round begins anew
-            assert process.returncode == -signal.SIGKILL
-            kills -= 1
-        assert end(begin(folder)) == 0
-        assert records(folder).keys() == expected.keys()
-        for key, record in records(folder).items():
-            assert_same(record, expected[key], tiny)
-        assert tables_of(folder) == tables_of(tmp_path / "whole")
-        assert not list(folder.glob("*/checkpoints/.*"))
-
-
-@pytest.mark.long
-def test_a_killed_sweep_ends_the_same(tiny: Dataset, data_dir: Path, tmp_path: Path) -> None:
-    killed_sweep(tiny, data_dir, tmp_path, 1)
-
-
-@pytest.mark.long
-def test_a_sweep_killed_20_times_ends_the_same(
-    tiny: Dataset, data_dir: Path, tmp_path: Path
-) -> None:
-    killed_sweep(tiny, data_dir, tmp_path, 20)

@@ -9,10 +9,9 @@ of the texts: news.tsv is read once for the ids and once for the words.
 from __future__ import annotations
 
 import hashlib
-import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,10 +25,20 @@ from numpy.typing import NDArray
 from ncfbench.data.content import Content, distinct_links, draw_users, split_items
 from ncfbench.data.ids import natural_order
 from ncfbench.data.options import TokenizerOptions, option
-from ncfbench.data.readers.files import Member, find_members
+from ncfbench.data.readers.files import Member
+from ncfbench.data.readers.mind import (
+    BEHAVIORS,
+    HOW_TO_GET,
+    NEWS,
+    PARTS,
+    TEXT_PARTS,
+    find_parts,
+    read_clicks,
+    read_news,
+)
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Corpus, Texts, Vocabulary
-from ncfbench.errors import DataError, UsageError, shown
+from ncfbench.errors import DataError, UsageError
 
 LABEL = "MIND, a stand-in for the paper's Yahoo! News data"
 STATISTICS = Statistics(
@@ -45,22 +54,8 @@ STATISTICS = Statistics(
         "words_median": 90,
     },
 )
-HOW_TO_GET = (
-    "MIND is not downloaded for you: its licence (Microsoft Research License Terms) is yours to"
-    " accept, at https://msnews.github.io. Get MINDsmall_train.zip and MINDsmall_dev.zip there, or"
-    " those of MINDlarge, into one folder, and run: ncfbench prepare mind --from FOLDER"
-)
-NEWS, BEHAVIORS = "news.tsv", "behaviors.tsv"
-FIELDS = {NEWS: 8, BEHAVIORS: 5}
-TEXT_PARTS = ("title", "abstract", "category", "subcategory")
-_FIELD_OF = {"category": 1, "subcategory": 2, "title": 3, "abstract": 4}
-PARTS = ("train", "dev")
-"""Parts with clicks."""
-LONGEST_ID = 100
-"""Characters that an id may have; real ids are far shorter."""
 LINKS_AT_ONCE = 2**22
 """Links collected, at least, before repeated ones are merged."""
-_PART = re.compile(r"(?:(MIND[A-Za-z]+)_)?(train|dev|test)(?:\.zip)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,74 +118,6 @@ def plan(
         options.stored(),
         partial(read_content, list(parts.values()), options, say=say),
     )
-
-
-def find_parts(
-    folder: Path, wanted: Sequence[str] | None, say: Callable[[str], None]
-) -> dict[str, dict[str, Member]]:
-    """Return the two files of each part, ``train`` before ``dev``; files in the folder itself are a
-    part with an empty name.
-
-    Raises:
-        DataError: a wanted part or one of its files is missing, or the parts are of several sizes.
-        UsageError: parts are wanted of a folder that holds the files themselves.
-    """
-    if not folder.exists():
-        raise DataError(f"{folder} does not exist. {HOW_TO_GET}")
-    direct = find_members(folder, tuple(FIELDS))
-    homes: dict[str, Path] = {}
-    sizes = set()
-    # Folders first: an unpacked part is preferred to its archive.
-    for home in (
-        sorted(folder.iterdir(), key=lambda path: (path.is_file(), path.name))
-        if folder.is_dir()
-        else ()
-    ):
-        found = _PART.fullmatch(home.name)
-        if found and (home.is_dir() or home.suffix == ".zip"):
-            homes.setdefault(found[2], home)
-            sizes.add(found[1])
-    if direct and homes:
-        raise DataError(
-            f"{folder} holds {next(iter(direct))} and also {_listed(homes)}. Give one of them to"
-            " --from, or a folder of parts only."
-        )
-    if direct:
-        if wanted is not None:
-            raise UsageError(
-                f"{folder} has no parts to choose from: it holds {next(iter(direct))} itself."
-            )
-        return {"": _complete(folder, direct)}
-    if len(sizes) > 1:
-        raise DataError(
-            f"{folder} holds parts of several data sets: {_listed(homes)}. Give each a folder of"
-            " its own."
-        )
-    if "test" in homes:
-        say(f"Left out: {homes.pop('test').name} is published without clicks.")
-    for part in wanted or ():
-        if part not in homes:
-            raise DataError(f"{folder} has no part {part!r}; it has {_listed(homes) or 'none'}.")
-    chosen = [part for part in PARTS if part in (wanted or homes)]
-    if not chosen:
-        raise DataError(
-            f"{folder} holds neither {NEWS} and {BEHAVIORS} nor a part such as MINDsmall_train."
-            f" {HOW_TO_GET}"
-        )
-    return {
-        part: _complete(homes[part], find_members(homes[part], tuple(FIELDS))) for part in chosen
-    }
-
-
-def _complete(home: Path, found: dict[str, Member]) -> dict[str, Member]:
-    for name in FIELDS:
-        if name not in found:
-            raise DataError(f"{name} is missing in {shown(home)}.")
-    return found
-
-
-def _listed(homes: Mapping[str, Path]) -> str:
-    return ", ".join(sorted(home.name for home in homes.values()))
 
 
 def _label(home: Path) -> str:
@@ -267,62 +194,6 @@ def read_content(
         item_ids=pa.array(item_ids, pa.string()),
         removed=removed,
     )
-
-
-def read_news(file: Member, text: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the id and the parts of the text of each line of news.tsv.
-
-    Raises:
-        DataError: another number of fields, or an invalid id.
-    """
-    columns = [_FIELD_OF[part] for part in text]
-    for where, fields in _rows(file, NEWS):
-        yield _id(fields[0], where, "news"), [fields[column] for column in columns]
-
-
-def read_clicks(file: Member, *, history: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yield the user of each line of behaviors.tsv and the news clicked there.
-
-    With ``history``, the news clicked before count too.
-
-    Raises:
-        DataError: another number of fields, an invalid user id, no impression, or one without its
-            mark of a click.
-    """
-    for where, (_, user, _, before, impressions) in _rows(file, BEHAVIORS):
-        clicked = before.split() if history else []
-        shown = impressions.split()
-        if not shown:
-            raise DataError(f"{where}: no impression.")
-        for impression in shown:
-            id_, _, mark = impression.rpartition("-")
-            if mark == "1" and id_:
-                clicked.append(id_)
-            elif mark != "0" or not id_:
-                raise DataError(
-                    f"{where}: impression {impression[:40]!r} does not end in -0 or -1. (MIND's"
-                    " test part is published without these marks.)"
-                )
-        yield _id(user, where, "user"), clicked
-
-
-def _rows(file: Member, kind: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each line's name for messages, and its fields; quotes are ordinary characters."""
-    for number, line in enumerate(file.lines(), start=1):
-        fields = line.rstrip("\r\n").split("\t")
-        where = f"{file.path}, line {number}"
-        if len(fields) != FIELDS[kind]:
-            raise DataError(
-                f"{where}: {len(fields)} fields, separated by tabs, where {kind} has"
-                f" {FIELDS[kind]}. Is the file truncated?"
-            )
-        yield where, fields
-
-
-def _id(text: str, where: str, what: str) -> str:
-    if text.split() != [text] or len(text) > LONGEST_ID:
-        raise DataError(f"{where}: {text[:40]!r} is no {what} id.")
-    return text
 
 
 def _numbered(

@@ -1,0 +1,159 @@
+"""Exact objective and mean gradients, beside the formulas and the code that trains."""
+
+from __future__ import annotations
+
+import functools
+from itertools import islice, product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from ncfbench.auditing.blocks import Block
+from ncfbench.auditing.exact import ExactObjective
+from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
+from ncfbench.config import RunConfig, complete
+from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
+from ncfbench.models.towers import Content
+from ncfbench.registry import SAMPLERS
+from ncfbench.rng import Streams
+from ncfbench.sampling import batches
+from ncfbench.training.inference import Embedder
+from ncfbench.training.step import Parameters, Trainer
+
+SMALL = {
+    "memory": 128,
+    "dimension": 6,
+    "word_dimension": 6,
+    "filters": 6,
+    "batch_size": 64,
+    "user_l2": 0.01,
+}
+
+
+def dense_objective(
+    dataset: Dataset, config: RunConfig, trainer: Trainer, parameters: Parameters
+) -> jax.Array:
+    """L by its definition, from the table of all scores."""
+    graph, content = dataset.graph, Content.of(dataset)
+    towers = nnx.merge(trainer.towers, parameters)
+    (f, raw), g = towers.users(content), towers.items(jnp.arange(graph.n_items), content)
+    scores = f @ g.T
+    degree = graph.item_degrees
+    noise = np.where(degree > 0, np.maximum(degree, 1.0) ** config.noise_exponent, 0)
+    noise = noise / noise.sum()
+    allowed = np.ones(scores.shape)
+    if config.mask:
+        allowed[graph.link_user, graph.link_item] = 0
+    own = scores[graph.link_user, graph.link_item]
+    rows, free = scores[graph.link_user], allowed[graph.link_user]
+    if config.loss == "sg":
+        value = jnp.logaddexp(0, -own) + config.lambda_ * jnp.sum(
+            noise[None, :] * free * jnp.logaddexp(0, rows), axis=1
+        )
+    elif config.loss == "mse":
+        value = (1 - own) ** 2 + config.lambda_ * jnp.sum(noise[None, :] * free * rows**2, axis=1)
+    elif config.loss == "log":
+        value = jnp.sum(
+            noise[None, :] * free * jnp.logaddexp(0, 10 * (rows - own[:, None])), axis=1
+        )
+    elif config.loss == "hinge":
+        value = jnp.sum(noise[None, :] * free * jnp.maximum(rows - own[:, None] + 0.1, 0), axis=1)
+    else:
+        present = free * (degree > 0)[None, :]
+        value = jnp.log1p(jnp.sum(present * jnp.exp(10 * (rows - own[:, None])), axis=1))
+    return jnp.mean(value + config.user_l2 * jnp.sum(raw[graph.link_user] ** 2, axis=1))
+
+
+class Warm:
+    """A loss's trainer and parameters that are no longer near zero, with what is compiled once.
+
+    Texts for one loss; the others are audited on free vectors, which compile sooner.
+    """
+
+    def __init__(self, dataset: Dataset, loss: str) -> None:
+        encoder = "cnn" if loss == "sg" else "mf"
+        config = complete(SMALL | {"loss": loss, "sampler": "ns", "encoder": encoder})
+        self.trainer, state = Trainer.create(config, dataset)
+        self.content = Content.of(dataset)
+        keys = iter(jax.random.split(jax.random.key(1), 100))
+        self.parameters = jax.tree.map(
+            lambda leaf: leaf + 0.2 * jax.random.normal(next(keys), leaf.shape), state.parameters
+        )
+        self.embedder = Embedder(self.trainer.towers, self.content)
+        self.pullback = Pullback(self.trainer.towers, self.embedder, dataset.graph.items_in_use)
+
+
+@pytest.fixture(scope="module")
+def warm(tiny: Dataset) -> Any:
+    return functools.cache(lambda loss: Warm(tiny, loss))
+
+
+@pytest.mark.long_cases(r"(mse|log|hinge)-0.5|softmax-unigram")
+@pytest.mark.parametrize(("noise", "mask"), [("unigram", True), ("0.5", False)])
+@pytest.mark.parametrize("loss", ["sg", "mse", "log", "hinge", "softmax"])
+def test_exact_objective_and_gradient(
+    tiny: Dataset, warm: Any, monkeypatch: pytest.MonkeyPatch, loss: str, noise: str, mask: bool
+) -> None:
+    """Several blocks, the last one not full."""
+    config = complete(SMALL | {"loss": loss, "sampler": "ns", "noise": noise, "mask": mask})
+    monkeypatch.setattr("ncfbench.auditing.exact.BLOCK_TERMS", 20_000)
+    made = warm(loss)
+    found = ExactObjective(tiny.graph, config, made.embedder)(made.parameters)
+    dense = jax.jit(jax.value_and_grad(lambda p: dense_objective(tiny, config, made.trainer, p)))
+    value, gradient = dense(made.parameters)
+    assert found.value == pytest.approx(float(value), rel=1e-5)
+    pulled, expected = (
+        made.pullback(made.parameters, found.positive + found.negative),
+        flat(gradient),
+    )
+    assert np.linalg.norm(pulled - expected) < 2e-5 * np.linalg.norm(expected)
+
+
+def test_too_many_pairs_are_refused(
+    tiny: Dataset, warm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ncfbench.auditing.exact.MAX_TERMS", 1000)
+    with pytest.raises(UsageError, match="too many"):
+        ExactObjective(tiny.graph, warm("sg").trainer.config, warm("sg").embedder)
+
+
+@pytest.mark.long_cases(r"(?!ns-sg|strat-ns-softmax)")
+@pytest.mark.parametrize(
+    ("sampler", "loss"),
+    [
+        pair
+        for pair in product(SAMPLERS, ("sg", "hinge", "softmax"))
+        if pair[1] == "sg" or not (pair[0] == "iid" or pair[0].endswith("-all"))
+    ],
+)
+def test_mean_gradient_both_ways(tiny: Dataset, warm: Any, sampler: str, loss: str) -> None:
+    """By slots, by the table of scores, and by the code that trains: one gradient."""
+    strata = "user" if sampler == "strat" and loss != "sg" else "item"
+    made, config = (
+        warm(loss),
+        complete(
+            SMALL
+            | {"loss": loss, "sampler": sampler, "strata": strata}
+            | ({"batch_size": 24} if sampler == "ns-distinct" else {})
+        ),
+    )
+    parameters, nodes = made.parameters, tiny.graph.items_in_use
+    some = list(islice(batches(tiny.graph, config, Streams(1)), 2))
+    users, items = made.embedder.users(parameters), made.embedder.items(parameters, nodes)
+    score = made.embedder.interaction(parameters)
+    means, block = BatchGradients(config, score, users, items), Block(tiny.graph, some)
+    if not block.remembers:  # the table of scores does not know which items are constants
+        for one, other in zip(means.by_slot(block), means.by_score(block), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5 * np.linalg.norm(one))
+    assert means.is_small
+    audited = made.pullback(parameters, means(block))
+    gradient = jax.jit(
+        lambda batch: made.trainer.gradient(parameters, batch, made.content, None)[1]
+    )
+    trained = np.mean([flat(gradient(batch)) for batch in some], axis=0)
+    assert np.linalg.norm(audited - trained) < 1e-4 * np.linalg.norm(trained)

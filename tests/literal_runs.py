@@ -1,0 +1,50 @@
+"""Runs as literals in memory, and the rows that a report makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ncfbench.config import complete
+from ncfbench.reporting import comparison
+from ncfbench.reporting.rows import speedup_rows
+from ncfbench.runs.folder import RunRecord
+from ncfbench.storage import schemas
+
+
+def record(
+    sampler: str, losses: list[float], ms: float, recall: float | None = 0.4, **more: Any
+) -> RunRecord:
+    extra = {
+        key: more.pop(key)
+        for key in ("key", "status", "fingerprint", "time", "reason")
+        if key in more
+    }
+    config = complete({"sampler": sampler, "dataset": "citeulike"} | more)
+    curve = [{"iteration": 100 * place, "probe_loss": loss} for place, loss in enumerate(losses)]
+    summary = dict.fromkeys(schemas.SUMMARY.names) | {
+        "status": extra.get("status", "finished"),
+        "full_iteration_seconds": ms / 1e3,
+        "step_iteration_seconds": ms / 2e3,
+        "item_slots": 100.0,
+        "reported_epoch": 3.0,
+        "recall_reason": extra.get("reason"),
+        "iterations": 300,
+        **{f"test_recall_at_{m}": recall for m in schemas.CUTOFFS},
+    }
+    return RunRecord(
+        folder=Path(f"runs/{sampler}-{config.seed}-{config.digest()}"),
+        config=config,
+        timing=[],
+        ledger=[],
+        curve=curve,
+        summary=summary,
+        data_fingerprint=extra.get("fingerprint", "f" * 64),
+        environment={"key": extra.get("key", "one"), "time": extra.get("time", "2026-01-01")},
+    )
+
+
+def rows_of(records: list[RunRecord], **options: Any) -> dict[str, dict[str, Any]]:
+    (group,) = comparison.group(records)
+    rows = speedup_rows(group, **({"allow_mixed": False, "locations": {}} | options))
+    return {(row["sampler"] + " " + row["variant"]).strip(): row for row in rows}

@@ -1,0 +1,65 @@
+"""Limits of the machine: operations and bytes of a step, and the rates that bound them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ncfbench.config import complete
+from ncfbench.data.store import Dataset
+from ncfbench.models.towers import Content
+from ncfbench.profiling import roofline
+from ncfbench.rng import Streams
+from ncfbench.sampling import batches
+
+
+def test_demand_is_what_the_arithmetic_says(tiny: Dataset) -> None:
+    """The plain convolution of the CNN, forward and both ways backward, with its products and
+    little else.
+    """
+    config = complete({"sampler": "ns", "encoder": "cnn", "batch_size": 64, "convolution": "plain"})
+    batch = next(batches(tiny.graph, config, Streams(0)))
+    found = roofline.demand(config, tiny, Content.of(tiny), batch)
+    assert found is not None
+    convolution = 2 * len(batch.items) * tiny.tokens_IxL.shape[1] * 3 * 50 * 50
+    assert 2.5 * convolution < found.flops < 5 * convolution
+    assert found.bytes > 4 * tiny.n_users * 50
+
+
+def test_peaks_are_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small product and copy: positive, and not those of another planet."""
+    monkeypatch.setattr(roofline, "MATRIX_SIZE", 64)
+    monkeypatch.setattr(roofline, "COPY_BYTES", 2**16)
+    found = roofline.measure_peaks()
+    assert 1e6 < found.flops_per_second < 1e15
+    assert 1e6 < found.bytes_per_second < 1e14
+
+
+def test_limits_by_hand_and_peaks_that_only_rise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demand = roofline.Demand(flops=1e9, bytes=1e6)
+    assert demand.seconds(roofline.Peaks(1e11, 1e10)) == pytest.approx(0.01)
+    assert demand.bound(roofline.Peaks(1e11, 1e10)) == "arithmetic"
+    assert demand.bound(roofline.Peaks(1e11, 1e6)) == "memory"
+    for measured, expected in (
+        ((2.0, 5.0), (2.0, 5.0)),
+        ((1.0, 7.0), (2.0, 7.0)),
+        ((3.0, 1.0), (3.0, 7.0)),
+    ):
+        monkeypatch.setattr(
+            roofline,
+            "measure_peaks",
+            lambda precision, measured=measured: roofline.Peaks(*measured),
+        )
+        assert roofline.peaks(tmp_path, "key") == roofline.Peaks(*expected)
+    (tmp_path / "peaks" / "key.json").write_text("no JSON")
+    assert roofline.peaks(tmp_path, "key") == roofline.Peaks(3.0, 1.0)
+    monkeypatch.setattr(
+        roofline,
+        "measure_peaks",
+        lambda precision: roofline.Peaks(9.0 if precision == "tf32" else 1.0, 1.0),
+    )
+    assert roofline.peaks(tmp_path, "key", "tf32") == roofline.Peaks(9.0, 1.0)
+    assert roofline.peaks(tmp_path, "key") == roofline.Peaks(3.0, 1.0), "each precision has its own"

@@ -1,0 +1,260 @@
+"""Tables as they are printed: marks, best values, titles, and reasons for empty cells."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from literal_runs import record
+from rich.console import Console
+
+from ncfbench.reporting import comparison, verdicts
+from ncfbench.reporting.marks import marks
+from ncfbench.reporting.render.terminal import TableView, make_console
+from ncfbench.reporting.rows import recall_rows, speedup_rows
+from ncfbench.reporting.table import Cell, Table
+from ncfbench.reporting.views.paper import beside_tables
+from ncfbench.reporting.views.results import (
+    missing_tables,
+    parts_tables,
+    recall_tables,
+    speedup_tables,
+)
+from ncfbench.reporting.views.run import run_table
+from ncfbench.runs.folder import RunRecord
+from ncfbench.storage import schemas, tables
+
+
+def test_names_are_text_and_not_markup() -> None:
+    """Paths such as ``runs[old]`` or ``r[/x]`` are printed as they are."""
+    out = io.StringIO()
+    plain = make_console()
+    plain.file = out
+    plain.print("Records: runs[old]/r[/x]", soft_wrap=True)
+    summary = record("ns", [9], 1).summary | {"run": "a[/b]", "epochs": 1.0, "train_seconds": 1.0}
+    plain.print(TableView(run_table(summary, [])))
+    assert "runs[old]/r[/x]" in out.getvalue()
+    assert "a[/b]" in out.getvalue()
+
+
+def rendered(*tables: Table) -> str:
+    out = io.StringIO()
+    for table in tables:
+        Console(file=out, width=160).print(TableView(table))
+    return out.getvalue()
+
+
+def cells_of(table: Table) -> dict[str, tuple[Cell, ...]]:
+    """Cells by sampler."""
+    return {row[1].text: row[2:] for row in table.rows}
+
+
+def texts_of(table: Table, count: int = 3) -> dict[str, list[str]]:
+    return {
+        sampler: [cell.text for cell in row[:count]] for sampler, row in cells_of(table).items()
+    }
+
+
+def test_the_printed_tables_have_the_papers_shape() -> None:
+    runs = [
+        record("iid", [9, 5, 3], 200),
+        record("ns", [9, 4, 2], 20, 0.5),
+        record("strat", [9, 8, 7], 10),
+        record("iid", [8, 2], 400, encoder="lstm", dataset="mind"),
+    ]
+    groups = comparison.group(runs)
+    rows = [speedup_rows(group, allow_mixed=False, locations={}) for group in groups]
+    text = rendered(*speedup_tables(groups, rows))
+    for word in (
+        "Speedup over IID, SG loss",
+        "per it.",
+        "# of it.",
+        "total",
+        "citeulike",
+        "mind",
+        "CNN",
+        "LSTM",
+        "13.33",
+        "(0/1)",
+        "never",
+    ):
+        assert word in text
+    assert "Times are of separate runs, not interleaved." in text
+    assert "†" not in text
+    recalls = [recall_rows(group, locations={}) for group in groups]
+    assert "0.5000" in rendered(*recall_tables(groups, recalls))
+    (missing,) = missing_tables([row for part in rows for row in part])
+    assert "  ncfbench run --dataset mind --sampler ns --encoder lstm" in rendered(missing)
+
+
+def test_times_of_separate_runs_are_marked() -> None:
+    def together(sessions: list[str | None], *given: Any, **more: Any) -> RunRecord:
+        made = record(*given, **more)
+        return dataclasses.replace(made, environment={**made.environment, "interleaved": sessions})
+
+    runs = [
+        together(["a"], "iid", [9, 5, 3], 200),
+        together(["a"], "ns", [9, 4, 2], 20),
+        together(["b"], "strat-ns", [9, 4, 2], 10, stratum_size=8),
+        together(["a", None], "strat-ns", [9, 4, 2], 40),
+        record("iid", [9, 6, 4], 100, negatives=20),
+    ]
+    (group,) = comparison.group(runs)
+    rows = speedup_rows(group, allow_mixed=False, locations={})
+    table = speedup_tables([group], [rows])[0]
+    shown = texts_of(table)
+    assert shown["N.S."] == ["10.00", "1.33", "13.33"]
+    assert shown["Strat. w. N.S. (s=8)"] == ["20.00 †", "1.33", "26.67 †"]
+    assert shown["Strat. w. N.S."] == ["5.00 †", "1.33", "6.67 †"]
+    assert shown["IID"] == ["1.00", "1.00", "1.00"]
+    assert [
+        note
+        for note in table.notes
+        if note.startswith("†: times of separate runs, not interleaved")
+    ]
+    assert table.notes[0].endswith("citeulike cnn k=10: 3.0000; citeulike cnn k=20: 4.0000.")
+    found = verdicts.judge_all([group], [rows], [recall_rows(group, locations={})], {})
+    beside = beside_tables([group], [rows], [[]], found)[0]
+    texts = texts_of(beside)
+    assert texts["Strat. w. N.S."][0].endswith(" †")
+    assert not texts["N.S."][0].endswith("†")
+    assert [note for note in beside.notes if note.startswith("†")]
+
+
+def test_times_of_a_busy_machine_are_marked() -> None:
+    row = {
+        "status": "reached",
+        "per_iteration_speedup": 2.0,
+        "interleaved": True,
+        "full_iteration_spread": 0.13,
+    }
+    busy, base = (
+        row | {"full_iteration_spread": 0.24},
+        row | {"status": "baseline", "full_iteration_spread": 0.24},
+    )
+    notes, mark = marks([base, row])
+    assert (notes, mark(row), mark(base)) == (["Times are of interleaved runs."], "", "")
+    notes, mark = marks([base, row, busy, busy | {"interleaved": False}])
+    assert [mark(row), mark(busy), mark(busy | {"interleaved": False})] == ["", " ‡", " †‡"]
+    assert [note[0] for note in notes] == ["†", "‡"]
+
+
+def test_the_best_of_each_column_and_baseline() -> None:
+    runs = [
+        record("iid", [9, 5, 3], 200, 0.45),
+        record("ns", [9, 3, 2], 50, 0.4),
+        record("strat", [9, 8, 3], 10, 0.3),
+        record("neg", [9, 8, 4], 5, 0.2),
+        record("iid", [9, 5, 3], 900, 0.5, negatives=20),
+        record("neg", [9, 5, 3], 100, 0.3, negatives=20),
+    ]
+    (group,) = comparison.group(runs)
+    rows = speedup_rows(group, allow_mixed=False, locations={})
+    table = speedup_tables([group], [rows])[0]
+    texts = texts_of(table)
+    best = {
+        sampler: [cell.style == "best" for cell in row] for sampler, row in cells_of(table).items()
+    }
+    # Over IID of k=10: Negative is the quickest by iteration, N.S. needs fewest, Stratified is the
+    # first to arrive.
+    assert texts["Negative"][0] == "40.00"
+    assert best["Negative"] == [True, False, False, False]
+    assert (texts["N.S."], best["N.S."]) == (["4.00", "2.00", "8.00"], [False, True, False, False])
+    assert (texts["Stratified"], best["Stratified"]) == (
+        ["20.00", "1.00", "20.00"],
+        [False, False, True, False],
+    )
+    assert best["IID"] == [False] * 4
+    # Over IID of k=20 there is a best by itself, and it takes nothing from the others.
+    assert (texts["Negative (k=20)"], best["Negative (k=20)"]) == (
+        ["9.00", "1.00", "9.00"],
+        [True, True, True, False],
+    )
+    assert best["IID (k=20)"] == [False, True, False, False], "as good in iterations"
+    recalls = cells_of(recall_tables([group], [recall_rows(group, locations={})])[0])
+    assert [sampler for sampler, row in recalls.items() if row[0].style == "best"] == ["IID (k=20)"]
+
+
+def test_sheets_say_why_a_cell_has_no_value() -> None:
+    (group,) = comparison.group(
+        [record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20, key="two")]
+    )
+    rows = speedup_rows(group, allow_mixed=False, locations={})
+    recalls = recall_rows(group, locations={})
+    for row in (*rows, *recalls):
+        if row["sampler"] == "strat":
+            row |= {"status": "diverged", "runs": ["a"]}
+    texts = texts_of(speedup_tables([group], [rows])[0])
+    assert {sampler: row[2] for sampler, row in texts.items()} == {
+        "IID": "1.00",
+        "Negative": "no run",
+        "Stratified": "diverged",
+        "N.S.": "other machine",
+        "Strat. w. N.S.": "no run",
+    }
+    shown = texts_of(recall_tables([group], [recalls])[0])
+    assert (shown["Stratified"][0], shown["N.S."][0]) == ("diverged", "0.4000")
+    next(row for row in recalls if row["sampler"] == "iid")["reported_epoch"] = 1.5
+    epochs = texts_of(recall_tables([group], [recalls])[0])
+    assert [epochs[name][0] for name in ("IID", "N.S.")] == ["0.4000 @1.5", "0.4000 @3"]
+    found = verdicts.judge_all([group], [rows], [recalls], {})
+    speedup, recall = beside_tables([group], [rows], [recalls], found)
+    texts = texts_of(speedup)
+    assert texts["Stratified"][2] == "diverged (8.56, missing)"
+    assert texts["N.S."][2] == "other machine (19.50)"
+    assert texts_of(recall)["Stratified"][0] == "diverged (0.4761, missing)"
+
+
+def test_an_impossible_arm_is_no_missing_run() -> None:
+    """IID cannot train with a pairwise loss; Stratified could with SG, but only log has a run."""
+    runs = [
+        *(record(name, [9, 5, 3], 200) for name in ("iid", "neg")),
+        *(record(name, [9, 5, 3], 200, loss="log") for name in ("neg", "strat-ns")),
+        record("strat-ns", [9, 5, 3], 200, loss="log", stratum_size=8),
+    ]
+    groups = comparison.group(runs)
+    rows = [recall_rows(group, locations={}) for group in groups]
+    (table,) = recall_tables(groups, rows)
+    assert [column.heading for column in table.header[2:]] == ["SG", "Log"]
+    assert texts_of(table) == {
+        "IID": ["0.4000", "invalid"],
+        "Negative": ["0.4000", "0.4000"],
+        "Stratified": ["no run", "invalid"],
+        "N.S.": ["no run", "no run"],
+        "Strat. w. N.S.": ["no run", "0.4000"],
+        "Strat. w. N.S. (s=8)": ["no run", "0.4000"],
+    }
+    assert [note for note in table.notes if note.startswith("invalid: ")]
+
+
+def test_titles_name_b_s_k_and_seeds() -> None:
+    """Each in the table's title, or beside the arm that differs from it."""
+    runs = [
+        record("iid", [9, 3], 1, seed=seed, batch_size=64, epochs=6, encoder=encoder)
+        for seed in (0, 1, 5)
+        for encoder in ("cnn", "lstm")
+    ]
+    runs += [record("strat", [9, 3], 1, batch_size=64, epochs=6, stratum_size=8)]
+    groups = comparison.group(runs)
+    rows = [speedup_rows(group, allow_mixed=False, locations={}) for group in groups]
+    (speedup,), (parts,) = speedup_tables(groups, rows), parts_tables(groups, rows)
+    settings = "b=64, k=10 (CNN), k=5 (LSTM), epochs=6, seeds 0, 1, 5"
+    assert speedup.title == f"Speedup over IID, SG loss: {settings}"
+    assert settings in parts.title
+    assert "Stratified (s=8)" in cells_of(speedup)
+    assert comparison.seeds_label([2, 0, 1]) == "seeds 0 to 2"
+
+
+def test_tables_are_written_and_read_back(tmp_path: Path) -> None:
+    (group,) = comparison.group([record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20)])
+    rows = speedup_rows(group, allow_mixed=False, locations={})
+    tables.write_rows(tmp_path / "speedup.parquet", rows, schemas.SPEEDUP)
+    back = tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
+    assert {row["sampler"]: row["total_speedup"] for row in back}["ns"] == pytest.approx(
+        10 * 200 / 150
+    )
+    tables.write_rows(tmp_path / "recall.parquet", recall_rows(group, locations={}), schemas.RECALL)
+    assert len(tables.read_rows(tmp_path / "recall.parquet", schemas.RECALL)) == 5
