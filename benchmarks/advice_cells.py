@@ -58,8 +58,6 @@ class Cell:
 TWO_BATCHES = (512, 256)
 CELLS = {
     "sparse/cnn-sg": Cell("advice-sparse", "cnn", "sg", 50),
-    # An LSTM rests at chance for minutes here: one rate only, and a long clock.
-    "sparse/lstm-sg": Cell("advice-sparse", "lstm", "sg", 240, learning_rates=(0.01,)),
     "sparse/mf-hinge": Cell("advice-sparse", "mf", "hinge", 20, batch_sizes=TWO_BATCHES),
     "dense/cnn-sg": Cell("advice-dense", "cnn", "sg", 50),
     "dense/lstm-hinge": Cell("advice-dense", "lstm", "hinge", 100),
@@ -67,6 +65,7 @@ CELLS = {
     "long/cnn-sg": Cell("advice-long", "cnn", "sg", 60),
     "long/cnn-hinge": Cell("advice-long", "cnn", "hinge", 60),
     "citeulike/cnn-sg": Cell("citeulike", "cnn", "sg", 60),
+    "citeulike/bow-hinge": Cell("citeulike", "bow", "hinge", 60),
     "movielens/cnn-sg": Cell("movielens", "cnn", "sg", 100),
 }
 """The grid: three shapes of synthetic data, CiteULike, and MovieLens with plots."""

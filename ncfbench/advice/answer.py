@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
-from ncfbench.advice.comparison import Ratio, Runs, best_of, times_sooner
+from ncfbench.advice.comparison import Ratio, Runs, best_of, is_ahead, times_sooner
 from ncfbench.advice.curves import chance, curve_of, learned_at
 from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Curve
@@ -43,7 +44,9 @@ class Standing:
             an entrant that is not known to be better than chance.
         expected: the same as the answer orders by it. Of one that left it is what its effort lets
             expect, since what it showed was early. Of one that stayed it is what was measured, but
-            no less than that: the level of both is an easy one, which the slower one reached.
+            no less than that: the level of both is an easy one, which the slower one reached. One
+            that a smaller learning rate has overtaken is expected to go on as it fell last, which
+            may bring it to the recommended one's level late, or never: then infinity.
     """
 
     entrant: Entrant
@@ -185,25 +188,35 @@ def make_answer(
     able = [name for name in racing if learned[name] is not None]
     best = best_of({name: runs[name] for name in able}) if able else None
     least = next((each.candidate.effort for each in state.entrants if each.name == best), 1.0)
+    curves = {name: run.curves[0] for name, run in runs.items() if run.curves}
+    taught = [each for each in state.entrants if learned.get(each.name) is not None]
+    overtaken = _overtaken([each for each in taught if each.name in curves], curves)
     standings = {}
     for each in state.entrants:
         own = runs.get(each.name, Runs({}))
         # At chance, differences between arms say nothing of what follows.
         is_ratio = best is not None and best != each.name and learned.get(each.name) is not None
         behind = times_sooner(runs[best], own) if is_ratio and best is not None else None
-        status = _status(each, best, behind, learned.get(each.name), has_run=bool(own.curves))
+        is_behind = is_ratio and best is not None and is_ahead(runs[best], own)
+        status = _status(
+            each, best, learned.get(each.name), is_behind=is_behind, has_run=bool(own.curves)
+        )
         timed = [run for run in records[each.name] if run.summary["full_iteration_seconds"]]
         by_seed = {run.config.seed: run for run in timed or records[each.name]}
         contender = Contender(each.name, each.config, by_seed)
         expected = each.candidate.effort / least
         if behind is not None and status in STAYED:
             expected = max(expected, behind.value)
+        if best is not None and each.name in overtaken:
+            ahead = curves[best]
+            late = curves[each.name].expected_time_to(ahead.level)
+            expected = max(expected, late / ahead.clock)
         standings[each.name] = Standing(
             each, contender, own, learned.get(each.name), status, behind, expected
         )
     baselines = [each.name for each in state.racing if each.shape.is_baseline and each.name in runs]
-    taught = [name for name in baselines if learned[name] is not None]
-    baseline = best_of({name: runs[name] for name in taught or baselines}) if baselines else None
+    able = [name for name in baselines if learned[name] is not None]
+    baseline = best_of({name: runs[name] for name in able or baselines}) if baselines else None
     sooner, at_least, level = None, None, None
     if best is not None and baseline is not None and best != baseline:
         if learned[baseline] is not None:
@@ -238,9 +251,9 @@ def _place(each: Standing) -> tuple[int, float, float]:
 def _status(
     each: Entrant,
     best: str | None,
-    behind: Ratio | None,
     learned: float | None,
     *,
+    is_behind: bool,
     has_run: bool,
 ) -> str:
     if each.name == best:
@@ -254,7 +267,33 @@ def _status(
         return "left"
     if best is not None and learned is None:
         return "slower"
-    return "tied" if behind is None or behind.is_tie else "slower"
+    return "slower" if is_behind else "tied"
+
+
+def _overtaken(entrants: Sequence[Entrant], curves: Mapping[str, Curve]) -> set[str]:
+    """Return the names of entrants that a smaller learning rate of the same shape has overtaken,
+    of those that trained for half of the longest clock.
+
+    A large rate learns first, and comes to rest above a smaller one: once it is behind, what was
+    measured earlier says too little.
+
+    Args:
+        entrants: those that are known to be better than chance.
+        curves: of their first seeds, by name.
+    """
+    longest = max((curves[each.name].clock for each in entrants), default=0.0)
+    found = set()
+    for each, other in permutations(entrants, 2):
+        own, theirs = curves[each.name], curves[other.name]
+        until = min(own.clock, theirs.clock)
+        if (
+            each.shape == other.shape
+            and each.config.learning_rate > other.config.learning_rate
+            and 2 * until >= longest
+            and theirs.at(until) < own.at(until)
+        ):
+            found.add(each.name)
+    return found
 
 
 def _runs_of(question: Question, records: Sequence[RunRecord], dataset: Dataset) -> Runs:

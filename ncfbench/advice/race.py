@@ -23,7 +23,7 @@ from ncfbench.advice.candidates import Candidate
 from ncfbench.advice.clock import Clock, Measured
 from ncfbench.advice.curves import curve_of, learned_at
 from ncfbench.advice.question import Question
-from ncfbench.advice.rule import Arm, Decision, decide, rank
+from ncfbench.advice.rule import Arm, Decision, decide, is_settled, rank
 from ncfbench.advice.rungs import FINALISTS, Pace, Plan, arms_of_rungs, plan_rungs
 from ncfbench.advice.state import Entrant, State
 from ncfbench.config import Locations
@@ -166,8 +166,9 @@ class Race:
         if not arms:
             first = state.entrants[0]
             raise NcfbenchError(f"No candidate is left. {first.name} {first.reason}")
-        # A second seed of arms that have learned nothing would show nothing: they train on.
-        seeds = self.question.seeds if _has_learned(arms) else 1
+        # A second seed of arms that have learned nothing, or of a leader that is about to be
+        # overtaken, would show nothing: they train on.
+        seeds = self.question.seeds if is_settled(arms) else 1
         plan = self._plan(clock, seeds)
         state.horizon = plan.horizon if plan else clock
         keep = arms_of_rungs(len(arms), FINALISTS, 2)[1] if plan and plan.clocks else FINALISTS

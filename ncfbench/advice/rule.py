@@ -56,6 +56,8 @@ FALLING = 0.5
 """The leader's gain in a doubling of the clock over that in the doubling before, at worst."""
 LATE = 1 / 3
 """Share of the horizon up to which the best arm of every sampler stays."""
+MOST_DOUBLINGS = 60.0
+"""Of a clock that is expected; more are as good as never."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,22 @@ class Curve:
         """Return the lowest plausible value at the horizon: gains do not fall."""
         gain = max(self.gain(), self.gain(1))
         return self.level - gain * _doublings(self.clock, horizon) - self.noise
+
+    def expected_time_to(self, level: float) -> float:
+        """Return the clock at which the curve is expected at a level: gains fall as they did last,
+        and do not rise. Infinity where they then come to rest above it.
+        """
+        reached = self.time_to(level)
+        if reached is not None:
+            return reached
+        gain, before, missing = self.gain(), self.gain(1), self.level - level
+        ratio = min(gain / before, 1.0) if before > 0 else 1.0
+        if gain <= 0:
+            return math.inf
+        if ratio == 1:
+            return float(self.clock * 2 ** min(missing / gain, MOST_DOUBLINGS))
+        left = 1 - missing * (1 - ratio) / (gain * ratio)
+        return float(self.clock * 2 ** (math.log(left) / math.log(ratio))) if left > 0 else math.inf
 
 
 def _doublings(clock: float, horizon: float) -> float:
@@ -212,6 +230,21 @@ def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
         if len(arms) - len(dropped) > keep and name not in safe:
             dropped[name] = f"place {place} of {len(left)}, and no time for all"
     return Decision(leader, dropped)
+
+
+def is_settled(arms: Mapping[str, Arm]) -> bool:
+    """Return whether the lowest arm is expected to be the lowest one too when the clock has
+    doubled, with gains that fall by :data:`FALLING`.
+
+    While it is not, training on says more than a further seed. Arms that have not learned anything
+    do not count.
+    """
+    able = [arm.curve for arm in arms.values() if arm.learned_at is not None]
+    if not able:
+        return False
+    return min(able, key=lambda curve: curve.level) is min(
+        able, key=lambda curve: curve.level - FALLING * curve.gain()
+    )
 
 
 def can_win(arm: Arm, leader: Arm, horizon: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -147,7 +148,7 @@ def left_table(answer: Answer) -> Table:
     rows = [
         [
             each.name,
-            three_digits(each.expected) if answer.best and each.status == "left" else "-",
+            _expected(each) if answer.best and each.status == "left" else "-",
             each.entrant.reason.partition(". ")[0] or each.status,
         ]
         for each in answer.standings
@@ -155,7 +156,8 @@ def left_table(answer: Answer) -> Table:
     ]
     notes = []
     if any(row[1] != "-" for row in rows):
-        notes.append("expected: times slower than the recommended one, by cost and negatives alone")
+        notes.append("expected: times slower than the recommended one, by cost and negatives;")
+        notes.append("after a smaller learning rate overtook it by its last gains too")
     if count := len(answer.state.left_out):
         notes.append(f"Never entered: {count} that cannot win or work; --dry-run says why.")
     header: list[Column | str] = ["", Column("expected"), Column("reason", "left", wraps=True)]
@@ -337,7 +339,9 @@ def _row(answer: Answer, each: Standing) -> dict[str, Any]:
         "times_slower": ratio and ratio.value,
         "times_slower_lower": ratio and ratio.lower,
         "times_slower_upper": ratio and ratio.upper,
-        "times_slower_expected": each.expected if answer.best and has_run else None,
+        "times_slower_expected": each.expected
+        if answer.best and has_run and math.isfinite(each.expected)
+        else None,
         "test_recall_at_50": recalls.get(RECALL),
         "test_recall_at_50_error": recalls.get(f"{RECALL}_error"),
         "runs": [record.name for record in records],
@@ -360,6 +364,10 @@ def _speed(answer: Answer, each: Standing) -> str:
     if each.behind is None or each.learned_at is None:
         return "-"
     return f"{1 / each.behind.value:.2g}"
+
+
+def _expected(each: Standing) -> str:
+    return three_digits(each.expected) if math.isfinite(each.expected) else "never"
 
 
 def _count(number: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from folders import write_run
 from ncfbench.advice import summary
 from ncfbench.advice.answer import Answer, Standing, make_answer
 from ncfbench.advice.candidates import Candidate, LeftOut, Shape
-from ncfbench.advice.comparison import Runs, best_of, times_sooner
+from ncfbench.advice.comparison import Runs, best_of, is_ahead, times_sooner
 from ncfbench.advice.figure import draw_race
 from ncfbench.advice.question import Question
 from ncfbench.advice.rule import Curve
@@ -73,6 +73,19 @@ def test_only_common_seeds_are_compared() -> None:
     assert found is not None
     assert found.seeds == 1
     assert found.value == pytest.approx(9)
+
+
+@pytest.mark.parametrize(("clock", "ahead"), [(1.3, False), (1.4, True)])
+def test_one_that_stands_still_is_no_tie(clock: float, ahead: bool) -> None:
+    """Both reach 9 after 1 s, and only one goes on. The other one's clock counts as its time to
+    lower levels; a tie of one seed allows for exp(2.306 * 0.1 * sqrt(2)) = 1.386.
+    """
+    moving, still = Runs({0: straight(1)}), Runs({0: Curve([0, 1, clock], [10, 9, 9])})
+    ratio = times_sooner(moving, still)
+    assert ratio is not None
+    assert ratio.is_tie
+    assert is_ahead(moving, still) is ahead
+    assert not is_ahead(still, moving)
 
 
 def test_the_best_is_sooner_than_the_others() -> None:
@@ -334,6 +347,30 @@ def test_the_answer_orders_by_what_is_expected(tmp_path: Path, tiny: Dataset) ->
     assert (expected["cheap"], expected["dear"], expected["easy"]) == (1.5, 4, 6)
     left = summary.left_table(found)
     assert [row[1].text for row in left.rows] == ["1.5", "4"]
+
+
+def test_a_large_rate_that_was_overtaken_comes_late(tmp_path: Path, tiny: Dataset) -> None:
+    """It led, and its last gains bring it to the best one's loss late or never."""
+    losses = {"best": [9, 6, 3, 2], "rests": [9, 4, 3.9, 3.9], "lags": [9, 4, 3.5, 2.75]}
+    entrants = [
+        entrant("best", "ns", learning_rate=0.01),
+        entrant("rests", "ns", learning_rate=0.1),
+        entrant("lags", "ns", "no time", learning_rate=0.03),
+    ]
+    records = {
+        each.name: written(tmp_path / each.name, each, losses[each.name], 10, [0, 0.3, 0.3, 0.3])
+        for each in entrants
+    }
+    state = State(tiny.fingerprint, entrants, [], [], 1.0, clock=6.0)
+    found = make_answer(Question(FIXED), state, records, tiny, 60.0)
+    expected = {each.name: each.expected for each in found.standings}
+    assert [each.name for each in found.standings] == ["best", "lags", "rests"]
+    assert expected["rests"] == math.inf
+    curve = found.standings[1].curve
+    assert expected["lags"] == pytest.approx(curve.expected_time_to(2) / curve.clock)
+    assert 1 < expected["lags"] < math.inf
+    assert summary.rows(found)[2]["times_slower_expected"] is None
+    assert summary.left_table(found).rows[0][1].text == f"{expected['lags']:.2f}"
 
 
 def test_what_was_never_evaluated_is_not_at_chance(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncfbench.advice.rule import Arm, Curve, can_win, decide, rank
+from ncfbench.advice.rule import Arm, Curve, can_win, decide, is_settled, rank
 
 Law = Callable[[float], float]
 
@@ -82,6 +82,30 @@ def test_the_worst_case_halves_each_gain() -> None:
     assert found.worst(8) == 3 - 1
     assert found.worst(16) == 3 - 1 - 0.5
     assert found.best(16) == 3 - 2 - 2
+
+
+def test_a_curve_goes_on_as_it_fell_last() -> None:
+    """Gains of 4 and 2 a doubling: 1 and 1/2 follow, and all that is left is 2."""
+    falling = Curve([0, 1, 2, 4], [20, 16, 12, 10])
+    assert falling.expected_time_to(12) == 2
+    assert falling.expected_time_to(9) == pytest.approx(8)
+    assert falling.expected_time_to(8.5) == pytest.approx(16)
+    assert falling.expected_time_to(8) == math.inf
+    # Gains that rose, or had no other before, stay as they are.
+    for values in ([20, 19, 12], [20, 16, 12]):
+        steady = Curve([0, 2, 4], values)
+        assert steady.expected_time_to(12 - 2 * steady.gain()) == pytest.approx(16)
+    assert Curve([0, 2, 4], [20, 10, 10]).expected_time_to(9) == math.inf
+
+
+def test_a_leader_that_is_about_to_be_overtaken_is_not_settled() -> None:
+    """It is a hundredth ahead, and the other one fell by more in the last doubling."""
+    resting, falling = Curve([0, 2, 4], [9, 5.5, 5]), Curve([0, 2, 4], [9, 6.2, 5.01])
+    arms = {"resting": Arm(resting, "ns"), "falling": Arm(falling, "ns")}
+    assert not is_settled(arms)
+    assert is_settled({"resting": Arm(resting, "ns"), "at chance": Arm(falling, "ns", False, None)})
+    assert not is_settled({"at chance": Arm(falling, "ns", False, None)})
+    assert is_settled(arms | {"falling": Arm(Curve([0, 2, 4], [9, 5.5, 5.01]), "ns")})
 
 
 def test_arms_are_ranked_at_their_common_clock() -> None:
