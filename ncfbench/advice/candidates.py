@@ -29,6 +29,7 @@ of a question nearly as the sweeps do. The race begins with them, and forgets th
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -52,6 +53,8 @@ to 1.7 times as long in half of the arms, and in most others never came to the t
 """
 NEAR = 3.1
 """Learning rates whose ratio is larger are no neighbours."""
+_OF_ONE_RUN = re.compile(r"(--(?:batch-size|stratum-size|learning-rate|sampler))\b")
+"""Options of a run; those of a question, which take lists, end with an s."""
 
 
 @dataclass(frozen=True)
@@ -162,9 +165,10 @@ def list_candidates(question: Question, n_links: int) -> tuple[list[Candidate], 
             rank = bool(at_b) + bool(at_s) + bool(at_k), at_rate
             shape = Shape(loss, sampler, b, s, k)
             found.setdefault((shape, rate), Candidate(shape, config, rank))
+    left_out = [LeftOut(what, _OF_ONE_RUN.sub(r"\1s", why)) for why, what in refused.items()]
     if not found:
-        raise UsageError(f"Nothing of this can work. The first reason: {next(iter(refused))}")
-    return list(found.values()), [LeftOut(what, why) for why, what in refused.items()]
+        raise UsageError(f"Nothing of this can work. The first reason: {left_out[0].reason}")
+    return list(found.values()), left_out
 
 
 def by_promise(

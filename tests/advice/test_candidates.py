@@ -58,6 +58,10 @@ def test_batches_beyond_the_links_are_left_out() -> None:
     found, refused = list_candidates(Question(TINY, samplers=("ns",)), n_links=600)
     assert {each.shape.batch_size for each in found} == {256, 512}
     assert [each.reason for each in refused] == ["batch_size = 1024 is larger than the 600 links."]
+    _, (odd,) = list_candidates(
+        Question(TINY, samplers=("strat-ns",), batch_sizes=(512, 510), stratum_sizes=(3,)), 600
+    )
+    assert odd.reason.endswith("Use for example --batch-sizes 510."), "advise's own option"
 
 
 @pytest.mark.parametrize(
