@@ -26,6 +26,13 @@ MEDIAN_OVER_MEAN = 1.25
 FALLING = 0.03
 """A loss that fell by a larger share in the last doubling of the clock is still falling."""
 
+FRESH = 2.0
+"""A ratio below this is taken at a level that the best one passed in its last doubling."""
+AT_END = 0.85
+"""One that trained for this share of the best one's clock trained to the end; rungs are further
+apart, and in one rung arms stop at clocks that differ by a block.
+"""
+
 STAYED = ("recommended", "tied", "slower")
 """Statuses of entrants that stayed to the end."""
 PLACES = {"recommended": 0, "tied": 1, "slower": 2, "left": 2}
@@ -42,10 +49,11 @@ class Standing:
         status: recommended, tied, slower (to the end), left, diverged, failed, not begun.
         behind: how many times sooner the recommended one is, at the latest level of both; None of
             an entrant that is not known to be better than chance.
-        expected: the same as the answer orders by it. Of one that left it is what its effort lets
-            expect, since what it showed was early. Of one that stayed it is what was measured, but
-            no less than that: the level of both is an easy one, which the slower one reached. One
-            that a smaller learning rate has overtaken is expected to go on as it fell last, which
+        expected: the same as the answer orders by it. Of one that left early it is what its effort
+            lets expect, since what it showed was early. Of one that trained to the end it is what
+            was measured; if that is :data:`FRESH` or more, no less than what its effort lets
+            expect, since the level of both is one that the best one passed long ago. One that a
+            smaller learning rate has overtaken is expected to go on as it fell last, which
             may bring it to the recommended one's level late, or never: then infinity.
     """
 
@@ -205,12 +213,13 @@ def make_answer(
         by_seed = {run.config.seed: run for run in timed or records[each.name]}
         contender = Contender(each.name, each.config, by_seed)
         expected = each.candidate.effort / least
-        if behind is not None and status in STAYED:
-            expected = max(expected, behind.value)
-        if best is not None and each.name in overtaken:
-            ahead = curves[best]
-            late = curves[each.name].expected_time_to(ahead.level)
-            expected = max(expected, late / ahead.clock)
+        if best is not None and behind is not None:
+            curve, ahead = curves[each.name], curves[best]
+            if curve.clock >= AT_END * ahead.clock:
+                least_slow = expected if behind.value >= FRESH else 0.0
+                expected = max(least_slow, behind.value)
+            if each.name in overtaken:
+                expected = max(expected, curve.expected_time_to(ahead.level) / ahead.clock)
         standings[each.name] = Standing(
             each, contender, own, learned.get(each.name), status, behind, expected
         )

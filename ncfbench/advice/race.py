@@ -171,7 +171,9 @@ class Race:
         seeds = self.question.seeds if is_settled(arms) else 1
         plan = self._plan(clock, seeds)
         state.horizon = plan.horizon if plan else clock
-        keep = arms_of_rungs(len(arms), FINALISTS, 2)[1] if plan and plan.clocks else FINALISTS
+        keep = len(arms)  # without time for anything more nobody leaves for want of it
+        if plan is not None:
+            keep = arms_of_rungs(len(arms), FINALISTS, 2)[1] if plan.clocks else FINALISTS
         decision = decide(arms, state.horizon, keep)
         for entrant in state.racing:
             if entrant.name in decision.dropped:
