@@ -22,7 +22,8 @@ FOLDERS = sorted(path.parent for path in REPOSITORY.glob("results/*/speedup.parq
 
 
 def test_there_are_results() -> None:
-    names = [f"citeulike-title-tags{end}" for end in ("", "-all-users", "-coupling")]
+    ends = ("", "-all-users", "-all-users-mse", "-coupling")
+    names = [f"citeulike-title-tags{end}" for end in ends]
     assert [folder.name for folder in FOLDERS] == [*names, "movielens-plots-all-users"]
 
 
