@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -197,8 +197,8 @@ def make_answer(
     best = best_of({name: runs[name] for name in able}) if able else None
     least = next((each.candidate.effort for each in state.entrants if each.name == best), 1.0)
     curves = {name: run.curves[0] for name, run in runs.items() if run.curves}
-    taught = [each for each in state.entrants if learned.get(each.name) is not None]
-    overtaken = _overtaken([each for each in taught if each.name in curves], curves)
+    taught = {name for name, at in learned.items() if at is not None}
+    overtaken = _overtaken([each for each in state.entrants if each.name in curves], curves, taught)
     standings = {}
     for each in state.entrants:
         own = runs.get(each.name, Runs({}))
@@ -213,13 +213,11 @@ def make_answer(
         by_seed = {run.config.seed: run for run in timed or records[each.name]}
         contender = Contender(each.name, each.config, by_seed)
         expected = each.candidate.effort / least
-        if best is not None and behind is not None:
-            curve, ahead = curves[each.name], curves[best]
-            if curve.clock >= AT_END * ahead.clock:
-                least_slow = expected if behind.value >= FRESH else 0.0
-                expected = max(least_slow, behind.value)
-            if each.name in overtaken:
-                expected = max(expected, curve.expected_time_to(ahead.level) / ahead.clock)
+        if best is not None and each.name in curves:
+            is_overtaken = each.name in overtaken
+            expected = _expected(
+                expected, behind, curves[each.name], curves[best], is_overtaken=is_overtaken
+            )
         standings[each.name] = Standing(
             each, contender, own, learned.get(each.name), status, behind, expected
         )
@@ -279,7 +277,19 @@ def _status(
     return "slower" if is_behind else "tied"
 
 
-def _overtaken(entrants: Sequence[Entrant], curves: Mapping[str, Curve]) -> set[str]:
+def _expected(
+    by_effort: float, behind: Ratio | None, own: Curve, best: Curve, *, is_overtaken: bool
+) -> float:
+    """Return how many times sooner the best one is expected to be, see :class:`Standing`."""
+    found = by_effort
+    if behind is not None and own.clock >= AT_END * best.clock:
+        found = max(by_effort, behind.value) if behind.value >= FRESH else behind.value
+    return max(found, own.expected_time_to(best.level) / best.clock) if is_overtaken else found
+
+
+def _overtaken(
+    entrants: Sequence[Entrant], curves: Mapping[str, Curve], learned: Set[str]
+) -> set[str]:
     """Return the names of entrants that a smaller learning rate of the same shape has overtaken,
     of those that trained for half of the longest clock.
 
@@ -287,8 +297,8 @@ def _overtaken(entrants: Sequence[Entrant], curves: Mapping[str, Curve]) -> set[
     measured earlier says too little.
 
     Args:
-        entrants: those that are known to be better than chance.
         curves: of their first seeds, by name.
+        learned: names of those that are known to be better than chance; the smaller rate must be.
     """
     longest = max((curves[each.name].clock for each in entrants), default=0.0)
     found = set()
@@ -296,7 +306,8 @@ def _overtaken(entrants: Sequence[Entrant], curves: Mapping[str, Curve]) -> set[
         own, theirs = curves[each.name], curves[other.name]
         until = min(own.clock, theirs.clock)
         if (
-            each.shape == other.shape
+            other.name in learned
+            and each.shape == other.shape
             and each.config.learning_rate > other.config.learning_rate
             and 2 * until >= longest
             and theirs.at(until) < own.at(until)

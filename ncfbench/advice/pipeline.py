@@ -51,7 +51,7 @@ LEAST_BLOCK = 5.0
 """Times of a probe that a block between two probes lasts at least."""
 FIRST_SHARE = 1 / 40
 """Share of the budget that the first rung's clock is at most."""
-FIELDS = ((16.0, 4), (8.0, 4), (4.0, 3), (2.0, 2))
+FIELDS = ((16.0, 4), (11.0, 4), (8.0, 4), (5.7, 4), (4.0, 3), (2.8, 3), (2.0, 2))
 """Wanted growth of the clock from the first rung to the last, and the least candidates to begin
 with. The field is made smaller until the first of these is reached, else the second, and so on. A
 race that ends earlier judges arms that mostly rest on the loss of popularity alone.
