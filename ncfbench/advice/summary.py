@@ -157,7 +157,7 @@ def left_table(answer: Answer) -> Table:
     notes = []
     if any(row[1] != "-" for row in rows):
         notes.append("expected: times slower than the recommended one, by cost and negatives;")
-        notes.append("after a smaller learning rate overtook it by its last gains too")
+        notes.append("of a rate that a smaller one overtook, by its last gains")
     if count := len(answer.state.left_out):
         notes.append(f"Never entered: {count} that cannot win or work; --dry-run says why.")
     header: list[Column | str] = ["", Column("expected"), Column("reason", "left", wraps=True)]
