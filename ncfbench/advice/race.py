@@ -97,7 +97,7 @@ class Race:
             target: float | None = state.clock or state.first_clock
             while target is not None:
                 self._train([(each, 0) for each in state.racing], target)
-                target = self._settle(target)
+                target = self._end_rung(target)
             self._train_seeds()
             state.is_over = True
         except KeyboardInterrupt as interrupt:
@@ -156,7 +156,7 @@ class Race:
         if entrant.reason:
             self._close(key)
 
-    def _settle(self, clock: float) -> float | None:
+    def _end_rung(self, clock: float) -> float | None:
         """End a rung: save, judge, plan the rest; return the clock of the next rung, or None."""
         state = self.state
         self._evaluate()
@@ -185,7 +185,7 @@ class Race:
         goes_on = plan is not None and plan.clocks and not self._is_all_done()
         self._write()
         horizon = plan.horizon if plan and goes_on else None
-        self._tell(arms[decision.leader], decision, horizon, clock)
+        self._say_rung(arms[decision.leader], decision, horizon, clock)
         return plan.clocks[0] if plan and goes_on else None
 
     def _is_all_done(self) -> bool:
@@ -345,7 +345,9 @@ class Race:
         self.state.spent_seconds = self.clock.spent
         self.state.write(self.locations.runs_dir)
 
-    def _tell(self, leader: Arm, decision: Decision, horizon: float | None, clock: float) -> None:
+    def _say_rung(
+        self, leader: Arm, decision: Decision, horizon: float | None, clock: float
+    ) -> None:
         leads = (
             "none is better than chance yet"
             if leader.learned_at is None
