@@ -200,16 +200,16 @@ def _measure_looks(config: RunConfig, dataset: Dataset, content: Content) -> Loo
 def _measure_step(
     config: RunConfig, dataset: Dataset, content: Content, row: Mapping[str, Any] | None
 ) -> Step:
-    """Compile the step and, without a row of a profile, train for a few iterations."""
+    """Compile the step and, without a row of a profile, time a few iterations."""
     begin = time.perf_counter()
     with timed_loops(dataset, content, {"pilot": config}) as loops:
         loop = loops["pilot"]
         state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(loop.state))
-        step_bytes = _step_bytes(loop)
         start = time.perf_counter() - begin
+        loop.full_block(1)
+        start += sum(sample.seconds for sample in loop.samples if sample.kind == "compile")
+        step_bytes = _step_bytes(loop)
         if row is None:
-            loop.full_block(1)
-            start += sum(sample.seconds for sample in loop.samples if sample.kind == "compile")
             fewest, most = PILOT_ITERATIONS
             count = int(PILOT_SECONDS / loop.samples[-1].seconds)
             if loop.samples[-1].seconds < LONG_ITERATION_SECONDS:
@@ -224,14 +224,13 @@ def _measure_step(
 def _step_bytes(loop: TimedLoop) -> int:
     """Return the bytes that the compiled step needs beside its arguments, by XLA's analysis.
 
-    A backend without that analysis gives 0. The loop's own step is compiled here, and not again
-    when the loop trains.
+    A backend without that analysis gives 0. The batch is one that the loop trained on: the first
+    batch of mined negatives has its shape only after the first mining. The step is not compiled
+    again.
     """
-    trainer = loop.trainer
-    batch = next(trainer.layout.shard(loop.sampler).batches(0, loop.item_slots))
-    (on_device,) = trainer.layout.keep([trainer.layout.put(batch)])
-    step: Any = trainer.step
-    found = step.lower(loop.state, on_device, loop.content).compile().memory_analysis()
+    step: Any = loop.trainer.step
+    lowered = step.lower(loop.state, loop.recent_batches()[-1], loop.content)
+    found = lowered.compile().memory_analysis()
     return (
         0
         if found is None

@@ -230,7 +230,7 @@ class TimedLoop:
         count = iterations or min(len(self._recent), most or len(self._recent))
         with self.ledger.line("step account"):
             state, watch = copy_state(self.state), Stopwatch()
-            batches = self.trainer.layout.keep(list(self._recent))
+            batches = self.recent_batches()
             jax.block_until_ready((state, batches))
             watch.start()
             in_flight = self._in_flight()
@@ -241,6 +241,10 @@ class TimedLoop:
             watch.stop()
         seconds = watch.seconds + (self._refresher.charge(count) if self._refresher else 0)
         self.samples.append(Sample("step", self.iteration - len(self._recent), count, seconds))
+
+    def recent_batches(self) -> list[Batch]:
+        """Return the last batches that were trained on, on the device, the newest last."""
+        return self.trainer.layout.keep(list(self._recent))
 
     def seconds_per_iteration(self, kind: str) -> float:
         """Return the median over the ``full`` or ``step`` samples."""

@@ -8,6 +8,7 @@ import pytest
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
+from ncfbench.models.towers import Content
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sweeps import forecast
 from ncfbench.sweeps.forecast import Looks, Step
@@ -56,3 +57,15 @@ def test_alike_cells_share_a_pilot(
     ours = Schedule(tiny.graph.n_links, 64, cells[0].epochs, 0)
     assert found[cells[0]].seconds == forecast.cell_seconds(LOOKS, STEP, ours, 0.0)
     assert (found[cells[0]].state_bytes, found[cells[0]].step_bytes) == (100, 10)
+
+
+def test_a_pilot_with_mined_negatives_compiles_once(tiny: Dataset) -> None:
+    """The first mining decides the shape of the first batch: the model's items need more slots than
+    the popular ones that stand in for them before.
+    """
+    small = {"batch_size": 32, "negatives": 3, "encoder": "mf", "dimension": 8, "mined": 9}
+    config = complete(small | {"dataset": "tiny", "sampler": "neg", "loss": "sg"})
+    step = forecast._measure_step(config, tiny, Content.of(tiny), None)
+    assert step.source == "pilot"
+    assert min(step.start_seconds, step.iteration_seconds, step.step_bytes) > 0
+    assert step.state_bytes > 4 * tiny.n_users * 9
