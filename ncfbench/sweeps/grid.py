@@ -144,7 +144,7 @@ def _values(config: RunConfig, names: Sequence[str]) -> list[str]:
     values = config.to_dict()
     return [
         f"b={config.batch_size}",
-        *(f"{name}={values[name]}" for name in names if name in values),
+        *(f"{name}={config.settings[name].text(values[name])}" for name in names if name in values),
     ]
 
 

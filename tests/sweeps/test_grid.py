@@ -165,7 +165,9 @@ def test_presets_are_the_papers_grids() -> None:
     # With sg six samplers, four of them with and without the hardest; with softmax five; three.
     rivals = sweeps.expand(read_sweep("rivals", seeds=1).axes).cells
     assert len(rivals) == (1 + 2 + 4 * 2) + (2 + 4 * 2) + 3 * 2
-    assert len(set(sweeps.label_cells(rivals).values())) == len(rivals)
+    labels = sweeps.label_cells(rivals).values()
+    assert len(set(labels)) == len(rivals)
+    assert {"citeulike cnn sg neg b=448 mined=off seed 0"} < set(labels), "as users write it"
     assert axes("smoke", "dataset") == {"synthetic"}
     assert len(sweeps.expand(read_sweep("smoke").axes).cells) == 8
 
