@@ -30,11 +30,14 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_commands_of_the_plan_are_valid(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flags are parsed, presets exist, and both data sets have all claims' commands."""
+    """Flags are parsed, presets exist, and both data sets have all claims' commands, and
+    the rivals.
+    """
     monkeypatch.setenv("MOVIELENS_PLOTS", "plots")
     group = typer.main.get_command(app)
     plan = script.read_plan(script.PLAN)
-    assert [each.name for each in plan] == ["citeulike", "movielens"]
+    both = ["citeulike", "movielens"]
+    assert [each.name for each in plan] == [*both, *(f"{name}-rivals" for name in both)]
     for evidence in plan:
         names = set()
         for command in [*evidence.commands, *(f"prepare {one}" for one in evidence.prepare)]:
@@ -46,6 +49,9 @@ def test_commands_of_the_plan_are_valid(script: Any, monkeypatch: pytest.MonkeyP
             found.make_context(word, list(words), parent=context)
             if word == "sweep":
                 names.add(words[0])
+        if evidence.name not in both:
+            assert names == {"rivals"}
+            continue
         claims = {"paper-plain", "paper-recall", "paper-strata", "paper-negatives"}
         assert claims | {"all-users", "paper-coupling"} <= names <= preset_paths().keys()
         assert any(command.startswith("audit ") for command in evidence.commands)
