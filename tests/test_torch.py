@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import pickle
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +40,7 @@ from ncfbench.torch import (  # noqa: E402
     loader,
     objective,
 )
+from ncfbench.torch.objective import ROWS  # noqa: E402
 from ncfbench.training.inference import Embedder  # noqa: E402
 from ncfbench.training.probe import Probe  # noqa: E402
 from ncfbench.training.step import Trainer  # noqa: E402
@@ -106,7 +108,9 @@ def test_loss_and_gradient_are_jax_ones(
 
 
 def test_every_loss_of_ours_is_there() -> None:
-    assert {loss for _, loss, _ in SERVED} == set(LOSSES)
+    """And can be pickled, as trainers do with what they save."""
+    assert {loss for _, loss, _ in SERVED} == set(LOSSES) == set(ROWS)
+    assert pickle.loads(pickle.dumps(ROWS)) == ROWS
 
 
 def test_two_links_by_hand() -> None:

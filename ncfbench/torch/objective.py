@@ -31,6 +31,26 @@ class Loss:
     """
 
 
+def skip_gram(lambda_: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
+    """Return ``-log sigmoid(p) - lambda sum w log sigmoid(-n)``, without overflow."""
+    return softplus(-p) + lambda_ * (w * softplus(n)).sum(dim=1)
+
+
+def mse(lambda_: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
+    """Return ``(1 - p)^2 + lambda sum w n^2``."""
+    return (1 - p).square() + lambda_ * (w * n.square()).sum(dim=1)
+
+
+def log(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
+    """Return ``-sum w log sigmoid(gamma (p - n))``, without overflow."""
+    return (w * softplus(gamma * (n - p[:, None]))).sum(dim=1)
+
+
+def hinge(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
+    """Return ``sum w max(n - p + gamma, 0)``."""
+    return (w * relu(n - p[:, None] + gamma)).sum(dim=1)
+
+
 def softmax(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
     """Return ``log(1 + sum w exp(gamma (n - p)))``, without overflow."""
     exponents = gamma * (n - p[:, None]) + w.log()
@@ -43,14 +63,17 @@ def usual_softmax(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
 
 
 ROWS: dict[str, Callable[..., Tensor]] = {
-    "sg": lambda lambda_, p, n, w: softplus(-p) + lambda_ * (w * softplus(n)).sum(dim=1),
-    "mse": lambda lambda_, p, n, w: (1 - p).square() + lambda_ * (w * n.square()).sum(dim=1),
-    "log": lambda gamma, p, n, w: (w * softplus(gamma * (n - p[:, None]))).sum(dim=1),
-    "hinge": lambda gamma, p, n, w: (w * relu(n - p[:, None] + gamma)).sum(dim=1),
+    "sg": skip_gram,
+    "mse": mse,
+    "log": log,
+    "hinge": hinge,
     "softmax": softmax,
     "softmax-logq": usual_softmax,
 }
-"""``Loss.rows`` by name, behind ``lambda`` or ``gamma``; see :mod:`ncfbench.models.losses`."""
+"""``Loss.rows`` by name, behind ``lambda`` or ``gamma``; see :mod:`ncfbench.models.losses`.
+
+Functions of a module: they are pickled with a trainer's checkpoints, and to processes that load.
+"""
 
 
 def make_loss(config: RunConfig) -> Loss:
