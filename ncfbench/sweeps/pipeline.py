@@ -207,6 +207,8 @@ def run_sweep(
             tuned.choose(stage, final=False)
             tuned.stage.predict()
         stage.predict()
+        if dry_run and any(each.source == "pilot" for each in (stage.predicted or {}).values()):
+            others.warn(tell, is_over=True)
     dropped: tuple[str, ...] = ()
     if budget_seconds is not None:
         trials = 0.0 if tuned is None else tuned.stage.seconds

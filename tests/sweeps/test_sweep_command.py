@@ -17,6 +17,7 @@ from ncfbench.sweeps import forecast, progress
 from ncfbench.sweeps.grid import CellState
 from ncfbench.sweeps.presets import preset_titles
 from ncfbench.sweeps.progress import LiveSweepProgress, PlainSweepProgress
+from ncfbench.timing.contention import OtherPrograms, Program
 
 WORDS = [
     "smoke",
@@ -99,8 +100,11 @@ def test_a_budget_says_what_it_drops(
         "predict",
         lambda states, *_: dict.fromkeys(states, forecast.Prediction(600.0, "pilot", 2**20, 2**20)),
     )
-    result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "1h")
+    with monkeypatch.context() as patch:
+        patch.setattr(OtherPrograms, "_used", lambda self: {Program(1, 0.0): 64.0})
+        result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "1h")
     assert (result.exit_code, "Dropped" in result.stderr) == (0, False)
+    assert "meanwhile other programs used 64.0 of" in result.stderr, "pilots were too slow"
     result = invoke(data_dir, tmp_path, "--dry-run", "--seeds", "3", "--budget", "0.5h10m")
     assert "Dropped to fit the budget: seed 2 (2 cells)." in result.stderr
     assert "Predicted for all cells: 40 min" in result.stdout
