@@ -43,8 +43,9 @@ import peer_table
 from peer_torch import torch
 
 from ncfbench.auditing.gradients import flat
-from ncfbench.config import RunConfig, resolve
+from ncfbench.config import RunConfig, complete, merge
 from ncfbench.data import Dataset, open_dataset
+from ncfbench.data.named_files import name_files
 from ncfbench.data.text import Texts
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, UsageError
 from ncfbench.models.towers import Content
@@ -61,7 +62,7 @@ from ncfbench.training.step import Parameters, Trainer
 TOLERANCE = 1e-4
 BLOCK_SECONDS = 1.0
 BATCHES = 16
-"""Batches that every arm repeats."""
+"""Batches that every arm repeats, by default."""
 MODES = {
     "cpu": {"eager": None, "compiled": "default"},
     "cuda": {
@@ -143,6 +144,7 @@ def compare(
     rounds: int,
     modes: Mapping[str, str | None],
     device: str = "cpu",
+    n_batches: int = BATCHES,
 ) -> Found:
     """Seconds per iteration of every arm and sampler, round by round, after both programs were
     found to agree.
@@ -162,7 +164,7 @@ def compare(
         arms: dict[str, list[str]] = {}
         streams: dict[str, Iterator[Batch]] = {}
         for name, loop in loops.items():
-            batches = list(islice(loop.sampler.batches(0, loop.item_slots), BATCHES))
+            batches = list(islice(loop.sampler.batches(0, loop.item_slots), n_batches))
             parameters = on_host(loop.state.parameters)
             check(loop.trainer, loop.state.parameters, dataset, batches[0], device, ask)
             found[name]["failed"] = ask(
@@ -172,7 +174,7 @@ def compare(
                 dataset.graph, configs[name], Streams(configs[name].seed)
             ).batches(0, loop.item_slots)
             arms[name] = [arm for arm in modes if arm not in found[name]["failed"]]
-            loop.full_block(BATCHES)
+            loop.full_block(n_batches)
             loop.step_block()
         counts: dict[tuple[str, str], int] = {}
         for number in range(rounds + 1):
@@ -275,7 +277,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--dataset", default="synthetic")
     parser.add_argument(
-        "--encoder", default="cnn", help="one or more, separated by commas: cnn, lstm, mf"
+        "--encoder",
+        default="cnn",
+        help="separated by commas: mf, cnn, lstm, bow, gru, transformer, or bert with --set checkpoint=DIR",
     )
     parser.add_argument("--loss", default="sg")
     parser.add_argument(
@@ -291,6 +295,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--precision", help="float32 (default), tf32 or bfloat16: of both programs' products"
     )
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--batches",
+        type=int,
+        default=BATCHES,
+        help="batches that every arm repeats; fewer where an iteration takes seconds",
+    )
     parser.add_argument("--eager-only", action="store_true", help="leave torch.compile out")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of a run"
@@ -334,24 +344,34 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(
             f"--samplers {arguments.samplers}: none of them serves --loss {arguments.loss}."
         )
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr)
+
     configs: dict[str, dict[str, RunConfig]] = {}
     for encoder in arguments.encoder.split(","):
         for name in names:
             flags = {
                 key: getattr(arguments, key) for key in ("dataset", "loss", "precision", "data_dir")
             }
-            config, locations = resolve(
-                flags | {"encoder": encoder, "sampler": name}, arguments.set
-            )
+            given, locations = merge(flags | {"encoder": encoder, "sampler": name}, arguments.set)
+            config = complete(name_files(given, locations.data_dir, say))
             configs.setdefault(encoder, {})[name] = config
-    dataset = open_dataset(
-        locations.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr)
-    )
+    dataset = open_dataset(locations.data_dir, arguments.dataset, say)
     described = environment.describe()
     result: dict[str, Any] = {
         **{
             name: getattr(arguments, name)
-            for name in ("dataset", "loss", "samplers", "rounds", "set", "device", "eager_only")
+            for name in (
+                "dataset",
+                "loss",
+                "samplers",
+                "rounds",
+                "batches",
+                "set",
+                "device",
+                "eager_only",
+            )
         },
         "precision": config.precision,
         "device_name": (
@@ -379,7 +399,12 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 continue
             print(f"{encoder}, {words} words", file=sys.stderr)
             found = compare(
-                with_words(dataset, words), by_sampler, arguments.rounds, modes, arguments.device
+                with_words(dataset, words),
+                by_sampler,
+                arguments.rounds,
+                modes,
+                arguments.device,
+                arguments.batches,
             )
             result["cells"].append({"encoder": encoder, "words": words, "samplers": found})
             if arguments.json:

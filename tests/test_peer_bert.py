@@ -124,17 +124,20 @@ def test_vectors_and_gradients_agree(folder: Path) -> None:
     output = peer(torch.tensor(tokens, dtype=torch.long))
     (output * torch.tensor(direction)).sum().backward()
     np.testing.assert_allclose(value, output.detach().numpy(), atol=1e-4)
-    pairs = [
-        (gradient["pretrained"]["words"]["embedding"], peer.words.grad.numpy()),
-        (
-            gradient["pretrained"]["stack"]["layers"][0]["feed_forward"]["hidden"]["kernel"],
-            peer.layers[0].linear1.weight.grad.numpy().T,
-        ),
-        (
-            gradient["pretrained"]["stack"]["layers"][0]["attention"]["inputs"]["kernel"],
-            peer.layers[0].self_attn.in_proj_weight.grad.numpy().T,
-        ),
-    ]
-    for own, other in pairs:
-        found = np.asarray(own)
-        assert np.linalg.norm(found - other) < 1e-3 * np.linalg.norm(other)
+    trained = gradient["pretrained"]
+    pairs = [(trained["words"]["embedding"], peer.words.grad)]
+    for number, theirs in enumerate(peer.layers):
+        own = trained["stack"]["layers"][number]
+        attention = theirs.self_attn
+        pairs += [
+            (own["attention"]["inputs"]["kernel"], attention.in_proj_weight.grad.T),
+            (own["attention"]["output"]["kernel"], attention.out_proj.weight.grad.T),
+            (own["after_attention"]["scale"], theirs.norm1.weight.grad),
+            (own["feed_forward"]["hidden"]["kernel"], theirs.linear1.weight.grad.T),
+            (own["feed_forward"]["hidden"]["bias"], theirs.linear1.bias.grad),
+            (own["feed_forward"]["output"]["kernel"], theirs.linear2.weight.grad.T),
+            (own["after_hidden"]["bias"], theirs.norm2.bias.grad),
+        ]
+    for mine, other in pairs:
+        off = np.linalg.norm(np.asarray(mine) - other.numpy())
+        assert off < 1e-3 * np.linalg.norm(other.numpy())

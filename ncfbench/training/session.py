@@ -16,7 +16,7 @@ import numpy as np
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
 from ncfbench.errors import DivergedError, shown
 from ncfbench.models.towers import Content
-from ncfbench.runs.quality import Evaluation
+from ncfbench.runs.quality import COMPARED, Evaluation
 from ncfbench.runs.recorder import Recorder
 from ncfbench.sampling import plan_capacity
 from ncfbench.sampling.batch import rounded_up
@@ -97,6 +97,12 @@ class Session:
         self._start = int(state.iteration)
         continued = None if earlier is None else self._start
         recorder.begin(self._environment, recall_reason, continued)
+        for split, evaluator in self._evaluators.items():
+            if len(evaluator.items) <= COMPARED:
+                self._progress.say(
+                    f"There are {len(evaluator.items)} {split} items: their recall@{COMPARED} is 1"
+                    " by construction."
+                )
         self._epoch_was_cut = self._start > 0 and not self._schedule.ends_epoch(self._start)
         """True if an interruption cut the current epoch: its times do not count."""
         self._loop = TimedLoop(

@@ -185,11 +185,13 @@ def test_rivals_resume(data_dir: Path, tmp_path: Path) -> None:
 
 
 def test_a_memory_resumes(data_dir: Path, tmp_path: Path) -> None:
-    """It is saved with the state; how stale it is stands in the messages."""
+    """It is saved with the state; how stale it is stands in the messages, and what recall is 1."""
     more: dict[str, Any] = {"sampler": "xbm", "memory": 80, "encoder": "bow", "epochs": 1}
     said = Said()
     whole = train(data_dir, tmp_path / "w", progress=said, **more)
     assert any("Remembered item vectors" in text for text in said.texts)
+    assert "There are 32 validation items: their recall@50 is 1 by construction." in said.texts
+    assert not any(" test items: their recall" in text for text in said.texts)
     ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
 
 
