@@ -279,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--encoder",
         default="cnn",
-        help="separated by commas: mf, cnn, lstm, bow, gru, transformer, or bert with --set checkpoint=DIR",
+        help="of mf, cnn, lstm, bow, gru, transformer, bert (--set checkpoint=DIR)",
     )
     parser.add_argument("--loss", default="sg")
     parser.add_argument(
