@@ -23,7 +23,7 @@ from ncfbench.data import Dataset
 from ncfbench.errors import DataError
 from ncfbench.models.towers import Content
 from ncfbench.profiling.profile import settings_digest
-from ncfbench.registry import LOSSES
+from ncfbench.registry import LOSSES, find_encoder
 from ncfbench.runs.arms import TIMELESS_SETTINGS
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import profile_schemas, tables
@@ -122,7 +122,9 @@ def predict(
         if row is None:
             name = names[config].rpartition(" seed ")[0]
             also = f" (for {len(cells)} cells)" if len(cells) > 1 else ""
-            say(f"Pilot {number} of {len(by_arm)}: {name}{also}")
+            is_costly = find_encoder(config.encoder).is_costly
+            slow = ", two iterations that can take minutes" if is_costly else ""
+            say(f"Pilot {number} of {len(by_arm)}: {name}{also}{slow}")
         steps[arm] = _measure_step(config, dataset, content[config.dataset], row)
         if _model(config) not in looks:
             looks[_model(config)] = _measure_looks(config, dataset, content[config.dataset])

@@ -151,6 +151,7 @@ def test_bert_is_forecast(dry_run: Any) -> None:
     assert cell["predicted_from"] == "pilot"
     assert cell["predicted_seconds"] > 0
     assert cell["predicted_bytes"] > 3 * 4 * (200 * 8)
+    assert "two iterations that can take minutes" in found.stderr
 
 
 @pytest.mark.long
