@@ -26,8 +26,6 @@ MEDIAN_OVER_MEAN = 1.25
 FALLING = 0.03
 """A loss that fell by a larger share in the last doubling of the clock is still falling."""
 
-FRESH = 2.0
-"""A ratio below this is taken at a level that the best one passed in its last doubling."""
 AT_END = 0.85
 """One that trained for this share of the best one's clock trained to the end; rungs are further
 apart, and in one rung arms stop at clocks that differ by a block.
@@ -51,10 +49,9 @@ class Standing:
             an entrant that is not known to be better than chance.
         expected: the same as the answer orders by it. Of one that left early it is what its effort
             lets expect, since what it showed was early. Of one that trained to the end it is what
-            was measured; if that is :data:`FRESH` or more, no less than what its effort lets
-            expect, since the level of both is one that the best one passed long ago. One that a
-            smaller learning rate has overtaken is expected to go on as it fell last, which
-            may bring it to the recommended one's level late, or never: then infinity.
+            was measured, but no less than that: the level of both is an easier one than the best
+            one's. One that a smaller learning rate has overtaken is expected to go on as it fell
+            last, which may bring it to the recommended one's level late, or never: then infinity.
     """
 
     entrant: Entrant
@@ -283,7 +280,7 @@ def _expected(
     """Return how many times sooner the best one is expected to be, see :class:`Standing`."""
     found = by_effort
     if behind is not None and own.clock >= AT_END * best.clock:
-        found = max(by_effort, behind.value) if behind.value >= FRESH else behind.value
+        found = max(by_effort, behind.value)
     return max(found, own.expected_time_to(best.level) / best.clock) if is_overtaken else found
 
 

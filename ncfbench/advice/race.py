@@ -41,6 +41,8 @@ NEWCOMERS = 6
 """Most neighbours of leaders that enter after a rung."""
 EARLY = 1 / 4
 """Share of the horizon up to which neighbours enter."""
+ROOM = 4.0
+"""Neighbours enter while the race can still train to this many times its clock."""
 FIRST_PROBES = 2
 """Number of probes in the first rung, beside those at the ends of epochs."""
 LEAST_SEED = 1 / 4
@@ -241,7 +243,8 @@ class Race:
             ]
         for each in chosen[:NEWCOMERS]:
             state.entrants.append(make_entrant(self.question, *each, state.first_clock))
-            if self._plan(clock, self.question.seeds) is None:
+            plan = self._plan(clock, 1)
+            if plan is None or plan.horizon < ROOM * clock:
                 state.entrants.pop()
                 break
             state.pool.remove(each)

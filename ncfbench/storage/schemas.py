@@ -329,9 +329,9 @@ failed, not begun.
 
 ``level``: the lowest probe loss, or recall with its sign changed. ``times_slower``: the
 recommended entrant's speed over this one's, at the latest level of both, with its 95 % interval;
-``times_slower_expected``: the same as was measured of one that trained to the end, or as its cost
-and its negatives let expect; of one that a smaller learning rate overtook no less than its last
-gains let expect; null if never.
+``times_slower_expected``: the same as its cost and its negatives let expect, of one that trained to
+the end no less than was measured, and of one that a smaller learning rate overtook no less than its
+last gains let expect; null if never.
 ``clock_seconds``: training clock of the first seed; ``learned_seconds``: the clock at which it was
 first better than chance.
 """
