@@ -24,8 +24,9 @@ that an arm took to its level over the time that the lowest arm took to it. Unti
 horizon the best arm of every sampler stays, and to the end the best arm of another sampler than the
 leader's, and the best arm of the leader's sampler with a smaller learning rate: a large rate learns
 first, and comes to rest above a smaller one (CiteULike and synthetic data, three times the rate: it
-leads for a tenth of the clock and never reaches the baseline's loss). The best arm of the baseline
-always stays, and its best arm with a smaller learning rate until a third: an answer without it has
+leads for a tenth of the clock and never reaches the baseline's loss). The arm that is expected to
+be the lowest when the clock has doubled stays too. The best arm of the baseline always stays, and
+its best arm with a smaller learning rate until a third: an answer without it has
 no ratio.
 
 While no arm has learned anything, none leaves before a third of the horizon; then those of the
@@ -217,6 +218,7 @@ def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
         return Decision(leader)
     baselines = [name for name in order if arms[name].is_baseline]
     always = {leader, *baselines[:1], *_rival(arms, order), *_slower_sibling(arms, order)}
+    always |= {*_rising(arms)}
     if is_early:
         always |= {*_slower_sibling(arms, baselines)}
     dropped = {}
@@ -234,17 +236,22 @@ def decide(arms: Mapping[str, Arm], horizon: float, keep: int) -> Decision:
 
 def is_settled(arms: Mapping[str, Arm]) -> bool:
     """Return whether the lowest arm is expected to be the lowest one too when the clock has
-    doubled, with gains that fall by :data:`FALLING`.
+    doubled.
 
     While it is not, training on says more than a further seed. Arms that have not learned anything
     do not count.
     """
-    able = [arm.curve for arm in arms.values() if arm.learned_at is not None]
-    if not able:
-        return False
-    return min(able, key=lambda curve: curve.level) is min(
-        able, key=lambda curve: curve.level - FALLING * curve.gain()
-    )
+    able = {name: arm.curve for name, arm in arms.items() if arm.learned_at is not None}
+    return bool(able) and min(able, key=lambda name: able[name].level) in _rising(arms)
+
+
+def _rising(arms: Mapping[str, Arm]) -> list[str]:
+    """Return the arm that is expected to be the lowest when the clock has doubled, of those that
+    have learned anything: each gains then :data:`FALLING` of what it gained in the last doubling.
+    """
+    able = {name: arm.curve for name, arm in arms.items() if arm.learned_at is not None}
+    levels = {name: curve.level - FALLING * curve.gain() for name, curve in able.items()}
+    return sorted(levels, key=lambda name: levels[name])[:1]
 
 
 def can_win(arm: Arm, leader: Arm, horizon: float) -> bool:
