@@ -41,7 +41,7 @@ NEWCOMERS = 6
 """Most neighbours of leaders that enter after a rung."""
 EARLY = 1 / 4
 """Share of the horizon up to which neighbours enter."""
-ROOM = 4.0
+ROOM = 8.0
 """Neighbours enter while the race can still train to this many times its clock."""
 FIRST_PROBES = 2
 """Number of probes in the first rung, beside those at the ends of epochs."""
