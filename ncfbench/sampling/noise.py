@@ -50,9 +50,9 @@ class AliasTable:
         filler = np.minimum(np.searchsorted(surpluses, before, side="right"), len(heavy) - 1)
         keep[light], alias[light] = scaled[light], heavy[filler]
         # Heavy cell j runs dry at the first light cell whose lack reaches its surplus; j + 1 fills
-        # what it overpaid.
+        # what it overpaid. First cells of exactly 1 have no surplus, and fill nobody.
         dry = np.searchsorted(lacks, surpluses[:-1], side="left")
-        runs_dry = np.flatnonzero(dry < len(lacks))
+        runs_dry = np.flatnonzero((dry < len(lacks)) & (surpluses[:-1] > 0))
         keep[heavy[runs_dry]] = np.clip(1 - (lacks[dry[runs_dry]] - surpluses[runs_dry]), 0, 1)
         alias[heavy[runs_dry]] = heavy[runs_dry + 1]
         return cls(keep, alias)

@@ -190,7 +190,7 @@ def test_the_grid_is_ten_possible_questions(benchmarks: Namespace) -> None:
 
     cells = benchmarks.cells
     assert len(cells.CELLS) == 10
-    assert {each.encoder for each in cells.CELLS.values()} == {"cnn", "lstm", "mf"}
+    assert {each.encoder for each in cells.CELLS.values()} == {"bow", "cnn", "lstm", "mf"}
     assert {each.loss for each in cells.CELLS.values()} == {"sg", "hinge"}
     for name, each in {**cells.CELLS, **cells.QUICK}.items():
         candidates, _ = list_candidates(each.question, n_links=1000)
@@ -303,7 +303,7 @@ def test_a_missing_data_set_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fake(benchmarks.bench, monkeypatch, {})
-    assert run(benchmarks.bench, tmp_path, "--cells", "citeulike/*") == EXIT_MISSING
+    assert run(benchmarks.bench, tmp_path, "--cells", "citeulike/cnn-*") == EXIT_MISSING
     messages = capsys.readouterr().err
     assert "citeulike/cnn-sg: no data set citeulike in" in messages
     assert "ncfbench prepare citeulike --text title,tags" in messages

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ncfbench.data.graph import BipartiteGraph
@@ -12,6 +12,8 @@ from ncfbench.sampling.noise import AliasTable, Noise
 @given(
     st.lists(st.floats(0, 1e6), min_size=1, max_size=60).filter(lambda weights: sum(weights) > 0)
 )
+@example([0.0, 0.0, 0.5, 1.5])  # a cell of exactly the mean before one above it
+@example([1.0, 1.0, 0.0, 2.0])
 @settings(max_examples=300)
 def test_alias_table_draws_exactly_its_distribution(weights: list[float]) -> None:
     probability = np.array(weights) / np.sum(weights)
