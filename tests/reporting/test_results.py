@@ -22,7 +22,7 @@ FOLDERS = sorted(path.parent for path in REPOSITORY.glob("results/*/speedup.parq
 
 
 def test_there_are_results() -> None:
-    ends = ("", "-all-users", "-all-users-mse", "-coupling")
+    ends = ("", "-all-users", "-all-users-gru", "-all-users-mse", "-coupling")
     names = [f"citeulike-title-tags{end}" for end in ends]
     assert [folder.name for folder in FOLDERS] == [*names, "movielens-plots-all-users"]
 
@@ -30,7 +30,7 @@ def test_there_are_results() -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_every_number_comes_out_again(folder: Path, tmp_path: Path) -> None:
     found = verification.verify(folder)
-    assert found.numbers > 500  # the smallest has 511
+    assert found.numbers > 450  # the smallest has 468
     assert (found.mismatches, found.problems) == ([], [])
     # And a report of today writes the same tables.
     copied = Path(shutil.copytree(folder, tmp_path / "results"))
