@@ -18,7 +18,7 @@ class SelfAttention(nnx.Module):
 
     def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
         self.heads = heads
-        # Queries, keys and values of all heads in one product.
+        # Queries, keys and values of all heads, one behind the other.
         self.inputs = nnx.Linear(width, 3 * width, rngs=rngs)
         self.output = nnx.Linear(width, width, rngs=rngs)
 
@@ -29,14 +29,25 @@ class SelfAttention(nnx.Module):
             texts_RxL: numbers of the texts, as in :data:`ncfbench.models.encoders.packing.Encode`.
         """
         rows, length, width = words_RxLxE.shape
-        shape = rows, length, 3, self.heads, width // self.heads
-        query, key, value = jnp.moveaxis(self.inputs(words_RxLxE).reshape(shape), 2, 0)
+        shape = rows, length, self.heads, width // self.heads
+        query, key, value = (part.reshape(shape) for part in self._inputs(words_RxLxE))
         scores_RxHxLxL = jnp.einsum("rqhd,rkhd->rhqk", query, key) * shape[-1] ** -0.5
         is_own_RxLxL = texts_RxL[:, :, None] == texts_RxL[:, None, :]
         scores_RxHxLxL = jnp.where(is_own_RxLxL[:, None], scores_RxHxLxL, HIDDEN_SCORE)
         shares_RxHxLxL = jax.nn.softmax(scores_RxHxLxL, axis=-1)
         seen = jnp.einsum("rhqk,rkhd->rqhd", shares_RxHxLxL, value)
         return self.output(seen.reshape(rows, length, width))
+
+    def _inputs(self, words_RxLxE: jax.Array) -> list[jax.Array]:
+        """Return queries, keys and values, float32[R, L, E] each.
+
+        Three products of slices of the weights: cutting one product's result in three instead moves
+        the words' vectors and their gradients, and takes MiniLM 8 % longer (two CPU cores).
+        """
+        assert self.inputs.bias is not None
+        kernels = jnp.split(self.inputs.kernel[...], 3, axis=1)
+        biases = jnp.split(self.inputs.bias[...][None, None, :], 3, axis=2)
+        return [words_RxLxE @ kernel + bias for kernel, bias in zip(kernels, biases, strict=True)]
 
 
 class FeedForward(nnx.Module):
