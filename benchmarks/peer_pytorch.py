@@ -1,17 +1,16 @@
 """The same model, layouts, objective and optimiser as a user would write them in PyTorch,
 timed beside ours.
 
-    make bench-peer DATASET=citeulike make bench-gpu DATASET=citeulike BENCH_FLAGS="--precision
-    tf32" python benchmarks/peer_pytorch.py --dataset citeulike --encoder cnn,lstm --words 40,300
-    --json FILE --resume
+    make bench-peer DATASET=citeulike
+    make bench-gpu DATASET=citeulike BENCH_FLAGS="--precision tf32"
+    python benchmarks/peer_pytorch.py --encoder cnn,lstm --words 40,300 --json FILE --resume
 
 PyTorch, eager and compiled (torch.compile, for the batches' fixed shapes): distinct items embedded
 once, fused Adam, packed sequences for the LSTM, all threads, its own dropout, in a process of its
-own. Before any timing each program gets our parameters and one of our batches, without dropout, and
-must agree with our loss and gradients to 1e-4 of the gradient's norm, both in full float32. Then
-rounds: in each, every arm repeats steps on the same batches, which are ready on the device (our
-*step* account), and our *full* account runs beside them, with its sampler at work. The order of the
-arms changes from round to round.
+own. Before any timing its loss and gradients must agree with ours (peer_agreement.py). Then rounds:
+in each, every arm repeats steps on the same batches, which are ready on the device (our *step*
+account), and our *full* account runs beside them, with its sampler at work. The order of the arms
+changes from round to round.
 
 On a GPU there are two compiled arms, for which of them is better depends on the work:
 reduce-overhead, which replays CUDA graphs and so spares the host's share of small kernels, and
@@ -40,14 +39,14 @@ import jax
 import numpy as np
 import peer_loop
 import peer_table
+from peer_agreement import check, on_host
 from peer_torch import torch
 
-from ncfbench.auditing.gradients import flat
 from ncfbench.config import RunConfig, complete, merge
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.named_files import name_files
 from ncfbench.data.text import Texts
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, UsageError
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, UsageError
 from ncfbench.models.towers import Content
 from ncfbench.registry import find_loss, find_sampler
 from ncfbench.rng import Streams
@@ -57,9 +56,7 @@ from ncfbench.storage import tables
 from ncfbench.timing import allocator, environment
 from ncfbench.training.interleave import timed_loops
 from ncfbench.training.loop import TimedLoop
-from ncfbench.training.step import Parameters, Trainer
 
-TOLERANCE = 1e-4
 BLOCK_SECONDS = 1.0
 BATCHES = 16
 """Batches that every arm repeats, by default."""
@@ -76,50 +73,6 @@ Found = dict[str, dict[str, Any]]
 """Results by sampler: seconds per iteration of each arm, round by round, and ``sampling``,
 ``item_slots``, ``failed``.
 """
-
-
-def in_this_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call PyTorch in this process, where nothing is timed."""
-    return function(*arguments)
-
-
-def check(
-    trainer: Trainer,
-    parameters: Parameters,
-    dataset: Dataset,
-    batch: Batch,
-    device: str = "cpu",
-    ask: Callable[..., Any] = in_this_process,
-) -> None:
-    """Loss and gradients of the peer against ours, at some parameters of ours, without dropout,
-    both in full float32.
-
-    Args:
-        ask: calls a function of :mod:`peer_loop` where PyTorch is.
-
-    Raises:
-        CheckFailedError: they differ.
-    """
-    config = dataclasses.replace(trainer.config, precision="float32")
-    exact = dataclasses.replace(trainer, config=config)
-    value, gradient = exact.gradient(parameters, batch, Content.of(dataset), None)
-    loss, theirs = ask(peer_loop.gradient, config, dataset, on_host(parameters), batch, device)
-    if not np.isclose(loss, float(value), rtol=TOLERANCE):
-        raise CheckFailedError(f"{config.sampler}: PyTorch's loss is {loss}, ours {float(value)}.")
-    ours: dict[str, np.ndarray] = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
-        names = [str(getattr(entry, "key", getattr(entry, "name", entry))) for entry in path]
-        ours[".".join(name for name in names if name != "value")] = np.asarray(leaf)
-    if ours.keys() != theirs.keys():
-        raise CheckFailedError(
-            f"Other parameters: ours {sorted(ours)}, PyTorch's {sorted(theirs)}."
-        )
-    off = np.sqrt(sum(float(np.sum((ours[name] - theirs[name]) ** 2)) for name in ours))
-    length = float(np.linalg.norm(flat(gradient)))
-    if not off <= TOLERANCE * length:
-        raise CheckFailedError(
-            f"{config.sampler}: the gradients differ by {off / length:.1e} of their length."
-        )
 
 
 def with_words(dataset: Dataset, words: int) -> Dataset:
@@ -214,17 +167,6 @@ def in_turn(arms: Sequence[str], number: int) -> list[str]:
     first = number % len(arms)
     order = [*arms[first:], *arms[:first]]
     return order[::-1] if number % 2 else order
-
-
-def on_host(parameters: Parameters) -> dict[str, Any]:
-    """Our parameters as NumPy arrays in plain dictionaries, which another process can read."""
-
-    def plain(node: Any) -> Any:
-        if isinstance(node, Mapping):
-            return {key: plain(value) for key, value in node.items()}
-        return np.array(node[...])
-
-    return plain(parameters)
 
 
 def ours(loop: TimedLoop, iterations: int, account: str) -> Mapping[str, float]:

@@ -33,7 +33,10 @@ from ncfbench.training.step import Trainer  # noqa: E402
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PEERS = [name for name in ENCODERS if find_encoder(name).in_paper]
 """The paper's encoders."""
-MODULES = [f"peer_{part}" for part in ("pytorch", "loop", "model", "encoders", "torch", "table")]
+MODULES = [
+    f"peer_{part}"
+    for part in ("pytorch", "agreement", "loop", "model", "encoders", "torch", "table")
+]
 SMALL: dict[str, Any] = {
     "dataset": "tiny",
     "batch_size": 16,
