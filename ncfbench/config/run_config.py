@@ -1,41 +1,21 @@
-"""The settings of a run, with the paper's defaults, and the identity that they give it.
-
-History of the identity (:meth:`RunConfig.digest`):
-
-6. ``hardest``, ``item_block`` and ``memory`` are new; at their defaults the identity is that
-   without them.
-5. ``negative_users`` is new; at its default the identity is that without it.
-4. ``features``, ``word_vectors``, ``coupling``, ``coupling_weight`` and the settings of ``gru``,
-   ``transformer`` and of interactions are new; at their defaults the identity is that without them.
-3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.
-2. ``user_tower`` and ``interaction`` are new; at their defaults the identity is that without them.
-   Settings that only some encoders have are declared on these. A plug-in that does not declare what
-   it uses is identified by every setting that it could read; in version 1 two runs of a plug-in
-   encoder that differed in ``lstm_units`` had one identity. Identities of runs with built-in
-   samplers, losses and encoders are those of version 1, and so are those of plug-ins that use none
-   of the settings ``filters``, ``filter_width``, ``lstm_units`` and declare so.
-1. One list of settings for all encoders; those that a run does not use are null.
-"""
+"""The settings of a run, with the paper's defaults."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ncfbench.config import identity
 from ncfbench.config.checks import check, noise_exponent
 from ncfbench.config.own import own_settings, settings_of
 from ncfbench.declarations import LossFamily
-from ncfbench.registry import BUILT_IN, find, find_loss
+from ncfbench.registry import BUILT_IN, find_loss
 from ncfbench.settings import Kind, Setting
 
 MAX_SEED = 2**32 - 1
-NULL_IN_VERSION_1 = ("filters", "filter_width", "lstm_units")
-"""Encoders' settings that the first version of the identity wrote for every run."""
 
 
 def _setting(default: Any, help: str, **more: Any) -> Any:
@@ -365,29 +345,12 @@ class RunConfig:
         return {name: getattr(self, field_name(name)) for name in SETTINGS} | dict(self.own)
 
     def effective(self) -> dict[str, Any]:
-        """Return :meth:`to_dict` with null for settings that change no number of this run, without
-        those at their default that older versions of the identity lack.
-        """
-        chosen = [find(kind, getattr(self, kind)) for kind in BUILT_IN]
-        unused = {
-            name
-            for name, setting in SETTINGS.items()
-            if setting.used_by in ("sampler", "encoder")
-            and not any(traits.counts_with(name, self.strata) for traits in chosen)
-        }
-        # Where all items are shared, the number of devices changes no result.
-        unused |= {"shard_tables"} if self.shares_locally else {"shard_tables", "devices", "share"}
-        values = self.to_dict() | dict.fromkeys(unused)
-        return {
-            name: value
-            for name, value in values.items()
-            if self.settings[name].since == 1 or value not in (self.settings[name].default, None)
-        }
+        """Return the settings of the run's identity: :func:`ncfbench.config.identity.effective`."""
+        return identity.effective(self)
 
     def digest(self) -> str:
         """Return twelve hexadecimal digits that name these settings."""
-        text = json.dumps(dict.fromkeys(NULL_IN_VERSION_1) | self.effective(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return identity.digest(self)
 
 
 def _outer(name: str) -> str:
