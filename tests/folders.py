@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ncfbench.runs import folder as runs
 from ncfbench.storage import audit_schemas, profile_schemas, schemas, tables
 from ncfbench.timing import statistics as analysis
 
+Rows = list[dict[str, Any]]
 ENVIRONMENT = {
     "key": "one",
     "time": "2026-01-01",
@@ -274,3 +275,10 @@ def filled(schema: pa.Schema, **own: Any) -> dict[str, Any]:
     """A row with a value in every column."""
     values = {"double": 0.5, "int64": 3, "bool": True, "string": "word"}
     return {field.name: values.get(str(field.type)) for field in schema} | own
+
+
+def change(path: Path, schema: Any, edit: Callable[[Rows], None]) -> None:
+    """Edit the rows of a file in place."""
+    rows = tables.read_rows(path, schema)
+    edit(rows)
+    tables.write_rows(path, rows, schema)

@@ -1,4 +1,4 @@
-"""Verification of the tables: every fault is found, and nothing else."""
+"""Verification of tables with faults: every fault is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,30 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from folders import write_folder, write_run
-from typer.testing import CliRunner, Result
+from folders import Rows, change, write_folder, write_run
+from invoked import invoke
 
-from ncfbench.cli import app
 from ncfbench.reporting.verify import verification
-from ncfbench.reporting.verify.recomputed import figures_of
-from ncfbench.runs import evaluations
-from ncfbench.runs import folder as runs
-from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import choose_epoch
-from ncfbench.storage import schemas, tables
-
-
-def invoke(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, ["report", *map(str, words)])
+from ncfbench.storage import schemas
 
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_folder(tmp_path_factory.mktemp("runs"))
     write_run(folder, "mixed-ns", [9, 4, 3.5], 30, time="2026-01-02", key="two")
-    assert invoke(folder).exit_code == 0
+    assert invoke("report", folder).exit_code == 0
     return folder
 
 
@@ -43,80 +32,9 @@ def test_written_tables_verify(folder: Path) -> None:
     found = verification.verify(folder)
     assert found.mismatches == []
     assert found.numbers > 13 * 9 + 5 * 20
-    result = invoke(folder, "--verify")
+    result = invoke("report", folder, "--verify")
     assert result.exit_code == 0, result.output
     assert "0 do not match" in result.stdout
-
-
-@pytest.mark.parametrize("seeds", [1, 2, 6, 7])
-def test_any_number_of_seeds_verifies(tmp_path: Path, seeds: int) -> None:
-    for seed in range(seeds):
-        write_run(
-            tmp_path,
-            "iid",
-            [9, 5, 3],
-            200 + 7 * (seed * 5 % 4),
-            [0.1, 0.2, 0.3 + 0.01 * seed],
-            seed=seed,
-        )
-        write_run(
-            tmp_path,
-            "ns",
-            [9, 4, 2],
-            20 + (seed * 3 % 5),
-            [0.1, 0.2, 0.4 - 0.01 * (seed % 3)],
-            seed=seed,
-        )
-    assert invoke(tmp_path).exit_code == 0
-    assert verification.verify(tmp_path).mismatches == []
-
-
-def test_validation_recall_chooses_the_epoch(tmp_path: Path) -> None:
-    run = write_run(tmp_path, "iid", [9, 5, 4, 3], 200, [0.1, 0.2, 0.3, 0.4], patience=1)
-    curve = tables.read_rows(run / "curve.parquet", schemas.CURVE)
-    for row, value in zip(curve, (0.1, 0.5, 0.4, 0.9), strict=True):
-        row["validation_recall_at_50"] = value
-    tables.write_rows(run / "curve.parquet", curve, schemas.CURVE)
-    (summary,) = tables.read_rows(run / "summary.parquet", schemas.SUMMARY)
-    summary |= {"reported_epoch": 1.0} | {
-        f"test_recall_at_{m}": curve[1][f"test_recall_at_{m}"] for m in schemas.CUTOFFS
-    }
-    tables.write_rows(run / "summary.parquet", [summary], schemas.SUMMARY)
-    assert invoke(tmp_path).exit_code == 0
-    assert verification.verify(tmp_path).mismatches == []
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_the_reported_epoch_comes_out_again(tmp_path: Path, seed: int) -> None:
-    """Runs with ties, few or many users, and any patience."""
-    rng = np.random.default_rng(seed)
-    users, patience = int(rng.choice([1, 40, 2000])), int(rng.integers(1, 5))
-    run = write_run(tmp_path, "iid", range(9, 1, -1), 200, [0.1] * 8, patience=patience)
-    curve = tables.read_rows(run / "curve.parquet", schemas.CURVE)
-    found = {}
-    for row in curve[1:]:
-        values = np.round(rng.choice([0.2, 0.3, 0.4]) + rng.normal(0, 0.1, users), 2)
-        row["validation_recall_at_50"] = 0.1 * round(10 * float(values.mean()))
-        found[row["iteration"], "validation"] = Evaluation(
-            {}, values.astype(np.float32), (values / users).astype(np.float32)
-        )
-    evaluations.write(run, found)
-    tables.write_rows(run / "curve.parquet", curve, schemas.CURVE)
-    validation = {iteration: one for (iteration, _), one in found.items()}
-    chosen = choose_epoch(curve, patience, validation)
-    assert chosen.row is not None
-    change(
-        run / "summary.parquet",
-        schemas.SUMMARY,
-        lambda rows: rows[0].update(reported_by=chosen.by, reported_epoch=chosen.row["epoch"]),
-    )
-    assert figures_of(runs.read(run)).reported["reported_epoch"] == chosen.row["epoch"]
-
-
-def change(path: Path, schema: Any, edit: Callable[[list[dict[str, Any]]], None]) -> None:
-    rows = tables.read_rows(path, schema)
-    edit(rows)
-    tables.write_rows(path, rows, schema)
 
 
 BOUNDS = ["iterations_speedup_at_most", "total_speedup_at_most"]
@@ -152,13 +70,13 @@ def test_every_number_is_checked(folder: Path) -> None:
     ]
     expected = [(table, "ns", column) for table, own in columns.items() for column in own]
     assert sorted(found) == sorted([*expected, *(("speedup", "strat", name) for name in BOUNDS)])
-    result = invoke(folder, "--verify")
+    result = invoke("report", folder, "--verify")
     assert result.exit_code == 6
     assert all(column in result.stdout for _, _, column in expected)
 
 
 def test_invented_and_deleted_values_are_found(folder: Path) -> None:
-    def edit(rows: list[dict[str, Any]]) -> None:
+    def edit(rows: Rows) -> None:
         by_sampler = {row["sampler"]: row for row in rows}
         by_sampler["strat"]["total_speedup"] = 9.0
         by_sampler["ns"]["total_speedup"] = None
@@ -169,7 +87,7 @@ def test_invented_and_deleted_values_are_found(folder: Path) -> None:
 
 
 def test_changed_raw_samples_are_found(folder: Path) -> None:
-    def slower(rows: list[dict[str, Any]]) -> None:
+    def slower(rows: Rows) -> None:
         for row in rows:
             row["seconds"] *= 1.1
 
@@ -246,7 +164,6 @@ def list_a_run_twice(rows: Rows) -> None:
     row["runs"] = [*row["runs"], row["runs"][0]]
 
 
-Rows = list[dict[str, Any]]
 EDITS = (
     swap_labels,
     delete_a_row,
@@ -303,7 +220,7 @@ def test_picked_seeds_are_found(tmp_path: Path) -> None:
     write_folder(tmp_path / "runs")
     slow = next(path for path in (tmp_path / "runs").iterdir() if "-sg-ns-seed2" in path.name)
     slow.rename(tmp_path / "aside")
-    assert invoke(tmp_path / "runs").exit_code == 0
+    assert invoke("report", tmp_path / "runs").exit_code == 0
     (tmp_path / "aside").rename(slow)
     found = verification.verify(tmp_path / "runs").mismatches
     assert {(one.table, one.column) for one in found} == {
@@ -317,68 +234,13 @@ def test_picked_seeds_are_found(tmp_path: Path) -> None:
 def test_an_older_run_of_a_seed_is_wrong(folder: Path) -> None:
     write_run(folder, "ns", [9, 4, 2], 99, time="2026-03-01")
     assert any("-ns-seed0" in one.note for one in verification.verify(folder).mismatches)
-    assert invoke(folder).exit_code == 0
+    assert invoke("report", folder).exit_code == 0
     assert verification.verify(folder).mismatches == []
 
 
 def test_mixed_environments_verify(folder: Path) -> None:
-    assert invoke(folder, "--allow-mixed").exit_code == 0
+    assert invoke("report", folder, "--allow-mixed").exit_code == 0
     assert verification.verify(folder).mismatches == []
-
-
-def test_every_kind_of_row_verifies(tmp_path: Path) -> None:
-    """Rows of one comparison, of several comparisons, and rows without a baseline."""
-
-    def two(*words: Any, **more: Any) -> None:
-        for seed in range(2):
-            write_run(tmp_path, *words, seed=seed, **more)
-
-    two("iid", [9, 5, 3], 200)
-    two("iid", [9, 5, 2], 300, negatives=20)
-    two("neg", [9, 5, 2], 100, negatives=20)
-    two("neg", [9, 5, 2], 100, negatives=5)
-    two("strat-ns", [9, 4, 2], 10, stratum_size=8)
-    two("strat-ns", [9, 4, 2], 10, strata="user")
-    two("mixed-ns", [9, 4, 2], 10, uniform_items=64)
-    write_run(tmp_path, "ns", [9, 4, 2], 30, seed=7)
-    write_run(tmp_path, "neg", [9, 4, 2], 30, loss="log", encoder="lstm", negatives=3)
-    write_run(tmp_path, "ns", [9, 4, 2], 30, loss="log", encoder="lstm")
-    write_run(tmp_path, "neg", [9, 4, 2], 30, loss="log", negatives=3)
-    write_run(tmp_path, "neg", [9, 4, 2], 30, loss="log", negatives=4)
-    write_run(tmp_path, "ns", [9, 4, 2], 30, loss="log")
-    write_run(tmp_path, "ns", [9, 4, 2], 30, epochs=7, noise="0.75", mask=False)
-    write_run(tmp_path, "ns", [9, 4, 2], 30, fingerprint="e" * 64)
-    for sampler, rate in (("iid", 0.02), ("ns", 0.03)):
-        write_run(tmp_path, sampler, [9, 4, 2], 30, tuned="learning_rate:4x2", learning_rate=rate)
-    for place, status in enumerate(("finished", "diverged")):
-        write_run(tmp_path, "iid", [9, 4, 2], 30, epochs=8 + place, status=status)
-        untimed = write_run(tmp_path, "ns", [9, 4, 2], 30, epochs=8 + place, status=status)
-        change(untimed / "timing.parquet", schemas.TIMING, delete_all)
-        nothing = dict.fromkeys(("full_iteration_seconds", "step_iteration_seconds", "item_slots"))
-        change(
-            untimed / "summary.parquet",
-            schemas.SUMMARY,
-            lambda rows, gone=nothing: rows[0].update(gone),
-        )
-    assert invoke(tmp_path).exit_code == 0
-    assert verification.verify(tmp_path).mismatches == []
-    rows = tables.read_rows(tmp_path / "speedup.parquet", schemas.SPEEDUP)
-    assert {row["status"] for row in rows} >= {
-        "no times",
-        "diverged",
-        "baseline",
-        "reached",
-        "missing",
-        "no baseline",
-        "no baseline of this seed",
-    }
-    assert (
-        sum(
-            row["settings"] == "tuned=learning_rate:4x2" and row["status"] != "missing"
-            for row in rows
-        )
-        == 2
-    )
 
 
 def test_a_row_with_a_diverged_run(folder: Path) -> None:
@@ -421,6 +283,6 @@ def test_a_row_with_a_diverged_run(folder: Path) -> None:
 
 def test_nothing_to_verify(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 200)
-    result = invoke(tmp_path, "--verify")
+    result = invoke("report", tmp_path, "--verify")
     assert result.exit_code == 7
     assert "ncfbench report" in result.output
