@@ -1,0 +1,152 @@
+"""Enumeration of every draw of a batch of a small graph, and losses by their definition, in plain
+arithmetic.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.registry import find_sampler
+from ncfbench.sampling import Draw
+from ncfbench.sampling.batch import AllUsers, Batch, Listed
+
+SCORES = np.array([[0.3, -1.2, 0.8], [-0.5, 0.9, 0.1]])
+LAMBDA = 3.0
+
+
+def positive_loss(score: float) -> float:
+    return math.log1p(math.exp(-score))
+
+
+def negative_loss(score: float) -> float:
+    return score**2 + 0.3 * score
+
+
+def pair_loss(positive: float, negative: float) -> float:
+    return math.log1p(math.exp(2 * (negative - positive)))
+
+
+NEGATIVE = np.array([[LAMBDA * negative_loss(score) for score in row] for row in SCORES.tolist()])
+PAIR = np.array(
+    [[[pair_loss(own, other) for other in row] for own in row] for row in SCORES.tolist()]
+)
+"""Losses of a negative link by user and item; of a pair by user, own item and other item."""
+
+
+def links_of(graph: BipartiteGraph) -> list[tuple[int, int]]:
+    return list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
+
+
+def noise_of(graph: BipartiteGraph, alpha: float) -> dict[int, float]:
+    degrees = {v: sum(item == v for _, item in links_of(graph)) for v in range(graph.n_items)}
+    weights = {v: degree**alpha for v, degree in degrees.items() if degree}
+    return {v: weight / sum(weights.values()) for v, weight in weights.items()}
+
+
+def exact_objective(graph: BipartiteGraph, alpha: float, mask: bool, family: str) -> float:
+    """Return L by its definition; for a listwise loss the sum over all items."""
+    links, noise = links_of(graph), noise_of(graph, alpha)
+    total = 0.0
+    for user, item in links:
+        for other, probability in noise.items():
+            m = 0 if mask and (user, other) in links else 1
+            if family == "pointwise":
+                total += LAMBDA * probability * m * negative_loss(SCORES[user, other])
+            else:
+                share = probability if family == "pairwise" else 1
+                total += share * m * pair_loss(SCORES[user, item], SCORES[user, other])
+        if family == "pointwise":
+            total += positive_loss(SCORES[user, item])
+    return total / len(links)
+
+
+def batch_objective(batch: Batch, family: str) -> float:
+    """Return the batch's loss from ids and weights, link by link."""
+    users, items = batch.users[batch.pos_user], batch.items[batch.pos_item]
+    negatives = batch.negatives
+    if isinstance(negatives, AllUsers):
+        return all_users_objective(batch, negatives)
+    if isinstance(negatives, Listed):
+        of_users, of_items = batch.users[negatives.user], batch.items[negatives.item]
+    else:
+        of_users, of_items = users[:, None], batch.items[None, :]
+    if family == "pointwise":
+        losses = NEGATIVE[of_users, of_items]
+        own = math.fsum(map(positive_loss, SCORES[users, items].tolist())) / len(users)
+    else:
+        assert (of_users == users[:, None]).all()
+        losses, own = PAIR[users[:, None], items[:, None], of_items], 0.0
+    return own + float(np.sum(negatives.weight * losses))
+
+
+def all_users_objective(batch: Batch, negatives: AllUsers) -> float:
+    """Return the loss of a batch whose items meet all users, pair by pair."""
+    left_out = set(zip(negatives.linked_user.tolist(), negatives.linked_item.tolist(), strict=True))
+    own = zip(batch.users[batch.pos_user], batch.items[batch.pos_item], strict=True)
+    total = math.fsum(positive_loss(SCORES[user, item]) for user, item in own) / len(batch.pos_user)
+    for i, a in enumerate(negatives.user_weight.tolist()):
+        for j, c in enumerate(negatives.item_weight.tolist()):
+            if (i, j) not in left_out:
+                total += a * c * NEGATIVE[batch.users[i], batch.items[j]]
+    return total
+
+
+def strata(
+    graph: BipartiteGraph, size: int, by_user: bool
+) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Yield every stratum drawn with replacement: an item ~ P_d, then ``size`` of its users (or the
+    other way round).
+    """
+    links = links_of(graph)
+    side = 0 if by_user else 1
+    for node in {link[side] for link in links}:
+        own = [index for index, link in enumerate(links) if link[side] == node]
+        for chosen in itertools.product(own, repeat=size):
+            yield len(own) / len(links) / len(own) ** size, chosen
+
+
+def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float, Draw]]:
+    """Yield every draw of a batch with its probability, from the algorithms with replacement."""
+    sampler, b, alpha, by_user = (
+        config.sampler,
+        config.batch_size,
+        config.noise_exponent,
+        config.strata == "user",
+    )
+    s = config.stratum_size if find_sampler(sampler).uses_strata else 1
+    k = config.negatives if find_sampler(sampler).uses_negatives else 0
+    user_share = {
+        u: sum(user == u for user, _ in links_of(graph)) / graph.n_links
+        for u in range(graph.n_users)
+    }
+    draws_users = sampler == "iid" or (sampler == "strat" and not by_user)
+    draws_items = sampler in ("iid", "neg") or (sampler == "strat" and by_user)
+    users = user_share if draws_users else {None: 1.0}
+    items = noise_of(graph, alpha) if draws_items else {None: 1.0}
+    one_stratum = list(strata(graph, s, by_user))
+    one_negative = [
+        (p * q, u, v) for (u, p), (v, q) in itertools.product(users.items(), items.items())
+    ]
+    shape, u_shape, count = (b, -1), (b, -1), b * k
+    if config.to_dict().get("negative_users"):
+        one_negative = [(p, u, None) for u, p in user_share.items()]
+        u_shape, count = (1, -1), config.negative_users
+    if sampler == "xbm":
+        one_negative = [(p, None, v) for v, p in noise_of(graph, 1.0).items()]
+        shape, count = (1, -1), config.memory
+    if sampler == "mixed-ns":
+        one_negative = [(p, None, v) for v, p in noise_of(graph, 0.0).items()]
+        shape, count = (1, -1), config.uniform_items
+    for positives in itertools.product(one_stratum, repeat=b // s):
+        links = np.array([link for _, stratum in positives for link in stratum], np.int32)
+        chance = math.prod(p for p, _ in positives)
+        for negatives in itertools.product(one_negative, repeat=count):
+            u = np.array([u for _, u, _ in negatives if u is not None], np.int32).reshape(u_shape)
+            v = np.array([v for _, _, v in negatives if v is not None], np.int32).reshape(shape)
+            yield chance * math.prod(p for p, _, _ in negatives), Draw(links, u, v)
