@@ -1,0 +1,71 @@
+"""Runs of a small model on the data set ``tiny``, and the numbers that they must repeat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stopping import StopAt
+
+from ncfbench.config import Locations, complete
+from ncfbench.data.store import Dataset
+from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.progress import Progress
+from ncfbench.training import run as training
+
+SMALL: dict[str, Any] = {
+    "dataset": "tiny",
+    "batch_size": 64,
+    "epochs": 3,
+    "dimension": 8,
+    "word_dimension": 8,
+    "filters": 8,
+    "lstm_units": 8,
+}
+
+
+class Said(StopAt):
+    """Keeps the messages, and the iteration at which training began."""
+
+    def __init__(self, iteration: int = -1) -> None:
+        super().__init__(iteration)
+        self.texts: list[str] = []
+        self.began_at = -1
+
+    def begin(self, title: str, total: int, done: int) -> None:
+        self.began_at = done
+
+    def say(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def train(
+    data_dir: Path,
+    runs_dir: Path,
+    *,
+    resume: bool = False,
+    again: bool = False,
+    progress: Progress | None = None,
+    trace: Path | None = None,
+    **more: Any,
+) -> RunRecord:
+    return training.run(
+        complete(SMALL | more),
+        Locations(data_dir, runs_dir),
+        resume=resume,
+        again=again,
+        progress=progress,
+        trace=trace,
+    )
+
+
+def figures(record: RunRecord) -> list[dict[str, Any]]:
+    """Return the curve without its times."""
+    return [
+        {key: value for key, value in row.items() if key != "train_seconds"} for row in record.curve
+    ]
+
+
+def ends_of(dataset: Dataset, epochs: int = 3) -> list[int]:
+    """Return the iterations that end an epoch."""
+    return [-(-epoch * dataset.graph.n_links // 64) for epoch in range(1, epochs + 1)]

@@ -1,0 +1,190 @@
+"""Interrupted and killed runs: resumed, they end with the curve of a run that was left alone."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import compiled_once
+from stopping import StopAt
+from trained import SMALL, Said, ends_of, figures, train
+
+from ncfbench.config import Locations, complete
+from ncfbench.data.store import Dataset
+from ncfbench.runs import folder as runs
+from ncfbench.runs.folder import RunRecord
+from ncfbench.training import run as training
+from ncfbench.training import session
+
+
+@pytest.mark.long_cases(r"(?!stops2-strat-ns)")
+@pytest.mark.parametrize("sampler", ["iid", "strat-ns"])
+@pytest.mark.parametrize("stops", [(1,), (17,), (20, 36), (47,)])
+def test_an_interrupted_run_ends_with_the_same_curve(
+    data_dir: Path, tmp_path: Path, whole: RunRecord, sampler: str, stops: tuple[int, ...]
+) -> None:
+    """Stopped inside a block, at a probe and at an epoch's end; resumed once and twice."""
+    ends_with_the_same_curve(data_dir, tmp_path, whole, stops, sampler=sampler)
+
+
+def test_trained_interactions_and_free_items_resume(data_dir: Path, tmp_path: Path) -> None:
+    more: dict[str, Any] = {"encoder": "bow", "interaction": "mlp"}
+    more |= {"coupling": "regularised", "epochs": 1}
+    whole = train(data_dir, tmp_path / "whole", **more)
+    assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
+    ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
+
+
+def test_cached_items_resume(data_dir: Path, tmp_path: Path, whole: RunRecord) -> None:
+    """Stopped two iterations after a refresh, and where one is due."""
+    more: dict[str, Any] = {"encoder": "bow", "sampler": "strat-all", "loss": "mse", "epochs": 1}
+    more |= {"negative_items": "corrected", "refresh_every": 4, "learning_rate": 0.01}
+    ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
+
+
+def test_mined_negatives_resume(data_dir: Path, tmp_path: Path) -> None:
+    """Stopped between two minings, and where one is due."""
+    more: dict[str, Any] = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2}
+    more |= {"encoder": "bow", "loss": "hinge", "negatives": 2, "epochs": 1}
+    whole = train(data_dir, tmp_path / "w", **more)
+    ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
+
+
+def test_rivals_resume(data_dir: Path, tmp_path: Path) -> None:
+    """Batches without duplicates, the hardest negatives, the usual logQ, and items in blocks."""
+    more: dict[str, Any] = {"sampler": "ns-distinct", "hardest": 4, "loss": "softmax-logq"}
+    more |= {"encoder": "bow", "batch_size": 24, "item_block": 8, "epochs": 1}
+    whole = train(data_dir, tmp_path / "w", **more)
+    assert whole.curve[-1]["probe_loss"] < whole.curve[0]["probe_loss"]
+    ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
+
+
+def test_a_memory_resumes(data_dir: Path, tmp_path: Path) -> None:
+    """It is saved with the state; how stale it is stands in the messages, and what recall is 1."""
+    more: dict[str, Any] = {"sampler": "xbm", "memory": 80, "encoder": "bow", "epochs": 1}
+    said = Said()
+    whole = train(data_dir, tmp_path / "w", progress=said, **more)
+    assert any("Remembered item vectors" in text for text in said.texts)
+    assert "There are 32 validation items: their recall@50 is 1 by construction." in said.texts
+    assert not any(" test items: their recall" in text for text in said.texts)
+    ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
+
+
+def ends_with_the_same_curve(
+    data_dir: Path, tmp_path: Path, whole: RunRecord, stops: tuple[int, ...], **more: Any
+) -> None:
+    is_other = more.get("sampler", "strat-ns") != "strat-ns"
+    expected = train(data_dir, tmp_path / "w", **more) if is_other else whole
+    runs_dir = tmp_path / "runs [old] *{x}"
+    for number, stop in enumerate(stops):
+        progress = Said(stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(data_dir, runs_dir, resume=number > 0, progress=progress, **more)
+        assert progress.began_at == (stops[number - 1] if number else 0)
+        (folder,) = runs_dir.iterdir()
+        record = runs.read(folder)
+        assert (record.summary["status"], record.summary["iterations"]) == ("interrupted", stop)
+    resumed = train(data_dir, runs_dir, resume=True, **more)
+    assert len(list(runs_dir.iterdir())) == 1
+    assert figures(resumed) == figures(expected)
+    assert (
+        sum(row["iterations"] for row in resumed.timing if row["kind"] == "full")
+        == expected.summary["iterations"]
+    )
+    ends = [
+        0,
+        *(row["iteration"] for row in expected.curve if row["test_recall_at_50"] is not None),
+    ]
+    cut = [
+        (begin, end)
+        for begin, end in itertools.pairwise(ends)
+        for stop in stops
+        if begin < stop < end
+    ]
+    for row in resumed.timing:
+        inside = any(begin <= row["first_iteration"] < end for begin, end in cut)
+        assert row["resumed"] == (row["kind"] == "full" and inside)
+    assert {row["session"] for row in resumed.ledger} == set(range(1, len(stops) + 2))
+    wall = sum(row["seconds"] for row in resumed.ledger if row["thread"] == "main")
+    assert wall == pytest.approx(resumed.summary["wall_seconds"])
+
+
+def test_dispatches_change_no_curve(data_dir: Path, tmp_path: Path) -> None:
+    """Four iterations in one, interrupted once: after the dispatch that the signal falls into."""
+    small: dict[str, Any] = {"encoder": "mf", "epochs": 2, "sampler": "ns"}
+    one = train(data_dir, tmp_path / "one", iterations_per_dispatch=1, **small)
+    small |= {"iterations_per_dispatch": 4}
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path / "four", progress=StopAt(17), **small)
+    (folder,) = (tmp_path / "four").iterdir()
+    assert 17 <= runs.read(folder).summary["iterations"] < 17 + 4
+    four = train(data_dir, tmp_path / "four", resume=True, **small)
+    assert figures(four) == figures(one)
+    assert (
+        sum(row["iterations"] for row in four.timing if row["kind"] == "full")
+        == one.summary["iterations"]
+    )
+    environment = json.loads((folder / "environment.json").read_text())
+    assert environment["iterations_per_dispatch"] == 4
+    assert one.environment["key"] == four.environment["key"], "it is a setting, recorded as such"
+
+
+@pytest.mark.long_cases(r"late")
+@pytest.mark.parametrize(("epoch", "delay"), [(2, 0.0), (5, 0.03)], ids=("soon", "late"))
+def test_a_killed_run_ends_with_the_same_curve(
+    data_dir: Path, tmp_path: Path, tiny: Dataset, epoch: int, delay: float
+) -> None:
+    """SIGKILL soon after a checkpoint; then it is left to finish."""
+    settings = SMALL | {"encoder": "mf", "epochs": 12}
+    script = (
+        "import sys; from pathlib import Path; from ncfbench.training import run, session;"
+        " from ncfbench.config import *; session.CHECKPOINT_SECONDS = 0.0;"
+        f" run.run(complete({settings!r}), Locations(Path(sys.argv[1]), Path(sys.argv[2])))"
+    )
+    cut, ends = tmp_path / "cut", ends_of(tiny, 12)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(data_dir), str(cut)], env=os.environ | compiled_once()
+    )
+    while not list(cut.glob(f"*/checkpoints/{ends[epoch - 1]}")) and process.poll() is None:
+        time.sleep(0.005)
+    time.sleep(delay)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, "the run was over before it was killed"
+    said = Said()
+    record = training.run(complete(settings), Locations(data_dir, cut), resume=True, progress=said)
+    assert said.began_at in ends[epoch - 1 :]
+    whole = training.run(complete(settings), Locations(data_dir, tmp_path / "whole"))
+    assert figures(record) == figures(whole)
+    assert sum(row["iterations"] for row in record.timing if row["kind"] == "full") == ends[-1]
+    assert not list(record.folder.glob("checkpoints/.*"))
+
+
+def test_a_damaged_checkpoint_costs_no_number(
+    data_dir: Path, tmp_path: Path, tiny: Dataset, whole: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It falls back on an older one; interrupted again before the damaged one, it still ends with
+    the same curve.
+    """
+    monkeypatch.setattr(session, "CHECKPOINT_SECONDS", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path, progress=StopAt(40))
+    (folder,) = tmp_path.iterdir()
+    checkpoints = folder / "checkpoints"
+    assert {path.name for path in checkpoints.iterdir()} == {str(ends_of(tiny)[1]), "40"}
+    shutil.rmtree(checkpoints / "40" / "state")
+    said = Said(38)
+    with pytest.raises(KeyboardInterrupt):
+        train(data_dir, tmp_path, resume=True, progress=said)
+    assert any("Checkpoint 40 cannot be read and is removed" in text for text in said.texts)
+    assert said.began_at == ends_of(tiny)[1]
+    assert runs.read(folder).summary["iterations"] == 38
+    assert figures(train(data_dir, tmp_path, resume=True)) == figures(whole)
