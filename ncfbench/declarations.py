@@ -187,7 +187,7 @@ class EncoderTraits(Traits):
     negatives: int = 10
     """Default of the setting k (KDD 2017, section 5.2)."""
     content: tuple[str, ...] = ("text",)
-    """What it reads of an item: ``text``, ``features``, both or nothing."""
+    """Content of items that the encoder reads: ``text``, ``features``, both or nothing."""
     scores_cold_items: bool = True
     """True if it embeds items without training links."""
     pretrained_parts: tuple[str, ...] = ()
@@ -209,7 +209,7 @@ class UserTowerTraits(Traits):
     """
 
     content: tuple[str, ...] = ()
-    """What it reads of a user beside the id: ``features``, or nothing."""
+    """Content of users that the tower reads beside the id: ``features``, or nothing."""
     user_tables: tuple[str, ...] = ()
     """Its :class:`flax.nnx.Embed` tables by user id; see :attr:`EncoderTraits.item_tables`."""
 

@@ -22,7 +22,7 @@ from ncfbench.registry import find_encoder, find_interaction, find_user_tower
 
 
 class Content(NamedTuple):
-    """What is known of all items and users, resident on the device; batches name them by id."""
+    """Content of all items and users, resident on the device; batches name them by id."""
 
     tokens: jax.Array
     """int32[I, L]."""

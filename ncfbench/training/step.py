@@ -60,9 +60,9 @@ class TrainState(NamedTuple):
     iteration: jax.Array
     """uint32: iterations done."""
     kept: Any = None
-    """What earlier iterations left: the vectors of all items at the last refresh
-    (:class:`ItemCache`), or the items mined then, int32[n_users, M], which an iteration leaves as
-    they are; or the memory of a sampler that remembers, float32[M, D].
+    """State that earlier iterations left for the negatives of later ones, or None: the vectors of
+    all items at the last refresh (:class:`ItemCache`), or the items mined then, int32[n_users, M],
+    which an iteration leaves as they are; or the memory of a sampler that remembers, float32[M, D].
     """
 
 

@@ -29,7 +29,7 @@ from ncfbench.storage import tables
 from ncfbench.storage.audit_schemas import FRAMEWORKS
 
 SHARES = [0.5, 0.125, 0.25, 0.125]
-"""Of the four items below, exact in float32."""
+"""Shares of the links of ``few`` that its four items have, exact in float32."""
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ DEEP = {"interaction": "mlp", "interaction_layers": 3, "interaction_units": 5}
 
 
 def network(p: Any, u: np.ndarray, v: np.ndarray) -> float:
-    """Of concatenated vectors, layer by layer."""
+    """Return the network's score of the two vectors, concatenated, layer by layer."""
     kernel = np.concatenate([p["users"]["kernel"], p["items"]["kernel"]])
     hidden = np.maximum(np.concatenate([u, v]) @ kernel + p["users"]["bias"], 0)
     for layer in p.get("hidden", {}).values():

@@ -93,7 +93,7 @@ class FeatureArray:
 
     path: Path
     values: NDArray[np.generic]
-    """Of two axes; mapped, not read."""
+    """[rows of the items' file, features]: mapped, not read."""
 
     def describe(self) -> str:
         """Return what was found."""

@@ -18,7 +18,7 @@ of MSE (users at 0.14) reached a recall@50 of 0.283 and 0.183; with 0.14 they re
 
 
 class DataFacts(NamedTuple):
-    """What a model must know of a data set before it is built."""
+    """Facts of a data set that a model needs before it is built."""
 
     users: int
     items: int

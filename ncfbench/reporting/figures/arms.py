@@ -26,7 +26,7 @@ Runs = Mapping[int, RunRecord]
 """Runs by seed."""
 MEASURES = {"smallest_probe_loss": "smallest probe loss", "test_recall_at_50": "test recall@50"}
 SAVED = {"item_slots": "distinct items in a batch"}
-"""What larger strata save: the items that g encodes. It does not depend on the machine."""
+"""Third measure, against the stratum size only: items that g encodes, a count and no time."""
 TITLES = {"stratum_size": "Stratum size", "negatives": "Negatives"}
 LABELS = {"stratum_size": "links in a stratum, s", "negatives": "negatives, k"}
 

@@ -33,7 +33,7 @@ NAMED = ("dataset", "encoder", "loss", "batch_size")
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What the times of one figure have in common."""
+    """Origin of the times of one figure: the facts that all of them share."""
 
     dataset: str
     data_fingerprint: str
