@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audited import SMALL
 from typer.testing import CliRunner
 
 from ncfbench.auditing import audit
@@ -20,15 +21,6 @@ from ncfbench.data.store import Dataset, load
 from ncfbench.registry import SAMPLERS
 from ncfbench.sampling.batch_stats import xray
 from ncfbench.storage import audit_schemas, tables
-
-SMALL = {
-    "memory": 128,
-    "dimension": 6,
-    "word_dimension": 6,
-    "filters": 6,
-    "batch_size": 64,
-    "user_l2": 0.01,
-}
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from audited import SMALL
 from flax import nnx
 
 from ncfbench.auditing.blocks import Block
@@ -24,15 +25,6 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Parameters, Trainer
-
-SMALL = {
-    "memory": 128,
-    "dimension": 6,
-    "word_dimension": 6,
-    "filters": 6,
-    "batch_size": 64,
-    "user_l2": 0.01,
-}
 
 
 def dense_objective(
