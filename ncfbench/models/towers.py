@@ -115,6 +115,7 @@ class Towers(nnx.Module):
         content: Content,
         dropout: Dropout | None = None,
         rows: jax.Array | None = None,
+        n_items: jax.Array | None = None,
     ) -> jax.Array:
         """Return the vectors of item ids that training scores, float32[V, D]: g, or free vectors.
 
@@ -122,9 +123,11 @@ class Towers(nnx.Module):
 
         Args:
             rows: int32[V], the items' rows in tables by item, where these are not the items' ids.
+            n_items: int32, the first so many are items; the others are padding, whose words are
+                not encoded. By default all are items.
         """
         if self.free_items is None:
-            vectors = self._encode(items, content, dropout, rows)
+            vectors = self._encode(items, content, dropout, rows, n_items)
         else:
             vectors = self.free_items(items if rows is None else rows)
         if dropout is not None and self.item_dropout > 0:
@@ -142,6 +145,7 @@ class Towers(nnx.Module):
         content: Content,
         dropout: Dropout | None = None,
         rows: jax.Array | None = None,
+        n_items: jax.Array | None = None,
     ) -> jax.Array:
         """Return the squared distance of each item's free vector from g, float32[V].
 
@@ -150,7 +154,7 @@ class Towers(nnx.Module):
         """
         assert self.free_items is not None
         free = self._finished(self.free_items(items if rows is None else rows))
-        encoded = self._finished(self._encode(items, content, dropout, rows))
+        encoded = self._finished(self._encode(items, content, dropout, rows, n_items))
         return jnp.sum(jnp.square(free - encoded), axis=-1)
 
     def _encode(
@@ -159,11 +163,15 @@ class Towers(nnx.Module):
         content: Content,
         dropout: Dropout | None,
         rows: jax.Array | None,
+        n_items: jax.Array | None = None,
     ) -> jax.Array:
-        def encode(items: jax.Array, rows: jax.Array | None) -> jax.Array:
-            return self._encode_block(items, content, dropout, rows)
+        def encode(
+            items: jax.Array, rows: jax.Array | None, is_item: jax.Array | None
+        ) -> jax.Array:
+            return self._encode_block(items, content, dropout, rows, is_item)
 
-        return in_blocks(encode, (items, rows), self.item_block or len(items))
+        is_item = None if n_items is None else jnp.arange(len(items)) < n_items
+        return in_blocks(encode, (items, rows, is_item), self.item_block or len(items))
 
     def _encode_block(
         self,
@@ -171,9 +179,12 @@ class Towers(nnx.Module):
         content: Content,
         dropout: Dropout | None,
         rows: jax.Array | None,
+        is_item: jax.Array | None,
     ) -> jax.Array:
         tokens, lengths = content.tokens[items], content.lengths[items]
         present = tokens > 0
+        if is_item is not None:
+            present &= is_item[:, None]
         if dropout is not None and self.word_dropout > 0:
             # Words are removed and the others not rescaled: a maximum is not linear.
             present &= dropout.keep(items, tokens.shape[1], self.word_dropout)

@@ -87,12 +87,17 @@ def batch_loss(
             constants.
     """
     named = None if isinstance(batch.negatives, EveryUser) else batch.users
+    # Of a shard of a batch, the number of items is not known.
+    n_items = batch.n_items if shard is WHOLE else None
     users = towers.users(content, named, shard.user_rows)
     if memory_MxD is None:
-        items_VxD = shard.gather(towers.items(batch.items, content, dropout, shard.item_rows))
+        items_VxD = shard.gather(
+            towers.items(batch.items, content, dropout, shard.item_rows, n_items)
+        )
         items_VxD = without_remembered(items_VxD, batch)
     else:
-        own = towers.items(batch.items[len(memory_MxD) :], content, dropout)
+        first = len(memory_MxD)
+        own = towers.items(batch.items[first:], content, dropout, None, batch.n_items - first)
         items_VxD = jnp.concatenate([memory_MxD, own])
     links = batch_link_loss(
         users.scored,
@@ -109,7 +114,10 @@ def batch_loss(
     if towers.free_items is None:
         return total, items_VxD
     first = 0 if memory_MxD is None else len(memory_MxD)
-    gaps_V = shard.gather(towers.gaps(batch.items[first:], content, dropout, shard.item_rows))
+    own_items = None if n_items is None else n_items - first
+    gaps_V = shard.gather(
+        towers.gaps(batch.items[first:], content, dropout, shard.item_rows, own_items)
+    )
     gaps_b = gaps_V[batch.pos_item - first]
     return total + coupling_penalty(gaps_b, config.coupling_weight), items_VxD
 

@@ -68,12 +68,17 @@ TEXTS = [[1, 2, 3, 4], [], [5], [6, 6, 7, 8, 9], [2, 1], [3, 3, 3]]
 
 @pytest.mark.parametrize("encoder", [*OF_WORDS, BERT])
 def test_padding_contributes_nothing(encoder: str, folder: Path) -> None:
-    """Whatever the maximum length of a text, and where dropout removes words."""
+    """Whatever the maximum length of a text, and where dropout removes words. A slot behind the
+    last item is encoded as one without words, such as item 1.
+    """
     embed = jax.jit(towers(small(encoder), folder=folder).items)
     dropout = Dropout(jnp.uint32(3), jnp.uint32(7))
     short, long = (embed(jnp.arange(6), content_of(TEXTS, size), dropout) for size in (5, 23))
     np.testing.assert_allclose(short, long, atol=2e-6)
     assert np.ptp(short, axis=0).min() > 1e-3, "the test could not fail"
+    slots, content = jnp.array([2, 0, 4, 0, 0]), content_of(TEXTS, 5)
+    padded = embed(slots, content, dropout, n_items=jnp.int32(3))
+    np.testing.assert_allclose(padded, short[jnp.array([2, 0, 4, 1, 1])], atol=2e-6)
 
 
 @pytest.mark.long_cases(r"mf")
