@@ -185,6 +185,7 @@ class Towers(nnx.Module):
         present = tokens > 0
         if is_item is not None:
             present &= is_item[:, None]
+            lengths = jnp.where(is_item, lengths, 0)
         if dropout is not None and self.word_dropout > 0:
             # Words are removed and the others not rescaled: a maximum is not linear.
             present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
