@@ -128,6 +128,16 @@ WRONG: list[tuple[list[dict[str, Any]], str]] = [
     ([{"movieId": 8, "vector": "red"}], "row 1: .*'red' is not a number"),
     ([{"movieId": 8}], "no column beside movieId"),
     ([{"film": 8, "vector": 1.0}], "no column is called movieId"),
+    (
+        [{"movieId": 8, "vector": [1.0, 2.0]}, {"movieId": 5, "vector": [1.0, -1e39]}],
+        r"row 2: vector -1e\+39 is too large for float32 \(3\.4e38\)",
+    ),
+    (lists(OF_USERS | {9: [1.0, float("nan")]}, "userId"), "row 2: vector 'nan' is not a number"),
+    (columns(OF_USERS | {7: [1.0, 1e39]}, "userId"), r"row 3: x1 1e\+39 is too large"),
+    (
+        lists(VALUES | {100: [3e38, 1.0, 1.0]}, "movieId"),
+        "f.parquet: item '100' has a feature that is",
+    ),
 ]
 
 
@@ -135,15 +145,17 @@ WRONG: list[tuple[list[dict[str, Any]], str]] = [
 def test_a_wrong_table_is_refused_by_row(
     tmp_path: Path, rows: list[dict[str, Any]], words: str
 ) -> None:
+    """The held-out item 100 is far from those of training."""
     path = as_parquet(tmp_path / "f.parquet", rows)
+    kind = "user_features" if "userId" in rows[0] else "item_features"
     with pytest.raises(DataError, match=words):
-        made(tmp_path, item_features=path)
+        made(tmp_path, **{kind: path})
 
 
 def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f.npy"
     broken = np.array(list(VALUES.values()))
-    broken[2, 1] = np.inf
+    broken[2, 1] = 1e39
     for array, words in (
         (np.ones((3, 2)), "has 3 rows, and --items 4"),
         (np.ones(4), "array of float64 of shape 4"),
@@ -176,9 +188,12 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
         np.float32,
         st.tuples(st.integers(2, 30), st.integers(1, 4)),
         elements=st.floats(-1e4, 1e4, width=32).map(lambda x: round(x, 2)),
-    )
+    ),
+    st.sampled_from([1.0, 3e34]),
 )
-def test_standardised_by_definition(features: np.ndarray) -> None:
+def test_standardised_by_definition(features: np.ndarray, scale: float) -> None:
+    """Also where the squares exceed float32."""
+    features *= np.float32(scale)
     fitted = np.arange(len(features)) % 3 != 1
     rows = features.astype(np.float64)
     mean, deviation = rows[fitted].mean(axis=0), rows[fitted].std(axis=0)

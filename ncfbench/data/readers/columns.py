@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ncfbench.data.readers.rows import RowFile
 
+Float32: TypeAlias = NDArray[np.float32]
 Float64: TypeAlias = NDArray[np.float64]
 
 
@@ -104,16 +105,16 @@ def times(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
     return numbers(values, rows, start, name)
 
 
-def vectors(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
-    """Return float64[n, W], all finite: a list of W numbers in each row, or one number.
+def vectors(values: pa.Array, rows: RowFile, start: int, name: str) -> Float32:
+    """Return float32[n, W], all finite: a list of W numbers in each row, or one number.
 
     Raises:
-        DataError: a value is no number, or a list is longer or shorter than the first; the message
-            names the line.
+        DataError: a value is no number or too large for float32, or a list is longer or shorter
+            than the first; the message names the line.
     """
     values = _decoded(values)
     if not _is_list(values.type) and not pa.types.is_fixed_size_list(values.type):
-        return numbers(values, rows, start, name)[:, None]
+        return _single(numbers(values, rows, start, name), rows, start, name)[:, None]
     widths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
     width = int(widths[0]) if len(widths) else 0
     if (widths != width).any() or not width:
@@ -123,7 +124,7 @@ def vectors(values: pa.Array, rows: RowFile, start: int, name: str) -> Float64:
     # Behind the lists the values are one flat column, in which a fault is found by its index.
     flat = _Flat(rows, width)
     found = numbers(values.flatten(), flat, start * width, name)
-    return found.reshape(-1, width)
+    return _single(found, flat, start * width, name).reshape(-1, width)
 
 
 def texts(values: pa.Array, rows: RowFile, start: int, name: str) -> list[str]:
@@ -198,6 +199,20 @@ def _finite(
             start + row, f"{name} {('' if value is None else str(value)[:40])!r} is not {what}."
         )
     return found
+
+
+def _single(found: Float64, rows: Refusing, start: int, name: str) -> Float32:
+    """Return float32[n]; a number that float32 cannot hold is refused."""
+    with np.errstate(over="ignore"):
+        single = found.astype(np.float32)
+    fits = np.isfinite(single)
+    if not fits.all():
+        row = int(np.argmin(fits))
+        rows.refuse(
+            start + row,
+            f"{name} {found[row]:g} is too large for float32 (3.4e38). Scale this column down.",
+        )
+    return single
 
 
 def _number(text: str) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data.features import MAX_FEATURES, Float32, standardise
+from ncfbench.data.features import MAX_FEATURES, Float32, first_not_finite, standardise
 from ncfbench.data.ids import positions
 from ncfbench.data.readers import columns
 from ncfbench.data.readers.opening import open_rows
@@ -44,11 +44,16 @@ class FeatureTable:
     id: str
     names: tuple[str, ...]
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.rows.path
+
     def describe(self) -> str:
         """Return what was chosen."""
         shown = ", ".join(self.names[:5]) + (", ..." if len(self.names) > 5 else "")
         return (
-            f"Features of {self.what}s: {self.rows.path.name} ({self.rows.summary}): id {self.id},"
+            f"Features of {self.what}s: {self.path.name} ({self.rows.summary}): id {self.id},"
             f" columns {shown}."
         )
 
@@ -56,8 +61,8 @@ class FeatureTable:
         """Return float32[n, F]: the features of each id. Of rows with the same id the first counts.
 
         Raises:
-            DataError: a value is no finite number, a list is longer or shorter than others, or an
-                id has no row; the message names the row or the id.
+            DataError: a value is no finite number of float32, a list is longer or shorter than
+                others, or an id has no row; the message names the row or the id.
         """
         found: Float32 | None = None
         has_row = np.zeros(len(ids), bool)
@@ -69,7 +74,7 @@ class FeatureTable:
             parts = [columns.vectors(batch[name], self.rows, start, name) for name in self.names]
             values = np.concatenate(parts, axis=1)
             if found is None:
-                _require_width(self.rows.path, values.shape[1])
+                _require_width(self.path, values.shape[1])
                 found = np.zeros((len(ids), values.shape[1]), np.float32)
             if values.shape[1] != found.shape[1]:
                 self.rows.refuse(
@@ -81,7 +86,7 @@ class FeatureTable:
         if found is None or not has_row.all():
             missing = ids[int(np.argmin(has_row))].as_py()
             raise DataError(
-                f"{self.rows.path} has no features of {int(np.sum(~has_row)):,} of {len(ids):,}"
+                f"{self.path} has no features of {int(np.sum(~has_row)):,} of {len(ids):,}"
                 f" {self.what}s, for example of {missing[:40]!r}. Each needs a row."
             )
         return found
@@ -118,11 +123,14 @@ class FeatureArray:
                 f"{self.path} has {len(self.values):,} rows, and --items {n_rows:,}: row i of"
                 " one must belong to row i of the other. A table with ids may have any order."
             )
-        found = np.ascontiguousarray(self.values[rows], np.float32)
-        is_finite = np.isfinite(found).all(axis=1)
-        if not is_finite.all():
-            row = int(rows[np.argmin(is_finite)])
-            raise DataError(f"{self.path}, row {row + 1}: a value is not a finite number.")
+        with np.errstate(over="ignore"):
+            found = np.ascontiguousarray(self.values[rows], np.float32)
+        bad = first_not_finite(found)
+        if bad is not None:
+            raise DataError(
+                f"{self.path}, row {rows[bad] + 1}: a value is not a finite number, or too large"
+                " for float32 (3.4e38). Correct it, or scale its column down."
+            )
         return found
 
 
@@ -167,7 +175,8 @@ class Features:
             n_rows: number of rows of that file.
 
         Raises:
-            DataError: a value is no finite number, or an id has no row.
+            DataError: a value is no finite number, or is so far from those of training that it
+                cannot be standardised, or an id has no row.
         """
         users = self.users.read(user_ids) if self.users else None
         items = None
@@ -175,10 +184,22 @@ class Features:
             items = self.items.read(rows, n_rows)
         elif self.items:
             items = self.items.read(item_ids)
-        for what, found, fitted in (("users", users, has_links), ("items", items, is_trained)):
-            if found is not None and (constant := standardise(found, fitted)):
+        for what, file, found, fitted, ids in (
+            ("user", self.users, users, has_links, user_ids),
+            ("item", self.items, items, is_trained, item_ids),
+        ):
+            if file is None or found is None:
+                continue
+            constant = standardise(found, fitted)
+            if (bad := first_not_finite(found)) is not None:
+                raise DataError(
+                    f"{file.path}: {what} {ids[bad].as_py()[:40]!r} has a feature that is too far"
+                    f" from those of the training {what}s to be standardised in float32. Correct"
+                    " its value."
+                )
+            if constant:
                 say(
-                    f"Warning: {constant:,} of {found.shape[1]:,} features of the {what} are the"
+                    f"Warning: {constant:,} of {found.shape[1]:,} features of the {what}s are the"
                     " same for all in training, and are set to 0."
                 )
         return users, items
