@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,33 +54,60 @@ class KeptKind:
             )
         return path
 
-    def keep(self, dataset: Dataset, sha256: str, write: Callable[[Path], None]) -> str:
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Add to a DataError about what was kept how a user gives it again."""
+        try:
+            yield
+        except DataError as error:
+            raise DataError(f"{error} Give {self.again}.") from error
+
+    def keep(
+        self,
+        dataset: Dataset,
+        sha256: str,
+        write: Callable[[Path], None],
+        is_whole: Callable[[Path], bool],
+    ) -> str:
         """Keep content, whole or not at all, and return the digest that names it.
 
         Args:
             sha256: of the content.
-            write: writes it to a path, unless it is there already.
+            write: writes it to a path, unless it is there already, undamaged.
+            is_whole: returns whether the content at a path is undamaged; a DataError counts as no.
 
         Raises:
             DataError: it cannot be written.
         """
         digest = sha256[:DIGITS]
         path = self.path(dataset.folder, digest)
-        if path.exists():
+        if _is_there(path, is_whole):
             return digest
         with tables.storage_errors(path):
-            scratch = path.with_name(f".new-{path.name}-{os.getpid()}")
+            scratch, damaged = (
+                path.with_name(f".{state}-{path.name}-{os.getpid()}") for state in ("new", "old")
+            )
             try:
                 write(scratch)
+                with suppress(FileNotFoundError):
+                    path.rename(damaged)
                 scratch.rename(path)
             except OSError:
-                if not path.exists():  # or another process was faster
+                if not _is_there(path, is_whole):  # or another process was faster
                     raise
             finally:
-                shutil.rmtree(scratch, ignore_errors=True)
-                if scratch.is_file():
-                    scratch.unlink()
+                for each in (scratch, damaged):
+                    shutil.rmtree(each, ignore_errors=True)
+                    if each.is_file():
+                        each.unlink()
         return digest
+
+
+def _is_there(path: Path, is_whole: Callable[[Path], bool]) -> bool:
+    try:
+        return path.exists() and is_whole(path)
+    except DataError:
+        return False
 
 
 WORD_VECTORS = KeptKind(

@@ -6,23 +6,25 @@ import hashlib
 import shutil
 from pathlib import Path
 
+from ncfbench.data.bert_checkpoint import CONFIG, MODULES, POOLING, WEIGHTS, read_verified
 from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.data.pieces import tokenizer_digest, tokenizer_file
 from ncfbench.data.readers.files import sha256
 from ncfbench.data.store import Dataset
-from ncfbench.errors import UsageError
+from ncfbench.errors import DataError, UsageError
 
-WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
-POOLING = "1_Pooling/config.json"
-MODULES = "modules.json"
+FILES = (CONFIG, WEIGHTS, POOLING, MODULES)
+"""Files of a model that decide its vectors; the last two may be missing."""
 
 
 def keep_checkpoint(folder: Path, dataset: Dataset) -> str:
     """Keep the files of a checkpoint beside a data set, and return the digest that names them.
 
+    A copy that was damaged meanwhile is replaced.
+
     Raises:
-        DataError: the tokenizer is missing or damaged, or the folder cannot be written.
+        DataError: a file is damaged, the model is none of BERT's kind, the tokenizer is missing, or
+            the folder cannot be written.
         UsageError: a file is missing, or the data set was prepared with words or with another
             tokenizer.
     """
@@ -38,13 +40,29 @@ def keep_checkpoint(folder: Path, dataset: Dataset) -> str:
             f"{dataset.name} was prepared with {made}, and --encoder bert needs the pieces of its"
             f" checkpoint. Prepare it again with --tokenizer {folder}."
         )
-    files = [name for name in (CONFIG, WEIGHTS, POOLING, MODULES) if (folder / name).is_file()]
-    digests = [f"{name} {sha256(folder / name)}" for name in files]
-    digest = hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    try:
+        read_verified(folder)
+    except DataError as error:
+        raise DataError(
+            f"{error} Get its files again, or use another checkpoint, such as MiniLM's."
+        ) from error
+    digest, token_file = _digest(folder), tokenizer_file(folder)
 
     def copy(home: Path) -> None:
-        for name in (*files, tokenizer_file(folder).name):
+        for name in (*_present(folder), token_file.name):
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / name, home / name)
 
-    return CHECKPOINT.keep(dataset, digest, copy)
+    def is_whole(home: Path) -> bool:
+        return _digest(home) == digest and sha256(home / token_file.name) == sha256(token_file)
+
+    return CHECKPOINT.keep(dataset, digest, copy, is_whole)
+
+
+def _present(folder: Path) -> list[str]:
+    return [name for name in FILES if (folder / name).is_file()]
+
+
+def _digest(folder: Path) -> str:
+    lines = [f"{name} {sha256(folder / name)}" for name in _present(folder)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -69,13 +69,20 @@ def keep_word_vectors(file: Path, dataset: Dataset) -> WordVectors:
     vocabulary = tables.read_table(dataset.folder / "vocabulary.parquet", VOCABULARY)
     words = vocabulary["word"].to_pylist()
     table = _from_array(file, len(words)) if file.suffix == ".npy" else _from_text(file, words)
+    _require_whole_rows(file, table)
     if np.isnan(table[:, 0]).all():
         raise DataError(
             f"{file} has a vector for none of the {len(words):,} words of the data set."
         )
     # Row 0 is padding.
     table = np.concatenate([np.full((1, table.shape[1]), np.nan, np.float32), table])
-    digest = WORD_VECTORS.keep(dataset, sha256(file), lambda path: tables.write_array(path, table))
+
+    def is_whole(path: Path) -> bool:
+        return np.array_equal(tables.read_array(path, np.float32, 2), table, equal_nan=True)
+
+    digest = WORD_VECTORS.keep(
+        dataset, sha256(file), lambda path: tables.write_array(path, table), is_whole
+    )
     return WordVectors(digest, table, vocabulary["count"].to_numpy())
 
 
@@ -86,15 +93,41 @@ def load_word_vectors(dataset: Dataset, digest: str, length: int) -> NDArray[np.
         length: E, as the encoder needs it.
 
     Raises:
+        DataError: what was kept is damaged.
         UsageError: they were not kept for this data set, or have another length.
     """
-    table = tables.read_array(WORD_VECTORS.find(dataset, digest), np.float32, 2)
+    path = WORD_VECTORS.find(dataset, digest)
+    with WORD_VECTORS.reading():
+        table = tables.read_array(path, np.float32, 2)
+        if len(table) != dataset.n_words + 1:
+            raise DataError(f"{path} is damaged: it must have {dataset.n_words + 1:,} rows.")
     if table.shape[1] != length:
         raise UsageError(
             f"The word vectors {digest} have {table.shape[1]} numbers each, and word_dimension ="
             f" {length}. Use --word-dimension {table.shape[1]}."
         )
+    with WORD_VECTORS.reading():
+        _require_whole_rows(path, table[1:])
     return table
+
+
+def _require_whole_rows(file: Path, table: NDArray[np.float32]) -> None:
+    """Refuse a row that is neither a vector nor missing.
+
+    Args:
+        table: float32[W, E]: finite numbers, or NaN alone in the rows of words without a vector.
+
+    Raises:
+        DataError: the message names the row.
+    """
+    if not table.shape[1]:
+        raise DataError(f"{file} has no columns: a row must hold the numbers of a word.")
+    is_wrong = ~np.isfinite(table).all(axis=1) & ~np.isnan(table).all(axis=1)
+    if is_wrong.any():
+        raise DataError(
+            f"{file}, row {np.argmax(is_wrong) + 1}: a word's numbers must be finite, or all NaN"
+            " where it has no vector."
+        )
 
 
 def _from_array(file: Path, n_words: int) -> NDArray[np.float32]:

