@@ -61,6 +61,7 @@ def describe(
     """Return everything that ``ncfbench describe`` prints: dicts, lists, numbers and names.
 
     Degrees are training links, of the users and of the items that have one; words are of all items.
+    A column of dense features is constant if standardising has set it to 0.
     Memory: some 40 bytes a link, while the graph of training links is built.
 
     Args:
@@ -90,6 +91,11 @@ def describe(
             "training_items_without_links": int((items[dataset.items_of("train")] == 0).sum()),
             "users_without_training_links": int((users == 0).sum()),
             "users_without_test_items": int((~with_test).sum()),
+        },
+        "features": {
+            kind: {"columns": each.shape[1], "constant": int((~each.any(axis=0)).sum())}
+            for kind, each in (("users", dataset.user_features), ("items", dataset.item_features))
+            if each is not None
         },
         "links_of_a_user": _summary(users[users > 0]),
         "links_of_an_item": _summary(items[items > 0]),

@@ -123,6 +123,8 @@ def content(*, named: bool = True) -> Content:
         if named
         else None,
         removed={"duplicate_links": 4, "unknown_items": 0},
+        user_features=np.ones((5, 2), np.float32),
+        item_features=np.array([[0, 0, 1], [0, 2, 0]] * 3, np.float32),
     )
 
 
@@ -238,6 +240,8 @@ def test_the_page_fits_its_window_and_says_everything(tmp_path: Path, width: int
         "2 items without text",
         "a.dat (verified), b",
         "4 users without test items",
+        "features of users 2 columns, standardised over the users with training links; constant, so",
+        "features of items 3 columns, standardised over the training items; constant, so set to 0: 1",
         "[bold]B01",
         "B00?[31m",
         "4 users, 7 links: min 1, median 1.5, mean 1.8, max 3",
@@ -281,8 +285,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found["batch_settings"] | {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
         == found["batch_settings"]
     )
+    assert found["features"]["items"] == {"columns": 3, "constant": 1}
     assert found["fingerprint"] == store.load(tmp_path, "hand").fingerprint
-    assert "No batches: batch_size = 512 is larger" in " ".join(invoke("hand").stdout.split())
+    page = " ".join(invoke("hand").stdout.split())
+    assert "No batches: batch_size = 512 is larger" in page
+    assert "features of users 2 columns" in page
     for words, code, message in (
         (["nowhere"], 3, "ncfbench prepare SOURCE --name nowhere"),
         (["hand", "--batch-size", "0"], 2, "batch_size = 0"),

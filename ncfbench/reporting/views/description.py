@@ -20,6 +20,9 @@ MISSING = {
     "users_without_test_items": "users without test items",
 }
 
+FITTED = {"users": "users with training links", "items": "training items"}
+"""Rows over which dense features are standardised."""
+
 
 def description_tables(found: Row) -> list[Table]:
     """Return the tables of what :func:`ncfbench.sampling.description.describe` found."""
@@ -61,8 +64,17 @@ def _origin(found: Row) -> list[tuple[str, str]]:
         f"{count:,} {reason.replace('_', ' ')}" for reason, count in found["removed"].items()
     ]
     missing = [f"{count:,} {MISSING[name]}" for name, count in found["missing"].items() if count]
+    features = [
+        (
+            f"features of {kind}",
+            f"{each['columns']:,} columns, standardised over the {FITTED[kind]};"
+            f" constant, so set to 0: {each['constant']:,}",
+        )
+        for kind, each in found["features"].items()
+    ]
     return [
         *facts,
+        *features,
         ("left out of it", ", ".join(removed) or "nothing"),
         ("missing", ", ".join(missing) or "nothing: items have text, users links and test items"),
         ("fingerprint", found["fingerprint"][:12]),
