@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from invoked import check, invoke
+from tiny_bert import PIECES
 
 from ncfbench import data
 from ncfbench.data import store
@@ -95,6 +97,21 @@ def test_options_decide_the_text(folder: Path, tmp_path: Path) -> None:
     title, _ = prepare(folder, tmp_path, text=("title",), vocabulary_size=1)
     assert title["statistics"]["vocabulary"] == 1
     assert title["fingerprint"] != tags["fingerprint"]
+
+
+def test_word_pieces(folder: Path, tmp_path: Path) -> None:
+    """Articles and tags as pieces, which the vocabulary of the tokenizer numbers."""
+    pytest.importorskip("tokenizers")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+    words = ["prepare", "citeulike", "--from", folder, "--allow-unverified", "--text", "title,tags"]
+    words += ["--tokenizer", tmp_path / "model", "--data-dir", tmp_path / "data"]
+    check(invoke(*words), 0)
+    dataset = store.load(tmp_path / "data", "citeulike")
+    first = [PIECES[token] for token in dataset.texts[0]]
+    assert first == ["[CLS]", "red", "fish", *["[UNK]"] * 2, "fish", "[UNK]", "[SEP]"]
+    assert dataset.n_words == len(PIECES) - 1
+    assert dataset.manifest["tokenizer"]["name"] == "model"
 
 
 def test_only_a_changed_file_is_prepared_again(

@@ -21,6 +21,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("safetensors")
 
 from safetensors.numpy import save_file
+from tokenizers import BertWordPieceTokenizer
 
 from ncfbench import data
 from ncfbench.config import Locations, complete
@@ -28,7 +29,7 @@ from ncfbench.data import store
 from ncfbench.data.bert_checkpoint import read_verified
 from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.data.named_files import name_files
-from ncfbench.data.pieces import Pieces
+from ncfbench.data.pieces import Pieces, tokenizer_digest
 from ncfbench.data.pretrained import keep_checkpoint
 from ncfbench.data.sources.custom import Options
 from ncfbench.data.store import Dataset
@@ -128,6 +129,28 @@ def test_pieces_are_those_of_the_tokenizer(pieces: Dataset) -> None:
     assert words["30"][:2] == ["[CLS]", "dog"]
     assert words["30"][2] == "##s"
     assert pieces.n_words == len(PIECES) - 1
+
+
+def test_both_files_of_a_tokenizer(tmp_path: Path) -> None:
+    """`tokenizer.json` is read first, without its limit and padding; the case is the model's."""
+    write_checkpoint(tmp_path)
+    text = "Red fishs cat"
+    pieces = Pieces(tmp_path, 9)
+    assert pieces(text) == ["red", "fish", "##s", "cat"]
+    own = BertWordPieceTokenizer(str(tmp_path / "vocab.txt"), lowercase=True)
+    own.enable_truncation(2)
+    own.enable_padding(length=7)
+    own.save(str(tmp_path / "tokenizer.json"))
+    found = Pieces(tmp_path, 9)
+    assert found(text) == pieces(text)
+    assert found.ids == pieces.ids
+    digests = {tokenizer_digest(tmp_path)}
+    (tmp_path / "tokenizer.json").unlink()
+    for is_lower, first in ((True, "red"), (False, "[UNK]")):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": is_lower}))
+        assert Pieces(tmp_path, 9)(text) == [first, "fish", "##s", "cat"]
+        digests.add(tokenizer_digest(tmp_path))
+    assert len(digests) == 3
 
 
 class Said(Progress):

@@ -17,6 +17,7 @@ from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.frontier import frontier
 from ncfbench.reporting.views import answers as views
 from ncfbench.runs.folder import read_all
+from ncfbench.storage import schemas, tables
 from ncfbench.timing.ties import ONE_SEED_FACTOR
 
 
@@ -274,13 +275,18 @@ def test_other_objectives_and_models_have_other_answers(tmp_path: Path) -> None:
 def test_details_are_folded_until_they_are_wanted(tmp_path: Path) -> None:
     for s in (1, 2, 4):
         write_run(tmp_path, "strat-ns", [9, 4, 2], 20 * s * s, [0, 0.2, 0.3], stratum_size=s)
-    write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3])
+    curve = write_run(tmp_path, "iid", [9, 5, 3], 300, [0, 0.2, 0.3]) / "curve.parquet"
+    *rows, last = tables.read_rows(curve, schemas.CURVE)
+    last |= {"test_recall_at_50_cold_users": 0.125, "test_recall_at_50_cold_users_error": 0.0625}
+    tables.write_rows(curve, [*rows, last], schemas.CURVE)
     brief, full = (invoke("report", tmp_path, *more).stdout for more in ([], ["--full", "--paper"]))
     titles = ["All arms", "Quality on", "Best recall at", "What the ratios"]
     assert brief.startswith("Which sampler trains soonest")
     assert not any(title in brief for title in titles)
     assert all(title in full for title in titles)
     assert "beside the paper's" in full
+    assert "Cold users: recall@50 of those without a training link." in full
+    assert "0.125 ± 0.062" in full
     assert "with details (--full)" in brief
     assert "--table arms-citeulike-cnn-sg-ffffff" in brief
     named = invoke("report", tmp_path, "--table", "arms").stdout
