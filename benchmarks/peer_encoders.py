@@ -12,10 +12,10 @@ from peer_torch import functional, nn, torch
 
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
+from ncfbench.data.bert_checkpoint import Architecture
 from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders.transformer import POSITIONS
-from ncfbench.models.pretrained import Architecture
 
 
 class Texts(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from tables_of import ITEMS, LINKS, as_csv
-from tiny_bert import LAYERS, PIECES, POSITIONS, text_vector, write_checkpoint
+from tiny_bert import LAYERS, PIECES, POSITIONS, WIDTH, text_vector, write_checkpoint
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("safetensors")
@@ -88,17 +88,19 @@ LISTS = [[2, 5, 6, 7, 3], [], [2, 3], [2, 9, 9, 8, 7, 6, 5, 4, 3], [2, 12, 3]]
 @pytest.mark.long_cases(r"first")
 @pytest.mark.parametrize(("mode", "normalises"), [("mean", True), ("first", False)])
 def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> None:
-    """In plain NumPy, for texts padded and packed; the gradients of both ways agree."""
+    """In plain NumPy, for texts padded, two at a time and packed; the gradients agree."""
     digest = "0123456789ab"
     folder = CHECKPOINT.path(tmp_path, digest)
     weights = write_checkpoint(folder, pooling=mode, normalises=normalises, prefix="bert.")
     found, gradients = [], []
     texts = texts_of(LISTS, 11)
-    for way in ("plain", "packed"):
+    two = 2 * 11 * LAYERS * WIDTH
+    for way, most in (("auto", bert.MOST_KEPT), ("plain", two), ("auto", two)):
         config = complete(SMALL | {"checkpoint": digest, "packing": way})
         facts = DataFacts(1, len(LISTS), len(PIECES) - 1, folder=tmp_path)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(bert, "SHAPE", packing.Shape(12, 24, 2))
+            patch.setattr(bert, "MOST_KEPT", most)
             made = bert.Bert(config, facts, rngs=nnx.Rngs(0))
             graph, parameters = nnx.split(made)
 
@@ -114,8 +116,9 @@ def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> N
         vector = text_vector(weights, tokens, mode, normalises) if tokens else np.zeros(8)
         for value in found:
             np.testing.assert_allclose(value[place], vector @ kernel + bias, rtol=2e-4, atol=2e-4)
-    for one, other in zip(*gradients, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    for one, *others in zip(*gradients, strict=True):
+        for other in others:
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
 def test_pieces_are_those_of_the_tokenizer(pieces: Dataset) -> None:

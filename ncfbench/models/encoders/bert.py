@@ -30,10 +30,10 @@ SHAPE = packing.Shape(row_words=128, block_words=4096, block_rows=1)
 gradients of all weights. A block of 4,096 keeps 1.3 GB of activations with MiniLM.
 """
 MOST_KEPT = 2**15 * 6 * 384
-"""Word slots times layers times width up to which ``auto`` pads texts and keeps activations for the
-backward pass: about 10 GB, at 32,768 slots with MiniLM. Packed blocks are encoded twice, and each
-adds to the gradients of all weights: 495 texts of up to 40 pieces took 12.5 s packed and 10.1 s
-padded (two CPU cores).
+"""Word slots times layers times width up to which ``auto`` pads texts and keeps activations for
+the backward pass: about 10 GB, at 32,768 slots with MiniLM. More are encoded twice: packed on a
+CPU, else padded, in parts of that size. Packed blocks take longer (495 texts of up to 40 pieces:
+12.5 s, padded 10.1 s; two CPU cores), for each adds to the gradients of all weights.
 """
 
 
@@ -187,9 +187,10 @@ class Bert(nnx.Module):
             return nnx.merge(graph, parameters)(words_RxLxE, positions, texts_RxL)
 
         table = _stopped(self.pretrained.words.embedding[...], self.frozen)
-        kept = texts.tokens.size * len(self.pretrained.stack.layers) * table.shape[1]
-        is_small = self.way == "auto" and kept <= MOST_KEPT
-        run = packing.choose("plain" if is_small else self.way, jax.default_backend(), SHAPE)
+        most_words = MOST_KEPT // (len(self.pretrained.stack.layers) * table.shape[1])
+        is_small = self.way == "auto" and texts.tokens.size <= most_words
+        way = "plain" if is_small else self.way
+        run = packing.choose(way, jax.default_backend(), SHAPE, most_words)
         vectors_VxE = run(encode, parameters, table, texts)
         if self.pooling == "first":
             # The mean over the words, of which all but the first are zero.

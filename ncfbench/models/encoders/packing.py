@@ -34,8 +34,8 @@ text that are present; zero for a text without words. The table holds the vector
 """
 
 PLAIN_WORDS = 2**18
-"""Word slots up to which :func:`plain` encodes all texts at once. Where there are more, it works in
-parts of that size, and the backward pass encodes each part again.
+"""Word slots up to which :func:`plain` encodes all texts at once, by default. Where there are more,
+it works in parts of that size, and the backward pass encodes each part again.
 """
 
 
@@ -50,8 +50,14 @@ class Shape(NamedTuple):
     """Rows of a block at least."""
 
 
-def plain(encode: Encode, parameters: Any, table: jax.Array, texts: Texts) -> jax.Array:
-    """Encode all texts padded to the maximum length, the reference; see :data:`Run`."""
+def plain(
+    encode: Encode, parameters: Any, table: jax.Array, texts: Texts, *, most_words: int = 0
+) -> jax.Array:
+    """Encode all texts padded to the maximum length, the reference; see :data:`Run`.
+
+    Args:
+        most_words: in place of :data:`PLAIN_WORDS`.
+    """
     length = texts.tokens.shape[1]
     positions = jnp.arange(length, dtype=jnp.int32)[None, :]
 
@@ -60,7 +66,7 @@ def plain(encode: Encode, parameters: Any, table: jax.Array, texts: Texts) -> ja
         total_VxH = jnp.sum(jnp.where(present[..., None], vectors, 0), axis=1)
         return total_VxH / jnp.maximum(jnp.sum(present, axis=1, keepdims=True), 1)
 
-    size = max(1, PLAIN_WORDS // max(length, 1))
+    size = max(1, (most_words or PLAIN_WORDS) // max(length, 1))
     return in_blocks(part, (texts.tokens, texts.present), size)
 
 
@@ -76,16 +82,19 @@ def packed(
     return _packed(encode, shape, parameters, table, texts)
 
 
-def choose(way: str, backend: str, shape: Shape) -> Run:
+def choose(way: str, backend: str, shape: Shape, most_words: int = 0) -> Run:
     """Return what a value of a setting stands for.
 
     Args:
         way: ``plain``, ``packed``, or ``auto``, the faster of the two on the device.
         backend: the kind of device: "cpu", "gpu", ...
+        most_words: in place of :data:`PLAIN_WORDS`.
     """
     if way == "auto":
         way = "packed" if backend == "cpu" else "plain"
-    return partial(packed, shape=shape) if way == "packed" else plain
+    return (
+        partial(packed, shape=shape) if way == "packed" else partial(plain, most_words=most_words)
+    )
 
 
 class Rows(NamedTuple):
