@@ -8,11 +8,13 @@ import pytest
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sweeps import forecast
 from ncfbench.sweeps.forecast import Looks, Step
 from ncfbench.sweeps.grid import CellState, expand
+from ncfbench.training.loop import TimedLoop
 
 LOOKS = Looks(start_seconds=5.0, probe_seconds=0.5, evaluation_seconds=2.0)
 STEP = Step(3.0, 0.1, "pilot", 100, 10)
@@ -69,3 +71,17 @@ def test_a_pilot_with_mined_negatives_compiles_once(tiny: Dataset) -> None:
     assert step.source == "pilot"
     assert min(step.start_seconds, step.iteration_seconds, step.step_bytes) > 0
     assert step.state_bytes > 4 * tiny.n_users * 9
+
+
+def test_a_step_that_exceeds_the_memory_is_not_tried(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the byte that the forecast gives."""
+    config = complete({"batch_size": 32, "encoder": "mf", "dimension": 8, "dataset": "tiny"})
+    needed = forecast._measure_step(config, tiny, Content.of(tiny), None).step_bytes
+    monkeypatch.setattr(forecast, "available_memory", lambda: needed)
+    forecast._measure_step(config, tiny, Content.of(tiny), None)
+    monkeypatch.setattr(forecast, "available_memory", lambda: needed - 1)
+    monkeypatch.setattr(TimedLoop, "full_block", lambda *_: pytest.fail("it was tried"))
+    with pytest.raises(UsageError, match="Use a smaller --batch-size, or --item-block"):
+        forecast._measure_step(config, tiny, Content.of(tiny), None)
