@@ -162,13 +162,17 @@ def test_workers_cut_one_stream(
 
 @pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
 def test_passes_follow_one_another(tiny: Dataset) -> None:
-    """Two passes of three batches by processes are batches 2 to 7; batch 5 resumes them."""
+    """Two passes of three batches by processes are batches 2 to 7; batch 5 resumes them, and so
+    does a pass that was left.
+    """
     alone = list(BatchLoader(tiny, start=2, batches=6, **SMALL))
     made = BatchLoader(tiny, start=2, batches=3, num_workers=2, **SMALL)
     assert_same([*made, *made], alone)
     assert made.number == 8
     resumed = BatchLoader(tiny.graph, start=5, batches=3, **SMALL)
     assert_same(list(resumed), alone[3:])
+    left = BatchLoader(tiny, start=2, batches=6, **SMALL)
+    assert_same([next(iter(left)), *islice(left, 2), *islice(left, 3)], alone)
     assert len(BatchLoader(tiny, **SMALL)) == tiny.graph.n_links // 16
 
 

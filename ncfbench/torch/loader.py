@@ -104,7 +104,7 @@ class BatchLoader(DataLoader[TensorBatch]):
     Each pass, ``for batch in loader``, goes on where the one before ended in an endless stream.
     Batch n of the stream is the same for any number of workers, any lengths of passes and any
     start, so ``start=n`` resumes. ``config`` and ``loss`` are the batches' settings and their loss;
-    ``number`` is that of the next pass's first batch.
+    ``number`` is that of the next batch; a pass that is left early goes on there.
 
     Args:
         dataset: a prepared data set, or a graph of links.
@@ -155,5 +155,6 @@ class BatchLoader(DataLoader[TensorBatch]):
     def __iter__(self) -> Iterator[TensorBatch]:
         # Workers get a copy of the stream as it is now.
         self.dataset.start = self.number
-        self.number += len(self)
-        return super().__iter__()
+        for batch in super().__iter__():
+            self.number += 1
+            yield batch
