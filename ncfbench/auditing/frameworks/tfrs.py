@@ -31,8 +31,8 @@ class Retrieval(Estimator):
     source = "https://www.tensorflow.org/recommenders/api_docs/python/tfrs/tasks/Retrieval"
     claim = "softmax"
     remedy = (
-        "Pass candidate_sampling_probability, each item's share of the training links; and as the"
-        " task sums over the batch, scale the learning rate with the batch size."
+        "Pass candidate_sampling_probability, each item's share of the training links. The task sums"
+        " over the batch: with SGD, divide the learning rate by b; with Adam it hardly matters."
     )
 
     scale: float = SCALE

@@ -29,7 +29,7 @@ class CrossBatchMemory(Estimator):
     claim = "softmax"
     remedy = (
         "Items get only 1 / (batches in memory + 1) of their gradient as negatives: keep the memory"
-        " short, or refresh it by encoding its items again."
+        " short. Encoding its items again does not help unless their gradient is kept too."
     )
 
     scale: float = SCALE
