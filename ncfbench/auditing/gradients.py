@@ -225,7 +225,9 @@ class BatchGradients:
         counts = np.zeros(len(table))
         for weight, keys in zip(block.weights, block.keys, strict=True):
             scores = [table[key] for key in keys]
-            parts = _score_gradients(*scores, weight, self.loss, self.lambda_, block.hardest)
+            keeps = block.hardest and self.loss.includes_positive
+            kept = keys[0][:, :, None] == keys[1] if keeps else None
+            parts = _score_gradients(*scores, weight, kept, self.loss, self.lambda_, block.hardest)
             for key, part in zip(keys, parts, strict=True):
                 counts += np.bincount(key.reshape(-1), np.asarray(part).reshape(-1), len(table))
         by_score = counts.reshape(len(self.users), len(self.items)).astype(np.float32)
@@ -275,13 +277,18 @@ def _score_gradients(
     positive: jax.Array,
     negative: jax.Array,
     weight: jax.Array,
+    kept: jax.Array | None,
     loss: Loss,
     lambda_: float | None,
     hardest: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return each batch's gradient by its scores: float32[C, b] and float32[C, n, m]."""
+    """Return each batch's gradient by its scores: float32[C, b] and float32[C, n, m].
+
+    Args:
+        kept: as for :func:`ncfbench.models.objective.hardest_weights`.
+    """
     objective = jax.grad(pairs_loss, argnums=(0, 1))
-    weight = hardest_weights(negative, weight, hardest)
+    weight = hardest_weights(negative, weight, hardest, kept)
     found: tuple[jax.Array, jax.Array] = jax.vmap(
         lambda p, n, w: objective(p, n, w, loss, lambda_)
     )(positive, negative, weight)

@@ -38,7 +38,9 @@ def batch_link_loss(
     negatives = batch.negatives
     if not isinstance(negatives, AllUsers):
         positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction)
-        weight = hardest_weights(negative, negatives.weight, hardest)
+        keeps = hardest and loss.includes_positive
+        kept = batch.items[batch.pos_item][:, None] == batch.items[None, :] if keeps else None
+        weight = hardest_weights(negative, negatives.weight, hardest, kept)
         return link_loss(positive, negative, weight * weight_factor, loss, lambda_)
     if not isinstance(loss, Pointwise) or lambda_ is None:
         raise TypeError("all users are negatives of pointwise losses only")
@@ -77,16 +79,24 @@ def batch_scores(
     return positive, interaction.matrix(f_bxD, items_VxD)
 
 
-def hardest_weights(negative: jax.Array, weight: jax.Array, hardest: int) -> jax.Array:
+def hardest_weights(
+    negative: jax.Array, weight: jax.Array, hardest: int, kept: jax.Array | None = None
+) -> jax.Array:
     """Return the weights [..., n] with 0 for all but each row's hardest negatives.
 
     Those are the ``hardest`` of the highest scores among the negatives that have weight, and any
     that equal the lowest of them. Which ones they are has no gradient. 0 keeps all.
+
+    Args:
+        kept: bool[..., n] pairs that keep their weight, and are none of the ``hardest``: a row's
+            own item, for a loss whose sum includes the positive one.
     """
     if not hardest or hardest >= weight.shape[-1]:
         return weight
-    scores = jnp.where(weight > 0, jax.lax.stop_gradient(negative), -jnp.inf)
-    return jnp.where(_is_among_highest(scores, hardest), weight, 0)
+    able = weight > 0 if kept is None else (weight > 0) & ~kept
+    scores = jnp.where(able, jax.lax.stop_gradient(negative), -jnp.inf)
+    chosen = _is_among_highest(scores, hardest)
+    return jnp.where(chosen if kept is None else chosen | kept, weight, 0)
 
 
 def _is_among_highest(scores: jax.Array, count: int) -> jax.Array:

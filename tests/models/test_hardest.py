@@ -47,9 +47,12 @@ def test_the_highest_scores_count(data: st.DataObject, count: int) -> None:
     np.testing.assert_array_equal(found, np.array(expected, np.float32))
 
 
-@pytest.mark.parametrize("loss", ["sg", "hinge", "softmax"])
+@pytest.mark.parametrize("loss", ["sg", "hinge", "softmax", "softmax-logq"])
 def test_loss_and_gradient_are_those_of_the_chosen(tiny: Dataset, loss: str) -> None:
-    """As if the other negatives had no weight; with all of them, as without the setting."""
+    """As if the other negatives had no weight; with all of them, as without the setting.
+
+    A row's own item, which has weight in softmax-logq, stays beside the chosen ones.
+    """
     config = configure(loss=loss)
     made = make_sampler(tiny.graph, config, Streams(0))
     batch = made.assemble(made.draw(0, 1)[0])
@@ -65,9 +68,13 @@ def test_loss_and_gradient_are_those_of_the_chosen(tiny: Dataset, loss: str) -> 
 
     weight = batch.negatives.weight.copy()
     scores = np.where(weight > 0, users.astype(np.float32) @ items.T.astype(np.float32), -np.inf)
+    own = np.arange(32), batch.pos_item
+    scores[own] = -np.inf
     easy = np.argsort(-scores, axis=1)[:, 4:]
     chosen = weight.copy()
     np.put_along_axis(chosen, easy, 0, axis=1)
+    chosen[own] = weight[own]
+    assert (chosen[own] > 0).all() == (loss == "softmax-logq")
     call = jax.jit(jax.value_and_grad(value, argnums=(0, 1)), static_argnums=3)
     for one, other in (
         (call(users, items, weight, 4), call(users, items, chosen, 0)),
