@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import RunConfig, built_in_settings, complete
 from ncfbench.errors import UsageError, nearest
 from ncfbench.registry import LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler, import_path
 
@@ -81,11 +81,19 @@ class Question:
         object.__setattr__(self, "samplers", self.samplers or usual)
         base = complete(dict(self.fixed))
         object.__setattr__(self, "base", base)
-        if self.target == "loss" and base.objective_settings:
-            name = next(iter(base.objective_settings))
+        # The base's sampler is the default one, which need not have the settings of others.
+        declared = built_in_settings(["sampler"]).values()
+        changed = base.objective_settings | {
+            each.name: each
+            for each in declared
+            if each.changes_objective
+            and self.fixed.get(each.name) is not None
+            and each.convert(self.fixed[each.name]) != each.default
+        }
+        if self.target == "loss" and changed:
             raise UsageError(
-                f"{name} gives samplers that share their negatives another objective, and its value"
-                " does not compare with others'. Leave it out, or use --target recall."
+                f"{next(iter(changed))} gives samplers that have it another objective, and its"
+                " value does not compare with others'. Leave it out, or use --target recall."
             )
         if self.target == "recall" and not find_encoder(base.encoder).scores_cold_items:
             raise UsageError(

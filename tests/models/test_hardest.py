@@ -89,6 +89,9 @@ def test_what_cannot_be_chosen_is_refused(tiny: Dataset) -> None:
         make_sampler(tiny.graph, configure(hardest=31), Streams(0))
     with pytest.raises(UsageError, match="hardest gives samplers .* another objective"):
         Question({"dataset": "tiny", "hardest": 4})
+    with pytest.raises(UsageError, match="mined gives samplers .* another objective"):
+        Question({"dataset": "tiny", "mined": "200"})
+    assert Question({"dataset": "tiny", "mined": "off"}).target == "loss"
     assert Question({"dataset": "tiny", "hardest": 4}, target="recall").base.hardest == 4
     assert configure(hardest="all").digest() == configure(hardest=0).digest()
     assert configure().digest() != configure(hardest=0).digest()
