@@ -147,7 +147,7 @@ def audit(
     """
     from ncfbench.config import complete, merge
 
-    if frameworks or framework or installed:
+    if frameworks or framework is not None or installed:
         changed = {"--samplers": samplers != "all", "--loss": loss != "all"}
         changed |= {"--noise": noise != NOISES, "--warmup": warmup != WARMUP}
         changed["--variance-parts"] = variance_parts
@@ -262,7 +262,7 @@ def _audit_frameworks(
     from ncfbench.timing.compile_cache import keep_compiled
 
     progress = progress_bar(quiet=quiet)
-    estimators = chosen(options.names(framework or "all"))
+    estimators = chosen(options.names("all" if framework is None else framework))
     choices = audits.Options(
         **{name: settings[name] for name in ("batch_size", "seed") if name in settings},
         **({} if batches is None else {"batches": batches}),

@@ -83,6 +83,26 @@ class Links:
         popular[order[:count]] = True
         return popular
 
+    @cached_property
+    def unlinked(self) -> NDArray[np.int64]:
+        """int64[U]: items without a link of each user."""
+        linked: NDArray[np.int64] = self.table.sum(axis=1)
+        return self.n_items - linked
+
+    def require_unlinked_items(self) -> None:
+        """Refuse a graph in which a user has links with all items.
+
+        Raises:
+            UsageError: there is one, so that no negative can be drawn for her.
+        """
+        if not self.unlinked.all():
+            count = int((self.unlinked == 0).sum())
+            raise UsageError(
+                f"{count:,} of {self.n_users:,} users have links with all {self.n_items:,} items,"
+                " so that an item without a link cannot be drawn for them. Use another --dataset,"
+                " or leave out the frameworks that draw such items."
+            )
+
     def unlinked_item(
         self, rng: np.random.Generator, user: Int32, *, by_popularity: bool = False
     ) -> Int32:
@@ -90,7 +110,11 @@ class Links:
 
         Args:
             by_popularity: in proportion to the items' links instead of uniformly.
+
+        Raises:
+            UsageError: some user has all items.
         """
+        self.require_unlinked_items()
         item = np.empty(user.shape, np.int32)
         open_ = np.ones(user.shape, bool)
         while open_.any():
@@ -104,7 +128,17 @@ class Links:
         return item
 
     def unlinked_pairs(self, rng: np.random.Generator, count: int) -> tuple[Int32, Int32]:
-        """Draw ``count`` different pairs that are not linked, uniformly."""
+        """Draw ``count`` different pairs that are not linked, uniformly.
+
+        Raises:
+            UsageError: there are fewer.
+        """
+        free = int(self.unlinked.sum())
+        if count > free:
+            raise UsageError(
+                f"A batch needs {count:,} different pairs without a link, and there are {free:,}."
+                " Use a smaller --batch-size, or another --dataset."
+            )
         found = np.zeros(0, np.int64)
         while len(found) < count:
             codes = rng.integers(self.n_users * self.n_items, size=count + 16)

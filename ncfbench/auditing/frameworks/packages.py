@@ -138,7 +138,7 @@ def compare(links: Links, estimators: Sequence[Estimator], batch_size: int) -> l
     """Return for each estimator its loss of one batch, and that of the installed package.
 
     Raises:
-        UsageError: a package is not installed, or cannot be imported.
+        UsageError: a package is not installed, cannot be imported, or has another interface.
     """
     rows = []
     for estimator, package in [(each, require(each)) for each in estimators]:
@@ -153,18 +153,24 @@ def compare(links: Links, estimators: Sequence[Estimator], batch_size: int) -> l
             )
         drawn = estimator.draw(links, rng, batch_size, 1)
         batch = Drawn(*(part[0] for part in drawn))
+        version = metadata.version(package.distribution)
         try:
             theirs, batch = package.loss(estimator, users, items, batch, links)
         except ImportError as error:
             raise UsageError(
                 f"--installed: {package.distribution} cannot be imported: {reason(error)}."
             ) from error
+        except (AttributeError, TypeError) as error:
+            raise UsageError(
+                f"--installed: {package.distribution} {version} cannot be called as"
+                f" {estimator.version}, the version that ours follows: {reason(error)}."
+            ) from error
         ours = float(jax.jit(estimator.loss)(users, items, batch))
         rows.append(
             {
                 "name": estimator.name,
                 "package": package.distribution,
-                "version": metadata.version(package.distribution),
+                "version": version,
                 "followed_version": estimator.version,
                 "our_loss": ours,
                 "package_loss": theirs,
