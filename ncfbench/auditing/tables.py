@@ -25,6 +25,7 @@ Row = Mapping[str, Any]
 VERDICTS: dict[str, Style] = {
     "unbiased": "good",
     "consistent": "good",
+    "falls with b": "open",
     "biased": "bad",
     "too few batches": "open",
 }

@@ -153,12 +153,14 @@ FRAMEWORKS = pa.schema(
         ("linked_is_claimed", pa.bool_()),
         *((f"popular_push{end}", pa.float64()) for end in ("", "_low", "_high")),
         ("popular_items", pa.int64()),
+        added("limit_bias", pa.float64(), 9),
     ],
     metadata={"table": "frameworks"},
 )
 """One row for each estimator of another framework. ``dataset``: null for the built-in graph.
-``shown_by``: gradient or links, where it is biased. ``linked_share``: of the negatives, those that
-are training links; ``linked_is_claimed``: its objective has them too. ``popular_push``: points of
+``shown_by``: gradient, limit or links, where it is biased. ``limit_bias``: in the limit of large
+batches, where that has been derived. ``linked_share``: of the negatives, those that are training
+links; ``linked_is_claimed``: its objective has them too. ``popular_push``: points of
 probability by which popular items are pushed down beyond the objective.
 """
 

@@ -6,6 +6,9 @@ A change of a column raises :data:`SCHEMA_VERSION` and gets an entry here. Older
 :data:`READABLE` are read with null in the columns that were added since (:func:`added`), and
 refused by the first other column that they lack.
 
+9 (23 November 2026)
+    frameworks: ``limit_bias``
+
 8 (23 November 2026)
     audit: ``negative_items``, ``cache_age``; frameworks: new
 
@@ -61,8 +64,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 8
-READABLE = (1, 2, 3, 4, 5, 6, 7, 8)
+SCHEMA_VERSION = 9
+READABLE = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 """Versions that this program reads."""
 SINCE = b"since"
 """Key of a field's metadata: the version that added the column."""

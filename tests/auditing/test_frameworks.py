@@ -22,6 +22,7 @@ from ncfbench.auditing.frameworks.links import Links, Vectors
 from ncfbench.auditing.frameworks.sentence_transformers import without_duplicates
 from ncfbench.auditing.frameworks.tables import finding, frameworks_tables
 from ncfbench.data.store import load
+from ncfbench.errors import UsageError
 from ncfbench.reporting.render import csv, latex, markdown
 from ncfbench.reporting.render import json as json_format
 from ncfbench.reporting.render.terminal import TableView, make_console
@@ -120,6 +121,7 @@ def by_hand(name: str, s: np.ndarray) -> float:
     """The mean loss of the batch from the table of scores, in plain arithmetic."""
 
     def softmax(row: int, weight: list[float], own: float = 1.0) -> float:
+        """A weight here is a shift of the score by its logarithm."""
         u, v = USER[row], ITEM[row]
         rest = sum(
             w * math.exp(20 * (s[u, i] - s[u, v])) for w, i in zip(weight, ITEM, strict=True)
@@ -147,6 +149,9 @@ def by_hand(name: str, s: np.ndarray) -> float:
         elif name in ("tfrs-hits", "merlin"):
             total += softmax(row, others(row, False, False))
         elif name == "merlin-logq":
+            # The temperature 1 / 20 divides log p too, which raises 1 / p to the power of 20.
+            total += softmax(row, [w**20 for w in others(row, True, False)], p**-20)
+        elif name == "merlin-logq-t":
             total += softmax(row, others(row, True, False), 1 / p)
         elif name == "reference":
             total += softmax(row, [w / 3 for w in others(row, True, False)])
@@ -168,8 +173,8 @@ def by_hand(name: str, s: np.ndarray) -> float:
 
 
 HAND = [
-    *("tfrs", "tfrs-logq", "tfrs-hits", "st-mnrl", "merlin", "merlin-logq", "gradcache", "xbm"),
-    *("reference", "fault-sign", "recbole", "pyg", "paper"),
+    *("tfrs", "tfrs-logq", "tfrs-hits", "st-mnrl", "merlin", "merlin-logq"),
+    *("merlin-logq-t", "gradcache", "xbm", "reference", "fault-sign", "recbole", "pyg", "paper"),
 ]
 
 
@@ -253,6 +258,61 @@ def test_planted_fault_is_found(name: str, skewed: Links, warm: dict[str, Vector
     assert name in missed[0]
 
 
+def test_limit_is_that_of_the_loss_by_hand(few: Links, vectors: Vectors) -> None:
+    """Without the positive item in the sum; only its distance counts, so other claims have none."""
+
+    def others(users: jax.Array, items: jax.Array) -> jax.Array:
+        scores = 20 * users @ items.T
+        pairs = zip(few.user.tolist(), few.item.tolist(), strict=True)
+        return jnp.mean(
+            jnp.stack(
+                [
+                    jnp.log(sum(jnp.exp(scores[u, w] - scores[u, v]) for w in range(4) if w != v))
+                    for u, v in pairs
+                ]
+            )
+        )
+
+    def flat(parts: Any) -> np.ndarray:
+        return np.concatenate([np.asarray(part)[:, :-1].reshape(-1) for part in parts])
+
+    exact = CLAIMS["softmax"].exact(few, vectors)
+    right = flat((exact.users, exact.items))
+    wrong = flat(jax.grad(others, argnums=(0, 1))(*map(jnp.asarray, vectors)))
+    expected = np.linalg.norm(wrong - right) / np.linalg.norm(right)
+    found = {
+        name: audit.limit_bias(few, BY_NAME[name], vectors, exact)
+        for name in ("merlin-logq-t", "tfrs-logq", "fault-missing")
+    }
+    assert found["merlin-logq-t"] == pytest.approx(expected, rel=1e-4)
+    assert found["tfrs-logq"] == 0
+    assert found["fault-missing"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "shown_by"),
+    [
+        ("merlin-logq-t", "biased", "limit"),
+        ("tfrs-logq", "consistent", None),
+        ("gradcache", "falls with b", None),
+    ],
+)
+def test_bias_that_falls_is_judged_by_its_limit(
+    name: str,
+    verdict: str,
+    shown_by: str | None,
+    skewed: Links,
+    warm: dict[str, Vectors],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two batch sizes alone do not show that a bias vanishes."""
+    monkeypatch.setattr(audit, "consistency", lambda *arguments: "consistent")
+    row = audit.audit_estimator(skewed, BY_NAME[name], warm["softmax"], OPTIONS, 4)
+    assert (row["verdict"], row["shown_by"]) == (verdict, shown_by)
+    told = {"biased": "however large the batch", "consistent": "0 in the limit"}
+    assert told.get(verdict, "whether it vanishes is not known") in finding(row)
+
+
 def test_popular_items_show_the_direction(skewed: Links, warm: dict[str, Vectors]) -> None:
     """No correction pushes popular items down; negatives that are all alike do not."""
     rows = {
@@ -294,6 +354,21 @@ def test_command_refuses_what_it_cannot_audit() -> None:
     check(invoke("audit", "--frameworks", "--installed"), 2, "--installed needs --framework")
     check(invoke("audit", "--frameworks", "--batches", "9"), 2, "at least 48")
     check(invoke("audit", "--framework", "xbm", "--installed"), 2, "no package to compare")
+    check(invoke("audit", "--framework", "st-mnrl", "--seed", "-1"), 2, "seed = -1")
+    check(invoke("audit", "--framework", ""), 2, "No frameworks are named")
+
+
+def test_graph_without_free_pairs_is_refused(few: Links) -> None:
+    """Drawing would not end: for 16 pairs less 8 links, and for a user who has every item."""
+    rng = np.random.default_rng(0)
+    assert len(few.unlinked_pairs(rng, 8)[0]) == 8
+    with pytest.raises(UsageError, match="needs 9 different pairs .* there are 8"):
+        few.unlinked_pairs(rng, 9)
+    every = Links(np.int32([0, 0, 1]), np.int32([0, 1, 0]), 2, 2)
+    with pytest.raises(UsageError, match="1 of 2 users have links with all 2 items"):
+        every.unlinked_item(rng, np.zeros(4, np.int32))
+    with pytest.raises(UsageError, match="1 of 2 users have links with all 2 items"):
+        CLAIMS["bpr"].warm_vectors(every, 0)
 
 
 def test_command_audits_a_data_set(
@@ -325,12 +400,26 @@ def test_other_loss_of_a_package_is_a_failure(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(packages, "compare", lambda *arguments: [row])
     found = invoke("audit", "--framework", "st-mnrl", "--installed")
     check(found, 6, "2.000000", "differs from the installed package")
+    check(found, 6, "sentence-transformers 9.0 is installed, and ours follows 6.2.0")
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     found = invoke("audit", "--framework", "st-mnrl", "--installed")
     check(found, 2, "sentence-transformers, which is not installed", "python -m pip install")
+
+
+@pytest.mark.parametrize("error", [AttributeError("no such class"), TypeError("no such option")])
+def test_other_interface_of_a_package_is_named(
+    error: Exception, few: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loss(*arguments: Any) -> Any:
+        raise error
+
+    package = packages.Package("pytest", "pytest", loss)
+    monkeypatch.setitem(packages.PACKAGES, "st-mnrl", package)
+    with pytest.raises(UsageError, match=rf"pytest {pytest.__version__} .* as 6.2.0.*{error}\.$"):
+        packages.compare(few, [BY_NAME["st-mnrl"]], 4)
 
 
 def test_page_names_every_estimator() -> None:

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.auditing.bias import FAMILY_ERROR, Bias, consistency, estimate
-from ncfbench.auditing.frameworks.claims import CLAIMS, ExactGradient
+from ncfbench.auditing.bias import FAMILY_ERROR, RESOLUTION, Bias, consistency, estimate
+from ncfbench.auditing.frameworks.claims import CLAIMS, LIMITS, ExactGradient
 from ncfbench.auditing.frameworks.estimator import Drawn, Estimator
 from ncfbench.auditing.frameworks.links import Links, Vectors
 from ncfbench.auditing.gradient_audit import AUDIT_SEED, BLOCKS, MODES, MORE_NEGATIVES
@@ -31,6 +31,8 @@ ZIPF = 0.8
 """Its popularity: an item's links fall as its rank to this power."""
 BATCHES_AT_ONCE = 16
 """Batches whose gradients are computed at once: bounds the memory."""
+FALLS = "falls with b"
+"""Verdict of a bias that falls with the batch, to a limit that has not been derived."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Options:
                 f"batch_size = {self.batch_size}: a multiple of 4 is needed, because GradCache cuts"
                 " it into 4 chunks."
             )
+        if self.seed < 0:
+            raise UsageError(f"seed = {self.seed}: it must be 0 or more.")
         if not 0 < self.margin < 1:
             raise UsageError(
                 f"margin = {self.margin}: it must lie between 0 and 1, for example 0.05 for 5 %."
@@ -137,6 +141,13 @@ def audit_estimator(
         more = measure(links, estimator, vectors, exact, options, "more", verdicts).bias
         verdict = consistency(found.bias, more, options.margin, MODES["more"][1], verdicts)
     shown_by = "gradient" if verdict == "biased" else None
+    limit = limit_bias(links, estimator, vectors, exact)
+    if verdict == "consistent":
+        # Two batch sizes do not tell a bias that vanishes from one that falls to a limit.
+        if limit is None:
+            verdict = FALLS
+        elif limit > RESOLUTION:
+            verdict, shown_by = "biased", "limit"
     if found.linked_share and not claim.counts_linked:
         # Certain, however small the gradient's bias is beside its noise.
         verdict, shown_by = "biased", shown_by or "links"
@@ -165,6 +176,7 @@ def audit_estimator(
         "bias_with_4x_batch": more and more.estimate,
         "bias_with_4x_batch_low": more and more.lower,
         "bias_with_4x_batch_high": more and more.upper,
+        "limit_bias": limit,
         "cosine": found.bias.cosine,
         "length_ratio": found.length_ratio,
         "batch_variance": found.bias.variance,
@@ -178,6 +190,24 @@ def audit_estimator(
         "popular_items": int(links.popular.sum()),
         "remedy": estimator.remedy,
     }
+
+
+def limit_bias(
+    links: Links, estimator: Estimator, vectors: Vectors, exact: ExactGradient
+) -> float | None:
+    """Return the bias in the limit of large batches, as a share of the exact gradient's length.
+
+    It is the distance of two exact gradients, without noise. None where the limit has not been
+    derived.
+    """
+    if not estimator.limit:
+        return None
+    if estimator.limit == estimator.claim:
+        return 0.0
+    found = LIMITS[estimator.limit].exact(links, vectors)
+    target = _flat(exact.users, exact.items)
+    distance = np.linalg.norm(_flat(found.users, found.items) - target)
+    return float(distance / np.linalg.norm(target))
 
 
 def measure(

@@ -12,7 +12,11 @@ from ncfbench.auditing.frameworks.faults import (
     WrongSign,
 )
 from ncfbench.auditing.frameworks.gradcache import GradCache
-from ncfbench.auditing.frameworks.merlin import Contrastive, CorrectedContrastive
+from ncfbench.auditing.frameworks.merlin import (
+    Contrastive,
+    CorrectedContrastive,
+    RescaledContrastive,
+)
 from ncfbench.auditing.frameworks.paper_program import SharedLog
 from ncfbench.auditing.frameworks.pyg import NegativeSampling
 from ncfbench.auditing.frameworks.recbole import Bpr, PopularityBpr
@@ -39,6 +43,7 @@ ESTIMATORS: tuple[Estimator, ...] = (
     WithoutDuplicates(),
     Contrastive(),
     CorrectedContrastive(),
+    RescaledContrastive(),
     GradCache(),
     CrossBatchMemory(),
     Bpr(),

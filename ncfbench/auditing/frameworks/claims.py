@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -86,6 +87,8 @@ class Claim:
         user, item, positive = links.user, links.item, 0.0
         by_user, by_item = np.zeros(vectors.users.shape), np.zeros(vectors.items.shape)
         weight = np.full(len(user), 1 / len(user))
+        if self.left_out == "linked" and self.loss.family != "pointwise":
+            links.require_unlinked_items()
         if self.loss.family == "pointwise":
             # Half of the loss is that of the links, half that of the pairs without one.
             blocks = link_blocks(user, item, weight / 2)
@@ -178,3 +181,27 @@ CLAIMS = {
         is_unit=True,
     ),
 }
+
+
+@dataclass(frozen=True)
+class OthersSoftmax(SampledSoftmax):
+    """The softmax's loss without the positive item in the sum, over all items.
+
+    ``log sum_{w != v} exp(gamma (s_w - s_v))``.
+    """
+
+    def row(self, positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
+        """See :meth:`SampledSoftmax.row`."""
+        return jax.nn.logsumexp(self.gamma * (negative - positive[:, None]), axis=1, b=weight)
+
+
+LIMITS = CLAIMS | {
+    "softmax-others": Claim(
+        "softmax over others",
+        "the softmax over all items but the positive one",
+        OthersSoftmax(SCALE),
+        left_out="own",
+        is_unit=True,
+    )
+}
+"""What estimates tend to as the batch grows: the claims, and objectives that none claims."""

@@ -91,6 +91,10 @@ class Estimator(ABC):
     """The objective that it claims to estimate, of :data:`ncfbench.auditing.frameworks.claims`."""
     plain: ClassVar[str] = ""
     """The objective in which all items count alike, where it claims another one."""
+    limit: ClassVar[str] = ""
+    """The objective that the estimate tends to as the batch grows, of
+    :data:`ncfbench.auditing.frameworks.claims.LIMITS`; empty where it has not been derived.
+    """
     remedy: ClassVar[str]
     """Advice to a user: one sentence."""
     fault: ClassVar[str] = ""

@@ -23,6 +23,7 @@ class WrongSign(Reference):
     name = "fault-sign"
     title = "FAULT: sign of logQ"
     fault = "wrong sign of the logQ correction"
+    limit = ""
     remedy = "Subtract log p(item) from the logits."
 
     def log_weight(self, probability_b: jax.Array) -> jax.Array:
@@ -37,6 +38,7 @@ class MissingCorrection(Reference):
     name = "fault-missing"
     title = "FAULT: no logQ"
     fault = "no logQ correction"
+    limit = ""
     remedy = "Subtract log p(item) from the logits."
 
     def draw(self, links: Links, rng: np.random.Generator, size: int, count: int) -> Drawn:
@@ -52,6 +54,7 @@ class DroppedGradients(Reference):
     name = "fault-dropped"
     title = "FAULT: chunks lost"
     fault = "a cached loss that drops all gradients but the last"
+    limit = ""
     remedy = "Let the gradients of all chunks add up before the optimiser's step."
 
     def loss(self, users: jax.Array, items: jax.Array, batch: Any) -> jax.Array:

@@ -33,6 +33,7 @@ class Reference(Estimator):
     version = "-"
     source = "https://doi.org/10.1145/3298689.3346996"
     claim = "softmax"
+    limit = "softmax"
     remedy = "This is the bias that any softmax over so small a sample has."
 
     scale: float = SCALE

@@ -47,8 +47,14 @@ def packages_table(rows: Sequence[Row]) -> Table:
         ]
         for row in rows
     ]
-    note = "The loss of one batch of ours. They agree where they differ by no more than 1e-5."
-    return Table("Losses of installed packages", header, cells, [note], name="packages")
+    notes = ["The loss of one batch of ours. They agree where they differ by no more than 1e-5."]
+    others = {row["package"]: row for row in rows if row["version"] != row["followed_version"]}
+    notes += [
+        f"{package} {row['version']} is installed, and ours follows {row['followed_version']}: the"
+        " audit's findings hold for that version."
+        for package, row in others.items()
+    ]
+    return Table("Losses of installed packages", header, cells, notes, name="packages")
 
 
 def finding(row: Row) -> str:
@@ -61,18 +67,31 @@ def finding(row: Row) -> str:
             f"{100 * row['linked_share']:.1f} % of its negatives are training links, and it claims"
             f" {meaning}"
         )
+    elif row["shown_by"] == "limit":
+        text = (
+            f"biased by {percent(row['limit_bias'])} % however large the batch as an estimate of"
+            f" {meaning}, and by {percent(row['bias'])} % with this batch"
+            f" ({percent(row['bias_with_4x_batch'])} % with four times the batch)"
+        )
     elif found == "biased":
         text = f"biased by {percent(row['bias'])} % ({low} to {high}) as an estimate of {meaning}"
     elif found == "too few batches":
         text = (
             f"bias of {low} to {high} % as an estimate of {meaning}, undecided with these batches"
         )
+    elif found == "falls with b":
+        text = (
+            f"bias of {percent(row['bias'])} % as an estimate of {meaning}, and"
+            f" {percent(row['bias_with_4x_batch'])} % with four times the batch; whether it"
+            " vanishes is not known"
+        )
     else:
         text = f"estimates {meaning}"
         if row["bias_with_4x_batch"] is not None:
             text += (
                 f", with a bias of {percent(row['bias'])} % from sampling"
-                f" ({percent(row['bias_with_4x_batch'])} % with four times the batch)"
+                f" ({percent(row['bias_with_4x_batch'])} % with four times the batch"
+                f"{'' if row['limit_bias'] is None else ', 0 in the limit'})"
             )
     if row["planted_fault"]:
         text = f"planted, {row['planted_fault']}; {text}"
@@ -117,6 +136,8 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     return [
         "Bias: of the mean gradient, as a share of the exact gradient's length, and with four times"
         " the batch for a softmax: what sampling alone does falls with the batch, a fault stays."
+        " Consistent: it falls, and the exact gradient of its limit for large batches is the right"
+        " one."
         f" Unbiased: none is shown, and it is below {100 * first['margin']:g} %."
         " Cos.: cosine of the mean gradient and the exact one."
         f" {first['verdicts']} verdicts, nominally 5 % chance that any is wrong.",

@@ -31,8 +31,9 @@ class Retrieval(Estimator):
     source = "https://www.tensorflow.org/recommenders/api_docs/python/tfrs/tasks/Retrieval"
     claim = "softmax"
     remedy = (
-        "Pass candidate_sampling_probability, each item's share of the training links. The task sums"
-        " over the batch: with SGD, divide the learning rate by b; with Adam it hardly matters."
+        "Pass candidate_sampling_probability, each item's share of the training links. The task"
+        " sums over the batch: with SGD, divide the learning rate by b; with Adam it hardly"
+        " matters."
     )
 
     scale: float = SCALE
@@ -64,6 +65,7 @@ class RetrievalWithProbability(Retrieval):
     name = "tfrs-logq"
     title = "TFRS, probabilities"
     remedy = "Use it so, and as large a batch as fits."
+    limit = "softmax"
 
     uses_probability: bool = True
 
