@@ -30,7 +30,7 @@ class Loss(ABC):
     family: ClassVar[LossFamily]
     title: ClassVar[str]
     uses: ClassVar[tuple[str, ...]]
-    includes_positive: ClassVar[bool] = False
+    includes_positive = False
 
     @classmethod
     def configured(cls, config: RunConfig) -> Self:

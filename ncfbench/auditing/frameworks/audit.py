@@ -142,12 +142,12 @@ def audit_estimator(
         verdict = consistency(found.bias, more, options.margin, MODES["more"][1], verdicts)
     shown_by = "gradient" if verdict == "biased" else None
     limit = limit_bias(links, estimator, vectors, exact)
-    if verdict == "consistent":
+    if limit is not None and limit > RESOLUTION:
+        # Certain, however noisy the batches: both gradients are exact.
+        verdict, shown_by = "biased", shown_by or "limit"
+    elif verdict == "consistent" and limit is None:
         # Two batch sizes do not tell a bias that vanishes from one that falls to a limit.
-        if limit is None:
-            verdict = FALLS
-        elif limit > RESOLUTION:
-            verdict, shown_by = "biased", "limit"
+        verdict = FALLS
     if found.linked_share and not claim.counts_linked:
         # Certain, however small the gradient's bias is beside its noise.
         verdict, shown_by = "biased", shown_by or "links"
