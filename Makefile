@@ -43,7 +43,8 @@ test-browser: $(VENV)/.installed
 # PyTorch's batches, objective and pairs of texts beside ours, and the peer of the benchmarks.
 test-torch: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch,sentence-transformers]'
-	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_peer.py tests/test_peer_bert.py
+	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_peer.py tests/test_peer_bert.py \
+	  tests/auditing/test_framework_packages.py
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -26,7 +26,6 @@ from ncfbench.errors import UsageError  # noqa: E402
 from ncfbench.models.interaction import DotProduct  # noqa: E402
 from ncfbench.models.losses import make_loss  # noqa: E402
 from ncfbench.models.objective import batch_scores, link_loss  # noqa: E402
-from ncfbench.models.towers import Content  # noqa: E402
 from ncfbench.registry import LOSSES, SAMPLERS, find_sampler, losses_for  # noqa: E402
 from ncfbench.rng import Streams  # noqa: E402
 from ncfbench.sampling import base, make_sampler  # noqa: E402
@@ -41,8 +40,6 @@ from ncfbench.torch import (  # noqa: E402
     objective,
 )
 from ncfbench.torch.objective import ROWS  # noqa: E402
-from ncfbench.training.inference import Embedder  # noqa: E402
-from ncfbench.training.probe import Probe  # noqa: E402
 from ncfbench.training.step import Trainer  # noqa: E402
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -247,7 +244,7 @@ def test_the_example_trains_as_jax_does(tiny: Dataset, monkeypatch: pytest.Monke
     found = list(islice(bench.train(model, stream, config.learning_rate), 20))
     assert expected[-1] < 0.8 * expected[0]
     assert found == pytest.approx(expected, rel=1e-4)
-    probe = Probe(tiny.graph, config, Embedder(trainer.towers, Content.of(tiny)))
+    probe = bench.make_probe(trainer, tiny)
     parameters = curve[-1][1].parameters
     theirs = probe(bench.loaded(model, parameters))
     assert theirs == pytest.approx(probe(parameters), rel=1e-4)
