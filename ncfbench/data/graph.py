@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ncfbench.data.id_index import IdIndex, find_hits
 from ncfbench.data.link_bits import LinkBits, is_small
@@ -73,7 +73,7 @@ class BipartiteGraph:
 
     @classmethod
     def from_links(
-        cls, users: NDArray[np.integer], items: NDArray[np.integer], n_users: int, n_items: int
+        cls, users: ArrayLike, items: ArrayLike, n_users: int, n_items: int
     ) -> BipartiteGraph:
         """Build a graph from the two ends of each link, in any order.
 
@@ -81,9 +81,15 @@ class BipartiteGraph:
         them. Building takes 8 bytes a link besides the graph, and 16 where links must be sorted.
 
         Raises:
-            DataError: no link, an id out of range, a link given twice, or more links than int32 can
-                number.
+            DataError: no link, an id that is no whole number or out of range, not as many users as
+                items, a link given twice, or more links than int32 can number.
         """
+        users, items = np.asarray(users), np.asarray(items)
+        if users.ndim != 1 or users.shape != items.shape:
+            raise DataError(
+                f"A link is a user and an item: users of shape {users.shape} and items of shape"
+                f" {items.shape} do not belong together."
+            )
         if len(users) == 0:
             raise DataError(
                 "There are no training links: every link belongs to a held-out item, or the data is"
@@ -93,6 +99,11 @@ class BipartiteGraph:
             if size > MAX_LINKS:
                 raise DataError(f"{size:,} {kind}: more than {MAX_LINKS:,} are not supported.")
         for kind, ids, size in (("user", users, n_users), ("item", items, n_items)):
+            if ids.dtype.kind not in "iu":
+                raise DataError(
+                    f"The links' {kind}s are of type {ids.dtype}, and ids are whole numbers. For"
+                    " names: names, ids = numpy.unique(names, return_inverse=True)"
+                )
             if ids.min() < 0 or ids.max() >= size:
                 raise DataError(
                     f"A link names {kind} {ids.max() if ids.max() >= size else ids.min()}, outside"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -222,8 +224,12 @@ def test_an_id_index_finds_what_a_search_finds(values: list[int], size: int, ids
         ([0, 0], [1, 1], "twice"),
         ([0, 2], [0, 0], "user 2, outside 0..1"),
         ([0, 1], [0, -1], "item -1, outside 0..2"),
+        ([0, 1], [0], r"users of shape \(2,\) and items of shape \(1,\)"),
+        ([0, 1], [0.5, 1.0], "items are of type float64, and ids are whole numbers"),
+        (["a", "b"], [0, 1], "For names: names, ids = numpy.unique"),
     ],
 )
-def test_impossible_links_are_refused(users: list[int], items: list[int], message: str) -> None:
+def test_impossible_links_are_refused(users: list[Any], items: list[Any], message: str) -> None:
+    """Lists, as a user may give them."""
     with pytest.raises(DataError, match=message):
-        BipartiteGraph.from_links(np.array(users, int), np.array(items, int), 2, 3)
+        BipartiteGraph.from_links(users, items, 2, 3)
