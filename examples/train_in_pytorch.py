@@ -26,8 +26,8 @@ class TwoTower(nn.Module):
         self.users = nn.Embedding(dataset.n_users, dimension)
         self.words = nn.EmbeddingBag(dataset.n_words + 1, dimension, mode="mean", padding_idx=0)
         self.dense = nn.Linear(dimension, dimension)
-        for layer, scale in ((self.users, 0.01), (self.words, 0.1), (self.dense, dimension**-0.5)):
-            nn.init.normal_(layer.weight, std=scale)
+        for weight, scale in zip(self.parameters(), (0.01, 0.1, dimension**-0.5, 0), strict=True):
+            nn.init.normal_(weight, std=scale)
 
     def forward(self, batch: TensorBatch) -> tuple[Tensor, Tensor]:
         items = self.dense(self.words(self.tokens[batch.items]))
