@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import trained
 
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.store import Dataset
@@ -21,12 +22,7 @@ from ncfbench.sweeps.progress import SweepProgress
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.step import Trainer
 
-SMALL: dict[str, Any] = {
-    "dataset": "tiny",
-    "batch_size": 64,
-    "epochs": 3,
-    "dimension": 8,
-    "word_dimension": 8,
+SMALL: dict[str, Any] = trained.SMALL | {
     "encoder": "bow",  # compiled sooner than the others that have recall on cold items
 }
 ARMS = ("neg", "ns", "strat-ns")
