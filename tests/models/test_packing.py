@@ -40,10 +40,10 @@ def program(encoder: str, way: str) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def _small_blocks() -> Any:
-    """Several blocks, the last one partly filled."""
+    """Several blocks of four rows, the last one partly filled."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (gru, transformer):
-            patch.setattr(module, "SHAPE", packing.Shape(11, 30, 2))
+            patch.setattr(module, "SHAPE", packing.Shape(11, 44, 2))
         yield
 
 

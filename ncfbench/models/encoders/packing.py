@@ -2,9 +2,9 @@
 
 :func:`packed` works on no padding and on no word that dropout removed. It lays the words that are
 present one after the other into rows, as many whole texts to a row as fit, and encodes the rows
-block by block. All blocks have one shape, so a single compiled program serves every batch; their
-number depends on the texts. The backward pass encodes each block again, so the activations of one
-block are in memory at a time.
+block by block. All whole blocks have one shape, and so have the parts into which the last one is
+cut, so a single compiled program serves every batch; their number depends on the texts. The
+backward pass encodes each block again, so the activations of one block are in memory at a time.
 
 An encoder takes part as a pure function from words to vectors; see :data:`Encode`.
 """
@@ -36,6 +36,11 @@ text that are present; zero for a text without words. The table holds the vector
 PLAIN_WORDS = 2**18
 """Word slots up to which :func:`plain` encodes all texts at once, by default. Where there are more,
 it works in parts of that size, and the backward pass encodes each part again.
+"""
+PARTS = 4
+"""Parts into which the last block of rows is cut. A transformer of 2 x 128 takes 0.79 times as long
+for 158 texts of up to 40 words, half of which dropout removed, as with whole blocks alone; with 2
+parts 0.86, with 8 parts 0.81.
 """
 
 
@@ -163,12 +168,13 @@ def _rows(texts: Texts, row_words: int, multiple_of: int = 1) -> int:
 
 
 class _Packed(NamedTuple):
-    """Packed texts, and the rows of a block."""
+    """Packed texts, and the cut of their rows into blocks and parts of a block."""
 
     rows: Rows
     share: jax.Array
     """float32[1 + V]: a word's weight in the mean of its text; no text stands first."""
-    height: int
+    part: int
+    """Rows of a part of a block."""
 
     @classmethod
     def of(cls, texts: Texts, shape: Shape) -> _Packed:
@@ -177,21 +183,31 @@ class _Packed(NamedTuple):
         height = min(height, _rows(texts, width))
         counts = jnp.sum(texts.present, axis=1, dtype=jnp.float32)
         share = jnp.pad(1 / jnp.maximum(counts, 1), (1, 0))
-        return cls(pack(texts, width, height), share, height)
+        part = -(-height // PARTS)
+        return cls(pack(texts, width, part * PARTS), share, part)
 
     def each_block(self, state: Any, work: Callable[..., Any]) -> Any:
-        """Return ``state`` after ``work(state, texts, positions, tokens)`` on all blocks."""
-        width, height = self.rows.texts.shape[1], self.height
+        """Return ``state`` after ``work(state, texts, positions, tokens)`` on all blocks.
 
-        def advance(block: jax.Array, state: Any) -> Any:
-            parts = [
-                jax.lax.dynamic_slice(array, (block * height, jnp.int32(0)), (height, width))
-                for array in self.rows[:3]
-            ]
-            return work(state, *parts)
+        The rows that fill no whole block are worked on in parts of it, so that few empty rows are.
+        """
+        width = self.rows.texts.shape[1]
 
-        n_blocks = (self.rows.used + height - 1) // height
-        return jax.lax.fori_loop(0, n_blocks, advance, state)
+        def work_in(height: int, first: jax.Array, end: jax.Array, state: Any) -> Any:
+            def advance(block: jax.Array, state: Any) -> Any:
+                row = first + block * height
+                parts = [
+                    jax.lax.dynamic_slice(array, (row, jnp.int32(0)), (height, width))
+                    for array in self.rows[:3]
+                ]
+                return work(state, *parts)
+
+            return jax.lax.fori_loop(0, (end - first + height - 1) // height, advance, state)
+
+        height = self.part * PARTS
+        whole = self.rows.used // height * height
+        state = work_in(height, jnp.int32(0), whole, state)
+        return work_in(self.part, whole, self.rows.used, state)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
