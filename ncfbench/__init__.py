@@ -235,22 +235,31 @@ def report(
     data_dir: Folder = None,
     allow_mixed: bool = False,
     only: Mapping[str, Sequence[Any]] | None = None,
+    baseline: str | None = None,
 ) -> Results:
     """Compare the runs of a folder; the tables are ``results.tables``, rows ``results.speedup``.
 
     Args:
         allow_mixed: divide times of different environments too.
         only: values by setting of the runs to compare, such as ``{"sampler": ["iid", "ns"]}``.
+        baseline: sampler that speedups are measured against; by default ``iid``, of pairwise losses
+            ``neg``.
 
     Raises:
         DataError: a table cannot be read.
-        UsageError: ``only`` names an unknown setting, or a value that no run has.
+        UsageError: ``only`` names an unknown setting, or a value that no run has; no run has the
+            baseline's sampler.
     """
     from ncfbench.reporting.results import collect
 
     locations = _locations(data_dir, runs_dir)
     return collect(
-        locations.runs_dir, locations.data_dir, allow_mixed=allow_mixed, locations={}, only=only
+        locations.runs_dir,
+        locations.data_dir,
+        allow_mixed=allow_mixed,
+        locations={},
+        only=only,
+        baseline=baseline,
     )
 
 

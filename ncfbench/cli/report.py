@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,6 +31,17 @@ def report(
             metavar="KEY=VALUE",
             help="Compare only runs with this value of a setting, such as b=128 or sampler=iid,ns.",
             show_default=False,
+            rich_help_panel="Selection",
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "Measure speedups against this sampler, for example where IID is too dear to train."
+            ),
+            show_default="iid; neg for pairwise losses",
+            metavar="SAMPLER",
             rich_help_panel="Selection",
         ),
     ] = None,
@@ -159,9 +170,10 @@ def report(
 
     The answer of each data set, encoder and loss comes first: all its arms have one target, the
     smallest loss of the baseline at its best. The baseline is IID for pointwise losses and Negative
-    Sampling for pairwise ones. Then come the paper's speedup and recall tables, and the commands
-    that fill missing cells. Tables that `profile` and `audit` left in the same folder come after
-    them. Speedups and recalls are also written beside the runs as Parquet.
+    Sampling for pairwise ones, or that of --baseline. Then come the paper's speedup and recall
+    tables, and the commands that fill missing cells. Tables that `profile` and `audit` left in the
+    same folder come after them. Speedups and recalls are also written beside the runs as Parquet,
+    over the usual baseline.
 
     Example: ncfbench report runs/new --against runs/old --regression 5%
     """
@@ -184,11 +196,11 @@ def report(
         )
     _, where = resolve({"data_dir": data_dir, "runs_dir": runs_dir})
     if verify or against is not None:
-        given = (figures, export, output, table, figure, full, paper)
+        given = (figures, export, output, table, figure, full, paper, baseline)
         if kind not in ("table", "json") or any(given):
             raise UsageError(
                 "--verify and --against print a table or JSON: leave --format, --table, --figure,"
-                " --figures, --output, --export, --full and --paper out."
+                " --figures, --output, --export, --full, --paper and --baseline out."
             )
         if against is not None:
             limit = regression or REGRESSION
@@ -198,6 +210,11 @@ def report(
         else:
             _verify(where, kind)
         return
+    if baseline is not None and (export is not None or paper):
+        raise UsageError(
+            "--export and --paper are for the usual baseline: leave --baseline out, or look at the"
+            " exported folder with it."
+        )
     drawing = _drawing(figure or [], figures, figures_format, output, kind)
     if output is not None and kind == "table" and drawing.file is None:
         raise UsageError("--format table is printed: send it to a file with > FILE.")
@@ -207,7 +224,8 @@ def report(
         if path is not None
     }
     wanted = Wanted(kind, table or [], figure or [], named, full, paper)
-    _report(where, wanted, only or [], drawing, output, export, allow_mixed=allow_mixed)
+    chosen = {"baseline": baseline, "allow_mixed": allow_mixed}
+    _report(where, wanted, only or [], drawing, output, export, **chosen)
 
 
 def _drawing(
@@ -236,8 +254,7 @@ def _report(
     drawing: Drawing,
     output: Path | None,
     export: Path | None,
-    *,
-    allow_mixed: bool,
+    **chosen: Any,
 ) -> None:
     from ncfbench.reporting.results import collect
     from ncfbench.reporting.selection import parse_only
@@ -245,9 +262,9 @@ def _report(
     results = collect(
         where.runs_dir,
         where.data_dir,
-        allow_mixed=allow_mixed,
         locations=wanted.locations,
         only=parse_only(only),
+        **chosen,
     )
     for problem in results.problems:
         say(f"Warning: {problem}")

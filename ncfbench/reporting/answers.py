@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from ncfbench.config import RunConfig
-from ncfbench.registry import baseline_sampler, find_encoder, find_loss, find_sampler
+from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.comparison import (
     Comparison,
     arm_of,
@@ -193,14 +193,15 @@ def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
     settings = ", ".join(f"{name}={unusual[name]}" for name in unusual if name in shared)
     data = comparisons[0].data_fingerprint, comparisons[0].data_label
     runs, reasons = _comparable(comparisons, allow_mixed=allow_mixed)
-    contenders = contenders_of(runs)
+    sampler = comparisons[0].baseline_sampler
+    contenders = contenders_of(runs, sampler)
     baseline = None
     if any(each.is_simulated for each in comparisons):
         reasons.append("Devices are SIMULATED by CPUs: their times are not compared.")
     elif len(contenders) == 1:
         reasons.append(f"{contenders[0].name} is the only arm so far: there is nothing to compare.")
     else:
-        baseline, untrained = _best_baseline(contenders)
+        baseline, untrained = _best_baseline(contenders, find_sampler(sampler).title)
         reasons += untrained
     if baseline is None:
         standings = [
@@ -238,12 +239,21 @@ def _comparable(
     return kept, [left_out]
 
 
-def _best_baseline(contenders: Sequence[Contender]) -> tuple[Contender | None, list[str]]:
-    """Return the baseline at its best, None if none has trained, and what is wrong with others."""
-    title = find_sampler(baseline_sampler(contenders[0].config.loss)).title
+def _best_baseline(
+    contenders: Sequence[Contender], title: str
+) -> tuple[Contender | None, list[str]]:
+    """Return the baseline at its best, None if none has trained, and what is wrong with others.
+
+    Args:
+        title: of the baseline's sampler.
+    """
     own = [each for each in contenders if each.is_baseline]
     if not own:
-        return None, [f"No run of the baseline, {title}, is finished, so there is no ratio."]
+        other = contenders[0].config.sampler
+        return None, [
+            f"No run of the baseline, {title}, is finished, so there is no ratio. To measure"
+            f" against another sampler: --baseline {other}."
+        ]
     faults = {each.name: why_untrained(list(each.runs.values()), each.name) for each in own}
     able = {
         each.name: each

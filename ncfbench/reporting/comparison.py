@@ -22,12 +22,14 @@ class Comparison:
         config: settings of any one of the runs.
         arms: runs by variant and seed; the newest run of a seed.
         data_label: name of the data set in its manifest, which tells a stand-in from the original.
+        chosen_baseline: the sampler that speedups are measured against; None: the loss's own.
     """
 
     config: RunConfig
     data_fingerprint: str
     arms: Mapping[Variant, Mapping[int, RunRecord]]
     data_label: str = ""
+    chosen_baseline: str | None = None
 
     @property
     def seed(self) -> int:
@@ -44,8 +46,8 @@ class Comparison:
 
     @property
     def baseline_sampler(self) -> str:
-        """See :func:`ncfbench.registry.baseline_sampler`."""
-        return baseline_sampler(self.config.loss)
+        """The sampler that speedups are measured against."""
+        return self.chosen_baseline or baseline_sampler(self.config.loss)
 
     def baseline(self, variant: Variant) -> Variant | None:
         """Return the baseline's variant of the same k, else of the paper's k, else its only one."""

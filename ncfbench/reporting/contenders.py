@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ncfbench.config import RunConfig
-from ncfbench.registry import baseline_sampler, find_sampler
+from ncfbench.registry import find_sampler
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import statistics as analysis
@@ -15,16 +15,16 @@ from ncfbench.timing import statistics as analysis
 
 @dataclass(frozen=True)
 class Contender:
-    """A sampler with its settings, batch size and learning rate, and its runs by seed."""
+    """A sampler with its settings, batch size and learning rate, and its runs by seed.
+
+    Attributes:
+        is_baseline: True if speedups are measured against its sampler.
+    """
 
     name: str
     config: RunConfig
     runs: Mapping[int, RunRecord]
-
-    @property
-    def is_baseline(self) -> bool:
-        """True if speedups are measured against its sampler."""
-        return self.config.sampler == baseline_sampler(self.config.loss)
+    is_baseline: bool = False
 
     @property
     def has_diverged(self) -> bool:
@@ -68,8 +68,12 @@ class Contender:
         return None if None in known else _mean(known)
 
 
-def contenders_of(runs: Sequence[RunRecord]) -> list[Contender]:
-    """Return the arms with their runs; of two runs of a seed that differ in length, the longer."""
+def contenders_of(runs: Sequence[RunRecord], baseline: str) -> list[Contender]:
+    """Return the arms with their runs; of two runs of a seed that differ in length, the longer.
+
+    Args:
+        baseline: the sampler that speedups are measured against.
+    """
     arms: dict[tuple[Variant, int, float, int], dict[int, RunRecord]] = {}
     for run in runs:
         config = run.config
@@ -88,7 +92,8 @@ def contenders_of(runs: Sequence[RunRecord]) -> list[Contender]:
             f"rate={rate:g}" if len(rates) > 1 else "",
             f"blocks of {block}" if block else "",
         ]
-        found.append(Contender(" ".join(filter(None, parts)), config, own))
+        name = " ".join(filter(None, parts))
+        found.append(Contender(name, config, own, variant.sampler == baseline))
     return found
 
 

@@ -6,14 +6,14 @@ import os
 import shutil
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ncfbench.errors import DataError
+from ncfbench.errors import DataError, UsageError, nearest
 from ncfbench.reporting import targets
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.claims import Judged, judge_claims
@@ -81,7 +81,9 @@ class Results:
     allow_mixed: bool
     locations: Mapping[str, str]
     is_filtered: bool = False
-    """True if some runs were left out on purpose: tables beside the runs are those of all."""
+    """True if some runs were left out on purpose, or another baseline was asked for: the tables
+    beside the runs are those of all runs, over the usual one.
+    """
 
     @property
     def speedup(self) -> Rows:
@@ -138,6 +140,8 @@ class Results:
     @cached_property
     def claims(self) -> list[Judged]:
         """The paper's claims that do not depend on its hardware, judged by these runs."""
+        if any(each.chosen_baseline for each in self.comparisons):
+            return []
         audits = self.beside.get("audit", [])
         return judge_claims(self.comparisons, self.speedups, audits)
 
@@ -236,6 +240,7 @@ def collect(
     allow_mixed: bool,
     locations: Mapping[str, str],
     only: Mapping[str, Iterable[Any]] | None = None,
+    baseline: str | None = None,
 ) -> Results:
     """Read a folder of runs, and compare the runs that belong together.
 
@@ -244,14 +249,19 @@ def collect(
         allow_mixed: divide times of different environments too.
         locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
         only: wanted values by setting (:class:`ncfbench.reporting.selection.Filter`).
+        baseline: the sampler that speedups are measured against; by default the loss's own, whose
+            figures alone stand beside the paper's.
 
     Raises:
-        UsageError: ``only`` names a setting that there is not, or a value that no run has.
+        UsageError: ``only`` names a setting that there is not, or a value that no run has; no run
+            has the baseline's sampler.
     """
     records, problems = runs.read_all(runs_dir)
     chosen = Filter(only or {}, records)
     records = chosen.choose(records)
-    comparisons = group(records)
+    comparisons = [replace(each, chosen_baseline=baseline) for each in group(records)]
+    if baseline is not None:
+        _check_baseline(baseline, comparisons)
     left_out = _left_out(records, comparisons, locations)
     manifests, unknown = find_manifests(comparisons, runs_dir, data_dir)
     comparisons = label_comparisons(comparisons, manifests)
@@ -278,7 +288,7 @@ def collect(
         comparisons=comparisons,
         speedups=speedups,
         recalls=recalls,
-        verdicts=judge_all(comparisons, speedups, recalls, manifests),
+        verdicts=[] if baseline else judge_all(comparisons, speedups, recalls, manifests),
         manifests=manifests,
         beside=beside,
         sweeps=sweeps,
@@ -286,8 +296,17 @@ def collect(
         left_out=left_out,
         allow_mixed=allow_mixed,
         locations=locations,
-        is_filtered=bool(chosen),
+        is_filtered=bool(chosen) or baseline is not None,
     )
+
+
+def _check_baseline(baseline: str, comparisons: Sequence[Comparison]) -> None:
+    present = dict.fromkeys(arm.sampler for each in comparisons for arm in each.arms)
+    if present and baseline not in present:
+        raise UsageError(
+            f"No run has the sampler {baseline!r}{nearest(baseline, present)} The runs have:"
+            f" {', '.join(present)}."
+        )
 
 
 def _left_out(

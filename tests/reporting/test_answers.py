@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -210,6 +211,30 @@ def test_without_a_baseline_there_is_no_ratio(
     assert printed.exit_code == 0
     is_table = "Speedup over IID" in printed.stdout
     assert is_table == (losses is not None), "a table without any ratio is left out"
+
+
+def test_another_baseline(tmp_path: Path) -> None:
+    """Where IID is too dear: N.S. comes to its smallest loss, 3, at iteration 300 after 9 s, Strat.
+    w. N.S. at iteration 200 after 2 s. What is kept beside the runs has the usual baseline.
+    """
+    write_run(tmp_path, "ns", [9, 6, 4, 3], 30)
+    write_run(tmp_path, "strat-ns", [9, 6, 3, 2], 10)
+    usual = invoke("report", tmp_path)
+    assert "To measure against another sampler: --baseline ns." in " ".join(usual.stdout.split())
+    kept = (tmp_path / "speedup.parquet").read_bytes()
+    found = json.loads(invoke("report", tmp_path, "--baseline", "ns", "--json").stdout)
+    rows = {row["sampler"]: row for row in found["speedup"] if row["runs"]}
+    assert {row["baseline"] for row in rows.values()} == {"ns"}
+    assert rows["ns"]["status"] == "baseline"
+    parts = ("per_iteration_speedup", "iterations_speedup", "total_speedup")
+    assert [rows["strat-ns"][part] for part in parts] == pytest.approx([3.0, 1.5, 4.5])
+    assert found["answers"][0]["best"] == "Strat. w. N.S."
+    assert (tmp_path / "speedup.parquet").read_bytes() == kept
+    for more in (["--export", tmp_path / "out"], ["--paper"], ["--verify"]):
+        assert invoke("report", tmp_path, "--baseline", "ns", *more).exit_code == 2
+    refused = invoke("report", tmp_path, "--baseline", "iid")
+    assert refused.exit_code == 2
+    assert "No run has the sampler 'iid'" in refused.stderr
 
 
 def test_one_arm_has_an_answer_without_a_choice(tmp_path: Path) -> None:
