@@ -159,9 +159,9 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
     """
     from ncfbench.auditing.frameworks.tables import frameworks_tables
     from ncfbench.auditing.tables import audit_tables
-    from ncfbench.profiling.tables import profile_tables
     from ncfbench.reporting.selection import unique
 
+    profiled, is_detail = _profile_tables(results)
     audited = audit_tables(results.beside).values()
     frameworks = results.beside.get("frameworks")
     return unique(
@@ -170,11 +170,19 @@ def report_tables(results: Results, *, full: bool = True, paper: bool = True) ->
             *results.main_tables,
             *(results.detail_tables if full else []),
             *(results.paper_tables if paper else []),
-            *profile_tables(results.beside),
+            *(profiled if full or not is_detail else []),
             *(table for tables in audited for table in tables),
             *(frameworks_tables(frameworks) if frameworks else []),
         ]
     )
+
+
+def _profile_tables(results: Results) -> tuple[list[Table], bool]:
+    """Return the profiles' tables, and whether they are details: those of several, beside runs."""
+    from ncfbench.profiling.tables import profile_tables, split_profiles
+
+    several = len(split_profiles(results.beside.get("costmodel", ()))) > 1
+    return profile_tables(results.beside), several and bool(results.comparisons)
 
 
 def chosen_tables(results: Results, wanted: Wanted) -> list[Table]:
@@ -202,10 +210,12 @@ def _print_tables(results: Results, wanted: Wanted) -> None:
     if wanted.paper:
         found = summary_lines(results.verdicts) if results.has_verdicts else [NOT_PRINTED]
         print_sentences(*found, "")
+    profiled, is_detail = _profile_tables(results)
     hidden = [
         f"{len(tables)} with {what} ({flag})"
         for tables, what, flag, is_shown in (
             (results.detail_tables, "details", "--full", wanted.full),
+            (profiled if is_detail else [], "costs of an iteration", "--full", wanted.full),
             (results.paper_tables, "the paper's claims and figures", "--paper", wanted.paper),
         )
         if tables and not is_shown

@@ -14,7 +14,7 @@ from ncfbench.cli import app
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.figures import arms, curves
 from ncfbench.reporting.figures import drawing as drawing_module
-from ncfbench.reporting.figures.costs import draw_crossover
+from ncfbench.reporting.figures.costs import Iterations, draw_crossover
 from ncfbench.reporting.figures.drawing import MOST_POINTS, thin
 from ncfbench.reporting.figures.epoch_times import draw_epoch_times, trained_times
 from ncfbench.runs.folder import read_all
@@ -192,13 +192,15 @@ def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
             unusual_settings="",
             item_slots=items,
             predicted_items_seconds=cost * items,
+            predicted_full_iteration_seconds=cost * items + 2e-3,
             measured_full_iteration_seconds=cost * items + 2e-3,
         )
         for encoder, cost in (("cnn", 1e-6), ("lstm", 1e-5))
         for sampler, items in (("iid", 4000), ("strat-ns", 160))
     ]
-    for iterations, factor in (({}, 1.0), ({"strat-ns": 3.0}, 3.0)):
-        axis = draw_crossover(rows, iterations, "").figure.axes[0]
+    drawn = draw_crossover(rows, Iterations("cnn", {"strat-ns": 3.0, "strat": 1.0}), "").figure.axes
+    (alone,) = draw_crossover(rows, None, "").figure.axes
+    for axis, factor in ((alone, 1.0), (drawn[0], 1.0), (drawn[1], 3.0)):
         curve, points = axis.lines[0], axis.lines[1]
         expected = [factor * (4e-3 + 2e-3) / (16e-5 + 2e-3), factor * (42e-3) / (36e-4)]
         assert list(points.get_ydata()) == pytest.approx(expected)
@@ -208,3 +210,9 @@ def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
     tables.write_rows(tmp_path / "costmodel.parquet", rows, profile_schemas.COSTMODEL)
     done = invoke(tmp_path, "--figure", "list")
     assert "crossover-word-sg" in done.stdout, done.output
+    for with_runs in (False, True):
+        if with_runs:
+            write_run(tmp_path, "iid", [9, 5, 3], 10)
+        shown = invoke(tmp_path).stdout
+        assert ("with costs of an iteration (--full)" in shown) == with_runs, "several profiles"
+        assert ("what an iteration does" in shown.lower()) != with_runs

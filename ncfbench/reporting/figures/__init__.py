@@ -14,6 +14,7 @@ from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.arms import draw_arms
 from ncfbench.reporting.figures.costs import (
+    Iterations,
     draw_crossover,
     draw_product_ratios,
     product_ratios_name,
@@ -109,23 +110,23 @@ def check_kind(kind: str) -> None:
         )
 
 
-def _iterations(comparisons: Sequence[Comparison], profiled: Row) -> dict[str, float]:
+def _iterations(comparisons: Sequence[Comparison], profiled: Row) -> Iterations | None:
     """Return how many times fewer iterations each sampler needs, by the runs of the profile's data,
     loss and batch size with the most samplers that come down to the reference; none without such.
     """
-    found: list[dict[str, float]] = [{}]
+    found = []
     for each in comparisons:
         own = (each.data_fingerprint, each.config.loss, each.config.batch_size)
         if own == tuple(profiled[name] for name in ("data_fingerprint", "loss", "batch_size")):
             logs = {arm: log_ratios(each, arm, "iterations_speedup") for arm in each.arms}
-            found.append(
-                {
-                    arm.sampler: math.exp(math.fsum(ratios.values()) / len(ratios))
-                    for arm, ratios in logs.items()
-                    if ratios and not arm.note(each.config.encoder)
-                }
-            )
-    return max(found, key=len)
+            ratios = {
+                arm.sampler: math.exp(math.fsum(by_seed.values()) / len(by_seed))
+                for arm, by_seed in logs.items()
+                if by_seed and not arm.note(each.config.encoder)
+            }
+            found.append(Iterations(each.config.encoder, ratios))
+    most = max(found, key=lambda one: len(one.by_sampler), default=None)
+    return most if most and most.by_sampler else None
 
 
 def _grouped(rows: Sequence[Row], *names: str) -> list[list[Row]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ncfbench.reporting.figures.drawing import (
     finish,
     label_few,
     new_figure,
+    own_settings,
     rank,
     with_label,
 )
@@ -24,38 +26,68 @@ from ncfbench.reporting.figures.drawing import (
 Row = Mapping[str, Any]
 
 
-def draw_crossover(
-    rows: Sequence[Row], iterations: Mapping[str, float], data_label: str
-) -> Drawing:
-    """Draw the speedup over the baseline as items become dearer: measured encoders on the model's
-    curves.
+class Iterations(NamedTuple):
+    """How many times fewer iterations each sampler needs than the baseline, by some runs."""
 
-    A sampler's iteration takes its items' time and everything else. The curves keep each sampler's
-    numbers of items, and the median over encoders of everything else; the cost of an item moves.
+    encoder: str
+    by_sampler: Mapping[str, float]
+
+
+def draw_crossover(rows: Sequence[Row], iterations: Iterations | None, data_label: str) -> Drawing:
+    """Draw the speedup over the baseline as items become dearer: measured encoders beside the
+    model's curves, per iteration and in total.
+
+    By the cost model an iteration takes its items' time and everything else. The curves keep each
+    sampler's numbers of items, and the median over encoders of everything else; the cost of an item
+    moves.
 
     Args:
         rows: of the cost model, with one data set, loss, batch size and environment, and more than
             one encoder.
-        iterations: speedup in iterations by sampler, which makes totals of the ratios of times;
-            where it is empty the figure shows the ratios of times.
+        iterations: makes totals of the ratios of times; None leaves the totals out.
         data_label: see :class:`ncfbench.reporting.comparison.Comparison`.
     """
     by_encoder: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
-        by_encoder.setdefault(_arm(row), {})[row["sampler"]] = row
+        by_encoder.setdefault((row["encoder"], own_settings(row, rows)), {})[row["sampler"]] = row
     base = rows[0]["baseline"]
     able = {arm: own for arm, own in by_encoder.items() if base in own}
-    shares = {arm: _items_over_rest(own[base]) for arm, own in able.items()}
+    title, first = find_sampler(base).title, rows[0]
+    figure = new_figure(6.4 + 4.6 * (iterations is not None), 4.6)
+    axes = figure.subplots(ncols=1 + (iterations is not None), squeeze=False)[0]
+    _draw_speedups(axes[0], able, base, {})
+    axes[0].set_ylabel(f"speedup per iteration over {title}")
+    if iterations is not None:
+        _draw_speedups(axes[1], able, base, iterations.by_sampler)
+        trained = find_encoder(iterations.encoder).title
+        axes[1].set_ylabel(f"total speedup over {title} (iterations: {trained})")
+    for axis in axes:
+        axis.set_xlabel(f"time of {title}'s items over everything else")
+    loss = find_loss(first["loss"]).title
+    heading = f"Speedup as items become dearer: {first['dataset']}, {loss}, b={first['batch_size']}"
+    figure.suptitle(with_label(heading, data_label))
+    return Drawing(heading, figure)
+
+
+def _draw_speedups(
+    axis: Any,
+    able: Mapping[tuple[str, str], Mapping[str, Row]],
+    base: str,
+    factors: Mapping[str, float],
+) -> None:
+    """Draw each sampler's curve and its measured encoders.
+
+    Args:
+        factors: what multiplies a sampler's ratio of times; others are left out, if there are any.
+    """
+    shares = {arm: _items(own[base]) / _rest(own[base]) for arm, own in able.items()}
     names = sorted({name for own in able.values() for name in own} - {base}, key=rank)
-    if iterations:
-        names = [name for name in names if name in iterations]
-    figure = new_figure(6.4, 4.2)
-    axis = figure.subplots()
-    reach = [factor * share for share in shares.values() for factor in (0.4, 2.5)]
-    grid = np.geomspace(min(reach), max(reach), 60)
+    grid = np.geomspace(0.4 * min(shares.values()), 2.5 * max(shares.values()), 60)
     for name in names:
+        if factors and name not in factors:
+            continue
         colour, line, mark = STYLES.get(name, PLUGIN_STYLE)
-        factor = iterations.get(name, 1.0)
+        factor = factors.get(name, 1.0)
         own = {arm: (both[base], both[name]) for arm, both in able.items() if name in both}
         fewer = median(one["item_slots"] / other["item_slots"] for one, other in own.values())
         rest = median(_rest(one) / _rest(other) for one, other in own.values())
@@ -63,43 +95,50 @@ def draw_crossover(
         curve = factor * (1 + grid) / (1 / rest + grid / fewer)
         axis.plot(grid, curve, color=colour, linestyle=line, linewidth=1.2)
         points = [
-            (shares[arm], factor * _full(one) / _full(other)) for arm, (one, other) in own.items()
+            (shares[arm], factor * _measured(one) / _measured(other))
+            for arm, (one, other) in own.items()
         ]
-        title = find_sampler(name).title
-        axis.plot(*zip(*points, strict=True), color=colour, linestyle="", marker=mark, label=title)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+        label = find_sampler(name).title
+        axis.plot(*zip(*points, strict=True), color=colour, linestyle="", marker=mark, label=label)
+    axis.set(xscale="log", yscale="log", xlim=(grid[0], grid[-1]))
     axis.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
-    top = axis.get_ylim()[1]
-    for arm, share in shares.items():
-        axis.axvline(share, color=GREY, linewidth=0.5, linestyle=":")
-        text = " ".join([find_encoder(arm[0]).title, arm[1]]).strip()
-        axis.text(share, top, f" {text}", rotation=90, va="top", ha="right", fontsize="small")
-    what = "total speedup" if iterations else "speedup per iteration"
-    title = find_sampler(base).title
-    axis.set(xlabel=f"time of {title}'s items over everything else", ylabel=f"{what} over {title}")
+    _name_encoders(axis, shares)
     label_few(axis.xaxis)
     label_few(axis.yaxis)
     finish(axis)
     axis.legend(frameon=False, fontsize="small", loc="upper left")
-    first = rows[0]
-    loss = find_loss(first["loss"]).title
-    heading = f"Speedup as items become dearer: {first['dataset']}, {loss}, b={first['batch_size']}"
-    axis.set_title(with_label(heading, data_label))
-    return Drawing(heading, figure)
 
 
-def _full(row: Row) -> float:
+def _name_encoders(axis: Any, shares: Mapping[tuple[str, str], float]) -> None:
+    """Name the encoders above their places, at least a twentieth of the axis apart."""
+    low, high = np.log(axis.get_xlim())
+    last = -math.inf
+    for (encoder, settings), share in sorted(shares.items(), key=lambda one: one[1]):
+        axis.axvline(share, color=GREY, linewidth=0.5, linestyle=":")
+        place = (math.log(share) - low) / (high - low)
+        last = max(place, last + 0.05)
+        values = [word.partition("=")[2] for word in settings.split(", ") if word]
+        axis.annotate(
+            " ".join([find_encoder(encoder).title, *values]),
+            (place, 1),
+            (last, 1.04),
+            xycoords="axes fraction",
+            rotation=40,
+            fontsize="small",
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.5},
+        )
+
+
+def _measured(row: Row) -> float:
     return float(row["measured_full_iteration_seconds"])
 
 
+def _items(row: Row) -> float:
+    return float(row["predicted_items_seconds"])
+
+
 def _rest(row: Row) -> float:
-    """Return what an iteration takes beside its items, at least a hundredth of it."""
-    return max(_full(row) - float(row["predicted_items_seconds"]), 0.01 * _full(row))
-
-
-def _items_over_rest(row: Row) -> float:
-    return float(row["predicted_items_seconds"]) / _rest(row)
+    return float(row["predicted_full_iteration_seconds"]) - _items(row)
 
 
 def draw_product_ratios(rows: Sequence[Row]) -> Drawing:
@@ -127,8 +166,3 @@ def draw_product_ratios(rows: Sequence[Row]) -> Drawing:
 def product_ratios_name(rows: Sequence[Row]) -> str:
     """Return the name of :func:`draw_product_ratios`' figure."""
     return f"product-ratio-{rows[0]['environment_key'][:6]}"
-
-
-def _arm(row: Row) -> tuple[str, str]:
-    """Return the encoder and the profile's settings that differ from the defaults."""
-    return row["encoder"], row["unusual_settings"] or ""

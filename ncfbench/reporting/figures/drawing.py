@@ -166,6 +166,18 @@ def profile_name(kind: str, origin: Mapping[str, Any]) -> str:
     return f"{kind}-{origin['dataset']}-{loss}-b{origin['batch_size']}-{digests}"
 
 
+def own_settings(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a profile's settings that differ from the defaults, such as ``convolution=plain``.
+
+    The number of negatives is left out where all rows have the same, whatever is usual for an
+    encoder.
+    """
+    words = (row["unusual_settings"] or "").split(", ")
+    if len({each["negatives"] for each in rows} - {None}) == 1:
+        words = [word for word in words if not word.startswith("negatives=")]
+    return ", ".join(words)
+
+
 def rank(sampler: str) -> int:
     """Return the position of a sampler in a legend."""
     return list(STYLES).index(sampler) if sampler in STYLES else len(STYLES)

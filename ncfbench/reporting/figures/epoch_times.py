@@ -17,6 +17,7 @@ from ncfbench.reporting.figures.drawing import (
     Drawing,
     finish,
     new_figure,
+    own_settings,
     profile_name,
     rank,
     with_label,
@@ -65,7 +66,7 @@ def profiled_times(rows: Sequence[Row]) -> tuple[Origin, Times]:
         environment_key=first["environment_key"],
     )
     return origin, {
-        (row["encoder"], row["unusual_settings"] or "", row["sampler"]): (
+        (row["encoder"], own_settings(row, rows), row["sampler"]): (
             row["measured_full_iteration_seconds"] * row["links"] / row["batch_size"]
         )
         for row in rows
