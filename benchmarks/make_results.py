@@ -11,7 +11,8 @@ its last checkpoint, and profiles and audits that ended are listed in ``steps.js
 runs. Remove a line there to measure it again.
 
 A data set that is prepared under the right name is used as it is. MovieLens with plots is read from
-the folder that the variable ``MOVIELENS_PLOTS`` names (links.csv.gz and items.csv).
+the folder that the variable ``MOVIELENS_PLOTS`` names (links.csv.gz and items.csv), and MiniLM's
+checkpoint from the folder ``MINILM``.
 
 Exit codes: 0 if everything ended well, 130 if interrupted, else that of the first command that
 failed; the commands after it run all the same. 6 if a number does not verify, a figure has more
