@@ -36,6 +36,11 @@ SHARED = {"neg": SHARING, STRATA: BOTH}
 LEAST_TREND = 4
 """A trend over three sizes has one order of six by chance, too many for 95 %."""
 COUPLING = ("coupling", "coupling_weight")
+SHORTER = (
+    "shorter-iterations",
+    "Where items dominate, strata shorten an iteration as they cut the items",
+)
+"""Name and words of the claim that profiles can judge too."""
 
 
 @dataclass(frozen=True)
@@ -151,17 +156,28 @@ def _fewer_iterations(case: Case) -> Finding | None:
 
 
 def _shorter_iterations(case: Case) -> Finding | None:
-    """Where items are cheap the ratio of items cannot be reached: that is no contradiction."""
     row, base = case.speedup(STRATA), case.speedup(case.comparison.baseline_sampler)
     found = _estimate(row, "per_iteration_speedup")
     if found is None or not row.get("item_slots") or not base.get("item_slots"):
         return None
-    items = base["item_slots"] / row["item_slots"]
-    words = f"{found.value:.1f} times shorter with {items:.1f} times fewer items"
+    return judge_shorter(found, base["item_slots"] / row["item_slots"])
+
+
+def judge_shorter(found: Estimate, items: float, how: str = "") -> Finding:
+    """Return whether iterations are shorter by about as much as items are fewer.
+
+    Where items are cheap the ratio of items cannot be reached: that is no contradiction.
+
+    Args:
+        found: how many times shorter an iteration is.
+        items: how many times fewer items it embeds.
+        how: added to the evidence.
+    """
+    words = f"{found.value:.1f} times shorter with {items:.1f} times fewer items{how}"
     least = max((1 - RATIO_TOLERANCE) * items, 1.0)
     finding = _decide(found, words, least, contradicts=1.0)
     if finding.verdict == UNDECIDED and finding.upper is not None and finding.upper < least:
-        words += ": items are too cheap here to dominate"
+        words += ": what all samplers share weighs too much here"
     return Finding(finding.verdict, words, found.value, found.lower, found.upper)
 
 
@@ -312,10 +328,7 @@ def _lower_variance(case: Case) -> Finding | None:
 CLAIMS: Mapping[str, tuple[str, Judge]] = {
     "fewer-iterations": ("Sharing negatives needs fewer iterations", _fewer_iterations),
     "lower-variance": ("Sharing negatives lowers the gradient's variance", _lower_variance),
-    "shorter-iterations": (
-        "Where items dominate, strata shorten an iteration as they cut the items",
-        _shorter_iterations,
-    ),
+    SHORTER[0]: (SHORTER[1], _shorter_iterations),
     "soonest": ("Strata with sharing are soonest of the five", _soonest),
     "kept-recall": ("Strata with sharing keep the recall", _kept_recall),
     "more-negatives": ("More negatives raise the recall", _more_negatives),

@@ -25,6 +25,7 @@ from ncfbench.reporting.manifests import (
     label_comparisons,
     write_manifests,
 )
+from ncfbench.reporting.profiled_claims import judge_profiles
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.selection import Filter
 from ncfbench.reporting.table import Table
@@ -143,7 +144,8 @@ class Results:
         if any(each.chosen_baseline for each in self.comparisons):
             return []
         audits = self.beside.get("audit", [])
-        return judge_claims(self.comparisons, self.speedups, audits)
+        by_runs = judge_claims(self.comparisons, self.speedups, audits)
+        return by_runs + judge_profiles(self.beside.get("costmodel", []))
 
     @cached_property
     def paper_tables(self) -> list[Table]:

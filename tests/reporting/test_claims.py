@@ -13,9 +13,10 @@ from invoked import invoke
 
 from ncfbench.reporting.claims import CLAIMS, Judged, judge_claims
 from ncfbench.reporting.comparison import group
+from ncfbench.reporting.profiled_claims import judge_profiles
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.runs.folder import read_all
-from ncfbench.storage import audit_schemas
+from ncfbench.storage import audit_schemas, profile_schemas
 
 
 def judged(runs_dir: Path, **audit: Any) -> Mapping[str, Judged]:
@@ -155,3 +156,49 @@ def test_the_report_shows_claims(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "Sharing negatives needs fewer iterations" in " ".join(done.stdout.split())
     assert set(CLAIMS) >= {"fewer-iterations"}
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "verdict"),
+    [
+        (19.0, 22.0, "reproduced"),  # 25 times fewer items, of which three quarters are asked
+        (17.0, 18.0, "undecided"),
+        (0.8, 0.9, "not reproduced"),
+        (None, None, None),
+    ],
+)
+def test_profiles_judge_the_length_of_an_iteration(
+    lower: float | None, upper: float | None, verdict: str | None
+) -> None:
+    """90 of 100 ms of an iteration of IID are items; without an interval there is no verdict."""
+    common = {
+        "dataset": "few",
+        "encoder": "transformer",
+        "loss": "mse",
+        "baseline": "iid",
+        "unusual_settings": "layers=4",
+        "rounds": 7,
+        "predicted_items_seconds": 0.09,
+        "predicted_full_iteration_seconds": 0.1,
+    }
+    rows = [
+        filled(profile_schemas.COSTMODEL, **common, sampler="iid", distinct_items=4000.0),
+        filled(
+            profile_schemas.COSTMODEL,
+            **common,
+            sampler="strat",
+            distinct_items=160.0,
+            measured_full_speedup=upper,
+            lower_full_speedup=lower,
+            upper_full_speedup=upper,
+        ),
+    ]
+    found = judge_profiles(rows)
+    assert [one.verdict for one in found] == ([verdict] if verdict else [])
+    for one in found:
+        assert (one.claim, one.encoder, one.settings) == (
+            *("shorter-iterations", "transformer", "layers=4"),
+        )
+        assert "25.0 times fewer items, by a profile: items take 90 % of IID's" in one.evidence
+        assert ("weighs too much" in one.evidence) == (verdict == "undecided")
+    assert judge_profiles(rows[1:]) == judge_profiles(rows[:1]) == []
