@@ -8,9 +8,8 @@ from __future__ import annotations
 import importlib
 import math
 import pickle
-from itertools import chain, islice, zip_longest
+from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -28,7 +27,7 @@ from ncfbench.models.losses import make_loss  # noqa: E402
 from ncfbench.models.objective import batch_scores, link_loss  # noqa: E402
 from ncfbench.registry import LOSSES, SAMPLERS, find_sampler, losses_for  # noqa: E402
 from ncfbench.rng import Streams  # noqa: E402
-from ncfbench.sampling import base, make_sampler  # noqa: E402
+from ncfbench.sampling import make_sampler  # noqa: E402
 from ncfbench.sampling.batch import Batch, Shared  # noqa: E402
 from ncfbench.torch import (  # noqa: E402
     BatchLoader,
@@ -36,7 +35,6 @@ from ncfbench.torch import (  # noqa: E402
     TensorBatch,
     as_tensors,
     dot_scores,
-    loader,
     objective,
 )
 from ncfbench.torch.objective import ROWS  # noqa: E402
@@ -96,7 +94,9 @@ def test_loss_and_gradient_are_jax_ones(
     made = BatchLoader(tiny, start=3, **settings)
     theirs = next(iter(made))
     leaves = [torch.tensor(each, requires_grad=True) for each in (users, items)]
-    found = objective(*dot_scores(*leaves, theirs), theirs, made.loss)
+    # As in a trainer's checkpoint.
+    kept = pickle.loads(pickle.dumps(made.loss))
+    found = objective(*dot_scores(*leaves, theirs), theirs, kept)
     found.backward()
     assert found.item() == pytest.approx(float(value), rel=1e-5)
     for leaf, gradient in zip(leaves, gradients, strict=True):
@@ -105,9 +105,7 @@ def test_loss_and_gradient_are_jax_ones(
 
 
 def test_every_loss_of_ours_is_there() -> None:
-    """And can be pickled, as trainers do with what they save."""
     assert {loss for _, loss, _ in SERVED} == set(LOSSES) == set(ROWS)
-    assert pickle.loads(pickle.dumps(ROWS)) == ROWS
 
 
 def test_two_links_by_hand() -> None:
@@ -138,38 +136,30 @@ def test_a_loss_of_your_own() -> None:
     assert objective(*scores, batch, own).item() == pytest.approx((1.5**2 + 4**2) / 2)
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2, 3])
-def test_workers_cut_one_stream(
-    tiny: Dataset, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Batches 3 to 12, by one process and by workers in turn, over draws of two batches."""
-    monkeypatch.setattr(base, "CHUNK_DRAWS", 2 * 16 * 3)
-    sampler = make_sampler(tiny.graph, complete(SMALL | {"sampler": "neg"}), Streams(7))
-    expected = [sampler.assemble(draw) for draw in sampler.draw(3, 10)]
-    parts = []
-    for number in range(workers or 1):
-        info = SimpleNamespace(num_workers=workers, id=number) if workers else None
-        monkeypatch.setattr(loader, "get_worker_info", lambda info=info: info)
-        made = BatchLoader(tiny, "neg", start=3, batches=10, **SMALL)
-        assert len(made) == 10
-        parts.append(list(made.dataset))
-    found = [each for each in chain(*zip_longest(*parts)) if each is not None]
-    assert_same(found, expected)
+@pytest.mark.parametrize("sampler", ["neg", "strat-ns", "mixed-ns"])
+def test_batches_by_number(tiny: Dataset, sampler: str) -> None:
+    """Any order of numbers, as the workers are asked for them, gives the batches of the stream."""
+    whole = make_sampler(tiny.graph, complete(SMALL | {"sampler": sampler}), Streams(7))
+    expected = [whole.assemble(draw) for draw in whole.draw(0, 40)]
+    made = BatchLoader(tiny, sampler, **SMALL)
+    order = [*range(1, 40, 3), 38, 37, 3, 3]
+    assert_same([made.dataset[number] for number in order], [expected[each] for each in order])
 
 
+@pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
-def test_passes_follow_one_another(tiny: Dataset) -> None:
-    """Two passes of three batches by processes are batches 2 to 7; batch 5 resumes them, and so
-    does a pass that was left.
+def test_passes_follow_one_another(tiny: Dataset, persistent: bool) -> None:
+    """Passes of three batches by processes are batches 2, 3, ..., and a pass that was left early
+    goes on where it was left; batch 5 resumes them.
     """
-    alone = list(BatchLoader(tiny, start=2, batches=6, **SMALL))
-    made = BatchLoader(tiny, start=2, batches=3, num_workers=2, **SMALL)
-    assert_same([*made, *made], alone)
-    assert made.number == 8
+    alone = list(BatchLoader(tiny, start=2, batches=10, **SMALL))
+    workers = {"num_workers": 2, "persistent_workers": persistent}
+    made = BatchLoader(tiny, start=2, batches=3, **workers, **SMALL)
+    assert len(made) == 3
+    assert_same([*made, next(iter(made)), *islice(made, 2), *made], alone[:9])
+    assert made.number == 11
     resumed = BatchLoader(tiny.graph, start=5, batches=3, **SMALL)
-    assert_same(list(resumed), alone[3:])
-    left = BatchLoader(tiny, start=2, batches=6, **SMALL)
-    assert_same([next(iter(left)), *islice(left, 2), *islice(left, 3)], alone)
+    assert_same(list(resumed), alone[3:6])
     assert len(BatchLoader(tiny, **SMALL)) == tiny.graph.n_links // 16
 
 
@@ -190,8 +180,6 @@ def test_fixed_shapes(tiny: Dataset) -> None:
     [
         ({"start": -1}, "start = -1 is no batch number: the first batch is 0."),
         ({"batches": 0}, "batches = 0: a pass has 1 or more."),
-        ({"num_workers": -1, "batches": 3}, "num_workers = -1: a pass can be cut over 0 to 3."),
-        ({"num_workers": 4, "batches": 3}, "num_workers = 4: a pass can be cut over 0 to 3."),
         ({"batch_size": 4096}, "is larger than the"),
         ({"sampler": "iid", "loss": "hinge"}, "iid cannot train --loss hinge"),
         ({"loss": "bpr"}, "Unknown loss 'bpr'"),

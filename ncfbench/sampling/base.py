@@ -276,10 +276,10 @@ class Sampler(BatchSource):
         parts = []
         for epoch, low, high in self.positives.spans(start * b, count * b):
             at_epoch, at_position, rng = self._negatives.get(role, (-1, 0, None))
-            if rng is None or (at_epoch, at_position) != (epoch, low):
-                rng = self.streams.generator(role, epoch)
-                for skipped in range(0, low * k, CHUNK_DRAWS):
-                    self._draw_nodes(role, rng, min(CHUNK_DRAWS, low * k - skipped))
+            if rng is None or at_epoch != epoch or at_position > low:
+                at_position, rng = 0, self.streams.generator(role, epoch)
+            for skipped in range(at_position * k, low * k, CHUNK_DRAWS):
+                self._draw_nodes(role, rng, min(CHUNK_DRAWS, low * k - skipped))
             parts.append(self._draw_nodes(role, rng, (high - low) * k))
             self._negatives[role] = (epoch, high, rng)
         return np.concatenate(parts)

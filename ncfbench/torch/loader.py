@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 
-from ncfbench.config import SETTINGS, RunConfig, complete
+from ncfbench.config import SETTINGS, complete
 from ncfbench.config.completion import unknown
 from ncfbench.config.own import settings_of
-from ncfbench.data import BipartiteGraph, Dataset
+from ncfbench.data import BipartiteGraph
+from ncfbench.data import Dataset as PreparedData
 from ncfbench.declarations import LossFamily
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler, plan_capacity
+from ncfbench.sampling import Sampler, make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Listed, Shared
 from ncfbench.torch.objective import make_loss
 
-OPTIONS = ("pin_memory", "prefetch_factor", "multiprocessing_context", "timeout")
+OPTIONS = (
+    *("num_workers", "persistent_workers", "prefetch_factor", "pin_memory"),
+    *("multiprocessing_context", "timeout"),
+)
 """Arguments that :class:`BatchLoader` hands on to PyTorch's own loader."""
 
 
@@ -38,64 +42,54 @@ class TensorBatch(NamedTuple):
 
     def to(self, *where: Any, **options: Any) -> TensorBatch:
         """Return the batch on a device; arguments are those of :meth:`torch.Tensor.to`."""
-
-        def moved(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor.to(*where, **options)
-
-        users, items, pos_user, pos_item = map(moved, self[:4])
-        negatives = type(self.negatives)(*map(moved, self.negatives))
-        n_items = moved(self.n_items)
-        return TensorBatch(users, items, pos_user, pos_item, negatives, n_items, self.family)
+        return _converted(self, lambda tensor: tensor.to(*where, **options), self.family)
 
 
 def as_tensors(batch: Batch, family: LossFamily) -> TensorBatch:
     """Copy a batch into tensors; UsageError where its layout is not ``Listed`` or ``Shared``."""
-    kind: Any = type(batch.negatives)
-    if kind not in (Listed, Shared):
+    if type(batch.negatives) not in (Listed, Shared):
         raise UsageError(
-            f"PyTorch has no form for the batch layout {kind.__name__}. Use a sampler whose"
-            " negatives are drawn, or the batch's own items, such as strat-ns."
+            f"PyTorch has no form for the batch layout {type(batch.negatives).__name__}. Use a"
+            " sampler whose negatives are drawn, or the batch's own items, such as strat-ns."
         )
 
     def tensor(array: Any) -> torch.Tensor:
-        is_whole = np.asarray(array).dtype.kind == "i"
-        return torch.from_numpy(np.array(array, np.int64 if is_whole else None))
+        copy = torch.tensor(np.asarray(array))
+        return copy if copy.is_floating_point() else copy.long()
 
-    users, items, pos_user, pos_item = map(tensor, batch[:4])
-    negatives = kind(*map(tensor, batch.negatives))
-    return TensorBatch(users, items, pos_user, pos_item, negatives, tensor(batch.n_items), family)
+    return _converted(batch, tensor, family)
 
 
-class BatchStream(IterableDataset[TensorBatch]):
-    """Some batches of a sampler from number ``start`` on, cut over workers by their numbers.
+def _converted(
+    batch: Batch | TensorBatch, convert: Callable[[Any], torch.Tensor], family: LossFamily
+) -> TensorBatch:
+    users, items, pos_user, pos_item, n_items = map(convert, (*batch[:4], batch.n_items))
+    negatives: Any = type(batch.negatives)(*map(convert, batch.negatives))
+    return TensorBatch(users, items, pos_user, pos_item, negatives, n_items, family)
 
-    Of W workers, worker w assembles batches ``start + w``, ``start + w + W``, ..., and PyTorch's
-    loader asks the workers in turn: batches and their order are those of one process. Each worker
-    draws the random parts of all batches, which costs little beside assembling.
-    """
 
-    def __init__(
-        self, graph: BipartiteGraph, config: RunConfig, start: int, length: int, capacity: int
-    ) -> None:
-        self.sampler = make_sampler(graph, config, Streams(config.seed))
-        self.start, self.length, self.capacity = start, length, capacity
-        as_tensors(self.sampler.assemble(self.sampler.draw(start, 1)[0]), config.family)
+class Batches(Dataset[TensorBatch]):
+    """A sampler's batches by their numbers in its endless stream."""
+
+    def __init__(self, sampler: Sampler, capacity: int) -> None:
+        self.sampler, self.capacity = sampler, capacity
+
+    def __getitem__(self, number: int) -> TensorBatch:
+        (draw,) = self.sampler.draw(number, 1)
+        return as_tensors(self.sampler.assemble(draw, self.capacity), self.sampler.config.family)
+
+
+class Pass:
+    """The numbers of a pass's batches, as PyTorch's loader asks for them."""
+
+    def __init__(self, start: int, length: int) -> None:
+        self.start, self.length = start, length
 
     def __len__(self) -> int:
         return self.length
 
-    def __iter__(self) -> Iterator[TensorBatch]:
-        worker = get_worker_info()
-        part, cut = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        return self._part(self.start, part, cut)
-
-    def _part(self, start: int, part: int, cut: int) -> Iterator[TensorBatch]:
-        number, stop, sampler = start, start + self.length, self.sampler
-        while number < stop:
-            draws = sampler.draw(number, min(stop - number, sampler.batches_per_draw))
-            for draw in draws[(part + start - number) % cut :: cut]:
-                yield as_tensors(sampler.assemble(draw, self.capacity), sampler.config.family)
-            number += len(draws)
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.start, self.start + self.length))
 
 
 class BatchLoader(DataLoader[TensorBatch]):
@@ -112,49 +106,44 @@ class BatchLoader(DataLoader[TensorBatch]):
         batches: batches of a pass; by default an epoch's whole ones, N // batch_size.
         fixed_shapes: pad the items of every batch to one length, for ``torch.compile``. A batch
             that needs more has more.
-        num_workers: processes that build batches, new ones in each pass; 0 builds them in this one.
         settings: of the batches, such as ``loss``, ``batch_size``, ``stratum_size``, ``seed``; and
             PyTorch's own :data:`OPTIONS`.
 
     Raises:
-        UsageError: settings that cannot work, a number below 0, or more workers than batches.
+        UsageError: settings that cannot work, or a number that is too small.
     """
 
     def __init__(
         self,
-        dataset: Dataset | BipartiteGraph,
+        dataset: PreparedData | BipartiteGraph,
         sampler: str = "strat-ns",
         *,
         start: int = 0,
         batches: int | None = None,
         fixed_shapes: bool = False,
-        num_workers: int = 0,
         **settings: Any,
     ) -> None:
         options = {name: settings.pop(name) for name in OPTIONS if name in settings}
         known = [name for name, each in SETTINGS.items() if each.panel == "Sampler"]
-        known += ["loss", "gamma", "lambda", "seed", *settings_of("sampler", sampler)]
+        known += ["loss", "gamma", "lambda", "seed", *settings_of("sampler", sampler), *OPTIONS]
         for name in settings:
             if name.rstrip("_") not in known:
-                raise UsageError(unknown(name, [*known, *OPTIONS]))
-        self.config = complete({"sampler": sampler, **settings})
-        self.loss = make_loss(self.config)
-        graph = dataset if isinstance(dataset, BipartiteGraph) else dataset.graph
-        length = graph.n_links // self.config.batch_size if batches is None else batches
+                raise UsageError(unknown(name, known))
         if start < 0:
             raise UsageError(f"start = {start} is no batch number: the first batch is 0.")
         if batches is not None and batches < 1:
             raise UsageError(f"batches = {batches}: a pass has 1 or more.")
-        if not 0 <= num_workers <= max(length, 1):
-            raise UsageError(f"num_workers = {num_workers}: a pass can be cut over 0 to {length}.")
+        self.config = complete({"sampler": sampler, **settings})
+        self.loss, self.number = make_loss(self.config), start
+        graph = dataset if isinstance(dataset, BipartiteGraph) else dataset.graph
         capacity = plan_capacity(graph, self.config) if fixed_shapes else 0
-        stream = BatchStream(graph, self.config, start, length, capacity)
-        super().__init__(stream, batch_size=None, num_workers=num_workers, **options)
-        self.number = start
+        stream = Batches(make_sampler(graph, self.config, Streams(self.config.seed)), capacity)
+        stream[start]  # refuses a layout that has no form
+        numbers = Pass(start, batches or graph.n_links // self.config.batch_size)
+        super().__init__(stream, batch_size=None, sampler=numbers, **options)
 
     def __iter__(self) -> Iterator[TensorBatch]:
-        # Workers get a copy of the stream as it is now.
-        self.dataset.start = self.number
+        self.sampler.start = self.number
         for batch in super().__iter__():
             self.number += 1
             yield batch

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from torch import Tensor
-from torch.nn.functional import relu, softplus
+from torch.nn.functional import pad, relu, softplus
 
 from ncfbench.config import RunConfig, complete
 from ncfbench.declarations import LossFamily
-from ncfbench.errors import UsageError, nearest
+from ncfbench.errors import UsageError
 from ncfbench.sampling.batch import Listed
 
 if TYPE_CHECKING:
     from ncfbench.torch.loader import TensorBatch
 
+ROWS: dict[str, Callable[..., Tensor]] = {
+    "sg": lambda c, p, n, w: softplus(-p) + c * (w * softplus(n)).sum(dim=1),
+    "mse": lambda c, p, n, w: (1 - p).square() + c * (w * n.square()).sum(dim=1),
+    "log": lambda c, p, n, w: (w * softplus(c * (n - p[:, None]))).sum(dim=1),
+    "hinge": lambda c, p, n, w: (w * relu(n - p[:, None] + c)).sum(dim=1),
+    "softmax": lambda c, p, n, w: pad(_exponents(c, p, n, w), (1, 0)).logsumexp(dim=1),
+    "softmax-logq": lambda c, p, n, w: _exponents(c, p, n, w).logsumexp(dim=1),
+}
+"""The losses of :mod:`ncfbench.models.losses`, without overflow: :attr:`Loss.rows` by name, behind
+lambda, or gamma for all but pointwise ones. The own item, exponent 0, is padding for ``softmax``,
+and among those with weight for ``softmax-logq``.
+"""
 
-@dataclass(frozen=True)
-class Loss:
+
+class Loss(NamedTuple):
     """A loss of scores: one of :data:`ROWS` by :func:`make_loss`, or your own."""
 
     family: LossFamily
@@ -29,51 +39,6 @@ class Loss:
     """Returns [b] from the scores of positive links, [b], and the scores and weights of negative
     ones, [b, n]. Weights sum a row to an expectation, or for a listwise loss to all items.
     """
-
-
-def skip_gram(lambda_: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
-    """Return ``-log sigmoid(p) - lambda sum w log sigmoid(-n)``, without overflow."""
-    return softplus(-p) + lambda_ * (w * softplus(n)).sum(dim=1)
-
-
-def mse(lambda_: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
-    """Return ``(1 - p)^2 + lambda sum w n^2``."""
-    return (1 - p).square() + lambda_ * (w * n.square()).sum(dim=1)
-
-
-def log(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
-    """Return ``-sum w log sigmoid(gamma (p - n))``, without overflow."""
-    return (w * softplus(gamma * (n - p[:, None]))).sum(dim=1)
-
-
-def hinge(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
-    """Return ``sum w max(n - p + gamma, 0)``."""
-    return (w * relu(n - p[:, None] + gamma)).sum(dim=1)
-
-
-def softmax(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
-    """Return ``log(1 + sum w exp(gamma (n - p)))``, without overflow."""
-    exponents = gamma * (n - p[:, None]) + w.log()
-    return torch.cat([torch.zeros_like(p[:, None]), exponents], dim=1).logsumexp(dim=1)
-
-
-def usual_softmax(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
-    """Return ``log(sum w exp(gamma (n - p)))``; the positive item is among those with weight."""
-    return (gamma * (n - p[:, None]) + w.log()).logsumexp(dim=1)
-
-
-ROWS: dict[str, Callable[..., Tensor]] = {
-    "sg": skip_gram,
-    "mse": mse,
-    "log": log,
-    "hinge": hinge,
-    "softmax": softmax,
-    "softmax-logq": usual_softmax,
-}
-"""``Loss.rows`` by name, behind ``lambda`` or ``gamma``; see :mod:`ncfbench.models.losses`.
-
-Functions of a module: they are pickled with a trainer's checkpoints, and to processes that load.
-"""
 
 
 def make_loss(config: RunConfig) -> Loss:
@@ -89,12 +54,18 @@ def make_loss(config: RunConfig) -> Loss:
             " own, and leave the setting out."
         )
     if config.loss not in ROWS:
-        raise UsageError(
-            f"PyTorch has no loss {config.loss!r}{nearest(config.loss, ROWS)} Valid:"
-            f" {', '.join(ROWS)}, or a Loss of your own."
-        )
+        raise UsageError(f"PyTorch has no loss {config.loss!r}. Give a Loss of your own.")
     scale = config.lambda_ if config.family == "pointwise" else config.gamma
-    return Loss(config.family, partial(ROWS[config.loss], scale))
+    return Loss(config.family, partial(_rows, config.loss, scale))
+
+
+def _rows(name: str, scale: float | None, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
+    # Pickled with a trainer's checkpoints, which the functions of a table cannot be.
+    return ROWS[name](scale, p, n, w)
+
+
+def _exponents(gamma: float, p: Tensor, n: Tensor, w: Tensor) -> Tensor:
+    return gamma * (n - p[:, None]) + w.log()
 
 
 def dot_scores(users_UxD: Tensor, items_VxD: Tensor, batch: TensorBatch) -> tuple[Tensor, Tensor]:
