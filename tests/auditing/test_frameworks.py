@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +342,9 @@ def test_every_estimator_is_described() -> None:
         assert each.source.startswith("https://")
         assert each.remedy.endswith(".")
         assert len(each.title) <= 20
+    modules = Counter(inspect.getfile(type(each)) for each in ESTIMATORS)
+    for file, estimators in modules.items():
+        assert len(Path(file).read_text("utf-8").splitlines()) <= 60 * estimators, file
 
 
 def test_graph_without_free_pairs_is_refused(few: Links) -> None:

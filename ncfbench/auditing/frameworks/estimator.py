@@ -115,11 +115,15 @@ class Estimator(ABC):
         """
 
     def negatives(self, batches: Drawn) -> Negatives:
-        """Return the pairs that count as negatives: each user with the other links' items."""
-        different = ~np.eye(batches.user.shape[1], dtype=bool)
-        real = batches.weight > 0
-        counted = different & real[:, :, None] & real[:, None, :]
-        return Negatives(batches.user[:, :, None], batches.item[:, None, :], counted)
+        """Return the pairs that count as negatives: each user with the other links' items, and
+        with all items of the other pairs.
+        """
+        rows = batches.weight > 0
+        columns = np.concatenate([rows, np.ones(batches.other_item.shape, bool)], axis=1)
+        is_own = np.eye(rows.shape[1], columns.shape[1], dtype=bool)
+        counted = rows[:, :, None] & columns[:, None, :] & ~is_own
+        items = np.concatenate([batches.item, batches.other_item], axis=1)
+        return Negatives(batches.user[:, :, None], items[:, None, :], counted)
 
 
 def others_as_negatives(batches: Drawn) -> Negatives:

@@ -30,14 +30,10 @@ def cached(
         replayed: the chunks whose gradients reach the towers; all of them if it is right.
     """
     fixed = jax.lax.stop_gradient((f_bxD, g_bxD))
-    value, caches = jax.value_and_grad(vector_loss, argnums=(0, 1))(*fixed)
-    total = jnp.zeros(())
-    for vectors, cache in zip((f_bxD, g_bxD), jax.lax.stop_gradient(caches), strict=True):
-        chunks = zip(jnp.split(vectors, CHUNKS), jnp.split(cache, CHUNKS), strict=True)
-        for number, (chunk, gradient) in enumerate(chunks):
-            if number in replayed:
-                total += jnp.sum(chunk * gradient)
-    loss: jax.Array = jax.lax.stop_gradient(value) + total - jax.lax.stop_gradient(total)
+    value, (f_cache, g_cache) = jax.value_and_grad(vector_loss, argnums=(0, 1))(*fixed)
+    chunks = jnp.split(jnp.concatenate([f_bxD * f_cache, g_bxD * g_cache], axis=1), CHUNKS)
+    total = jnp.sum(jnp.stack([chunks[number] for number in replayed]))
+    loss: jax.Array = total - jax.lax.stop_gradient(total) + value
     return loss
 
 
@@ -59,8 +55,5 @@ class GradCache(Estimator):
 
     def loss(self, users: jax.Array, items: jax.Array, batch: Any) -> jax.Array:
         """See :meth:`Estimator.loss`."""
-
-        def vector_loss(f_bxD: jax.Array, g_bxD: jax.Array) -> jax.Array:
-            return in_batch_loss(self.scale * f_bxD @ g_bxD.T, batch.weight)
-
-        return cached(vector_loss, users[batch.user], items[batch.item])
+        vectors = users[batch.user], items[batch.item]
+        return cached(lambda f, g: in_batch_loss(self.scale * f @ g.T, batch.weight), *vectors)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncfbench.auditing.frameworks.claims import SCALE
-from ncfbench.auditing.frameworks.estimator import Drawn, Estimator, Negatives, drawn, in_batch_loss
+from ncfbench.auditing.frameworks.estimator import Drawn, Estimator, drawn, in_batch_loss
 from ncfbench.auditing.frameworks.links import Links
 
 
@@ -50,13 +50,3 @@ class CrossBatchMemory(Estimator):
         probability = jnp.concatenate([batch.probability, batch.other_probability])
         logits = self.scale * users[batch.user] @ vectors.T - jnp.log(probability)[None, :]
         return in_batch_loss(logits, batch.weight)
-
-    def negatives(self, batches: Drawn) -> Negatives:
-        """See :meth:`Estimator.negatives`."""
-        found = super().negatives(batches)
-        shape = (*batches.user.shape, batches.other_item.shape[1])
-        return Negatives(
-            found.user,
-            np.concatenate([found.item, batches.other_item[:, None, :]], axis=2),
-            np.concatenate([found.counted, np.ones(shape, bool)], axis=2),
-        )
