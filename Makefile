@@ -40,9 +40,11 @@ test-browser: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,browser]'
 	$(BIN)/python -m pytest -m browser
 
-# PyTorch's batches, objective and pairs of texts beside ours, and the peer of the benchmarks.
+# PyTorch's batches, objective and pairs of texts beside ours, and the peer of the benchmarks. Of RecBole the sampler and the
+# losses are tested, which need none of its other requirements.
 test-torch: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch,sentence-transformers]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'recbole==1.2.1'
 	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_peer.py tests/test_peer_bert.py \
 	  tests/auditing/test_framework_packages.py
 

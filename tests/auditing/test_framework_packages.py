@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,47 @@ def test_loss_is_that_of_the_package(name: str, links: Links) -> None:
     (row,) = packages.compare(links, [BY_NAME[name]], 32)
     assert row["our_loss"] == pytest.approx(row["package_loss"], rel=1e-5)
     assert row["agrees"]
+
+
+@pytest.mark.parametrize("name", ["recbole", "recbole-popular"])
+@pytest.mark.parametrize("whose", ["all users", "the busiest user"])
+def test_recbole_draws_as_ours(name: str, whose: str, links: Links) -> None:
+    """RecBole's sampler and ours draw from the items that a user is not linked with, uniformly or
+    by their links: counts in twenty bins of items against the exact shares.
+    """
+    torch = pytest.importorskip("torch")
+    sampler = pytest.importorskip("recbole.sampler", exc_type=ImportError)
+    # RecBole's ids begin at 1: 0 is padding. The sampler reads these attributes of a data set.
+    columns = {
+        "user": torch.from_numpy(links.user + np.int64(1)),
+        "item": torch.from_numpy(links.item + np.int64(1)),
+    }
+    sizes = {"user_num": links.n_users + 1, "item_num": links.n_items + 1}
+    data = SimpleNamespace(uid_field="user", iid_field="item", inter_feat=columns, **sizes)
+    estimator = BY_NAME[name]
+    kind = "popularity" if estimator.by_popularity else "uniform"
+    theirs = sampler.Sampler(["train"], [data], kind).set_phase("train")
+    busiest = int(np.argmin(links.unlinked))
+    user = np.resize(links.user if whose == "all users" else np.int32([busiest]), 20_000)
+    np.random.seed(0)  # noqa: NPY002 - which RecBole draws by
+    drawn = {
+        "theirs": theirs.sample_by_user_ids(user + 1, None, 1).numpy() - 1,
+        "ours": links.unlinked_item(
+            np.random.default_rng(0), user, by_popularity=estimator.by_popularity
+        ),
+    }
+    weight = ~links.table * (links.degree if estimator.by_popularity else 1.0)
+    share = (weight / weight.sum(axis=1, keepdims=True))[user].sum(axis=0)
+    order = np.argsort(links.degree, kind="stable")
+    bins = np.minimum((np.cumsum(share[order]) * 20 / len(user)).astype(int), 19)
+    bins = np.unique(bins, return_inverse=True)[1]
+    expected = np.bincount(bins, share[order])
+    for whom, item in drawn.items():
+        assert not links.table[user, item].any(), whom
+        counts = np.bincount(item, minlength=links.n_items)[order]
+        found = np.bincount(bins, counts)
+        # Chi-square with 19 degrees of freedom is above 60 once in 250,000 times.
+        assert ((found - expected) ** 2 / expected).sum() < 60, whom
 
 
 def test_pyg_draws_no_links(links: Links) -> None:
