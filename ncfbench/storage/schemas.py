@@ -6,6 +6,9 @@ A change of a column raises :data:`SCHEMA_VERSION` and gets an entry here. Older
 :data:`READABLE` are read with null in the columns that were added since (:func:`added`), and
 refused by the first other column that they lack.
 
+10 (23 November 2026)
+    curve: the staleness of remembered item vectors
+
 9 (23 November 2026)
     frameworks: ``limit_bias``
 
@@ -64,8 +67,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 9
-READABLE = (1, 2, 3, 4, 5, 6, 7, 8, 9)
+SCHEMA_VERSION = 10
+READABLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 """Versions that this program reads."""
 SINCE = b"since"
 """Key of a field's metadata: the version that added the column."""
@@ -101,6 +104,8 @@ _LATER_QUALITY = [
     for name in QUALITY
     if name not in _RECALLS
 ]
+STALENESS = ("memory_newest_distance", "memory_oldest_distance", "memory_age_updates")
+"""The staleness of remembered item vectors (:class:`ncfbench.training.staleness.Staleness`)."""
 
 CURVE = pa.schema(
     [
@@ -111,13 +116,16 @@ CURVE = pa.schema(
         ("batch_loss", pa.float64()),
         *((f"{split}_{measure}", pa.float64()) for split in EVALUATED for measure in _RECALLS),
         *_LATER_QUALITY,
+        *(added(name, pa.float64(), 10) for name in STALENESS[:2]),
+        added(STALENESS[2], pa.int64(), 10),
     ],
     metadata={"table": "curve"},
 )
 """One row for each probe. Quality is null between epochs, and where there is nothing to rank.
 
 ``epoch`` is the number of passes over the links; where an iteration completes a pass it is whole,
-though the batch may hold the first links of the next pass.
+though the batch may hold the first links of the next pass. Staleness is known at the end of an
+epoch of a run that remembers item vectors: distances over the length of the present vectors.
 """
 
 EVALUATION = pa.schema(

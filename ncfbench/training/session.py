@@ -294,16 +294,19 @@ class Session:
         }
         evaluated = self._evaluated(parameters) if self._schedule.ends_epoch(iteration) else {}
         if self._trainer.remembers and self._schedule.ends_epoch(iteration):
-            self._say_staleness()
+            row |= self._measure_staleness()
         self._losses = []
         self.recorder.record(row, evaluated)
 
-    def _say_staleness(self) -> None:
+    def _measure_staleness(self) -> dict[str, Any]:
+        """Say how stale remembered vectors are, and return the columns of the curve."""
         graph, state = self.plan.dataset.graph, self._loop.state
         with self._timed("probe"):
             found = staleness.measure(state, graph, self._config, self._embedder)
-        if found is not None:
-            self._progress.say(found.text())
+        if found is None:
+            return {}
+        self._progress.say(found.text())
+        return found.row()
 
     def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
         with self._timed("evaluation"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.memory import MISSING
+from ncfbench.storage.schemas import STALENESS
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import TrainState
 
@@ -29,6 +30,10 @@ class Staleness(NamedTuple):
     """Those of as many of the oldest links."""
     age: int
     """Updates since the oldest were made."""
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns of the curve."""
+        return dict(zip(STALENESS, self, strict=True))
 
     def text(self) -> str:
         """Return a sentence."""

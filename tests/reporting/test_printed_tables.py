@@ -248,6 +248,22 @@ def test_titles_name_b_s_k_and_seeds() -> None:
     assert comparison.seeds_label([2, 0, 1]) == "seeds 0 to 2"
 
 
+def test_a_memory_says_how_stale_it_is() -> None:
+    """At the run's last epoch, under what the ratios are made of and in the run's own table."""
+    run = record("xbm", [9, 5, 3, 2], 1, memory=64)
+    for row, far in ((run.curve[1], 0.5), (run.curve[2], 0.125)):
+        row |= dict(zip(schemas.STALENESS, (far / 2, far, 8), strict=True))
+    groups = comparison.group([record("iid", [9, 3], 1), run])
+    rows = [speedup_rows(group, allow_mixed=False, locations={}) for group in groups]
+    (parts,) = parts_tables(groups, rows)
+    stale = "6.2 % off after 1 update, 12.5 % after 8, dropout included"
+    assert [note for note in parts.notes if "remembered" in note] == [
+        f"CNN, N.S., memory (M=64): at the end remembered item vectors were {stale}."
+    ]
+    summary = run.summary | {"run": "a", "epochs": 1.0, "train_seconds": 1.0}
+    assert stale in rendered(run_table(summary, [{"epoch": 1.0} | row for row in run.curve]))
+
+
 def test_tables_are_written_and_read_back(tmp_path: Path) -> None:
     (group,) = comparison.group([record("iid", [9, 5, 3], 200), record("ns", [9, 4, 2], 20)])
     rows = speedup_rows(group, allow_mixed=False, locations={})

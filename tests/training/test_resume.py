@@ -69,11 +69,18 @@ def test_rivals_resume(data_dir: Path, tmp_path: Path) -> None:
 
 
 def test_a_memory_resumes(data_dir: Path, tmp_path: Path) -> None:
-    """It is saved with the state; how stale it is stands in the messages, and what recall is 1."""
+    """It is saved with the state; how stale it is stands in the messages and in the curve of each
+    epoch's end, and what recall is 1.
+    """
     more: dict[str, Any] = {"sampler": "xbm", "memory": 80, "encoder": "bow", "epochs": 1}
     said = Said()
     whole = train(data_dir, tmp_path / "w", progress=said, **more)
-    assert any("Remembered item vectors" in text for text in said.texts)
+    (told,) = [text for text in said.texts if "Remembered item vectors" in text]
+    (row,) = [row for row in whole.curve if row["memory_age_updates"] is not None]
+    assert row["epoch"] == 1
+    assert f"{100 * row['memory_newest_distance']:.1f} % of their" in told
+    assert f"{row['memory_age_updates']} updates old" in told
+    assert f"{100 * row['memory_oldest_distance']:.1f} %." in told
     assert "There are 32 validation items: their recall@50 is 1 by construction." in said.texts
     assert not any(" test items: their recall" in text for text in said.texts)
     ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)

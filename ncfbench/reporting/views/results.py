@@ -26,6 +26,7 @@ from ncfbench.reporting.views.layout import (
     losses,
     without_value,
 )
+from ncfbench.reporting.views.run import last_staleness
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.trials import Budget
 from ncfbench.timing.ties import ONE_SEED_FACTOR
@@ -104,7 +105,7 @@ def parts_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row]
                 " (full account; step beside it)"
             )
             name = slug("parts", data[0], loss, settings)
-            tables.append(arrange(title, own, columns, (), name=name))
+            tables.append(arrange(title, own, columns, _staleness_notes(own), name=name))
     return tables
 
 
@@ -197,6 +198,17 @@ def _tuned_notes(members: Sequence[Member]) -> list[str]:
                 f" validation recall, {budget.trials} trials of {budget.epochs} epochs: {values}."
             )
     return notes
+
+
+def _staleness_notes(members: Sequence[Member]) -> list[str]:
+    """Return how stale the remembered item vectors were at the end of an arm's first run."""
+    return [
+        f"{find_encoder(comparison.config.encoder).title}, {_titled(variant, comparison.config)}:"
+        f" at the end remembered item vectors were {stale}."
+        for comparison, _ in members
+        for variant, runs in comparison.arms.items()
+        if (stale := last_staleness(runs[min(runs)].curve))
+    ]
 
 
 def _titled(variant: Variant, config: RunConfig) -> str:

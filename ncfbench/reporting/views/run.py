@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ncfbench.reporting.table import Table, facts_table
+from ncfbench.storage.schemas import STALENESS
 
 Row = Mapping[str, Any]
 
@@ -76,12 +77,24 @@ def run_table(summary: Row, curve: Sequence[Row]) -> Table:
         ("distinct items in a batch", _number(summary["item_slots"], 1)),
         ("training time", f"{summary['train_seconds']:.1f} s"),
     ]
+    if stale := last_staleness(curve):
+        facts.append(("remembered vectors", stale))
     if summary["recall_reason"]:
         facts.append(("test recall@50", f"none: {summary['recall_reason']}"))
     elif summary["test_recall_at_50"] is not None:
         recall = _number(summary["test_recall_at_50"], 4)
         facts.append(("test recall@50", f"{recall} (epoch {summary['reported_epoch']:g})"))
     return facts_table(f"Run {summary['run']}", facts)
+
+
+def last_staleness(curve: Sequence[Row]) -> str:
+    """Return the latest staleness of remembered item vectors; empty for a run without any."""
+    known = [row for row in curve if row.get(STALENESS[0]) is not None]
+    if not known:
+        return ""
+    newest, oldest, age = (known[-1][name] for name in STALENESS)
+    off = f"{100 * newest:.1f} % off after 1 update, {100 * oldest:.1f} % after {age}"
+    return f"{off}, dropout included"
 
 
 def ledger_table(rows: Sequence[Row]) -> Table:
