@@ -50,7 +50,7 @@ one.
 """
 SAMPLING_SHARE = {300: 0.05, 40: 0.10}
 """Targets of sampling / full: at most."""
-OVERHEAD = {300: 1.05, 40: 1.15}
+OVERHEAD = {300: 1.05, 40: 1.10}
 """Targets of full / step: at most."""
 
 

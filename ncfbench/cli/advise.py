@@ -42,7 +42,7 @@ def advise(
     samplers: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME[,NAME]", help="Samplers to try.", show_default="all that serve the loss"
+            metavar="NAME[,NAME]", help="Samplers to try.", show_default="the paper's five"
         ),
     ] = None,
     batch_sizes: Annotated[

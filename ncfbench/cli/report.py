@@ -38,7 +38,7 @@ def report(
         str | None,
         typer.Option(
             help=(
-                "Measure speedups against this sampler, for example where IID is too dear to train."
+                "Measure speedups against this sampler, for example where IID is too costly to train."
             ),
             show_default="iid; neg for pairwise losses",
             metavar="SAMPLER",
