@@ -53,7 +53,7 @@ def main() -> None:
         trainer, state = Trainer.create(config, dataset)
         batch = next(batches(dataset.graph, config, Streams(0)))
         step: Any = trainer.step
-        compiled = step.lower(state, batch, content).compile()
+        compiled = step.trace(state, batch, content).lower().compile()
         memory = compiled.memory_analysis().temp_size_in_bytes
         dropout = Dropout(jnp.uint32(0), jnp.uint32(1))
         gradient = flat(jax.jit(trainer.gradient)(state.parameters, batch, content, dropout)[1])

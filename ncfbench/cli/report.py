@@ -38,7 +38,8 @@ def report(
         str | None,
         typer.Option(
             help=(
-                "Measure speedups against this sampler, for example where IID is too costly to train."
+                "Measure speedups against this sampler, for example where IID costs too much to"
+                " train."
             ),
             show_default="iid; neg for pairwise losses",
             metavar="SAMPLER",

@@ -61,21 +61,48 @@ class Demand:
 
 
 def demand(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Demand | None:
-    """Count operations and bytes of one step; None where the backend does not count them."""
-    found = compiled_step(config, dataset, content, batch).cost_analysis()
+    """Count operations and bytes of one step.
+
+    None where the backend does not count them, and where the step repeats something in a loop: XLA
+    counts a loop as if it went round once.
+    """
+    traced = _traced_step(config, dataset, content, batch)
+    if has_loops(traced.jaxpr.jaxpr):
+        return None
+    found = traced.lower().compile().cost_analysis()
     counts = found[0] if isinstance(found, list) and found else found
     if not counts or "flops" not in counts or "bytes accessed" not in counts:
         return None
     return Demand(float(counts["flops"]), float(counts["bytes accessed"]))
 
 
+def has_loops(jaxpr: Any) -> bool:
+    """Say whether a traced program has a loop that may go round more than once."""
+    for equation in jaxpr.eqns:
+        name, settings = equation.primitive.name, equation.params
+        if name == "while" or (name == "scan" and settings["length"] > 1):
+            return True
+        for inner in jax.tree.leaves(list(settings.values()), is_leaf=_is_program):
+            if _is_program(inner) and has_loops(getattr(inner, "jaxpr", inner)):
+                return True
+    return False
+
+
 def compiled_step(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Any:
     """Compile the training step for a batch's shapes, to be inspected."""
+    return _traced_step(config, dataset, content, batch).lower().compile()
+
+
+def _traced_step(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Any:
     # A trainer of its own: the one that is timed must not be compiled again.
     trainer, state = Trainer.create(config, dataset)
     step: Any = trainer.step
     (on_device,) = trainer.layout.keep([trainer.layout.put(batch)])
-    return step.lower(state, on_device, trainer.layout.replicate(content)).compile()
+    return step.trace(state, on_device, trainer.layout.replicate(content))
+
+
+def _is_program(value: Any) -> bool:
+    return hasattr(value, "eqns")
 
 
 def peaks(cache: Path, environment_key: str, precision: str = "float32") -> Peaks:

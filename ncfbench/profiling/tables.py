@@ -300,6 +300,8 @@ def _accounts(rows: Sequence[Row], what: str, *, paper_clock: bool) -> Table:
         "Draw, assemble, transfer: alone, on one core. Limit: XLA's count of operations and bytes"
         " at this machine's measured peaks; caches can beat its share of bytes."
     ]
+    if any(row["limit_seconds"] is None for row in rows):
+        notes.append("-: not counted. XLA counts a loop as if it went round once.")
     if paper_clock:
         notes.append(
             "In series: step, drawing, assembling, transfer one after another. Paper's clock: the"

@@ -235,7 +235,7 @@ def _step_bytes(loop: TimedLoop, batch: Batch) -> int:
     A backend without that analysis gives 0. A step is compiled once, here or in training.
     """
     step: Any = loop.trainer.step
-    found = step.lower(loop.state, batch, loop.content).compile().memory_analysis()
+    found = step.trace(loop.state, batch, loop.content).lower().compile().memory_analysis()
     return (
         0
         if found is None

@@ -320,9 +320,9 @@ class _WithScalars:
         stepped: tuple[TrainState, jax.Array] = self.compiled(*arguments, self.scalars)
         return stepped
 
-    def lower(self, *arguments: Any) -> Any:
-        """Lower it for inspection."""
-        return self.compiled.lower(*arguments, self.scalars)
+    def trace(self, *arguments: Any) -> Any:
+        """Trace it for inspection."""
+        return self.compiled.trace(*arguments, self.scalars)
 
 
 def _scaled(updates: Parameters, parts: Sequence[str], factor: jax.Array) -> Parameters:

@@ -94,7 +94,7 @@ def test_a_compiled_step_sends_what_formulas_say(
     batch = trainer.layout.put(next(made.batches(0, slots)))
     step: Any = trainer.step
     content = trainer.layout.replicate(Content.of(tiny))
-    program = step.lower(state, batch, content).compile().as_text()
+    program = step.trace(state, batch, content).lower().compile().as_text()
     sizes = trainer.layout.sizes(
         trainer.shapes.parameters, len(batch.users), slots, tiny.tokens_IxL.shape[1]
     )
@@ -112,7 +112,8 @@ def test_a_compiled_step_sends_what_formulas_say(
     # Through Gloo: parts are exchanged, and the bytes are the same.
     monkeypatch.setattr(collectives, "uses_gloo", lambda: True)
     again: Any = Trainer.create(config, tiny)[0].step
-    exchanged = count_bytes(again.lower(state, batch, content).compile().as_text(), config.devices)
+    program = again.trace(state, batch, content).lower().compile().as_text()
+    exchanged = count_bytes(program, config.devices)
     assert exchanged["reduce-scatter"] == 0
     assert exchanged["all-to-all"] == pytest.approx(found["reduce-scatter"])
     assert sum(exchanged.values()) == pytest.approx(sum(sent.values()), rel=1e-12)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from ncfbench.config import complete
@@ -25,6 +28,35 @@ def test_demand_is_what_the_arithmetic_says(tiny: Dataset) -> None:
     convolution = 2 * len(batch.items) * tiny.tokens_IxL.shape[1] * 3 * 50 * 50
     assert 2.5 * convolution < found.flops < 5 * convolution
     assert found.bytes > 4 * tiny.n_users * 50
+
+
+def test_a_step_with_loops_is_not_counted(tiny: Dataset) -> None:
+    """XLA would count each step of the recurrence once, however many words a text has."""
+    config = complete({"sampler": "ns", "encoder": "gru", "batch_size": 64})
+    batch = next(batches(tiny.graph, config, Streams(0)))
+    assert roofline.demand(config, tiny, Content.of(tiny), batch) is None
+
+
+def test_loops_are_found_however_deep() -> None:
+    def loops(function: Callable[[jax.Array], jax.Array]) -> bool:
+        return roofline.has_loops(jax.make_jaxpr(function)(jnp.ones((3, 2))).jaxpr)
+
+    def often(x: jax.Array) -> jax.Array:
+        return jax.lax.map(jnp.sin, x)
+
+    def until(x: jax.Array) -> jax.Array:
+        return jax.lax.while_loop(lambda x: x.sum() < 9, lambda x: x + 1, x)
+
+    def branch(x: jax.Array) -> jax.Array:
+        return jax.lax.cond(x.sum() > 0, often, jnp.cos, x)
+
+    assert loops(often)
+    assert loops(until)
+    assert loops(jax.jit(often))
+    assert loops(branch)
+    assert loops(lambda x: jax.grad(lambda x: jax.checkpoint(often)(x).sum())(x))
+    assert not loops(jnp.sin)
+    assert not loops(lambda x: jax.lax.map(jnp.sin, x[None]))  # once round is no loop
 
 
 def test_peaks_are_rates(monkeypatch: pytest.MonkeyPatch) -> None:
