@@ -47,6 +47,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment
+from ncfbench.timing.clock import format_duration
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.statistics import drift
 from ncfbench.training.interleave import timed_loops
@@ -158,6 +159,8 @@ def run(
         }
         timed += timed_collectives(loops, batches, sizes)
         others.warn(progress.say)
+        round_seconds = sum(each.seconds_of_round for each in timed)
+        progress.say(f"{rounds} rounds of about {format_duration(round_seconds)} each.")
         samples = _measure(timed, rounds, progress)
         others.warn(progress.say, is_over=True)
     paced = at_usual_pace(samples)

@@ -51,13 +51,20 @@ class Timed:
 
     Args:
         sampler: the sampler whose batches it works on; None for what all share.
+        seconds: of a block, about.
         in_every_pass: else it is in one pass of each round.
     """
 
     size: int
     sampler: str | None
     block: Block
+    seconds: float
     in_every_pass: bool = False
+
+    @property
+    def seconds_of_round(self) -> float:
+        """All blocks of a round, about."""
+        return self.seconds * (PASSES if self.in_every_pass else 1)
 
 
 def measure_round(number: int, timed: Sequence[Timed], stop: Callable[[], bool]) -> list[Row]:
@@ -89,8 +96,9 @@ def timed_part(part: str, size: int, call: Call, sampler: str | None = None) -> 
         return time.perf_counter() - begin
 
     block(1)
-    calls = _calls(block(1))
-    return Timed(size, sampler, lambda number, stop: {part: (calls, block(calls))})
+    once = block(1)
+    calls = _calls(once)
+    return Timed(size, sampler, lambda number, stop: {part: (calls, block(calls))}, calls * once)
 
 
 def timed_step(
@@ -103,13 +111,14 @@ def timed_step(
 ) -> Timed:
     """Compile a trainer's step for batches on the devices; choose how many fill a block."""
     timer.block(trainer, batches, 1)
-    dispatches = _calls(timer.block(trainer, batches, 1))
+    once = timer.block(trainer, batches, 1)
+    dispatches = _calls(once)
     iterations = dispatches * trainer.per_dispatch
 
     def block(number: int, stop: Callable[[], bool]) -> Mapping[str, tuple[int, float]]:
         return {part: (iterations, timer.block(trainer, batches, dispatches))}
 
-    return Timed(size, sampler, block, in_every_pass=True)
+    return Timed(size, sampler, block, dispatches * once, in_every_pass=True)
 
 
 def timed_steps(
@@ -184,7 +193,8 @@ def timed_sampler(
         The loop's two accounts, the sampler alone, and the step with random items in the slots of
         the sampler's batches.
     """
-    layout, iterations = loop.trainer.layout, choose_iterations(loop)
+    layout = loop.trainer.layout
+    iterations, seconds = choose_iterations(loop)
     source, count = layout.shard(sampler), min(32, iterations)
     slots = loop.item_slots
 
@@ -205,15 +215,15 @@ def timed_sampler(
     # The loop has compiled its step for so many slots; a later batch may need more.
     alike = layout.keep([batch for batch in placed if capacity(batch) == slots])
     return [
-        Timed(slots, name, full, in_every_pass=True),
-        Timed(slots, name, step, in_every_pass=True),
-        Timed(slots, name, alone),
+        Timed(slots, name, full, iterations * seconds, in_every_pass=True),
+        Timed(slots, name, step, iterations // 2 * seconds, in_every_pass=True),
+        Timed(slots, name, alone, 0),
         timed_step(timer, loop.trainer, alike[:BATCHES], RANDOM_ITEMS, slots, name),
     ]
 
 
-def choose_iterations(loop: TimedLoop) -> int:
-    """Compile a loop's step, and return how many iterations fill a block."""
+def choose_iterations(loop: TimedLoop) -> tuple[int, float]:
+    """Compile a loop's step. Return how many iterations fill a block, and the seconds of one."""
     loop.full_block(2)
     loop.full_block(4)
     seconds = loop.samples[-1].seconds / 4
@@ -221,7 +231,8 @@ def choose_iterations(loop: TimedLoop) -> int:
     loop.take_samples()
     count = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, MOST_CALLS))
     together = loop.trainer.per_dispatch
-    return -(-count // (2 * together)) * 2 * together  # whole dispatches, also in half a block
+    # Whole dispatches, also in half a block.
+    return -(-count // (2 * together)) * 2 * together, seconds
 
 
 def sampling_seconds(

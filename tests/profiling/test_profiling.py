@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -343,6 +344,7 @@ def test_profile_from_the_command_line(
     assert "paper's clock" in done.stdout
     assert "IID" not in done.stdout.split("In series: step")[0]
     assert "Left out, as the loss refuses them: iid, strat." in done.stderr
+    assert re.search(r"3 rounds of about \d+ s each\.", done.stderr)
     for extra, text in (
         (["--clock", "wall"], "Valid: full, paper"),
         (["--rounds", "2"], "3 rounds or more"),
