@@ -17,6 +17,7 @@ from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.table import Column, Header, Table, columns_of
 from ncfbench.storage import tables
 from ncfbench.storage.profile_schemas import PROFILE_TABLES
+from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
 
 Row = Mapping[str, Any]
 SETTINGS = (
@@ -29,8 +30,6 @@ SETTINGS = (
     "environment_key",
 )
 """Columns that name a profile: a newer one with the same values replaces it."""
-ROUNDS_OF_INTERVALS = 7
-"""Fewer rounds make a bootstrap's interval much too narrow."""
 UNIT_TITLES = {
     "users": "t_f, a user",
     "items": "t_g, an item",

@@ -9,13 +9,14 @@ from typing import Any
 from ncfbench.registry import find_sampler
 from ncfbench.reporting.claims import SHORTER, STRATA, Judged, judge_shorter
 from ncfbench.timing.seed_statistics import Estimate
+from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
 
 Row = Mapping[str, Any]
 
 
 def judge_profiles(rows: Sequence[Row]) -> list[Judged]:
-    """Return a verdict for each profile of the baseline and of Stratified Sampling that has an
-    interval.
+    """Return a verdict for each profile of the baseline and of Stratified Sampling that has enough
+    rounds for an interval.
 
     Args:
         rows: of the cost model.
@@ -28,7 +29,7 @@ def judge_profiles(rows: Sequence[Row]) -> list[Judged]:
     for own in profiles.values():
         strata = own.get(STRATA)
         base = own.get(strata["baseline"]) if strata else None
-        if strata is None or base is None or strata["lower_full_speedup"] is None:
+        if strata is None or base is None or strata["rounds"] < ROUNDS_OF_INTERVALS:
             continue
         share = base["predicted_items_seconds"] / base["predicted_full_iteration_seconds"]
         title = find_sampler(base["sampler"]).title

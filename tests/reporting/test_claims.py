@@ -159,25 +159,25 @@ def test_the_report_shows_claims(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "verdict"),
+    ("rounds", "lower", "upper", "verdict"),
     [
-        (19.0, 22.0, "reproduced"),  # 25 times fewer items, of which three quarters are asked
-        (17.0, 18.0, "undecided"),
-        (0.8, 0.9, "not reproduced"),
-        (None, None, None),
+        (7, 19.0, 22.0, "reproduced"),  # 25 times fewer items, of which three quarters are asked
+        (7, 17.0, 18.0, "undecided"),
+        (7, 0.8, 0.9, "not reproduced"),
+        (6, 19.0, 22.0, None),
     ],
 )
 def test_profiles_judge_the_length_of_an_iteration(
-    lower: float | None, upper: float | None, verdict: str | None
+    rounds: int, lower: float, upper: float, verdict: str | None
 ) -> None:
-    """90 of 100 ms of an iteration of IID are items; without an interval there is no verdict."""
+    """90 of 100 ms of an iteration of IID are items; an interval of few rounds is too narrow."""
     common = {
         "dataset": "few",
         "encoder": "transformer",
         "loss": "mse",
         "baseline": "iid",
         "unusual_settings": "layers=4",
-        "rounds": 7,
+        "rounds": rounds,
         "predicted_items_seconds": 0.09,
         "predicted_full_iteration_seconds": 0.1,
     }
