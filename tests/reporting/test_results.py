@@ -22,7 +22,7 @@ FOLDERS = sorted(path.parent for path in REPOSITORY.glob("results/*/speedup.parq
 
 
 def test_there_are_results() -> None:
-    ends = ("", "-all-users", "-all-users-gru", "-all-users-mse", "-coupling")
+    ends = ("", "-all-users", "-all-users-gru", "-all-users-mse", "-coupling", "-transformer")
     names = [f"citeulike-title-tags{end}" for end in ends]
     assert [folder.name for folder in FOLDERS] == [*names, "movielens-plots-all-users"]
 
