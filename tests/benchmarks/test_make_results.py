@@ -38,7 +38,7 @@ def test_commands_of_the_plan_are_valid(script: Any, monkeypatch: pytest.MonkeyP
     group = typer.main.get_command(app)
     plan = script.read_plan(script.PLAN)
     both = ["citeulike", "movielens"]
-    dear = [f"citeulike-{encoder}" for encoder in ("transformer", "bert")]
+    dear = [f"citeulike-{encoder}" for encoder in ("gru", "transformer", "bert")]
     assert [each.name for each in plan] == [*both, *dear, *(f"{name}-rivals" for name in both)]
     for evidence in plan:
         names = set()
@@ -52,8 +52,7 @@ def test_commands_of_the_plan_are_valid(script: Any, monkeypatch: pytest.MonkeyP
             if word == "sweep":
                 names.add(words[0])
         if evidence.name not in both:
-            rivals = {"rivals"} if evidence.name.endswith("-rivals") else {"paper-speedup"}
-            assert names <= rivals
+            assert names <= {"rivals", "paper-speedup", "all-users"}
             continue
         claims = {"paper-plain", "paper-recall", "paper-strata", "paper-negatives"}
         assert claims | {"all-users", "paper-coupling"} <= names <= preset_paths().keys()
