@@ -79,7 +79,7 @@ def main() -> None:
     ]
     items = int(ways[0][3].n_items)
     title = f"{given.dataset}, {given.encoder}, b = {given.batch_size:,}, {items:,} items"
-    header = ["items in a block", "MB of temporaries", "ms of a step", "gradient off by"]
+    header = ["items in a block", "MiB of temporaries", "ms of a step", "gradient off by"]
     print_table(make_console(), Table(title, header, rows, labels=1, name="item-blocks"))
 
 

@@ -237,6 +237,6 @@ def test_recall_as_the_guide_tells(tmp_path: Path) -> None:
     f, g = (model.encode(texts, normalize_embeddings=True) for texts in ([*relevant], items))
     shares = []
     for row, own in zip(f @ g.T, relevant.values(), strict=True):
-        best = {items[place] for place in np.argsort(-row)[:3]}
+        best = {items[index] for index in np.argsort(-row)[:3]}
         shares.append(len(best & own) / len(own))
     assert evaluator(model)["cosine_recall@3"] == pytest.approx(np.mean(shares))

@@ -2,9 +2,10 @@
 
 History of the identity:
 
-6. ``hardest``, ``item_block`` and ``memory`` are new; at their defaults the identity is that
-   without them.
-5. ``negative_users`` is new; at its default the identity is that without it.
+6. ``hardest``, ``item_block``, ``memory``, ``mined``, ``mine_every`` and ``mine_skip`` are new; at
+   their defaults the identity is that without them.
+5. ``negative_users``, ``negative_items`` and ``refresh_every`` are new; at their defaults the
+   identity is that without them.
 4. ``features``, ``word_vectors``, ``coupling``, ``coupling_weight`` and the settings of ``gru``,
    ``transformer`` and of interactions are new; at their defaults the identity is that without them.
 3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.

@@ -51,6 +51,7 @@ class SharingSampler(Sampler):
         super().__init__(graph, config, streams, **options)
         draws_more = find_sampler(config.sampler).uses_uniform_items
         most = config.batch_size - self.stratum_size + draws_more * config.uniform_items
+        most += config.sampler_settings.get("memory", 0)
         if config.sampler_settings.get("hardest", 0) >= most:
             raise UsageError(
                 f"hardest = {config.hardest}: a positive link of a batch of {config.batch_size}"

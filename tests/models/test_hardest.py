@@ -87,6 +87,9 @@ def test_loss_and_gradient_are_those_of_the_chosen(tiny: Dataset, loss: str) -> 
 def test_what_cannot_be_chosen_is_refused(tiny: Dataset) -> None:
     with pytest.raises(UsageError, match="meets 31 items, so there is nothing to choose"):
         make_sampler(tiny.graph, configure(hardest=31), Streams(0))
+    make_sampler(tiny.graph, configure(sampler="xbm", memory=16, hardest=46), Streams(0))
+    with pytest.raises(UsageError, match="meets 47 items, so there is nothing to choose"):
+        make_sampler(tiny.graph, configure(sampler="xbm", memory=16, hardest=47), Streams(0))
     with pytest.raises(UsageError, match="hardest gives samplers .* another objective"):
         Question({"dataset": "tiny", "hardest": 4})
     with pytest.raises(UsageError, match="mined gives samplers .* another objective"):
