@@ -25,7 +25,11 @@ def test_there_are_results() -> None:
     users = tuple(f"-all-users{end}" for end in ("", "-gru", "-mse"))
     ends = ("", *users, "-bert", "-coupling", "-transformer")
     names = [f"citeulike-title-tags{end}" for end in ends]
-    assert [folder.name for folder in FOLDERS] == [*names, "movielens-plots-all-users"]
+    assert [folder.name for folder in FOLDERS] == [
+        *names,
+        "movielens-plots-all-users",
+        "movielens-plots-all-users-mse",
+    ]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
