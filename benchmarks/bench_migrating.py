@@ -1,0 +1,179 @@
+"""What migrating brings: a program of another framework, before and after docs/migrating.md.
+
+    python benchmarks/bench_migrating.py tfrs before --dataset movielens --seconds 240 --seed 0
+    python benchmarks/bench_migrating.py table benchmarks/results/migrating-*.json
+
+A program trains on the training links of a prepared data set and prints its recall@50 about every
+``--every`` seconds of training. Reading data, the first batch (which compiles) and the evaluations
+are not on the clock. Ways are ``before`` and ``after``, and for ``tfrs`` and ``pairs`` also
+``corrected`` and ``no-duplicates``: the best that the framework does by itself. ``--json`` keeps
+the run, and ``table`` prints the means of kept runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import platform
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PROGRAMS = {
+    "tfrs": ("tensorflow-recommenders", ("before", "corrected", "after")),
+    "pairs": ("sentence-transformers", ("before", "no-duplicates", "after")),
+    "recbole": ("recbole", ("before", "after")),
+}
+"""Of each program its package and its ways."""
+RANKED = 50
+
+
+class Over(Exception):  # noqa: N818 - no error
+    """The seconds of training are over."""
+
+
+class Clock:
+    """Seconds of training, which stand still while the recall is computed.
+
+    Args:
+        seconds: when training is over.
+        every: seconds from one look to the next.
+        recall: of the present parameters, in [0, 1].
+    """
+
+    def __init__(self, seconds: float, every: float, recall: Callable[[], float]) -> None:
+        self.seconds, self.every, self.recall = seconds, every, recall
+        self.batches, self.points = 0, list[tuple[int, float, float]]()
+        self.spent, self.since = 0.0, 0.0
+
+    def batch(self) -> None:
+        """Count a batch; look where it is time.
+
+        Raises:
+            Over: the last look has been taken.
+        """
+        now = time.perf_counter()
+        if self.batches == 0:
+            self.since = now  # the first batch compiled
+        self.batches += 1
+        spent = self.spent + now - self.since
+        if spent < self.every * (len(self.points) + 1):
+            return
+        self.spent = spent
+        point = (self.batches, spent, self.recall())
+        self.points.append(point)
+        print(f"batch {point[0]:6}  {point[1]:6.1f} s  recall@{RANKED} {point[2]:.4f}", flush=True)
+        if spent >= self.seconds:
+            raise Over
+        self.since = time.perf_counter()
+
+
+def recall_of(
+    scores_UxV: NDArray[np.float32],
+    users: NDArray[np.int32],
+    index: NDArray[np.int32],
+) -> float:
+    """Return the mean recall@50 over users; each link is a user and an index of the scores."""
+    best = np.argpartition(-scores_UxV, RANKED - 1, axis=1)[:, :RANKED]
+    is_best = np.zeros(scores_UxV.shape, bool)
+    np.put_along_axis(is_best, best, True, axis=1)
+    relevant = np.bincount(users, minlength=len(scores_UxV))
+    found = np.bincount(users, is_best[users, index], minlength=len(scores_UxV))
+    return float(np.mean(found[relevant > 0] / relevant[relevant > 0]))
+
+
+class ColdItems:
+    """Recall of the test links' items among all test items, for users who have training links."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.items = dataset.items_of("test")
+        users, items = dataset.links("test")
+        known = dataset.has_links[users]
+        self.users = users[known]
+        self.index = np.searchsorted(self.items, items[known]).astype(np.int32)
+
+    def recall(self, users_UxD: Any, items_VxD: Any) -> float:
+        """Return recall@50 by the dot products of all users and of ``self.items``."""
+        return recall_of(np.asarray(users_UxD) @ np.asarray(items_VxD).T, self.users, self.index)
+
+
+def table(files: list[Path]) -> None:
+    """Print a row for each program and way: means over seeds, and the range of seeds."""
+    runs: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for file in files:
+        run = json.loads(file.read_text())
+        runs[run["program"], run["way"]].append(run)
+    print(
+        "| program | way | seeds | batches/s | s to the recall of before | recall@50 at the end |"
+    )
+    print("|---|---|---:|---:|---:|---:|")
+    for (program, way), found in runs.items():
+        goal = statistics.mean(run["points"][-1][2] for run in runs[program, "before"])
+        rate = statistics.mean(run["points"][-1][0] / run["points"][-1][1] for run in found)
+        when = [reached(run["points"], goal) for run in found]
+        ends = [run["points"][-1][2] for run in found]
+        soon = "not in all" if None in when else f"{statistics.mean(filter(None, when)):.0f}"
+        last = f"{statistics.mean(ends):.3f} ({min(ends):.3f} to {max(ends):.3f})"
+        print(f"| {program} | {way} | {len(found)} | {rate:.1f} | {soon} | {last} |")
+
+
+def reached(points: list[tuple[int, float, float]], goal: float) -> float | None:
+    """Return the seconds of the first look with at least this recall."""
+    return next((seconds for _, seconds, recall in points if recall >= goal), None)
+
+
+def main() -> None:
+    """Train one program, or print the table of kept runs."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("program", choices=[*PROGRAMS, "table"])
+    parser.add_argument("way", nargs="+", help="before, after, ...; for table: files of kept runs")
+    parser.add_argument("--data-dir", type=Path, default=Path("data"))
+    parser.add_argument("--dataset", default="movielens")
+    parser.add_argument("--seconds", type=float, default=240)
+    parser.add_argument("--every", type=float, default=15)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    if given.program == "table":
+        table([Path(each) for each in given.way])
+        return
+    package, ways = PROGRAMS[given.program]
+    (way,) = given.way
+    if way not in ways:
+        parser.error(f"{given.program} has the ways {', '.join(ways)}.")
+    from ncfbench.data import open_dataset
+
+    dataset = open_dataset(given.data_dir, given.dataset, print)
+    train = importlib.import_module(f"migrating_{given.program}").train
+    clocks: list[Clock] = []
+
+    def start(recall: Callable[[], float]) -> Clock:
+        clocks.append(Clock(given.seconds, given.every, recall))
+        return clocks[0]
+
+    with suppress(Over):
+        train(dataset, way, given.seed, start)
+    kept = {
+        "program": given.program,
+        "way": way,
+        "dataset": given.dataset,
+        "seed": given.seed,
+        "points": clocks[0].points,
+        "package": f"{package} {version(package)}",
+        "python": platform.python_version(),
+    }
+    if given.json:
+        given.json.write_text(json.dumps(kept) + "\n")
+
+
+if __name__ == "__main__":
+    main()

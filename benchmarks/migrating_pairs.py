@@ -1,0 +1,129 @@
+"""A SentenceTransformer of users and plots, with its own batches and loss or with ours.
+
+Users are words with a vector each; items go through a small BERT with random weights.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow.parquet as pq
+import torch
+from bench_migrating import Clock, ColdItems
+from datasets import Dataset as Rows
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.losses import MultipleNegativesRankingLoss
+from sentence_transformers.models import Pooling, Router, StaticEmbedding, Transformer
+from sentence_transformers.training_args import BatchSamplers
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, TrainerCallback
+
+from ncfbench.torch.pairs import LinkedPairs, PairLoss
+
+BATCH, WIDTH, WORDS, GAMMA = 128, 128, 128, 20
+
+
+def words_of(dataset: Any) -> list[str]:
+    """Return the vocabulary: word i has the token id i + 1."""
+    words = pq.read_table(dataset.folder / "vocabulary.parquet")["word"]
+    return list(map(str, words.to_pylist()))
+
+
+def by_word(words: list[str]) -> Tokenizer:
+    """Return the tokenizer whose token i is word i, between spaces."""
+    tokenizer = Tokenizer(WordLevel({word: at for at, word in enumerate(words)}, "[UNK]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    return tokenizer
+
+
+def make_model(users: list[str], words: list[str]) -> SentenceTransformer:
+    """Return the towers: ``query`` for users, ``document`` for items."""
+    pieces, folder = ["[PAD]", "[UNK]", *words], tempfile.mkdtemp()
+    special = {"unk_token": "[UNK]", "pad_token": "[PAD]"}
+    PreTrainedTokenizerFast(tokenizer_object=by_word(pieces), **special).save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=WIDTH,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=4 * WIDTH,
+    )
+    BertModel(config).save_pretrained(folder)
+    router = Router.for_query_document(
+        query_modules=[StaticEmbedding(by_word([*users, "[UNK]"]), embedding_dim=WIDTH)],
+        document_modules=[Transformer(folder, max_seq_length=WORDS), Pooling(WIDTH, "mean")],
+    )
+    return SentenceTransformer(modules=[router], device="cpu")
+
+
+def texts_of(dataset: Any) -> list[str]:
+    """Return each item's words, as the data set kept them."""
+    words, texts = words_of(dataset), dataset.texts
+    return [" ".join(words[token - 1] for token in texts[item]) for item in range(len(texts))]
+
+
+def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> None:
+    """Train until the clock is over."""
+    torch.manual_seed(seed)
+    graph, cold = dataset.graph, ColdItems(dataset)
+    texts = texts_of(dataset)
+    users = [f"user{number}" for number in range(dataset.n_users)]
+    model = make_model(users, words_of(dataset))
+    rows = Rows.from_dict(
+        {
+            "anchor": [users[user] for user in graph.link_user],
+            "positive": [texts[item] for item in graph.link_item],
+        }
+    )
+
+    def recall() -> float:
+        model.eval()
+        f = model.encode_query(users, normalize_embeddings=True)
+        g = model.encode_document([texts[item] for item in cold.items], normalize_embeddings=True)
+        model.train()
+        return cold.recall(f, g)
+
+    clock = start(recall)
+
+    class Tick(TrainerCallback):
+        def on_step_end(self, *arguments: Any, **more: Any) -> None:
+            clock.batch()
+
+    sampler: Any = BatchSamplers.NO_DUPLICATES if way == "no-duplicates" else None
+    loss: Any = MultipleNegativesRankingLoss(model, scale=GAMMA)
+    if way == "after":
+        pairs = LinkedPairs(
+            rows["anchor"], rows["positive"], batch_size=BATCH, stratum_size=4, gamma=GAMMA
+        )
+        rows, sampler = rows.add_column("label", pairs.labels), pairs.batch_sampler
+        loss = PairLoss(model, pairs)
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=SentenceTransformerTrainingArguments(
+            output_dir=tempfile.mkdtemp(),
+            per_device_train_batch_size=BATCH,
+            batch_sampler=sampler or BatchSamplers.BATCH_SAMPLER,
+            router_mapping={"anchor": "query", "positive": "document"},
+            num_train_epochs=1000,
+            learning_rate=1e-3,
+            lr_scheduler_type="constant",
+            seed=seed,
+            save_strategy="no",
+            report_to="none",
+            logging_strategy="no",
+            disable_tqdm=True,
+            use_cpu=True,
+        ),
+        train_dataset=rows,
+        loss=loss,
+        callbacks=[Tick()],
+    )
+    trainer.train()

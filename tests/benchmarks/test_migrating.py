@@ -1,0 +1,76 @@
+"""The clock, the recall and the table of the programs before and after migrating."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module; benchmarks/ is no package."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import bench_migrating
+
+    yield bench_migrating
+    del sys.modules["bench_migrating"]
+
+
+def test_recall_is_that_of_sorted_scores(script: Any) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(6, 80)).astype(np.float32)
+    held_out = [{3, 70}, set(range(60)), {5}, set(), {79, 1, 2}, {40}]
+    found = []
+    for row, items in zip(scores, held_out, strict=True):
+        best = set(sorted(range(80), key=lambda item: -row[item])[:50])
+        found += [len(best & items) / len(items)] if items else []
+    users = np.array([user for user, items in enumerate(held_out) for _ in items], np.int32)
+    index = np.array([item for items in held_out for item in items], np.int32)
+    assert script.recall_of(scores, users, index) == pytest.approx(sum(found) / len(found))
+
+
+def test_the_clock_stands_still_during_evaluations(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(script.time, "perf_counter", lambda: now[0])
+
+    def recall() -> float:
+        now[0] += 50  # an evaluation takes long
+        return 0.25
+
+    clock = script.Clock(6, 3, recall)
+    with pytest.raises(script.Over):
+        for _ in range(100):
+            now[0] += 1
+            clock.batch()
+    # The first batch compiles, so its second is not counted.
+    assert clock.points == [(4, 3, 0.25), (7, 6, 0.25)]
+
+
+def test_the_table_has_means_and_the_time_until_the_goal(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def keep(way: str, seed: int, *recalls: float) -> Path:
+        points = [(20 * at, 10 * at, recall) for at, recall in enumerate(recalls, 1)]
+        file = tmp_path / f"{way}-{seed}.json"
+        kept = {"program": "tfrs", "way": way, "seed": seed, "points": points}
+        file.write_text(json.dumps(kept))
+        return file
+
+    files = [
+        keep("before", 0, 0.1, 0.2, 0.3),
+        keep("before", 1, 0.1, 0.2, 0.4),
+        keep("after", 0, 0.2, 0.4, 0.5),
+        keep("after", 1, 0.36, 0.4, 0.45),
+    ]
+    script.table(files)
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
+    assert rows[2][3:] == ["2.0", "not in all", "0.350 (0.300 to 0.400) |"]
+    assert rows[3][3:] == ["2.0", "15", "0.475 (0.450 to 0.500) |"]
