@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ncfbench.reporting.claims import CLAIMS, Judged, judge_claims
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.profiled_claims import judge_profiles
 from ncfbench.reporting.rows import speedup_rows
+from ncfbench.reporting.views.paper import claims_table
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import audit_schemas, profile_schemas
 
@@ -201,4 +203,9 @@ def test_profiles_judge_the_length_of_an_iteration(
         )
         assert "25.0 times fewer items, by a profile: items take 90 % of IID's" in one.evidence
         assert ("weighs too much" in one.evidence) == (verdict == "undecided")
+        # Where one claim's rows differ in a setting, the table names it.
+        shown = claims_table([one, replace(one, settings="")])
+        assert shown.header[:4] == ["data set", "encoder", "loss", "settings"]
+        assert [row[3].text for row in shown.rows] == ["layers=4", ""]
+        assert claims_table([replace(one, settings="")]).labels == 3
     assert judge_profiles(rows[1:]) == judge_profiles(rows[:1]) == []

@@ -105,10 +105,13 @@ def beside_tables(
 
 
 def claims_table(found: Sequence[Judged]) -> Table:
-    """Return the verdicts on the paper's claims, by data set, encoder and loss."""
+    """Return the verdicts on the paper's claims, with settings where some are unusual."""
+    labels = ["data set", "encoder", "loss"]
+    if any(each.settings for each in found):
+        labels.append("settings")
     rows = [
         [
-            *(Cell(text) for text in (each.dataset, each.encoder, each.loss)),
+            *map(Cell, (each.dataset, each.encoder, each.loss, each.settings)[: len(labels)]),
             Cell(each.says),
             Cell(each.verdict, CLAIM_STYLES[each.verdict]),
             Cell(each.evidence + _interval(each)),
@@ -116,7 +119,6 @@ def claims_table(found: Sequence[Judged]) -> Table:
         for each in found
     ]
     texts = (text_column("claim"), text_column("verdict"), text_column("evidence"))
-    labels = ["data set", "encoder", "loss"]
     return Table(
         "The paper's claims, by these runs",
         [*labels, *texts],
