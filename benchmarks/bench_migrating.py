@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 PROGRAMS = {
     "tfrs": ("tensorflow-recommenders", ("before", "corrected", "after")),
     "pairs": ("sentence-transformers", ("before", "no-duplicates", "after")),
-    "recbole": ("recbole", ("before", "after")),
+    "recbole": ("recbole", ("before", "after", "uniform")),
 }
 """Of each program its package and its ways."""
 RANKED = 50

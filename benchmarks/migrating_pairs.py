@@ -28,7 +28,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, Trainer
 
 from ncfbench.torch.pairs import LinkedPairs, PairLoss
 
-BATCH, WIDTH, WORDS, GAMMA = 128, 128, 128, 20
+BATCH, WIDTH, WORDS, GAMMA = 128, 128, 64, 20
 
 
 def words_of(dataset: Any) -> list[str]:
@@ -57,8 +57,11 @@ def make_model(users: list[str], words: list[str]) -> SentenceTransformer:
         intermediate_size=4 * WIDTH,
     )
     BertModel(config).save_pretrained(folder)
+    of_users = StaticEmbedding(by_word([*users, "[UNK]"]), embedding_dim=WIDTH)
+    with torch.no_grad():
+        of_users.embedding.weight.mul_(0.05)  # from a length of 11, in steps of the learning rate
     router = Router.for_query_document(
-        query_modules=[StaticEmbedding(by_word([*users, "[UNK]"]), embedding_dim=WIDTH)],
+        query_modules=[of_users],
         document_modules=[Transformer(folder, max_seq_length=WORDS), Pooling(WIDTH, "mean")],
     )
     return SentenceTransformer(modules=[router], device="cpu")

@@ -1,4 +1,7 @@
-"""RecBole's BPR with its own negatives, one a link, or with batches of ours."""
+"""RecBole's BPR with its own negatives, one a link, or with batches of ours.
+
+``uniform`` is ``after`` with the noise that RecBole has too.
+"""
 
 # ruff: noqa: E402 - RecBole 1.2.1 reads names that NumPy 2 removed.
 from __future__ import annotations
@@ -78,7 +81,7 @@ def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> Non
         "show_progress": False,
         "state": "ERROR",
     }
-    model_class = SharedBPR if way == "after" else Clocked
+    model_class = Clocked if way == "before" else SharedBPR
     config = Config(model=model_class, dataset="links", config_dict=settings)
     init_seed(seed, True)
     data = create_dataset(config)
@@ -100,6 +103,9 @@ def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> Non
         trainer.fit(train_data, saved=False)
         return
     own = BipartiteGraph.from_links(*seen, data.user_num, data.item_num)
-    loader = BatchLoader(own, "strat-ns", loss="log", gamma=1, batch_size=2048, seed=seed)
+    noise = "uniform" if way == "uniform" else "unigram"
+    loader = BatchLoader(
+        own, "strat-ns", loss="log", gamma=1, batch_size=2048, noise=noise, seed=seed
+    )
     model.shared_loss = loader.loss
     trainer.fit(loader, saved=False)

@@ -41,9 +41,9 @@ class Contender:
         """Median seconds of an iteration, on average over seeds, if it :attr:`is_timed`."""
         return _mean(run.summary["full_iteration_seconds"] for run in self.runs.values())
 
-    def means(self, column: str) -> list[tuple[float, float]]:
-        """Return a column of the curve against seconds of training (full account): means over seeds
-        at the evaluations that all have; none if it has no times.
+    def points(self, column: str) -> list[tuple[float, list[float]]]:
+        """Return a column of the curve against seconds of training (full account): the value of
+        each seed, at the evaluations that all have; none if it has no times.
         """
         if not self.is_timed:
             return []
@@ -52,7 +52,11 @@ class Contender:
             for run in self.runs.values()
         ]
         common = sorted(set.intersection(*(set(curve) for curve in curves)))
-        return [(each * self.seconds, _mean(curve[each] for curve in curves)) for each in common]
+        return [(each * self.seconds, [curve[each] for curve in curves]) for each in common]
+
+    def means(self, column: str) -> list[tuple[float, float]]:
+        """Return :meth:`points` with the mean over seeds."""
+        return [(seconds, _mean(values)) for seconds, values in self.points(column)]
 
     @property
     def spread(self) -> float:

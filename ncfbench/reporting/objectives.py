@@ -6,8 +6,10 @@ set, encoder and model stand in one list, by the seconds to a recall that each o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean as mean
 
 from ncfbench.reporting.answers import TRIED, Answer
 from ncfbench.reporting.contenders import Contender
@@ -16,8 +18,8 @@ from ncfbench.runs.arms import shared_settings
 
 OBJECTIVE = ("loss", "gamma", "lambda", "noise", "mask")
 """Settings of every run that say what is minimised."""
-COMMON_SHARE = 0.9
-"""Share of the smallest best recall of all arms: the level that their times are compared at."""
+LEVEL_SHARES = (0.5, 0.9)
+"""Shares of the best recall of all arms: the levels that their times are compared at."""
 
 
 @dataclass(frozen=True)
@@ -25,23 +27,31 @@ class Racer:
     """An arm beside those of other objectives.
 
     Attributes:
-        recall: its largest test recall@50, on average over seeds at common evaluations.
-        seconds: training until that was reached (full account).
-        to_level: training until the first evaluation at or above the common level.
+        recalls: of each seed, where their mean test recall@50 is largest.
+        seconds: training until then (full account).
+        to_levels: training until the first evaluation at or above each level; None if never.
     """
 
     answer: Answer
     contender: Contender
-    recall: float
+    recalls: Sequence[float]
     seconds: float
-    to_level: float
+    to_levels: Sequence[float | None]
+
+    @property
+    def recall(self) -> float:
+        """Its largest test recall@50, on average over seeds at common evaluations."""
+        return mean(self.recalls)
 
 
 @dataclass(frozen=True)
 class Field:
-    """The arms of several objectives on one data set and model, the soonest at the level first."""
+    """The arms of several objectives on one data set and model.
 
-    level: float
+    Those that reach the highest level come first, the soonest before the others.
+    """
+
+    levels: Sequence[float]
     racers: Sequence[Racer]
 
     @property
@@ -68,14 +78,24 @@ def _field(answers: Sequence[Answer]) -> list[Field]:
         for answer in answers
         for standing in answer.main
         if standing.status != "diverged"
-        if (points := standing.contender.means(f"test_{RECALL}"))
+        if (points := standing.contender.points(f"test_{RECALL}"))
     ]
     if len({id(answer) for answer, _, _ in curves}) < 2:
         return []
-    level = COMMON_SHARE * min(max(recall for _, recall in points) for _, _, points in curves)
+    best = max(mean(values) for _, _, points in curves for _, values in points)
+    levels = [share * best for share in LEVEL_SHARES]
     racers = []
     for answer, contender, points in curves:
-        best, when = max((recall, -seconds) for seconds, recall in points)
-        reached = next(seconds for seconds, recall in points if recall >= level)
-        racers.append(Racer(answer, contender, best, -when, reached))
-    return [Field(level, sorted(racers, key=lambda each: each.to_level))]
+        seconds, recalls = max(points, key=lambda point: (mean(point[1]), -point[0]))
+        reached = [
+            next((seconds for seconds, values in points if mean(values) >= level), None)
+            for level in levels
+        ]
+        racers.append(Racer(answer, contender, recalls, seconds, reached))
+    return [Field(levels, sorted(racers, key=_rank))]
+
+
+def _rank(racer: Racer) -> tuple[float, ...]:
+    """Order by the seconds to the highest level, then to the next, then by recall."""
+    times = (math.inf if each is None else each for each in reversed(racer.to_levels))
+    return (*times, -racer.recall)

@@ -28,23 +28,23 @@ def test_another_objective_is_another_answer(tmp_path: Path) -> None:
     hard = next(each for each in answers if each.settings)
     assert hard.target is None
     (field,) = find_fields(answers)
-    # IID's best recall, the smallest of all, is 0.2: each is timed to nine tenths of it.
-    assert field.level == pytest.approx(0.18)
+    # 0.4 is the best recall of all: each is timed to a half and to nine tenths of it.
+    assert field.levels == pytest.approx([0.2, 0.36])
     racers = {
         (each.contender.name, each.answer.config.loss, each.answer.settings): (
-            each.to_level,
+            *each.to_levels,
             each.recall,
             each.seconds,
         )
         for each in field.racers
     }
-    assert racers == {
-        ("N.S.", "sg", ""): pytest.approx((1.0, 0.3, 2.0)),
-        ("N.S.", "sg", "hardest=16"): pytest.approx((2.0, 0.4, 4.0)),
-        ("N.S.", "softmax", ""): pytest.approx((2.0, 0.25, 2.0)),
-        ("IID", "sg", ""): pytest.approx((8.0, 0.2, 8.0)),
-    }
-    assert next(iter(racers)) == ("N.S.", "sg", "")
+    # The one that reaches both levels first, then the others by their time to the lower one.
+    assert list(racers.items()) == [
+        (("N.S.", "sg", "hardest=16"), (2.0, 4.0, pytest.approx(0.4), 4.0)),
+        (("N.S.", "sg", ""), (1.0, None, pytest.approx(0.3), 2.0)),
+        (("N.S.", "softmax", ""), (2.0, None, pytest.approx(0.25), 2.0)),
+        (("IID", "sg", ""), (8.0, None, pytest.approx(0.2), 8.0)),
+    ]
     # No command asks for a baseline with another's objective.
     rows = [
         row for each in comparisons for row in speedup_rows(each, allow_mixed=False, locations={})
@@ -52,9 +52,24 @@ def test_another_objective_is_another_answer(tmp_path: Path) -> None:
     assert not [row for row in rows if row["settings"] and row.get("command")]
     (table,) = objective_tables(answers)
     assert "hardest=16" in str(table.rows)
+    assert [row[3].text for row in table.rows] == ["4", "never", "never", "never"]
 
 
 def test_one_objective_has_no_such_table(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 40, [0, 0.1, 0.2])
     write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
     assert objective_tables(find_answers(comparison.group(read_all(tmp_path)[0]))) == []
+
+
+def test_seeds_are_averaged_at_common_evaluations(tmp_path: Path) -> None:
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3], seed=0)
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.4, 0.1], seed=1)
+    write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax", seed=0)
+    answers = find_answers(comparison.group(read_all(tmp_path)[0]))
+    (field,) = find_fields(answers)
+    own = next(each for each in field.racers if each.answer.config.loss == "sg")
+    assert (own.recall, own.seconds) == (pytest.approx(0.3), 1.0)
+    assert sorted(own.recalls) == [0.2, 0.4]
+    (table,) = objective_tables(answers)
+    assert "0.300 (0.200 to 0.400)" in str(table.rows)
+    assert any(cell.text == "0.250" for row in table.rows for cell in row)

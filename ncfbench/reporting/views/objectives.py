@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ncfbench.registry import find_encoder, find_loss
 from ncfbench.reporting.answers import Answer
-from ncfbench.reporting.objectives import Field, Racer, find_fields
+from ncfbench.reporting.objectives import LEVEL_SHARES, Field, Racer, find_fields
 from ncfbench.reporting.table import Column, Table, slug, three_digits
 
 
@@ -20,7 +20,7 @@ def _table(field: Field) -> Table:
     header = [
         Column("arm", "left", wraps=True),
         Column("objective", "left", wraps=True),
-        Column(f"s to {field.level:.3f}"),
+        *(Column(f"s to {level:.3f}") for level in field.levels),
         Column("best recall@50"),
         Column("after s"),
     ]
@@ -28,16 +28,18 @@ def _table(field: Field) -> Table:
         [
             racer.contender.name,
             _objective(racer),
-            three_digits(racer.to_level),
-            f"{racer.recall:.3f}",
+            *("never" if each is None else three_digits(each) for each in racer.to_levels),
+            f"{racer.recall:.3f}{_range(racer)}",
             three_digits(racer.seconds),
         ]
         for racer in field.racers
     ]
+    shares = " and ".join(f"{100 * share:.0f} %" for share in LEVEL_SHARES)
     notes = [
         "Objectives that differ have no probe in common. Seconds of training (full account) to the"
-        f" first evaluation with a test recall@50 of {field.level:.3f}, which every arm reached,"
-        " and to its best. Arms of different objectives did not take turns."
+        f" first evaluations with {shares} of the best test recall@50 of all arms, and to the arm's"
+        " own best; in brackets the lowest and highest seed. Arms of different objectives did not"
+        " take turns."
     ]
     return Table(
         f"Recall by training time, over objectives: {config.dataset},"
@@ -47,6 +49,12 @@ def _table(field: Field) -> Table:
         notes,
         name=slug("objectives", config.dataset, config.encoder, field.first.data_fingerprint[:6]),
     )
+
+
+def _range(racer: Racer) -> str:
+    if len(racer.recalls) == 1:
+        return ""
+    return f" ({min(racer.recalls):.3f} to {max(racer.recalls):.3f})"
 
 
 def _objective(racer: Racer) -> str:
