@@ -1,13 +1,14 @@
 """What migrating brings: a program of another framework, before and after docs/migrating.md.
 
-    python benchmarks/bench_migrating.py tfrs before --dataset movielens --seconds 240 --seed 0
-    python benchmarks/bench_migrating.py table benchmarks/results/migrating-*.json
+    python benchmarks/bench_migrating.py tfrs before --dataset movielens --seconds 120 --seed 0
+    python benchmarks/bench_migrating.py table benchmarks/results/migrating-movielens-cpu.json
 
 A program trains on the training links of a prepared data set and prints its recall@50 about every
 ``--every`` seconds of training. Reading data, the first batch (which compiles) and the evaluations
-are not on the clock. Ways are ``before`` and ``after``, and for ``tfrs`` and ``pairs`` also
-``corrected`` and ``no-duplicates``: the best that the framework does by itself. ``--json`` keeps
-the run, and ``table`` prints the means of kept runs.
+are not on the clock. Ways are ``before`` and ``after``. ``tfrs`` also has ``corrected`` (with
+sampling probabilities, and without accidental hits) and ``pairs`` ``no-duplicates``, which are the
+frameworks' own; ``recbole`` has ``uniform``, ours with its noise. ``--json FILE`` adds the run to a
+file, unless it is there, and ``table FILE`` prints the means over seeds.
 """
 
 from __future__ import annotations
@@ -106,11 +107,10 @@ class ColdItems:
         return recall_of(np.asarray(users_UxD) @ np.asarray(items_VxD).T, self.users, self.index)
 
 
-def table(files: list[Path]) -> None:
+def table(kept: list[dict[str, Any]]) -> None:
     """Print a row for each program and way: means over seeds, and the range of seeds."""
     runs: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for file in files:
-        run = json.loads(file.read_text())
+    for run in kept:
         runs[run["program"], run["way"]].append(run)
     print(
         "| program | way | seeds | batches/s | s to the recall of before | recall@50 at the end |"
@@ -135,7 +135,7 @@ def main() -> None:
     """Train one program, or print the table of kept runs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("program", choices=[*PROGRAMS, "table"])
-    parser.add_argument("way", nargs="+", help="before, after, ...; for table: files of kept runs")
+    parser.add_argument("way", help="before, after, ...; for table: a file of runs")
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--dataset", default="movielens")
     parser.add_argument("--seconds", type=float, default=240)
@@ -144,12 +144,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.program == "table":
-        table([Path(each) for each in given.way])
+        table(json.loads(Path(given.way).read_text()))
         return
-    package, ways = PROGRAMS[given.program]
-    (way,) = given.way
+    (package, ways), way = PROGRAMS[given.program], given.way
     if way not in ways:
         parser.error(f"{given.program} has the ways {', '.join(ways)}.")
+    identity = {name: getattr(given, name) for name in ("program", "way", "dataset", "seed")}
+    kept = json.loads(given.json.read_text()) if given.json and given.json.exists() else []
+    if any(identity.items() <= run.items() for run in kept):
+        print(f"{given.json} has this run.")
+        return
     from ncfbench.data import open_dataset
 
     dataset = open_dataset(given.data_dir, given.dataset, print)
@@ -162,17 +166,10 @@ def main() -> None:
 
     with suppress(Over):
         train(dataset, way, given.seed, start)
-    kept = {
-        "program": given.program,
-        "way": way,
-        "dataset": given.dataset,
-        "seed": given.seed,
-        "points": clocks[0].points,
-        "package": f"{package} {version(package)}",
-        "python": platform.python_version(),
-    }
+    versions = {"package": f"{package} {version(package)}", "python": platform.python_version()}
+    kept.append({**identity, "points": clocks[0].points, **versions})
     if given.json:
-        given.json.write_text(json.dumps(kept) + "\n")
+        given.json.write_text("[\n" + ",\n".join(map(json.dumps, kept)) + "\n]\n")
 
 
 if __name__ == "__main__":
