@@ -6,7 +6,7 @@ DATASET ?= synthetic
 ENCODER ?= cnn
 DEMO_FLAGS := --runs-dir runs/demo
 
-.PHONY: demo results test test-real test-long test-browser test-torch check bench bench-peer bench-gpu bench-costmodel bench-advice clean
+.PHONY: demo results test test-real test-long test-browser test-torch test-frameworks check bench bench-peer bench-gpu bench-costmodel bench-advice clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -47,6 +47,13 @@ test-torch: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'recbole==1.2.1'
 	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_peer.py tests/test_peer_bert.py \
 	  tests/auditing/test_framework_packages.py
+
+# The losses of TensorFlow Recommenders and of PyG beside ours. PyTorch and TensorFlow do not work in one process.
+test-frameworks: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch]' \
+	  'tensorflow-recommenders>=0.7.7' tf_keras 'torch_geometric>=2.6'
+	$(BIN)/python -m pytest tests/auditing/test_framework_packages.py -k tfrs
+	$(BIN)/python -m pytest tests/auditing/test_framework_packages.py -k pyg
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

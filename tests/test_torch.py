@@ -175,11 +175,36 @@ def test_fixed_shapes(tiny: Dataset) -> None:
     assert moved.family == "pointwise"
 
 
+def test_pinned_memory(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch pins every tensor of a batch and keeps the batch's form; here pinning is a copy."""
+    from torch.utils.data._utils.pin_memory import pin_memory
+
+    made = BatchLoader(tiny, pin_memory=True, **SMALL)
+    assert made.pin_memory
+    pinned: list[torch.Tensor] = []
+
+    def copy(tensor: torch.Tensor, *device: Any) -> torch.Tensor:
+        pinned.append(tensor.clone())
+        return pinned[-1]
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", copy)
+    batch = made.dataset[3]
+    found = pin_memory(batch)
+    assert_same([found], [batch])
+    assert type(found.negatives) is type(batch.negatives)
+    assert found.family == batch.family
+    parts = (*found[:4], *found.negatives, found.n_items)
+    assert {id(part) for part in parts} == {id(part) for part in pinned}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"start": -1}, "start = -1 is no batch number: the first batch is 0."),
         ({"batches": 0}, "batches = 0: a pass has 1 or more."),
+        ({"batches": 3, "num_workers": 4}, "num_workers = 4: a pass has 3 batches, and each"),
+        ({"num_workers": -1}, "PyTorch refuses these options: num_workers"),
+        ({"prefetch_factor": 2}, "PyTorch refuses these options: prefetch_factor"),
         ({"batch_size": 4096}, "is larger than the"),
         ({"sampler": "iid", "loss": "hinge"}, "iid cannot train --loss hinge"),
         ({"loss": "bpr"}, "Unknown loss 'bpr'"),

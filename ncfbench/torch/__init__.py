@@ -9,7 +9,8 @@ except ImportError as error:
         "ncfbench.torch needs PyTorch. Install it with: pip install 'ncfbench[torch]'", name="torch"
     ) from error
 
-from ncfbench.torch.loader import BatchLoader, TensorBatch, as_tensors
+from ncfbench.torch.batch import TensorBatch, as_tensors
+from ncfbench.torch.loader import BatchLoader
 from ncfbench.torch.objective import Loss, dot_scores, make_loss, objective
 from ncfbench.torch.pairs import LinkedPairs
 

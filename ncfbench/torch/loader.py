@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
-import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ncfbench.config import SETTINGS, complete
@@ -14,11 +12,10 @@ from ncfbench.config.completion import unknown
 from ncfbench.config.own import settings_of
 from ncfbench.data import BipartiteGraph
 from ncfbench.data import Dataset as PreparedData
-from ncfbench.declarations import LossFamily
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, reason
 from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Listed, Shared
+from ncfbench.torch.batch import TensorBatch, as_tensors
 from ncfbench.torch.objective import make_loss
 
 OPTIONS = (
@@ -26,46 +23,6 @@ OPTIONS = (
     *("multiprocessing_context", "timeout"),
 )
 """Arguments that :class:`BatchLoader` hands on to PyTorch's own loader."""
-
-
-class TensorBatch(NamedTuple):
-    """A :class:`ncfbench.sampling.batch.Batch` of tensors: ids and slots int64, weights float32."""
-
-    users: torch.Tensor
-    items: torch.Tensor
-    pos_user: torch.Tensor
-    pos_item: torch.Tensor
-    negatives: Listed | Shared
-    n_items: torch.Tensor
-    family: LossFamily
-    """The family of losses that the weights are for."""
-
-    def to(self, *where: Any, **options: Any) -> TensorBatch:
-        """Return the batch on a device; arguments are those of :meth:`torch.Tensor.to`."""
-        return _converted(self, lambda tensor: tensor.to(*where, **options), self.family)
-
-
-def as_tensors(batch: Batch, family: LossFamily) -> TensorBatch:
-    """Copy a batch into tensors; UsageError where its layout is not ``Listed`` or ``Shared``."""
-    if type(batch.negatives) not in (Listed, Shared):
-        raise UsageError(
-            f"PyTorch has no form for the batch layout {type(batch.negatives).__name__}. Use a"
-            " sampler whose negatives are drawn, or the batch's own items, such as strat-ns."
-        )
-
-    def tensor(array: Any) -> torch.Tensor:
-        copy = torch.tensor(np.asarray(array))
-        return copy if copy.is_floating_point() else copy.long()
-
-    return _converted(batch, tensor, family)
-
-
-def _converted(
-    batch: Batch | TensorBatch, convert: Callable[[Any], torch.Tensor], family: LossFamily
-) -> TensorBatch:
-    users, items, pos_user, pos_item, n_items = map(convert, (*batch[:4], batch.n_items))
-    negatives: Any = type(batch.negatives)(*map(convert, batch.negatives))
-    return TensorBatch(users, items, pos_user, pos_item, negatives, n_items, family)
 
 
 class Batches(Dataset[TensorBatch]):
@@ -110,7 +67,7 @@ class BatchLoader(DataLoader[TensorBatch]):
             PyTorch's own :data:`OPTIONS`.
 
     Raises:
-        UsageError: settings that cannot work, or a number that is too small.
+        UsageError: settings or options that cannot work, or a number that is too small.
     """
 
     def __init__(
@@ -140,7 +97,16 @@ class BatchLoader(DataLoader[TensorBatch]):
         stream = Batches(make_sampler(graph, self.config, Streams(self.config.seed)), capacity)
         stream[start]  # refuses a layout that has no form
         numbers = Pass(start, batches or graph.n_links // self.config.batch_size)
-        super().__init__(stream, batch_size=None, sampler=numbers, **options)
+        workers = options.get("num_workers", 0)
+        if workers > len(numbers):
+            raise UsageError(
+                f"num_workers = {workers}: a pass has {len(numbers)} batches, and each worker makes"
+                " whole ones. One or two workers are mostly enough."
+            )
+        try:
+            super().__init__(stream, batch_size=None, sampler=numbers, **options)
+        except ValueError as error:  # of PyTorch's own options
+            raise UsageError(f"PyTorch refuses these options: {reason(error)}.") from error
 
     def __iter__(self) -> Iterator[TensorBatch]:
         self.sampler.start = self.number

@@ -15,7 +15,7 @@ from ncfbench.errors import UsageError
 from ncfbench.sampling.batch import Listed
 
 if TYPE_CHECKING:
-    from ncfbench.torch.loader import TensorBatch
+    from ncfbench.torch.batch import TensorBatch
 
 ROWS: dict[str, Callable[..., Tensor]] = {
     "sg": lambda c, p, n, w: softplus(-p) + c * (w * softplus(n)).sum(dim=1),

@@ -22,7 +22,7 @@ from ncfbench.errors import UsageError, either
 from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, Sampler, make_sampler
-from ncfbench.torch.loader import TensorBatch, as_tensors
+from ncfbench.torch.batch import TensorBatch, as_tensors
 from ncfbench.torch.objective import dot_scores, make_loss, objective
 
 Features = Mapping[str, Any]
@@ -89,6 +89,7 @@ class LinkedPairs:
         if len(dataset) != len(self.row):
             raise UsageError(
                 f"These batches are of {len(self.row)} pairs, and the data set has {len(dataset)}."
+                " To evaluate, give the trainer an evaluator instead of an eval_dataset."
             )
         if batch_size != self.config.batch_size:
             raise UsageError(

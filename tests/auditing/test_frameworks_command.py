@@ -81,3 +81,16 @@ def test_other_interface_of_a_package_is_named(
     monkeypatch.setitem(packages.PACKAGES, "st-mnrl", package)
     with pytest.raises(UsageError, match=rf"pytest {pytest.__version__} .* as 6.2.0.*{error}\.$"):
         packages.compare(few, [BY_NAME["st-mnrl"]], 2)
+
+
+def test_package_that_cannot_be_imported_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attribute that is missing during the import is no fault of the package's interface."""
+    (tmp_path / "broken_package.py").write_text("raise AttributeError('no np.float_')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = packages.Package("broken-package", "broken_package", lambda *arguments: (0.0, None))
+    monkeypatch.setitem(packages.PACKAGES, "st-mnrl", package)
+    few = Links(np.int32([0, 1]), np.int32([0, 1]), 2, 2)
+    with pytest.raises(UsageError, match=r"broken-package cannot be imported: no np\.float_\.$"):
+        packages.compare(few, [BY_NAME["st-mnrl"]], 2)

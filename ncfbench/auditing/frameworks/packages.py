@@ -37,8 +37,6 @@ def _sentence_transformers(
 def _tfrs(
     estimator: Any, users: Float32, items: Float32, batch: Drawn, links: Links
 ) -> tuple[float, Drawn]:
-    # The package needs Keras 2, and reads this when TensorFlow is imported.
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     retrieval = import_module("tensorflow_recommenders").tasks.Retrieval(
         temperature=1 / estimator.scale, remove_accidental_hits=estimator.removes_hits
     )
@@ -134,6 +132,23 @@ def require(estimator: Estimator) -> Package:
     return package
 
 
+def _imported(package: Package) -> str:
+    """Import a package and return its version.
+
+    Raises:
+        UsageError: it fails, for whatever reason, such as names that NumPy no longer has.
+    """
+    # TensorFlow Recommenders needs Keras 2, and TensorFlow reads this when it is imported.
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    try:
+        import_module(package.module)
+        return metadata.version(package.distribution)
+    except Exception as error:
+        raise UsageError(
+            f"--installed: {package.distribution} cannot be imported: {reason(error)}."
+        ) from error
+
+
 def compare(links: Links, estimators: Sequence[Estimator], batch_size: int) -> list[dict[str, Any]]:
     """Return for each estimator its loss of one batch, and that of the installed package.
 
@@ -153,14 +168,10 @@ def compare(links: Links, estimators: Sequence[Estimator], batch_size: int) -> l
             )
         drawn = estimator.draw(links, rng, batch_size, 1)
         batch = Drawn(*(part[0] for part in drawn))
-        version = metadata.version(package.distribution)
+        version = _imported(package)
         try:
             theirs, batch = package.loss(estimator, users, items, batch, links)
-        except ImportError as error:
-            raise UsageError(
-                f"--installed: {package.distribution} cannot be imported: {reason(error)}."
-            ) from error
-        except (AttributeError, TypeError) as error:
+        except (ImportError, AttributeError, TypeError) as error:
             raise UsageError(
                 f"--installed: {package.distribution} {version} cannot be called as"
                 f" {estimator.version}, the version that ours follows: {reason(error)}."
