@@ -101,9 +101,8 @@ def _by_users(one: RunRecord, other: RunRecord) -> ties.Difference | None:
 
 
 def _reported(run: RunRecord) -> Evaluation | None:
-    epoch = run.summary["reported_epoch"]
-    row = next((row for row in run.curve if row.get("epoch") == epoch), None)
-    return None if row is None else _evaluations(run.folder).get((row["iteration"], "test"))
+    iteration = run.reported_iteration
+    return None if iteration is None else _evaluations(run.folder).get((iteration, "test"))
 
 
 def _evaluations(folder: Path) -> evaluations.Evaluations:

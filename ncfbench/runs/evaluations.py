@@ -34,6 +34,19 @@ def write(folder: Path, found: Evaluations) -> None:
     tables.write_table(folder / FILE, pa.table(columns, schema=EVALUATION))
 
 
+def copy(folder: Path, target: Path, reported: int | None) -> None:
+    """Copy a run's evaluations of the reported iteration and of the last one; the others are of
+    no use beside the curve.
+
+    Raises:
+        DataError: the file is damaged, or cannot be written.
+    """
+    found = read(folder)
+    if found:
+        last = max(iteration for iteration, _ in found)
+        write(target, {key: one for key, one in found.items() if key[0] in (reported, last)})
+
+
 def read(folder: Path) -> dict[tuple[int, str], Evaluation]:
     """Return the evaluations of a run, without their figures, which its curve has.
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from ncfbench.config import RunConfig, complete
 from ncfbench.errors import DataError, UsageError
-from ncfbench.runs.evaluations import FILE as EVALUATION
+from ncfbench.runs import evaluations
 from ncfbench.storage import schemas, tables
 
 RECORDS = (
@@ -65,6 +65,12 @@ class RunRecord:
     def name(self) -> str:
         """The run's id: the name of its folder."""
         return self.folder.name
+
+    @property
+    def reported_iteration(self) -> int | None:
+        """The iteration of the epoch whose recall is reported; None where there is none."""
+        epoch = self.summary["reported_epoch"]
+        return next((row["iteration"] for row in self.curve if row.get("epoch") == epoch), None)
 
     @property
     def is_simulated(self) -> bool:
@@ -148,8 +154,8 @@ def read(folder: Path) -> RunRecord:
         raise DataError(f"{folder / 'curve.parquet'} is damaged: a value is missing.")
     if summary[0]["status"] == "finished" and not curve:
         raise DataError(f"{folder / 'curve.parquet'} has no row, though the run is finished.")
-    if (folder / EVALUATION).exists():
-        tables.read_metadata(folder / EVALUATION, schemas.EVALUATION)
+    if (folder / evaluations.FILE).exists():
+        tables.read_metadata(folder / evaluations.FILE, schemas.EVALUATION)
     environment = tables.read_json(folder / "environment.json")
     if not isinstance(environment, dict) or "key" not in environment:
         raise DataError(f"{folder / 'environment.json'} is damaged: it has no key.")
@@ -167,15 +173,17 @@ def read(folder: Path) -> RunRecord:
 
 
 def copy_records(record: RunRecord, folder: Path) -> None:
-    """Copy a run's records, without its checkpoints, into another folder.
+    """Copy a run's records into another folder, without checkpoints, and without evaluations that
+    are neither the reported one nor the last.
 
     Raises:
-        DataError: it cannot be written.
+        DataError: they are damaged, or cannot be written.
     """
     with tables.storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (*RECORDS, *([EVALUATION] if (record.folder / EVALUATION).exists() else [])):
+        for name in RECORDS:
             shutil.copyfile(record.folder / name, folder / name)
+    evaluations.copy(record.folder, folder, record.reported_iteration)
 
 
 def are_interleaved(one: RunRecord, other: RunRecord) -> bool:

@@ -193,7 +193,7 @@ def test_evaluations_come_back_from_their_file(tmp_path: Path) -> None:
         (iteration, split): Evaluation(
             {}, rng.random(users).astype(np.float32), rng.random(items).astype(np.float32)
         )
-        for iteration in (0, 70)
+        for iteration in (0, 30, 50, 70)
         for split, users, items in (("validation", 3, 5), ("test", 4, 2))
     }
     evaluations.write(tmp_path, wanted)
@@ -203,3 +203,11 @@ def test_evaluations_come_back_from_their_file(tmp_path: Path) -> None:
         assert found[key].user_recalls.tolist() == one.user_recalls.tolist()
         assert found[key].item_shares.tolist() == one.item_shares.tolist()
         assert found[key].user_recalls.dtype == np.float32
+    target = tmp_path / "exported"
+    target.mkdir()
+    evaluations.copy(tmp_path, target, 30)
+    kept = evaluations.read(target)
+    assert list(kept) == [key for key in wanted if key[0] in (30, 70)]
+    assert kept[30, "test"].user_recalls.tolist() == wanted[30, "test"].user_recalls.tolist()
+    evaluations.copy(target / "none", tmp_path / "none", None)
+    assert not (tmp_path / "none").exists()
