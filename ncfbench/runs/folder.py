@@ -182,7 +182,9 @@ def copy_records(record: RunRecord, folder: Path) -> None:
     with tables.storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name in RECORDS:
-            shutil.copyfile(record.folder / name, folder / name)
+            is_table = name.endswith(".parquet")
+            copy = tables.copy_table if is_table else shutil.copyfile
+            copy(record.folder / name, folder / name)
     evaluations.copy(record.folder, folder, record.reported_iteration)
 
 

@@ -29,6 +29,15 @@ Rows: TypeAlias = NDArray[Any] | tuple[NDArray[Any], ...]
 """An array, or its rows."""
 EMPTY_ARRAY_BYTES = 128
 """Size of NumPy's file of a small empty array: its header."""
+COMPACT = {
+    "compression": "zstd",
+    "store_schema": False,
+    "write_page_checksum": True,
+    "write_statistics": False,
+}
+"""How Parquet is written: tables of a run have one row to some hundreds, and Arrow's own schema and
+the statistics of each column took more than half of their bytes.
+"""
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Error numbers of a disk, a quota or a limit that is used up."""
 
@@ -98,9 +107,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema)
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write an Arrow table as Parquet, atomically, with the schema's version in its metadata."""
-    metadata = {**(table.schema.metadata or {}), b"schema_version": str(SCHEMA_VERSION).encode()}
-    with atomic_path(path) as temporary:
-        pq.write_table(table.replace_schema_metadata(metadata), temporary, write_page_checksum=True)
+    write_parts(path, [table], table.schema)
 
 
 def write_parts(path: Path, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
@@ -109,15 +116,26 @@ def write_parts(path: Path, parts: Iterable[pa.Table], schema: pa.Schema) -> Non
     Args:
         schema: the schema of every part, with the metadata to keep.
     """
-    metadata = {**(schema.metadata or {}), b"schema_version": str(SCHEMA_VERSION).encode()}
-    with (
-        atomic_path(path) as temporary,
-        pq.ParquetWriter(
-            temporary, schema.with_metadata(metadata), write_page_checksum=True
-        ) as file,
-    ):
+    _write(path, parts, schema, {b"schema_version": str(SCHEMA_VERSION).encode()})
+
+
+def copy_table(path: Path, target: Path) -> None:
+    """Write a table of any version once more, atomically, in few bytes.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    table = _read(path)
+    _write(target, [table], table.schema, {})
+
+
+def _write(
+    path: Path, parts: Iterable[pa.Table], schema: pa.Schema, more: Mapping[bytes, bytes]
+) -> None:
+    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, schema, **COMPACT) as file:
         for part in parts:
             file.write_table(part)
+        file.add_key_value_metadata({**(schema.metadata or {}), **more})
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
@@ -129,17 +147,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         DataError: the file is missing or damaged, has a schema version that cannot be read, or
             lacks a column.
     """
-    try:
-        # Opened once, since another process may replace the file meanwhile.
-        with pa.OSFile(str(path)) as file:
-            # Not pq.read_table: its data set takes longer than a small table.
-            table = pq.ParquetFile(file, page_checksum_verification=True).read()
-        table.validate(full=True)
-    except (OSError, pa.ArrowException, ValueError) as error:
-        # Arrow's error for a missing file holds no more than the file's path.
-        missing = isinstance(error, FileNotFoundError)
-        why = "there is no such file" if missing else reason(error)
-        raise DataError(f"Cannot read {path}: {why}.") from error
+    table = _read(path)
     version = (table.schema.metadata or {}).get(b"schema_version", b"none").decode()
     if version not in map(str, READABLE):
         raise DataError(
@@ -158,6 +166,21 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
             )
         elif types[name] != wanted:
             raise DataError(f"{path}: column {name!r} is {types[name]}, not {wanted}.")
+    return table
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        # Opened once, since another process may replace the file meanwhile.
+        with pa.OSFile(str(path)) as file:
+            # Not pq.read_table: its data set takes longer than a small table.
+            table = pq.ParquetFile(file, page_checksum_verification=True).read()
+        table.validate(full=True)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        # Arrow's error for a missing file holds no more than the file's path.
+        missing = isinstance(error, FileNotFoundError)
+        why = "there is no such file" if missing else reason(error)
+        raise DataError(f"Cannot read {path}: {why}.") from error
     return table
 
 

@@ -23,7 +23,7 @@ FOLDERS = sorted(path.parent for path in REPOSITORY.glob("results/*/speedup.parq
 
 def test_there_are_results() -> None:
     users = tuple(f"-all-users{end}" for end in ("", "-gru", "-mse"))
-    ends = ("", *users, "-bert", "-coupling", "-transformer")
+    ends = ("", *users, "-bert", "-coupling", "-rivals", "-transformer")
     names = [f"citeulike-title-tags{end}" for end in ends]
     assert [folder.name for folder in FOLDERS] == [
         *names,
