@@ -7,8 +7,9 @@ A program trains on the training links of a prepared data set and prints its rec
 ``--every`` seconds of training. Reading data, the first batch (which compiles) and the evaluations
 are not on the clock. Ways are ``before`` and ``after``. ``tfrs`` also has ``corrected`` (with
 sampling probabilities, and without accidental hits) and ``pairs`` ``no-duplicates``, which are the
-frameworks' own; ``recbole`` has ``uniform``, ours with its noise. ``--json FILE`` adds the run to a
-file, unless it is there, and ``table FILE`` prints the means over seeds.
+frameworks' own. Ours are also ``larger`` (four times the batch) with ``tfrs``, and ``uniform`` (its
+noise) with ``recbole``. ``--json FILE`` adds the run to a file, unless it is there, and ``table
+FILE`` prints the means over seeds.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PROGRAMS = {
-    "tfrs": ("tensorflow-recommenders", ("before", "corrected", "after")),
+    "tfrs": ("tensorflow-recommenders", ("before", "corrected", "after", "larger")),
     "pairs": ("sentence-transformers", ("before", "no-duplicates", "after")),
     "recbole": ("recbole", ("before", "after", "uniform")),
 }

@@ -18,7 +18,9 @@ from ncfbench.config import complete
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 
-BATCH, DIMENSION, GAMMA = 512, 50, 10.0
+DIMENSION, GAMMA = 50, 10.0
+BATCH, LARGER = 512, 2048
+"""Links in a batch: of 2,048 in strata of 4, about as many items are encoded as of 512 without."""
 
 
 class TwoTower(tfrs.Model):
@@ -26,7 +28,7 @@ class TwoTower(tfrs.Model):
 
     def __init__(self, dataset: Any, way: str) -> None:
         super().__init__()
-        self.way = way
+        self.way, self.batch_size = way, batch_size_of(way)
         self.tokens = tf.constant(dataset.tokens_IxL)
         self.users = tf.keras.layers.Embedding(dataset.n_users, DIMENSION)
         self.items = tf.keras.Sequential(
@@ -53,12 +55,12 @@ class TwoTower(tfrs.Model):
 
     def compute_loss(self, batch: Any, training: bool = False) -> Any:
         """Return the framework's loss, or that of docs/migrating.md."""
-        if self.way == "after":
+        if self.way in ("after", "larger"):
             users, items, pos_item, weight = batch
             f, g = self.user_vectors(users), self.item_vectors(items)
             scores = GAMMA * tf.linalg.matmul(f, g, transpose_b=True)
             own = tf.gather(scores, pos_item, axis=1, batch_dims=1)
-            others = scores - own[:, None] + tf.math.log(float(BATCH) * weight)
+            others = scores - own[:, None] + tf.math.log(float(self.batch_size) * weight)
             return tf.reduce_mean(tf.math.softplus(tf.reduce_logsumexp(others, axis=1)))
         users, items = batch
         f, g = self.user_vectors(users), self.item_vectors(items)
@@ -70,16 +72,21 @@ class TwoTower(tfrs.Model):
         )
 
 
-def links(graph: Any, seed: int) -> Any:
+def batch_size_of(way: str) -> int:
+    """Links in a batch."""
+    return LARGER if way == "larger" else BATCH
+
+
+def links(graph: Any, batch_size: int, seed: int) -> Any:
     """All links in random order, in batches, pass by pass."""
     pairs = (graph.link_user, graph.link_item)
     data = tf.data.Dataset.from_tensor_slices(pairs).shuffle(graph.n_links, seed=seed)
-    return data.batch(BATCH, drop_remainder=True).repeat()
+    return data.batch(batch_size, drop_remainder=True).repeat()
 
 
-def shared(graph: Any, seed: int) -> Any:
+def shared(graph: Any, batch_size: int, seed: int) -> Any:
     """Stratified batches with shared negatives, and their weights."""
-    settings = {"sampler": "strat-ns", "loss": "softmax", "batch_size": BATCH, "seed": seed}
+    settings = {"sampler": "strat-ns", "loss": "softmax", "batch_size": batch_size, "seed": seed}
     config = complete(settings)
 
     def stream() -> Iterator[tuple[Any, ...]]:
@@ -102,7 +109,6 @@ def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> Non
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             clock.batch()
 
-    data = shared if way == "after" else links
-    model.fit(
-        data(dataset.graph, seed).prefetch(2), steps_per_epoch=10**9, verbose=0, callbacks=[Tick()]
-    )
+    make = links if way in ("before", "corrected") else shared
+    data = make(dataset.graph, batch_size_of(way), seed).prefetch(2)
+    model.fit(data, steps_per_epoch=10**9, verbose=0, callbacks=[Tick()])
