@@ -37,6 +37,7 @@ PROGRAMS = {
 }
 """Of each program its package and its ways."""
 RANKED = 50
+LEVEL_SHARE = 0.9
 
 
 class Over(Exception):  # noqa: N818 - no error
@@ -109,27 +110,38 @@ class ColdItems:
 
 
 def table(kept: list[dict[str, Any]]) -> None:
-    """Print a row for each program and way: means over seeds, and the range of seeds."""
-    runs: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    """Print a row for each program and way.
+
+    Times are those of the first look with a mean recall of at least LEVEL_SHARE of the best mean of
+    all ways of the program; the recall is that of the last look, with the range of seeds.
+    """
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for run in kept:
-        runs[run["program"], run["way"]].append(run)
-    print(
-        "| program | way | seeds | batches/s | s to the recall of before | recall@50 at the end |"
-    )
+        runs[run["program"]][run["way"]].append(run)
+    print("| program | way | seeds | batches/s | s to the level | recall@50 at the end |")
     print("|---|---|---:|---:|---:|---:|")
-    for (program, way), found in runs.items():
-        goal = statistics.mean(run["points"][-1][2] for run in runs[program, "before"])
-        rate = statistics.mean(run["points"][-1][0] / run["points"][-1][1] for run in found)
-        when = [reached(run["points"], goal) for run in found]
-        ends = [run["points"][-1][2] for run in found]
-        soon = "not in all" if None in when else f"{statistics.mean(filter(None, when)):.0f}"
-        last = f"{statistics.mean(ends):.3f} ({min(ends):.3f} to {max(ends):.3f})"
-        print(f"| {program} | {way} | {len(found)} | {rate:.1f} | {soon} | {last} |")
+    levels = []
+    for program, ways in runs.items():
+        curves = {way: mean_curve(found) for way, found in ways.items()}
+        level = LEVEL_SHARE * max(recall for curve in curves.values() for _, recall in curve)
+        for way, found in ways.items():
+            rate = statistics.mean(run["points"][-1][0] / run["points"][-1][1] for run in found)
+            soon = (f"{seconds:.0f}" for seconds, recall in curves[way] if recall >= level)
+            ends = [run["points"][-1][2] for run in found]
+            last = f"{statistics.mean(ends):.3f} ({min(ends):.3f} to {max(ends):.3f})"
+            row = [program, way, len(found), f"{rate:.1f}", next(soon, "not yet"), last]
+            print("| " + " | ".join(map(str, row)) + " |")
+        levels.append(f"{program} {level:.3f}")
+    print(f"Levels of recall@50: {', '.join(levels)}.")
 
 
-def reached(points: list[tuple[int, float, float]], goal: float) -> float | None:
-    """Return the seconds of the first look with at least this recall."""
-    return next((seconds for _, seconds, recall in points if recall >= goal), None)
+def mean_curve(runs: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    """Return the mean seconds and recall of each look that all runs took."""
+    looks = zip(*(run["points"] for run in runs), strict=False)
+    return [
+        (statistics.mean(s for _, s, _ in look), statistics.mean(recall for *_, recall in look))
+        for look in looks
+    ]
 
 
 def main() -> None:
