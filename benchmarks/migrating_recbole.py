@@ -6,6 +6,7 @@
 # ruff: noqa: E402 - RecBole 1.2.1 reads names that NumPy 2 removed.
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -98,7 +99,8 @@ def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> Non
         return recall_of(scores, held_out["user_id"].numpy(), held_out["item_id"].numpy())
 
     model.clock = start(recall)
-    trainer = Trainer(config, model)
+    with contextlib.chdir(folder):  # RecBole writes for TensorBoard into the current folder
+        trainer = Trainer(config, model)
     if way == "before":
         trainer.fit(train_data, saved=False)
         return

@@ -26,6 +26,7 @@ from ncfbench.reporting.manifests import (
     write_manifests,
 )
 from ncfbench.reporting.profiled_claims import judge_profiles
+from ncfbench.reporting.profiled_speedups import find_profiled
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.selection import Filter
 from ncfbench.reporting.table import Table
@@ -38,6 +39,7 @@ from ncfbench.reporting.views.answers import (
 )
 from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.reporting.views.paper import beside_tables, claims_table
+from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.reporting.views.results import (
     missing_tables,
     parts_tables,
@@ -128,7 +130,7 @@ class Results:
     @cached_property
     def detail_tables(self) -> list[Table]:
         """All arms of the answers, their quality, the best recall at every time, objectives beside
-        each other, and the parts of the speedups.
+        each other, the parts of the speedups, and speedups with the times of profiles.
         """
         return [
             *ranking_tables(self.answers),
@@ -136,6 +138,9 @@ class Results:
             *frontier_tables(self.answers),
             *objective_tables(self.answers),
             *parts_tables(self.comparisons, self.speedups),
+            *profiled_tables(
+                find_profiled(self.comparisons, self.speedups, self.beside.get("costmodel", []))
+            ),
         ]
 
     @cached_property

@@ -24,6 +24,15 @@ TIMELESS_SETTINGS = (
     "tuned",
 )
 """Settings that do not change the time of an iteration."""
+COMPUTATION_SETTINGS = (
+    "convolution",
+    "recurrence",
+    "packing",
+    "interaction_pairing",
+    "item_block",
+    "iterations_per_dispatch",
+)
+"""Settings that change how an iteration is computed, and not its result."""
 
 
 @dataclass(frozen=True)

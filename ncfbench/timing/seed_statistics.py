@@ -91,6 +91,26 @@ def geometric(ratios: Sequence[float]) -> Estimate:
     )
 
 
+def product(one: Estimate, other: Estimate) -> Estimate:
+    """Return the product of two independent ratios; of the first's seeds.
+
+    The distances of the interval's ends from the centre, in logarithms, add up as errors do. There
+    is no interval where one factor has none.
+    """
+    value = one.value * other.value
+    bounds = (one.lower, other.lower, one.upper, other.upper)
+    if None in bounds:
+        return Estimate(value, None, None, one.seeds)
+    below, above = (
+        math.hypot(*(math.log(end / each.value) for each, end in pair))
+        for pair in (
+            ((one, one.lower), (other, other.lower)),
+            ((one, one.upper), (other, other.upper)),
+        )
+    )
+    return Estimate(value, value * math.exp(-below), value * math.exp(above), one.seeds)
+
+
 def t_quantile(degrees: int, probability: float = (1 + CONFIDENCE) / 2) -> float:
     """Return a quantile of Student's t, the 97.5 % point by default."""
     from scipy.special import stdtrit  # the import takes 0.2 s, which most commands can save

@@ -1,0 +1,91 @@
+"""Speedups of runs with the times of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ncfbench.registry import find_encoder, find_loss, find_sampler
+from ncfbench.reporting.comparison import label
+from ncfbench.reporting.profiled_speedups import ProfiledComparison, ProfiledSpeedup
+from ncfbench.reporting.table import Column, Table, slug, three_digits
+from ncfbench.timing.seed_statistics import Estimate
+from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
+
+
+def profiled_tables(found: Sequence[ProfiledComparison]) -> list[Table]:
+    """Return a table for each comparison and profile."""
+    return [_table(each) for each in found]
+
+
+def _table(found: ProfiledComparison) -> Table:
+    comparison = found.comparison
+    config = comparison.config
+    baseline = find_sampler(comparison.baseline_sampler).title
+    header = [
+        "sampler",
+        Column("ms an it."),
+        Column("per it., by the profile"),
+        Column("# of it., by the runs"),
+        Column("total"),
+        Column("n"),
+    ]
+    rows = [
+        [
+            " ".join(filter(None, [find_sampler(row["sampler"]).title, row["variant"]])),
+            three_digits(1e3 * each.seconds),
+            _ratio(each.per_iteration),
+            _iterations(each),
+            _total(each),
+            str(row["seeds"]),
+        ]
+        for each in found.speedups
+        if (row := each.speedup)
+    ]
+    few = "" if found.rounds >= ROUNDS_OF_INTERVALS else ", too few for an interval,"
+    notes = [
+        f"A profile of {found.rounds} rounds{few} measured the length of an iteration, all samplers"
+        " in turn; the runs' own times do not count here.",
+        "[..]: 95 % interval, of the total as if both ratios were independent; n: seeds. <: some"
+        " seed never came down to the reference loss, so the ratio is at most this.",
+    ]
+    parts = [
+        config.dataset,
+        find_encoder(config.encoder).title,
+        find_loss(config.loss).title,
+        label([comparison]),
+    ]
+    computed = f" ({found.computation})" if found.computation else ""
+    digits = comparison.data_fingerprint[:6]
+    return Table(
+        f"Speedup over {baseline} with a profile's times{computed}: {', '.join(parts)}",
+        header,
+        rows,
+        notes,
+        name=slug(
+            "profiled",
+            config.dataset,
+            config.encoder,
+            config.loss,
+            digits,
+            comparison.title(),
+            found.computation,
+        ),
+    )
+
+
+def _ratio(estimate: Estimate) -> str:
+    if estimate.lower is None or estimate.upper is None or estimate.lower == estimate.upper:
+        return f"{estimate.value:.2f}"
+    return f"{estimate.value:.2f} [{estimate.lower:.2f}, {estimate.upper:.2f}]"
+
+
+def _iterations(each: ProfiledSpeedup) -> str:
+    if each.iterations is not None:
+        return _ratio(each.iterations)
+    return f"< {each.speedup['iterations_speedup_at_most']:.2f}"
+
+
+def _total(each: ProfiledSpeedup) -> str:
+    if each.total is not None:
+        return _ratio(each.total)
+    return "" if each.at_most is None else f"< {each.at_most:.2f}"
