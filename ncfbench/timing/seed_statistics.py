@@ -98,16 +98,10 @@ def product(one: Estimate, other: Estimate) -> Estimate:
     is no interval where one factor has none.
     """
     value = one.value * other.value
-    bounds = (one.lower, other.lower, one.upper, other.upper)
-    if None in bounds:
+    if one.lower is None or one.upper is None or other.lower is None or other.upper is None:
         return Estimate(value, None, None, one.seeds)
-    below, above = (
-        math.hypot(*(math.log(end / each.value) for each, end in pair))
-        for pair in (
-            ((one, one.lower), (other, other.lower)),
-            ((one, one.upper), (other, other.upper)),
-        )
-    )
+    below = math.hypot(math.log(one.lower / one.value), math.log(other.lower / other.value))
+    above = math.hypot(math.log(one.upper / one.value), math.log(other.upper / other.value))
     return Estimate(value, value * math.exp(-below), value * math.exp(above), one.seeds)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.comparison import label
 from ncfbench.reporting.profiled_speedups import ProfiledComparison, ProfiledSpeedup
-from ncfbench.reporting.table import Column, Table, slug, three_digits
+from ncfbench.reporting.table import Column, Header, Table, slug, three_digits
 from ncfbench.timing.seed_statistics import Estimate
 from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
 
@@ -21,7 +21,7 @@ def _table(found: ProfiledComparison) -> Table:
     comparison = found.comparison
     config = comparison.config
     baseline = find_sampler(comparison.baseline_sampler).title
-    header = [
+    header: Header = [
         "sampler",
         Column("ms an it."),
         Column("per it., by the profile"),
