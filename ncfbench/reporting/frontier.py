@@ -34,7 +34,7 @@ def frontier(answer: Answer) -> list[Step]:
     points = sorted(
         (seconds, recall, each.contender.name)
         for each in answer.standings
-        if each.status != "diverged"
+        if not each.contender.has_diverged
         for seconds, recall in each.contender.means(f"test_{RECALL}")
     )
     steps: list[Step] = []

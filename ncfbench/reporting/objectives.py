@@ -1,7 +1,7 @@
 """Arms that minimise different things, compared by recall against training time.
 
 The probes of two objectives do not compare; the recall of their models does. All arms of a data
-set, encoder and model stand in one list, by the seconds to a recall that each of them reached.
+set, encoder and model stand in one list, by the seconds to shares of the best recall of all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Racer:
     """An arm beside those of other objectives.
 
     Attributes:
-        recalls: of each seed, where their mean test recall@50 is largest.
+        recalls: test recall@50 of each seed at the evaluation where their mean is largest.
         seconds: training until then (full account).
         to_levels: training until the first evaluation at or above each level; None if never.
     """
@@ -60,16 +60,26 @@ class Field:
         return self.racers[0].answer
 
 
-def find_fields(answers: Sequence[Answer]) -> list[Field]:
-    """Return a field for each data set and model with timed arms of two objectives or more."""
+def find_fields(answers: Sequence[Answer], *, allow_mixed: bool = False) -> list[Field]:
+    """Return a field for each data set and model with timed arms of two objectives or more.
+
+    Args:
+        allow_mixed: compare times of different environments too; else each has fields of its own.
+    """
     groups: dict[tuple[object, ...], list[Answer]] = {}
     for answer in answers:
         config = answer.config
         left_out = {*TRIED, *OBJECTIVE, *config.objective_settings}
         shared = shared_settings(config)
         key = [(name, str(shared[name])) for name in sorted(shared) if name not in left_out]
-        groups.setdefault((answer.data_fingerprint, *key), []).append(answer)
+        environments = () if allow_mixed else _environments(answer)
+        groups.setdefault((answer.data_fingerprint, environments, *key), []).append(answer)
     return [field for own in groups.values() if len(own) > 1 for field in _field(own)]
+
+
+def _environments(answer: Answer) -> tuple[str, ...]:
+    runs = [run for each in answer.standings for run in each.contender.runs.values()]
+    return tuple(sorted({str(run.environment["key"]) for run in runs}))
 
 
 def _field(answers: Sequence[Answer]) -> list[Field]:
@@ -77,7 +87,7 @@ def _field(answers: Sequence[Answer]) -> list[Field]:
         (answer, standing.contender, points)
         for answer in answers
         for standing in answer.main
-        if standing.status != "diverged"
+        if not standing.contender.has_diverged
         if (points := standing.contender.points(f"test_{RECALL}"))
     ]
     if len({id(answer) for answer, _, _ in curves}) < 2:

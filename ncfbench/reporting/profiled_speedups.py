@@ -31,7 +31,7 @@ class ProfiledSpeedup:
 
     Attributes:
         speedup: the row of the speedup table.
-        seconds: of an iteration, full account.
+        seconds: length of an iteration, full account.
         per_iteration: ratio of the baseline's seconds to these; without an interval where the
             profile has too few rounds for one.
         iterations, total: None where some seed never came down to the reference loss.
@@ -101,7 +101,10 @@ def _join(
     some = next(iter(profile.values()))
     config = comparison.config
     base = profile.get(comparison.baseline_sampler)
-    if base is None or (
+    # The profile's ratios are over its own baseline, whatever the runs are measured against.
+    if base is None or base["baseline"] != comparison.baseline_sampler:
+        return None
+    if (
         comparison.data_fingerprint,
         config.encoder,
         config.loss,

@@ -136,7 +136,7 @@ class Results:
             *ranking_tables(self.answers),
             *quality_tables(self.answers),
             *frontier_tables(self.answers),
-            *objective_tables(self.answers),
+            *objective_tables(self.answers, allow_mixed=self.allow_mixed),
             *parts_tables(self.comparisons, self.speedups),
             *profiled_tables(
                 find_profiled(self.comparisons, self.speedups, self.beside.get("costmodel", []))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -34,9 +34,8 @@ def write(folder: Path, found: Evaluations) -> None:
     tables.write_table(folder / FILE, pa.table(columns, schema=EVALUATION))
 
 
-def copy(folder: Path, target: Path, reported: int | None) -> None:
-    """Copy a run's evaluations of the reported iteration and of the last one; the others are of
-    no use beside the curve.
+def copy(folder: Path, target: Path, iterations: Collection[int | None]) -> None:
+    """Copy a run's evaluations of some iterations and of the last one.
 
     Raises:
         DataError: the file is damaged, or cannot be written.
@@ -44,7 +43,7 @@ def copy(folder: Path, target: Path, reported: int | None) -> None:
     found = read(folder)
     if found:
         last = max(iteration for iteration, _ in found)
-        write(target, {key: one for key, one in found.items() if key[0] in (reported, last)})
+        write(target, {key: one for key, one in found.items() if key[0] in (*iterations, last)})
 
 
 def read(folder: Path) -> dict[tuple[int, str], Evaluation]:

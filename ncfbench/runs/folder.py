@@ -26,6 +26,7 @@ from typing import Any
 from ncfbench.config import RunConfig, complete
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import evaluations
+from ncfbench.runs.reported import find_candidate
 from ncfbench.storage import schemas, tables
 
 RECORDS = (
@@ -173,8 +174,7 @@ def read(folder: Path) -> RunRecord:
 
 
 def copy_records(record: RunRecord, folder: Path) -> None:
-    """Copy a run's records into another folder, without checkpoints, and without evaluations that
-    are neither the reported one nor the last.
+    """Copy a run's records into another folder, without checkpoints and unneeded evaluations.
 
     Raises:
         DataError: they are damaged, or cannot be written.
@@ -185,7 +185,17 @@ def copy_records(record: RunRecord, folder: Path) -> None:
             is_table = name.endswith(".parquet")
             copy = tables.copy_table if is_table else shutil.copyfile
             copy(record.folder / name, folder / name)
-    evaluations.copy(record.folder, folder, record.reported_iteration)
+    evaluations.copy(record.folder, folder, _needed_evaluations(record))
+
+
+def _needed_evaluations(record: RunRecord) -> set[int | None]:
+    """Return the iterations whose evaluations reports read: that of the reported epoch, and that of
+    the best one by validation, which shows why it is reported or not.
+    """
+    found = {record.reported_iteration}
+    if (candidate := find_candidate(record.curve, record.config.patience)) is not None:
+        found.add(candidate["iteration"])
+    return found
 
 
 def are_interleaved(one: RunRecord, other: RunRecord) -> bool:

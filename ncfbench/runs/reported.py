@@ -36,11 +36,10 @@ def choose_epoch(
 ) -> Reported:
     """Choose the epoch to report.
 
-    The candidate is the epoch of the largest validation recall@50 before ``patience`` epochs have
-    passed without a larger one; of equal ones the later. It is reported if its recall is above that
-    of the last epoch by more than :data:`ERRORS` standard errors of the paired difference. If it is
-    not, the validation users and items are too few to see a difference, and the last epoch is
-    reported, whose parameters are also those that the run keeps.
+    The candidate (:func:`find_candidate`) is reported if its recall is above that of the last epoch
+    by more than :data:`ERRORS` standard errors of the paired difference. If it is not, the
+    validation users and items are too few to see a difference, and the last epoch is reported,
+    whose parameters are also those that the run keeps.
 
     Args:
         validation: evaluations of the validation items by iteration.
@@ -50,15 +49,10 @@ def choose_epoch(
         for row in curve
         if row["test_recall_at_50"] is not None or row["validation_recall_at_50"] is not None
     ]
-    validated = [row for row in evaluated if row[MEASURE] is not None]
-    if not validated:
+    best = find_candidate(curve, patience)
+    if best is None:
         return Reported(evaluated[-1] if evaluated else None, NO_VALIDATION)
-    best, last, waited = validated[0], validated[-1], 0
-    for row in validated[1:]:
-        waited = 0 if row[MEASURE] > best[MEASURE] else waited + 1
-        best = row if row[MEASURE] >= best[MEASURE] else best
-        if waited >= patience:
-            break
+    last = [row for row in evaluated if row[MEASURE] is not None][-1]
     if best is last:
         return Reported(best, BY_VALIDATION)
     if all(row["iteration"] in validation for row in (best, last)):
@@ -66,3 +60,19 @@ def choose_epoch(
         if apart is not None and apart.is_above(ERRORS):
             return Reported(best, BY_VALIDATION)
     return Reported(last, UNSUPPORTED)
+
+
+def find_candidate(curve: Sequence[Mapping[str, Any]], patience: int) -> Mapping[str, Any] | None:
+    """Return the row of the largest validation recall@50 before ``patience`` epochs have passed
+    without a larger one, of equal ones the later; None where nothing was validated.
+    """
+    validated = [row for row in curve if row[MEASURE] is not None]
+    if not validated:
+        return None
+    best, waited = validated[0], 0
+    for row in validated[1:]:
+        waited = 0 if row[MEASURE] > best[MEASURE] else waited + 1
+        best = row if row[MEASURE] >= best[MEASURE] else best
+        if waited >= patience:
+            break
+    return best

@@ -73,3 +73,22 @@ def test_seeds_are_averaged_at_common_evaluations(tmp_path: Path) -> None:
     (table,) = objective_tables(answers)
     assert "0.300 (0.200 to 0.400)" in str(table.rows)
     assert any(cell.text == "0.250" for row in table.rows for cell in row)
+
+
+def test_diverged_arms_stay_out(tmp_path: Path) -> None:
+    """Also where no baseline gives the arms a standing."""
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
+    write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax")
+    write_run(tmp_path, "strat-ns", [9, 1, 1], 10, [0, 0.9], loss="softmax", status="diverged")
+    (field,) = find_fields(find_answers(comparison.group(read_all(tmp_path)[0])))
+    assert sorted(each.contender.name for each in field.racers) == ["N.S.", "N.S."]
+    assert field.levels == pytest.approx([0.15, 0.27])
+
+
+def test_times_of_two_machines_do_not_stand_side_by_side(tmp_path: Path) -> None:
+    write_run(tmp_path, "ns", [9, 4, 2], 10, [0, 0.2, 0.3])
+    write_run(tmp_path, "ns", [9, 1, 1], 10, [0, 0.1, 0.25], loss="softmax", key="another")
+    answers = find_answers(comparison.group(read_all(tmp_path)[0]))
+    assert find_fields(answers) == []
+    (field,) = find_fields(answers, allow_mixed=True)
+    assert len(field.racers) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,11 @@ def profile(*samplers: tuple[str, float], **more: Any) -> list[dict[str, Any]]:
     ]
 
 
-def joined(folder: Path, rows: list[dict[str, Any]]) -> list[ProfiledComparison]:
-    comparisons = group(read_all(folder)[0])
+def joined(
+    folder: Path, rows: list[dict[str, Any]], baseline: str | None = None
+) -> list[ProfiledComparison]:
+    found = group(read_all(folder)[0])
+    comparisons = [replace(each, chosen_baseline=baseline) for each in found]
     speedups = [speedup_rows(each, allow_mixed=False, locations={}) for each in comparisons]
     return find_profiled(comparisons, speedups, rows)
 
@@ -122,6 +126,16 @@ def test_profiles_of_something_else_are_left_out(tmp_path: Path, more: dict[str,
     write_run(tmp_path, "neg", [9, 4, 2], 10)
     assert joined(tmp_path, profile(("iid", 40), ("neg", 10)))
     assert not joined(tmp_path, profile(("iid", 40), ("neg", 10), **more))
+
+
+def test_another_baseline_than_the_profile_s_is_left_out(tmp_path: Path) -> None:
+    """The profile's ratios are over IID: over N.S. they would be other ones."""
+    write_run(tmp_path, "iid", [9, 5, 3], 40)
+    write_run(tmp_path, "ns", [9, 4, 2], 10)
+    write_run(tmp_path, "strat-ns", [9, 4, 2], 5)
+    rows = profile(("iid", 40), ("ns", 10), ("strat-ns", 5))
+    assert joined(tmp_path, rows)
+    assert not joined(tmp_path, rows, baseline="ns")
 
 
 def test_few_rounds_give_no_interval(tmp_path: Path) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from folders import write_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncfbench.runs import evaluations
+from ncfbench.runs.folder import copy_records, read
 from ncfbench.runs.quality import (
     Evaluation,
     Ranking,
@@ -205,9 +208,26 @@ def test_evaluations_come_back_from_their_file(tmp_path: Path) -> None:
         assert found[key].user_recalls.dtype == np.float32
     target = tmp_path / "exported"
     target.mkdir()
-    evaluations.copy(tmp_path, target, 30)
+    evaluations.copy(tmp_path, target, {30})
     kept = evaluations.read(target)
     assert list(kept) == [key for key in wanted if key[0] in (30, 70)]
     assert kept[30, "test"].user_recalls.tolist() == wanted[30, "test"].user_recalls.tolist()
-    evaluations.copy(target / "none", tmp_path / "none", None)
+    evaluations.copy(target / "none", tmp_path / "none", set())
     assert not (tmp_path / "none").exists()
+
+
+def test_records_keep_the_evaluations_of_the_choice(tmp_path: Path) -> None:
+    """The last epoch is reported here; the best one shows that it was not far enough above."""
+    source, target = write_run(tmp_path, "ns", [9, 4, 2, 1], 10), tmp_path / "exported"
+    record = read(source)
+    validated = [None, 0.3, 0.2, 0.25]
+    curve = [
+        {**row, "validation_recall_at_50": recall}
+        for row, recall in zip(record.curve, validated, strict=True)
+    ]
+    numbers = np.ones(3, np.float32)
+    found = {(each, "validation"): Evaluation({}, numbers, numbers) for each in (100, 200, 300)}
+    evaluations.write(source, found)
+    summary = {**record.summary, "reported_epoch": 3.0}
+    copy_records(replace(record, curve=curve, summary=summary), target)
+    assert [iteration for iteration, _ in evaluations.read(target)] == [100, 300]

@@ -10,9 +10,13 @@ from ncfbench.reporting.objectives import LEVEL_SHARES, Field, Racer, find_field
 from ncfbench.reporting.table import Column, Table, slug, three_digits
 
 
-def objective_tables(answers: Sequence[Answer]) -> list[Table]:
-    """Return a table for each data set and model that was trained for several objectives."""
-    return [_table(field) for field in find_fields(answers)]
+def objective_tables(answers: Sequence[Answer], *, allow_mixed: bool = False) -> list[Table]:
+    """Return a table for each data set and model that was trained for several objectives.
+
+    Args:
+        allow_mixed: compare times of different environments too.
+    """
+    return [_table(field) for field in find_fields(answers, allow_mixed=allow_mixed)]
 
 
 def _table(field: Field) -> Table:
