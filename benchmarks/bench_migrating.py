@@ -5,11 +5,12 @@
 
 A program trains on the training links of a prepared data set and prints its recall@50 about every
 ``--every`` seconds of training. Reading data, the first batch (which compiles) and the evaluations
-are not on the clock. Ways are ``before`` and ``after``. ``tfrs`` also has ``corrected`` (with
-sampling probabilities, and without accidental hits) and ``pairs`` ``no-duplicates``, which are the
-frameworks' own. Ours are also ``larger`` (four times the batch) with ``tfrs``, and ``uniform`` (its
-noise) with ``recbole``. ``--json FILE`` adds the run to a file, unless it is there, and ``table
-FILE`` prints the means over seeds.
+are not on the clock. Ways are ``before`` and ``after``. ``tfrs`` and ``pairs`` also have
+``corrected``, with a correction for popularity that the framework's loss does not make by default,
+and ``pairs`` has ``no-duplicates``, a sampler of the framework. Ours are also ``larger`` (four
+times the batch) with ``tfrs``, and ``unigram`` (negatives by popularity) with ``recbole``.
+``--rate`` is the learning rate, by default the program's. ``--json FILE`` adds the run to a file,
+unless it is there, and ``table FILE`` prints the means over seeds.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ from numpy.typing import NDArray
 
 PROGRAMS = {
     "tfrs": ("tensorflow-recommenders", ("before", "corrected", "after", "larger")),
-    "pairs": ("sentence-transformers", ("before", "no-duplicates", "after")),
-    "recbole": ("recbole", ("before", "after", "uniform")),
+    "pairs": ("sentence-transformers", ("before", "no-duplicates", "corrected", "after")),
+    "recbole": ("recbole", ("before", "after", "unigram")),
 }
-"""Of each program its package and its ways."""
+"""Package and ways of each program."""
+RATES = {"tfrs": 0.01, "pairs": 0.001, "recbole": 0.001}
+"""Learning rate of each program."""
 RANKED = 50
 LEVEL_SHARE = 0.9
 
@@ -110,29 +113,42 @@ class ColdItems:
 
 
 def table(kept: list[dict[str, Any]]) -> None:
-    """Print a row for each program and way.
+    """Print a row for each program, way and learning rate.
 
-    Times are those of the first look with a mean recall of at least LEVEL_SHARE of the best mean of
-    all ways of the program; the recall is that of the last look, with the range of seeds.
+    Times are those at which the mean recall comes to LEVEL_SHARE of the best mean of the program,
+    interpolated between two looks; the recall is that of the last look, with the range of seeds.
     """
-    runs: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    runs: dict[str, dict[tuple[str, float], list[dict[str, Any]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for run in kept:
-        runs[run["program"]][run["way"]].append(run)
-    print("| program | way | seeds | batches/s | s to the level | recall@50 at the end |")
-    print("|---|---|---:|---:|---:|---:|")
+        runs[run["program"]][run["way"], run["rate"]].append(run)
+    print("| program | way | rate | seeds | batches/s | s to the level | recall@50 at the end |")
+    print("|---|---|---:|---:|---:|---:|---:|")
     levels = []
     for program, ways in runs.items():
         curves = {way: mean_curve(found) for way, found in ways.items()}
         level = LEVEL_SHARE * max(recall for curve in curves.values() for _, recall in curve)
-        for way, found in ways.items():
-            rate = statistics.mean(run["points"][-1][0] / run["points"][-1][1] for run in found)
-            soon = (f"{seconds:.0f}" for seconds, recall in curves[way] if recall >= level)
+        for (way, rate), found in ways.items():
+            speed = statistics.mean(run["points"][-1][0] / run["points"][-1][1] for run in found)
+            soon = seconds_to(level, curves[way, rate])
             ends = [run["points"][-1][2] for run in found]
             last = f"{statistics.mean(ends):.3f} ({min(ends):.3f} to {max(ends):.3f})"
-            row = [program, way, len(found), f"{rate:.1f}", next(soon, "not yet"), last]
+            row = [program, way, f"{rate:g}", len(found), f"{speed:.1f}", soon, last]
             print("| " + " | ".join(map(str, row)) + " |")
         levels.append(f"{program} {level:.3f}")
     print(f"Levels of recall@50: {', '.join(levels)}.")
+
+
+def seconds_to(level: float, curve: list[tuple[float, float]]) -> str:
+    """Return when a curve of seconds and recall first comes to a level, as text."""
+    for at, (seconds, recall) in enumerate(curve):
+        if recall >= level:
+            if at == 0:
+                return f"< {seconds:.0f}"
+            since, lower = curve[at - 1]
+            return f"{since + (seconds - since) * (level - lower) / (recall - lower):.0f}"
+    return "not yet"
 
 
 def mean_curve(runs: list[dict[str, Any]]) -> list[tuple[float, float]]:
@@ -154,6 +170,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--every", type=float, default=15)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rate", type=float, help="learning rate")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.program == "table":
@@ -162,12 +179,15 @@ def main() -> None:
     (package, ways), way = PROGRAMS[given.program], given.way
     if way not in ways:
         parser.error(f"{given.program} has the ways {', '.join(ways)}.")
-    identity = {name: getattr(given, name) for name in ("program", "way", "dataset", "seed")}
+    given.rate = given.rate or RATES[given.program]
+    names = ("program", "way", "dataset", "seed", "rate", "seconds", "every")
+    identity = {name: getattr(given, name) for name in names}
     kept = json.loads(given.json.read_text()) if given.json and given.json.exists() else []
     if any(identity.items() <= run.items() for run in kept):
         print(f"{given.json} has this run.")
         return
     from ncfbench.data import open_dataset
+    from ncfbench.timing.environment import processor
 
     dataset = open_dataset(given.data_dir, given.dataset, print)
     train = importlib.import_module(f"migrating_{given.program}").train
@@ -178,8 +198,12 @@ def main() -> None:
         return clocks[0]
 
     with suppress(Over):
-        train(dataset, way, given.seed, start)
-    versions = {"package": f"{package} {version(package)}", "python": platform.python_version()}
+        train(dataset, way, given.seed, given.rate, start)
+    versions = {
+        "package": f"{package} {version(package)}",
+        "python": platform.python_version(),
+        "cpu": processor().name,
+    }
     kept.append({**identity, "points": clocks[0].points, **versions})
     if given.json:
         given.json.write_text("[\n" + ",\n".join(map(json.dumps, kept)) + "\n]\n")

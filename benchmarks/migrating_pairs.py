@@ -1,6 +1,7 @@
 """A SentenceTransformer of users and plots, with its own batches and loss or with ours.
 
-Users are words with a vector each; items go through a small BERT with random weights.
+Users are words with a vector each; items go through a small BERT with random weights. ``corrected``
+is the framework's loss with the correction that docs/frameworks.md recommends.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import torch
 from bench_migrating import Clock, ColdItems
@@ -21,6 +23,7 @@ from sentence_transformers import (
 from sentence_transformers.losses import MultipleNegativesRankingLoss
 from sentence_transformers.models import Pooling, Router, StaticEmbedding, Transformer
 from sentence_transformers.training_args import BatchSamplers
+from sentence_transformers.util import cos_sim
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -73,7 +76,26 @@ def texts_of(dataset: Any) -> list[str]:
     return [" ".join(words[token - 1] for token in texts[item]) for item in range(len(texts))]
 
 
-def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> None:
+class Corrected(torch.nn.Module):
+    """MultipleNegativesRankingLoss with logits less the logarithm of an item's share of the links,
+    which docs/frameworks.md recommends.
+
+    Args:
+        log_share: float32[I], by item; a batch's labels are items.
+    """
+
+    def __init__(self, model: SentenceTransformer, log_share: torch.Tensor) -> None:
+        super().__init__()
+        self.model, self.log_share = model, log_share
+
+    def forward(self, sentence_features: Any, labels: torch.Tensor) -> torch.Tensor:
+        """Return the mean over the batch's links."""
+        f, g = (self.model(each)["sentence_embedding"] for each in sentence_features)
+        logits = GAMMA * cos_sim(f, g) - self.log_share[labels]
+        return torch.nn.functional.cross_entropy(logits, torch.arange(len(labels)))
+
+
+def train(dataset: Any, way: str, seed: int, rate: float, start: Callable[..., Clock]) -> None:
     """Train until the clock is over."""
     torch.manual_seed(seed)
     graph, cold = dataset.graph, ColdItems(dataset)
@@ -102,6 +124,10 @@ def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> Non
 
     sampler: Any = BatchSamplers.NO_DUPLICATES if way == "no-duplicates" else None
     loss: Any = MultipleNegativesRankingLoss(model, scale=GAMMA)
+    if way == "corrected":
+        rows = rows.add_column("label", graph.link_item.tolist())
+        count = torch.from_numpy(np.bincount(graph.link_item, minlength=dataset.n_items))
+        loss = Corrected(model, torch.log(count / graph.n_links))
     if way == "after":
         pairs = LinkedPairs(
             rows["anchor"], rows["positive"], batch_size=BATCH, stratum_size=4, gamma=GAMMA
@@ -116,7 +142,7 @@ def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> Non
             batch_sampler=sampler or BatchSamplers.BATCH_SAMPLER,
             router_mapping={"anchor": "query", "positive": "document"},
             num_train_epochs=1000,
-            learning_rate=1e-3,
+            learning_rate=rate,
             lr_scheduler_type="constant",
             seed=seed,
             save_strategy="no",

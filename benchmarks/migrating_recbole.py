@@ -1,6 +1,6 @@
 """RecBole's BPR with its own negatives, one a link, or with batches of ours.
 
-``uniform`` is ``after`` with the noise that RecBole has too.
+``after`` has the noise of RecBole, and ``unigram`` takes negatives by popularity.
 """
 
 # ruff: noqa: E402 - RecBole 1.2.1 reads names that NumPy 2 removed.
@@ -54,7 +54,7 @@ class SharedBPR(BPR):
         return objective(positive, negative, batch, self.shared_loss)
 
 
-def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> None:
+def train(dataset: Any, way: str, seed: int, rate: float, start: Callable[..., Clock]) -> None:
     """Train on nine tenths of each user's links until the clock is over; recall of the others."""
     folder = Path(tempfile.mkdtemp())
     (folder / "links").mkdir()
@@ -67,7 +67,7 @@ def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> Non
         "checkpoint_dir": str(folder),
         "embedding_size": 64,
         "train_batch_size": 2048,
-        "learning_rate": 0.001,
+        "learning_rate": rate,
         "epochs": 10**6,
         "eval_args": {
             "split": {"RS": [0.9, 0.1, 0]},
@@ -105,7 +105,7 @@ def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> Non
         trainer.fit(train_data, saved=False)
         return
     own = BipartiteGraph.from_links(*seen, data.user_num, data.item_num)
-    noise = "uniform" if way == "uniform" else "unigram"
+    noise = "unigram" if way == "unigram" else "uniform"
     loader = BatchLoader(
         own, "strat-ns", loss="log", gamma=1, batch_size=2048, noise=noise, seed=seed
     )

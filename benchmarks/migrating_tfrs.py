@@ -97,11 +97,11 @@ def shared(graph: Any, batch_size: int, seed: int) -> Any:
     return tf.data.Dataset.from_generator(stream, output_signature=(ids, ids, ids, weights))
 
 
-def train(dataset: Any, way: str, seed: int, start: Callable[..., Clock]) -> None:
+def train(dataset: Any, way: str, seed: int, rate: float, start: Callable[..., Clock]) -> None:
     """Train until the clock is over."""
     tf.keras.utils.set_random_seed(seed)
     model, cold = TwoTower(dataset, way), ColdItems(dataset)
-    model.compile(optimizer=tf.keras.optimizers.Adam(0.01))
+    model.compile(optimizer=tf.keras.optimizers.Adam(rate))
     every = tf.range(dataset.n_users)
     clock = start(lambda: cold.recall(model.user_vectors(every), model.item_vectors(cold.items)))
 

@@ -58,7 +58,7 @@ def test_the_table_has_means_and_the_time_until_the_level(
 ) -> None:
     def run(way: str, *recalls: float) -> dict[str, Any]:
         points = [(20 * at, 10 * at, recall) for at, recall in enumerate(recalls, 1)]
-        return {"program": "tfrs", "way": way, "points": points}
+        return {"program": "tfrs", "way": way, "rate": 0.01, "points": points}
 
     before = [run("before", 0.1, 0.2, 0.3), run("before", 0.1, 0.2, 0.4)]
     script.table([*before, run("after", 0.2, 0.4, 0.5), run("after", 0.36, 0.46, 0.3)])
@@ -66,5 +66,7 @@ def test_the_table_has_means_and_the_time_until_the_level(
     rows = [line.split(" | ") for line in lines]
     # The best mean is 0.43, after the second look.
     assert lines[-1] == "Levels of recall@50: tfrs 0.387."
-    assert rows[2][3:] == ["2.0", "not yet", "0.350 (0.300 to 0.400) |"]
-    assert rows[3][3:] == ["2.0", "20", "0.400 (0.300 to 0.500) |"]
+    assert rows[2][4:] == ["2.0", "not yet", "0.350 (0.300 to 0.400) |"]
+    # 0.28 after 10 s and 0.43 after 20 s.
+    assert rows[3][4:] == ["2.0", "17", "0.400 (0.300 to 0.500) |"]
+    assert script.seconds_to(0.25, [(10, 0.28), (20, 0.43)]) == "< 10"

@@ -1,0 +1,160 @@
+"""The programs of docs/migrating.md, run as they stand, with stand-ins for the frameworks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from flax import nnx
+
+from ncfbench.config import complete
+from ncfbench.data import BipartiteGraph
+from ncfbench.models.interaction import DotProduct
+from ncfbench.models.losses import make_loss
+from ncfbench.models.objective import batch_scores, link_loss
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
+from ncfbench.sampling.batch import Batch
+
+PAGE = (Path(__file__).parents[1] / "docs/migrating.md").read_text("utf-8")
+USERS, ITEMS, WIDTH = 300, 200, 6
+
+
+def program(heading: str) -> str:
+    """The first block of Python below a heading of the page."""
+    return PAGE.split(f"\n## {heading}\n")[1].split("```python\n")[1].split("```")[0]
+
+
+@pytest.fixture(scope="module")
+def links() -> np.ndarray:
+    pairs = np.random.default_rng(0).choice(USERS * ITEMS, 3000, replace=False)
+    return np.stack(np.divmod(pairs, ITEMS)).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def vectors() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    users, items = (rng.normal(size=(n, WIDTH)).astype(np.float32) for n in (USERS, ITEMS))
+    return users, items
+
+
+def ours(batch: Batch, users: np.ndarray, items: np.ndarray, settings: dict[str, Any]) -> float:
+    """The objective of a batch, as this program computes it."""
+    config = complete(settings)
+    scores = batch_scores(users, items, batch, DotProduct(config, rngs=nnx.Rngs(0)))
+    value = link_loss(*scores, batch.negatives.weight, make_loss(config), config.lambda_)
+    return float(value)
+
+
+def first_batch(graph: BipartiteGraph, settings: dict[str, Any]) -> Batch:
+    return next(make_sampler(graph, complete(settings), Streams(0)).batches())
+
+
+def gathered(table: np.ndarray, index: np.ndarray, axis: int, batch_dims: int) -> np.ndarray:
+    """``tf.gather`` of one entry a row."""
+    assert (axis, batch_dims) == (1, 1)
+    return table[np.arange(len(table)), index]
+
+
+def numpy_for_tensorflow() -> Any:
+    """The functions of TensorFlow that the page calls, in double precision."""
+
+    def norm(x: np.ndarray, axis: int) -> np.ndarray:
+        return x / np.linalg.norm(x, axis=axis, keepdims=True)
+
+    def matmul(a: np.ndarray, b: np.ndarray, transpose_b: bool) -> np.ndarray:
+        assert transpose_b
+        return a @ b.T
+
+    def logarithm(x: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.log(np.asarray(x, np.float64))
+
+    data = SimpleNamespace(from_generator=lambda stream, output_signature: stream)
+    return SimpleNamespace(
+        TensorSpec=lambda shape, kind: (shape, kind),
+        int32="int32",
+        float32="float32",
+        data=SimpleNamespace(Dataset=data),
+        math=SimpleNamespace(
+            l2_normalize=norm, log=logarithm, softplus=lambda x: np.logaddexp(0, x)
+        ),
+        linalg=SimpleNamespace(matmul=matmul),
+        gather=gathered,
+        reduce_mean=np.mean,
+        reduce_logsumexp=lambda x, axis: np.logaddexp.reduce(x, axis=axis),
+    )
+
+
+def test_tensorflow_s_loss_is_our_softmax(
+    links: np.ndarray, vectors: Sequence[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recommenders = ModuleType("tensorflow_recommenders")
+    vars(recommenders)["Model"] = object
+    graph, fitted = BipartiteGraph.from_links(*links, USERS, ITEMS), []
+    model = SimpleNamespace(fit=lambda data, **more: fitted.append((data, more)))
+    names: dict[str, Any] = {"graph": graph, "model": model}
+    with monkeypatch.context() as patch:  # JAX asks whether TensorFlow is there
+        patch.setitem(sys.modules, "tensorflow", numpy_for_tensorflow())
+        patch.setitem(sys.modules, "tensorflow_recommenders", recommenders)
+        exec(program("TensorFlow Recommenders"), names)
+    ((stream, more),) = fitted
+    assert more["steps_per_epoch"] == 3000 // 512
+    towers = names["TwoTower"]()
+    towers.user_model, towers.item_model = (table.__getitem__ for table in vectors)
+    batch = next(stream())
+    found = float(towers.compute_loss(batch))
+    settings = {"sampler": "strat-ns", "loss": "softmax", "batch_size": 512}
+    own = first_batch(graph, settings)
+    np.testing.assert_array_equal(own.users, batch[0])
+    unit = [table / np.linalg.norm(table, axis=1, keepdims=True) for table in vectors]
+    expected = ours(own, unit[0][own.users], unit[1][own.items], settings)
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_recbole_s_loss_is_our_log_loss(
+    links: np.ndarray, vectors: Sequence[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+
+    class BPR(torch.nn.Module):  # type: ignore[misc, name-defined]
+        """As RecBole's: two tables of vectors."""
+
+        def __init__(self, config: Any, dataset: Any) -> None:
+            super().__init__()
+            tables = [torch.nn.Embedding.from_pretrained(torch.from_numpy(t)) for t in vectors]
+            self.user_embedding, self.item_embedding = tables
+
+    recommender = ModuleType("recbole.model.general_recommender")
+    vars(recommender)["BPR"] = BPR
+    for name in ("recbole", "recbole.model"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, recommender.__name__, recommender)
+    columns = dict(zip(("user_id", "item_id"), map(torch.from_numpy, links), strict=True))
+    fitted: list[Any] = []
+    trainer = SimpleNamespace(fit=lambda loader, valid: fitted.append(loader))
+    names: dict[str, Any] = {
+        "train_data": SimpleNamespace(dataset=SimpleNamespace(inter_feat=columns)),
+        "valid_data": None,
+        "dataset": SimpleNamespace(user_num=USERS, item_num=ITEMS),
+        "config": None,
+        "Trainer": lambda config, model: trainer,
+    }
+    exec(program("RecBole"), names)
+    (loader,) = fitted
+    found = names["model"].calculate_loss(next(iter(loader))).item()
+    settings = {
+        "sampler": "strat-ns",
+        "loss": "log",
+        "gamma": 1.0,
+        "batch_size": 2048,
+        "noise": "uniform",
+    }
+    own = first_batch(BipartiteGraph.from_links(*links, USERS, ITEMS), settings)
+    expected = ours(own, vectors[0][own.users], vectors[1][own.items], settings)
+    assert found == pytest.approx(expected, rel=1e-5)
