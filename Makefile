@@ -41,10 +41,11 @@ test-browser: $(VENV)/.installed
 	$(BIN)/python -m pytest -m browser
 
 # PyTorch's batches, objective and pairs of texts beside ours, and the peer of the benchmarks. Of RecBole the sampler and the
-# losses are tested, which need none of its other requirements.
+# losses are tested, which need none of its other requirements. Tests are skipped without their package, so it is imported first.
 test-torch: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch,sentence-transformers]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'recbole==1.2.1'
+	$(BIN)/python -c 'import datasets, recbole.sampler, sentence_transformers, torch'
 	$(BIN)/python -m pytest tests/test_torch.py tests/test_torch_pairs.py tests/test_migrating_page.py tests/test_peer.py tests/test_peer_bert.py \
 	  tests/auditing/test_framework_packages.py
 
@@ -52,7 +53,9 @@ test-torch: $(VENV)/.installed
 test-frameworks: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,torch]' \
 	  'tensorflow-recommenders>=0.7.7' tf_keras 'torch_geometric>=2.6'
+	TF_USE_LEGACY_KERAS=1 $(BIN)/python -c 'import tensorflow_recommenders'
 	$(BIN)/python -m pytest tests/auditing/test_framework_packages.py -k tfrs
+	$(BIN)/python -c 'import torch_geometric'
 	$(BIN)/python -m pytest tests/auditing/test_framework_packages.py -k pyg
 
 check: $(VENV)/.installed

@@ -101,7 +101,7 @@ class BatchLoader(DataLoader[TensorBatch]):
         if workers > len(numbers):
             raise UsageError(
                 f"num_workers = {workers}: a pass has {len(numbers)} batches, and each worker makes"
-                " whole ones. One or two workers are mostly enough."
+                " whole ones. One worker is mostly enough."
             )
         try:
             super().__init__(stream, batch_size=None, sampler=numbers, **options)
