@@ -32,6 +32,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, Trainer
 from ncfbench.torch.pairs import LinkedPairs, PairLoss
 
 BATCH, WIDTH, WORDS, GAMMA = 128, 128, 64, 20
+USER_RATE = 0.01
+"""Learning rate of the users' vectors, each of which few batches reach."""
 
 
 def words_of(dataset: Any) -> list[str]:
@@ -143,6 +145,7 @@ def train(dataset: Any, way: str, seed: int, rate: float, start: Callable[..., C
             router_mapping={"anchor": "query", "positive": "document"},
             num_train_epochs=1000,
             learning_rate=rate,
+            learning_rate_mapping={r"\.query\.": USER_RATE},
             lr_scheduler_type="constant",
             seed=seed,
             save_strategy="no",
