@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,3 +71,16 @@ def test_the_table_has_means_and_the_time_until_the_level(
     # 0.28 after 10 s and 0.43 after 20 s.
     assert rows[3][4:] == ["2.0", "17", "0.400 (0.300 to 0.500) |"]
     assert script.seconds_to(0.25, [(10, 0.28), (20, 0.43)]) == "< 10"
+
+
+def test_the_page_shows_the_kept_runs(script: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Batches a second, seconds to the level, and recall, of every way but for its names."""
+    root = Path(__file__).parents[2]
+    kept = json.loads((root / "benchmarks/results/migrating-movielens-cpu.json").read_text())
+    script.table(kept)
+    lines = capsys.readouterr().out.splitlines()[2:-1]
+    page = (root / "docs/migrating.md").read_text()
+    for line in lines:
+        cells = line.strip("| ").split(" | ")
+        recall = cells[6] if cells[3] != "1" else cells[6].split(" ")[0]
+        assert f"| {cells[4]} | {cells[5]} | {recall} |" in page, line

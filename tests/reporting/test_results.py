@@ -15,6 +15,7 @@ from ncfbench.registry import find_sampler
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verdicts import Verdict
 from ncfbench.reporting.verify import verification
+from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.storage import schemas, tables
 
 REPOSITORY = Path(__file__).parents[2]
@@ -93,6 +94,18 @@ def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
             for name in ("per_iteration", "iterations", "total")
         ]
         assert f"| {find_sampler(sampler).title} | {' | '.join(texts)} |" in page
+
+
+@pytest.mark.parametrize("folder", [each for each in FOLDERS if "rivals" in each.name], ids=str)
+def test_the_page_on_rivals_shows_their_numbers(folder: Path, tmp_path: Path) -> None:
+    """Each arm's seconds to both levels and its best recall, in the order of the report."""
+    results = collect(folder, tmp_path, allow_mixed=False, locations={})
+    (table,) = objective_tables(results.answers)
+    page = (REPOSITORY / "docs/rivals.md").read_text()
+    shown = [line for line in page.splitlines() if re.search(r"\d \(0\.\d+ to 0\.\d+\) \|$", line)]
+    rows = [" | ".join(cell.text for cell in row[2:5]) for row in table.rows]
+    found = [row for line in shown for row in rows if line.endswith(f"| {row} |")]
+    assert found == rows
 
 
 def is_main(row: dict[str, Any]) -> bool:
