@@ -39,7 +39,8 @@ def test_commands_of_the_plan_are_valid(script: Any, monkeypatch: pytest.MonkeyP
     plan = script.read_plan(script.PLAN)
     both = ["citeulike", "movielens"]
     dear = [f"citeulike-{encoder}" for encoder in ("gru", "transformer", "bert")]
-    assert [each.name for each in plan] == [*both, *dear, *(f"{name}-rivals" for name in both)]
+    rivals = [f"{name}-rivals{end}" for end in ("", "-gru") for name in both]
+    assert [each.name for each in plan] == [*both, *dear, *rivals]
     for evidence in plan:
         names = set()
         for command in [*evidence.commands, *(f"prepare {one}" for one in evidence.prepare)]:
