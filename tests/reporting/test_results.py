@@ -24,13 +24,12 @@ FOLDERS = sorted(path.parent for path in REPOSITORY.glob("results/*/speedup.parq
 
 def test_there_are_results() -> None:
     users = tuple(f"-all-users{end}" for end in ("", "-gru", "-mse"))
-    ends = ("", *users, "-bert", "-coupling", "-rivals", "-transformer")
+    rivals = "-rivals", "-rivals-gru"
+    ends = ("", *users, "-bert", "-coupling", *rivals, "-transformer")
+    others = "-all-users", "-all-users-mse", *rivals
     names = [f"citeulike-title-tags{end}" for end in ends]
-    assert [folder.name for folder in FOLDERS] == [
-        *names,
-        "movielens-plots-all-users",
-        "movielens-plots-all-users-mse",
-    ]
+    names += [f"movielens-plots{end}" for end in others]
+    assert [folder.name for folder in FOLDERS] == names
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
