@@ -178,7 +178,7 @@ def _settings(comparison: Comparison) -> dict[str, str]:
 
 def _words(settings: Iterable[str]) -> dict[str, str]:
     """Return settings by name, without those of :data:`NAMED` and those that take no time."""
-    named = dict(word.split("=", 1) for word in settings if word)
+    named = dict(word.split("=", 1) for word in settings if "=" in word)
     return {
         name: value
         for name, value in named.items()

@@ -95,7 +95,9 @@ def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
         assert f"| {find_sampler(sampler).title} | {' | '.join(texts)} |" in page
 
 
-@pytest.mark.parametrize("folder", [each for each in FOLDERS if "rivals" in each.name], ids=str)
+@pytest.mark.parametrize(
+    "folder", [each for each in FOLDERS if "rivals" in each.name], ids=lambda each: each.name
+)
 def test_the_page_on_rivals_shows_their_numbers(folder: Path, tmp_path: Path) -> None:
     """Each arm's seconds to both levels and its best recall, in the order of the report."""
     results = collect(folder, tmp_path, allow_mixed=False, locations={})
