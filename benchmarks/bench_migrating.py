@@ -6,11 +6,11 @@
 A program trains on the training links of a prepared data set and prints its recall@50 about every
 ``--every`` seconds of training. Reading data, the first batch (which compiles) and the evaluations
 are not on the clock. Ways are ``before`` and ``after``. ``tfrs`` and ``pairs`` also have
-``corrected``, with a correction for popularity that the framework's loss does not make by default,
-and ``pairs`` has ``no-duplicates``, a sampler of the framework. Ours are also ``larger`` (four
-times the batch) with ``tfrs``, and ``unigram`` (negatives by popularity) with ``recbole``.
-``--rate`` is the learning rate, by default the program's. ``--json FILE`` adds the run to a file,
-unless it is there, and ``table FILE`` prints the means over seeds.
+``corrected``, with a correction for popularity that the framework's loss does not make by default
+(``tfrs`` then removes accidental hits too), and ``pairs`` has ``no-duplicates``, a sampler of the
+framework. Ours are also ``larger`` (four times the batch) with ``tfrs``, and ``unigram`` (negatives
+by popularity) with ``recbole``. ``--rate`` is the learning rate, by default the program's. ``--json
+FILE`` adds the run to a file, unless it is there, and ``table FILE`` prints the means over seeds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PROGRAMS = {
     "recbole": ("recbole", ("before", "after", "unigram")),
 }
 """Package and ways of each program."""
-RATES = {"tfrs": 0.01, "pairs": 0.001, "recbole": 0.001}
+RATES = {"tfrs": 0.01, "pairs": 0.0003, "recbole": 0.001}
 """Learning rate of each program."""
 RANKED = 50
 LEVEL_SHARE = 0.9

@@ -8,6 +8,7 @@ from typing import Any
 
 from ncfbench.registry import find_sampler
 from ncfbench.reporting.claims import SHORTER, STRATA, Judged, judge_shorter
+from ncfbench.reporting.profiled_speedups import by_profile
 from ncfbench.timing.seed_statistics import Estimate
 from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
 
@@ -21,12 +22,8 @@ def judge_profiles(rows: Sequence[Row]) -> list[Judged]:
     Args:
         rows: of the cost model.
     """
-    profiles: dict[tuple[Any, ...], dict[str, Row]] = {}
-    for row in rows:
-        names = ("settings", "data_fingerprint", "environment_key", "encoder", "loss")
-        profiles.setdefault(tuple(row[name] for name in names), {})[row["sampler"]] = row
     judged = []
-    for own in profiles.values():
+    for own in by_profile(rows):
         strata = own.get(STRATA)
         base = own.get(strata["baseline"]) if strata else None
         if strata is None or base is None or strata["rounds"] < ROUNDS_OF_INTERVALS:

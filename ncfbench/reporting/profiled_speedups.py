@@ -61,6 +61,14 @@ class ProfiledComparison:
     speedups: Sequence[ProfiledSpeedup]
 
 
+def by_profile(rows: Iterable[Row]) -> list[dict[str, Row]]:
+    """Return the rows of each profile of a cost model, by sampler."""
+    profiles: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in rows:
+        profiles.setdefault(tuple(row[name] for name in PROFILES), {})[row["sampler"]] = row
+    return list(profiles.values())
+
+
 def find_profiled(
     comparisons: Sequence[Comparison], speedups: Sequence[Sequence[Row]], profiled: Sequence[Row]
 ) -> list[ProfiledComparison]:
@@ -73,11 +81,8 @@ def find_profiled(
         speedups: rows of the speedup table, by comparison.
         profiled: rows of the cost model.
     """
-    profiles: dict[tuple[Any, ...], dict[str, Row]] = {}
-    for row in profiled:
-        profiles.setdefault(tuple(row[name] for name in PROFILES), {})[row["sampler"]] = row
     found = []
-    for own in profiles.values():
+    for own in by_profile(profiled):
         words = _words((next(iter(own.values()))["unusual_settings"] or "").split(", "))
         able = [
             joined
