@@ -122,6 +122,19 @@ class Bow(OfWords):
         return self.dense(self.mean(self.words(texts.tokens), texts))
 
 
+def without_removed(texts: Texts) -> Texts:
+    """The words that are left, moved to the front of their texts."""
+    to_front = (~texts.present).int().argsort(dim=1, stable=True)
+    lengths = texts.present.sum(dim=1)
+    positions = torch.arange(texts.tokens.shape[1], device=lengths.device)
+    return texts._replace(
+        tokens=texts.tokens.gather(1, to_front),
+        present=positions < lengths.unsqueeze(1),
+        lengths=lengths,
+        host_lengths=lengths.clamp(min=1).cpu(),
+    )
+
+
 class Lstm(OfWords):
     """LSTM, its last output, over packed sequences."""
 
@@ -144,6 +157,7 @@ class Lstm(OfWords):
         }
 
     def forward(self, texts: Texts) -> torch.Tensor:
+        texts = without_removed(texts)
         packed = nn.utils.rnn.pack_padded_sequence(
             self.zeroed(texts), texts.host_lengths, batch_first=True, enforce_sorted=False
         )
@@ -172,6 +186,7 @@ class Gru(OfWords):
         return found
 
     def forward(self, texts: Texts) -> torch.Tensor:
+        texts = without_removed(texts)
         packed = nn.utils.rnn.pack_padded_sequence(
             self.zeroed(texts), texts.host_lengths, batch_first=True, enforce_sorted=False
         )

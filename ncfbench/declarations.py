@@ -59,6 +59,10 @@ class Traits:
     """One line for ``ncfbench list``; by default the first line of the docstring."""
     in_paper: bool = _own(False)
     """True if KDD 2017 has it."""
+    revision: int = _own(1)
+    """Raised when the class computes something else with the same settings: its earlier runs are
+    others then.
+    """
     uses: tuple[str, ...] = _added(())
     """The settings that it reads, of those that not every run uses; others' own settings too."""
     settings: tuple[Setting, ...] = _added(())

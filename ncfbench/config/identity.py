@@ -2,6 +2,8 @@
 
 History of the identity:
 
+7. The revision of a class is part of it, where it is not the first one. ``lstm`` has its second: it
+   skips the words that dropout removes, where it read zeros.
 6. ``hardest``, ``item_block``, ``memory``, ``mined``, ``mine_every`` and ``mine_skip`` are new; at
    their defaults the identity is that without them.
 5. ``negative_users``, ``negative_items`` and ``refresh_every`` are new; at their defaults the
@@ -57,6 +59,9 @@ def effective(config: RunConfig) -> dict[str, Any]:
 
 
 def digest(config: RunConfig) -> str:
-    """Return twelve hexadecimal digits that name a run's settings."""
-    text = json.dumps(dict.fromkeys(NULL_IN_VERSION_1) | effective(config), sort_keys=True)
+    """Return twelve hexadecimal digits that name a run's settings and its classes' revisions."""
+    revisions = {kind: find(kind, getattr(config, kind)).revision for kind in BUILT_IN}
+    named = {f"{kind}_revision": number for kind, number in revisions.items() if number > 1}
+    values = dict.fromkeys(NULL_IN_VERSION_1) | effective(config) | named
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

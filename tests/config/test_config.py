@@ -7,7 +7,7 @@ import pytest
 
 from ncfbench.config import SETTINGS, RunConfig, complete, resolve
 from ncfbench.errors import UsageError
-from ncfbench.registry import ENCODERS, SAMPLERS, find_sampler, losses_for
+from ncfbench.registry import ENCODERS, SAMPLERS, find_encoder, find_sampler, losses_for
 
 
 def settings(**flags: Any) -> RunConfig:
@@ -228,11 +228,17 @@ def test_identities_stay_those_of_older_runs() -> None:
     for digest, flags in {
         "71c4db73f7c6": {},
         "38947c369c7e": {"encoder": "mf", "sampler": "iid", "loss": "mse"},
-        "729dd8f98b14": {"encoder": "lstm", "loss": "hinge", "strata": "user", "lstm_units": 7},
         "ca276c4a0d20": {"convolution": "auto", "filters": 3},
         "45766e77fc08": {"sampler": "mixed-ns", "loss": "softmax", "share": "local", "devices": 4},
     }.items():
         assert settings(**flags).digest() == digest
+
+
+def test_a_revision_parts_runs_from_those_of_before() -> None:
+    """``lstm`` has its second; the digest is the one that it had with its first."""
+    config = settings(encoder="lstm", loss="hinge", strata="user", lstm_units=7)
+    assert find_encoder("lstm").revision == 2
+    assert config.digest() != "729dd8f98b14"
 
 
 def test_a_run_has_the_settings_of_its_encoder() -> None:

@@ -78,6 +78,27 @@ def test_words_behind_a_text_do_not_matter(recur: Recur) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("recur", [plain_recur, grouped_recur])
+def test_a_removed_word_is_skipped(recur: Recur) -> None:
+    """Removed words give what texts that never had them give."""
+    rng = np.random.default_rng(2)
+    texts = texts_of(rng, 20, 6, 9, 0.5)
+    left = [row[kept] for row, kept in zip(texts.tokens, np.asarray(texts.present), strict=True)]
+    tokens = np.zeros((20, 6), np.int32)
+    for row, words in zip(tokens, left, strict=True):
+        row[: len(words)] = words
+    shorter = Texts(
+        texts.items,
+        jnp.asarray(tokens),
+        jnp.asarray(tokens > 0),
+        jnp.asarray(list(map(len, left)), dtype=jnp.int32),
+    )
+    shapes = ((10, 4), (4, 20), (20,), (5, 20))
+    arrays = [jnp.asarray(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
+    one, other = (recur(*arrays, each) for each in (texts, shorter))
+    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+
+
 def test_the_setting_chooses() -> None:
     """``auto`` leaves it to the device."""
     for backend, fastest in (("cpu", grouped_recur), ("gpu", plain_recur)):

@@ -15,11 +15,15 @@ from ncfbench.settings import Setting
 
 
 class Lstm(nnx.Module):
-    """Word embedding -> LSTM over the words of the text -> its last output -> dense."""
+    """Word embedding -> LSTM over the words of the text -> its last output -> dense.
+
+    A word that dropout removed is skipped, as if the text did not have it.
+    """
 
     title = "LSTM"
     summary = "word embeddings, LSTM over the words, dense"
     in_paper = True
+    revision = 2
     uses = ("word_dimension", "word_dropout", "word_vectors", "features")
     settings = (
         Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),

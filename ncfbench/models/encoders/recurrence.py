@@ -1,10 +1,10 @@
-"""An LSTM over words and its last output: plainly, and in groups of texts of about one length.
+"""An LSTM over the words of a text and its last output: plainly, and in groups of texts.
 
-:func:`grouped_recur` sorts the texts by length and runs each group up to its own longest text, so
-that little work is done on padding; the groups' loops do not wait for each other and share the
-cores.
-Its backward pass takes the gates that the forward pass kept, and sums the recurrent kernel's
-gradient in one product after the loop.
+A word that dropout removed is skipped, as if the text did not have it. :func:`grouped_recur` moves
+the words that are left to the front, sorts the texts by their number, and runs each group up to its
+own longest text: no work is done on removed words and little on padding, and the groups' loops do
+not wait for each other and share the cores. Its backward pass takes the gates and the inputs that
+the forward pass kept.
 
 Gates stand in the order input, forget, cell, output. A forget gate that starts open, by a constant
 of 1, lets long texts learn (Jozefowicz et al. 2015).
@@ -22,12 +22,12 @@ from ncfbench.models.encoders.protocol import Texts
 
 Recur: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, jax.Array, Texts], jax.Array]
 """``recur(table_WxE, input_kernel_Ex4H, bias_4H, recurrent_kernel_Hx4H, texts)``: float32[V, H],
-the output at each text's last word; zero for a text without words.
+the output at each text's last word that is present; zero for a text without words.
 """
 
-GROUPS = 8
-"""Number of groups: of 1 to 16 the best or next to it at 184, 512 and 4,272 texts of up to 40 words
-and at 160 and 512 of up to 300.
+GROUPS = 4
+"""Number of groups: of 1, 2, 4, 8 and 16 the best or within 10 % of it at 160, 512 and 2,900 texts
+of up to 20 and 40 words and at 184 and 512 of up to 300, on one core and on two.
 """
 
 
@@ -39,24 +39,25 @@ def plain_recur(
     texts: Texts,
 ) -> jax.Array:
     """Run all texts step by step to the maximum length, the reference; see :data:`Recur`."""
-    inputs_LxVx4H = _inputs(table, input_kernel, bias, texts.tokens, texts.present)
+    inputs_LxVx4H = table[texts.tokens.T] @ input_kernel + bias[None, None, :]
 
     def advance(
         state: tuple[jax.Array, jax.Array], step: tuple[jax.Array, jax.Array]
     ) -> tuple[tuple[jax.Array, jax.Array], None]:
         output_VxH, cell_VxH = state
-        inputs_Vx4H, position = step
+        inputs_Vx4H, present_V = step
         i, f, g, o = _gates(inputs_Vx4H + output_VxH @ recurrent_kernel)
         new_cell = f * cell_VxH + i * g
-        in_text = (position < texts.lengths)[:, None]
+        is_word = present_V[:, None]
         return (
-            jnp.where(in_text, o * jnp.tanh(new_cell), output_VxH),
-            jnp.where(in_text, new_cell, cell_VxH),
+            jnp.where(is_word, o * jnp.tanh(new_cell), output_VxH),
+            jnp.where(is_word, new_cell, cell_VxH),
         ), None
 
     zeros = jnp.zeros((len(texts.tokens), recurrent_kernel.shape[0]), inputs_LxVx4H.dtype)
-    positions = jnp.arange(texts.tokens.shape[1])
-    (output_VxH, _), _ = jax.lax.scan(advance, (zeros, zeros), (inputs_LxVx4H, positions))
+    in_text = _positions(texts) < texts.lengths[:, None]
+    present_LxV = (texts.present & in_text).T
+    (output_VxH, _), _ = jax.lax.scan(advance, (zeros, zeros), (inputs_LxVx4H, present_LxV))
     return output_VxH
 
 
@@ -71,15 +72,17 @@ def grouped_recur(
 
     It has no forward-mode derivative.
     """
-    order = jnp.argsort(-texts.lengths)
-    size = max(1, -(-len(texts.tokens) // GROUPS))
+    present = texts.present & (_positions(texts) < texts.lengths[:, None])
+    to_front = jnp.argsort(~present, axis=1, stable=True)
+    tokens = jnp.take_along_axis(texts.tokens, to_front, axis=1)
+    lengths = jnp.sum(present, axis=1)
+    order = jnp.argsort(-lengths)
+    kernel = jnp.concatenate([input_kernel, recurrent_kernel])
+    size = max(1, -(-len(tokens) // GROUPS))
     outputs = []
-    for first in range(0, len(texts.tokens), size):
+    for first in range(0, len(tokens), size):
         group = order[first : first + size]
-        inputs_LxVx4H = _inputs(
-            table, input_kernel, bias, texts.tokens[group], texts.present[group]
-        )
-        outputs.append(_last_output(inputs_LxVx4H, recurrent_kernel, texts.lengths[group]))
+        outputs.append(_last_output(table, kernel, bias, tokens[group].T, lengths[group]))
     sorted_VxH = jnp.concatenate(outputs)
     return jnp.zeros_like(sorted_VxH).at[order].set(sorted_VxH, unique_indices=True)
 
@@ -96,13 +99,9 @@ def choose_recur(recurrence: str, backend: str) -> Recur:
     return grouped_recur if recurrence == "grouped" else plain_recur
 
 
-def _inputs(
-    table: jax.Array, kernel: jax.Array, bias: jax.Array, tokens: jax.Array, present: jax.Array
-) -> jax.Array:
-    """Return float32[L, V, 4H]: the words' share of all gates, in one product."""
-    words_LxVxE = jnp.where(present.T[..., None], table[tokens.T], 0)
-    inputs: jax.Array = words_LxVxE @ kernel + bias[None, None, :]
-    return inputs
+def _positions(texts: Texts) -> jax.Array:
+    """int32[1, L]."""
+    return jnp.arange(texts.tokens.shape[1])[None, :]
 
 
 def _gates(sums_Vx4H: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -111,62 +110,68 @@ def _gates(sums_Vx4H: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.A
 
 
 @jax.custom_vjp
-def _last_output(inputs_LxVx4H: jax.Array, kernel: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Return float32[V, H]: the output at each text's last word."""
-    units = kernel.shape[0]
-    zeros = jnp.zeros((inputs_LxVx4H.shape[1], units), inputs_LxVx4H.dtype)
+def _last_output(
+    table: jax.Array, kernel: jax.Array, bias: jax.Array, tokens_LxV: jax.Array, lengths: jax.Array
+) -> jax.Array:
+    """Return float32[V, H]: the output at each text's last word.
 
-    def advance(
-        position: jax.Array, state: tuple[jax.Array, jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
-        output_VxH, cell_VxH = state
-        i, f, g, o = _gates(inputs_LxVx4H[position] + output_VxH @ kernel)
-        new_cell = f * cell_VxH + i * g
-        in_text = (position < lengths)[:, None]
-        return jnp.where(in_text, o * jnp.tanh(new_cell), output_VxH), jnp.where(
-            in_text, new_cell, cell_VxH
-        )
-
-    output_VxH: jax.Array = jax.lax.fori_loop(0, jnp.max(lengths), advance, (zeros, zeros))[0]
-    return output_VxH
+    Args:
+        kernel: float32[E + H, 4H], the input kernel above the recurrent one.
+    """
+    return _run(table, kernel, bias, tokens_LxV, lengths, kept=())[0]
 
 
 def _forward(
-    inputs_LxVx4H: jax.Array, kernel: jax.Array, lengths: jax.Array
+    table: jax.Array, kernel: jax.Array, bias: jax.Array, tokens_LxV: jax.Array, lengths: jax.Array
 ) -> tuple[jax.Array, Any]:
-    length, n_texts, _ = inputs_LxVx4H.shape
-    units, dtype = kernel.shape[0], inputs_LxVx4H.dtype
-    zeros = jnp.zeros((n_texts, units), dtype)
-    # Rows behind the group's longest text stay zero, here and in the backward pass.
-    kept = tuple(jnp.zeros((length, n_texts, width), dtype) for width in (4 * units, units, units))
+    units = kernel.shape[1] // 4
+    # Rows behind the group's longest text stay zero and are never read.
+    kept = tuple(
+        jnp.zeros((*tokens_LxV.shape, width), kernel.dtype)
+        for width in (len(kernel), units, 4 * units)
+    )
+    output_VxH, kept = _run(table, kernel, bias, tokens_LxV, lengths, kept)
+    return output_VxH, (kept, table, kernel, tokens_LxV, lengths)
 
-    def advance(position: jax.Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        output_VxH, cell_VxH, gates_LxVx4H, cells_LxVxH, outputs_LxVxH = state
-        i, f, g, o = _gates(inputs_LxVx4H[position] + output_VxH @ kernel)
+
+def _run(
+    table: jax.Array,
+    kernel: jax.Array,
+    bias: jax.Array,
+    tokens_LxV: jax.Array,
+    lengths: jax.Array,
+    kept: tuple[jax.Array, ...],
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    """Return the last outputs, and the inputs, cells and gates of each step if there are arrays in
+    which to keep them.
+    """
+
+    def advance(position: jax.Array, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        output_VxH, cell_VxH, kept = state
+        inputs = jnp.concatenate([table[tokens_LxV[position]], output_VxH], axis=-1)
+        i, f, g, o = _gates(inputs @ kernel + bias[None, :])
         new_cell = f * cell_VxH + i * g
+        steps = inputs, cell_VxH, jnp.concatenate([i, f, g, o], axis=-1)
+        kept = tuple(all_.at[position].set(one) for all_, one in zip(kept, steps, strict=False))
         in_text = (position < lengths)[:, None]
         return (
             jnp.where(in_text, o * jnp.tanh(new_cell), output_VxH),
             jnp.where(in_text, new_cell, cell_VxH),
-            gates_LxVx4H.at[position].set(jnp.concatenate([i, f, g, o], axis=-1)),
-            cells_LxVxH.at[position].set(cell_VxH),
-            outputs_LxVxH.at[position].set(output_VxH),
+            kept,
         )
 
-    output_VxH, _, *kept_before = jax.lax.fori_loop(
-        0, jnp.max(lengths), advance, (zeros, zeros, *kept)
-    )
-    return output_VxH, (*kept_before, kernel, lengths)
+    zeros = jnp.zeros((tokens_LxV.shape[1], kernel.shape[1] // 4), kernel.dtype)
+    start = (zeros, zeros, kept)
+    output_VxH, _, kept = jax.lax.fori_loop(0, jnp.max(lengths), advance, start)
+    return output_VxH, kept
 
 
-def _backward(kept: Any, gradient_VxH: jax.Array) -> tuple[jax.Array, jax.Array, None]:
-    gates_LxVx4H, cells_LxVxH, outputs_LxVxH, kernel, lengths = kept
-    longest, transposed = jnp.max(lengths), kernel.T
+def _backward(kept: Any, of_output: jax.Array) -> tuple[jax.Array | None, ...]:
+    (inputs_LxVxEH, cells_LxVxH, gates_LxVx4H), table, kernel, tokens_LxV, lengths = kept
+    longest, size, transposed = jnp.max(lengths), table.shape[1], kernel.T
 
-    def retreat(
-        step: jax.Array, state: tuple[jax.Array, jax.Array, jax.Array]
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        of_output, of_cell, of_sums_LxVx4H = state
+    def retreat(step: jax.Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        of_output, of_cell, of_table, of_kernel, of_bias = state
         position = longest - 1 - step
         i, f, g, o = jnp.split(gates_LxVx4H[position], 4, axis=-1)
         cell = cells_LxVxH[position]
@@ -183,17 +188,19 @@ def _backward(kept: Any, gradient_VxH: jax.Array) -> tuple[jax.Array, jax.Array,
         )
         in_text = (position < lengths)[:, None]
         of_sums = jnp.where(in_text, of_sums, 0)
+        of_inputs = of_sums @ transposed
         return (
-            jnp.where(in_text, of_sums @ transposed, of_output),
+            jnp.where(in_text, of_inputs[:, size:], of_output),
             jnp.where(in_text, of_new_cell * f, of_cell),
-            of_sums_LxVx4H.at[position].set(of_sums),
+            of_table.at[tokens_LxV[position]].add(of_inputs[:, :size]),
+            of_kernel + inputs_LxVxEH[position].T @ of_sums,
+            of_bias + jnp.sum(of_sums, axis=0),
         )
 
-    start = (gradient_VxH, jnp.zeros_like(gradient_VxH), jnp.zeros_like(gates_LxVx4H))
-    _, _, of_sums_LxVx4H = jax.lax.fori_loop(0, longest, retreat, start)
-    units = kernel.shape[0]
-    of_kernel = outputs_LxVxH.reshape(-1, units).T @ of_sums_LxVx4H.reshape(-1, 4 * units)
-    return of_sums_LxVx4H, of_kernel, None
+    totals = jnp.zeros_like(table), jnp.zeros_like(kernel), jnp.zeros_like(kernel[0])
+    start = (of_output, jnp.zeros_like(of_output), *totals)
+    _, _, of_table, of_kernel, of_bias = jax.lax.fori_loop(0, longest, retreat, start)
+    return of_table, of_kernel, of_bias, None, None
 
 
 _last_output.defvjp(_forward, _backward)
