@@ -17,6 +17,7 @@ from ncfbench.errors import DataError, UsageError, nearest
 from ncfbench.reporting import targets
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.claims import Judged, judge_claims
+from ncfbench.reporting.claims.profiled import judge_lengths, judge_totals
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, group
 from ncfbench.reporting.manifests import (
@@ -25,8 +26,7 @@ from ncfbench.reporting.manifests import (
     label_comparisons,
     write_manifests,
 )
-from ncfbench.reporting.profiled_claims import judge_profiles
-from ncfbench.reporting.profiled_speedups import find_profiled
+from ncfbench.reporting.profiled_speedups import ProfiledComparison, find_profiled
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.selection import Filter
 from ncfbench.reporting.table import Table
@@ -138,10 +138,13 @@ class Results:
             *frontier_tables(self.answers),
             *objective_tables(self.answers, allow_mixed=self.allow_mixed),
             *parts_tables(self.comparisons, self.speedups),
-            *profiled_tables(
-                find_profiled(self.comparisons, self.speedups, self.beside.get("costmodel", []))
-            ),
+            *profiled_tables(self.profiled),
         ]
+
+    @cached_property
+    def profiled(self) -> list[ProfiledComparison]:
+        """Comparisons whose iterations have the length that a profile beside them measured."""
+        return find_profiled(self.comparisons, self.speedups, self.beside.get("costmodel", []))
 
     @cached_property
     def claims(self) -> list[Judged]:
@@ -150,7 +153,17 @@ class Results:
             return []
         audits = self.beside.get("audit", [])
         by_runs = judge_claims(self.comparisons, self.speedups, audits)
-        return by_runs + judge_profiles(self.beside.get("costmodel", []))
+        by_profiles = judge_lengths(self.beside.get("costmodel", [])) + judge_totals(self.profiled)
+        return sorted(
+            by_runs + by_profiles,
+            key=lambda one: (
+                one.dataset,
+                one.data_fingerprint,
+                one.encoder,
+                one.loss,
+                one.settings,
+            ),
+        )
 
     @cached_property
     def paper_tables(self) -> list[Table]:

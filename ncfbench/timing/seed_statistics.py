@@ -105,6 +105,12 @@ def product(one: Estimate, other: Estimate) -> Estimate:
     return Estimate(value, value * math.exp(-below), value * math.exp(above), one.seeds)
 
 
+def quotient(one: Estimate, other: Estimate) -> Estimate:
+    """Return the quotient of two independent ratios; see :func:`product`."""
+    lower, upper = (None if end is None else 1 / end for end in (other.upper, other.lower))
+    return product(one, Estimate(1 / other.value, lower, upper, other.seeds))
+
+
 def t_quantile(degrees: int, probability: float = (1 + CONFIDENCE) / 2) -> float:
     """Return a quantile of Student's t, the 97.5 % point by default."""
     from scipy.special import stdtrit  # the import takes 0.2 s, which most commands can save

@@ -13,8 +13,8 @@ from folders import filled, write_run
 from invoked import invoke
 
 from ncfbench.reporting.claims import CLAIMS, Judged, judge_claims
+from ncfbench.reporting.claims.profiled import judge_lengths
 from ncfbench.reporting.comparison import group
-from ncfbench.reporting.profiled_claims import judge_profiles
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.views.paper import claims_table
 from ncfbench.runs.folder import read_all
@@ -195,7 +195,7 @@ def test_profiles_judge_the_length_of_an_iteration(
             upper_full_speedup=upper,
         ),
     ]
-    found = judge_profiles(rows)
+    found = judge_lengths(rows)
     assert [one.verdict for one in found] == ([verdict] if verdict else [])
     for one in found:
         assert (one.claim, one.encoder, one.settings) == (
@@ -208,4 +208,4 @@ def test_profiles_judge_the_length_of_an_iteration(
         assert shown.header[3].heading == "settings"
         assert [row[3].text for row in shown.rows] == ["layers=4", ""]
         assert claims_table([replace(one, settings="")]).labels == 3
-    assert judge_profiles(rows[1:]) == judge_profiles(rows[:1]) == []
+    assert judge_lengths(rows[1:]) == judge_lengths(rows[:1]) == []

@@ -1,0 +1,78 @@
+"""Claims on sizes: of strata, and of the number of negatives, by the order of their results."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ncfbench.reporting.claims.case import BOTH, NOT_REPRODUCED, Case, Finding, recalls_of
+from ncfbench.reporting.comparison import Comparison, arm_of
+from ncfbench.reporting.verdicts import REPRODUCED, UNDECIDED
+from ncfbench.runs.arms import Variant
+from ncfbench.timing.seed_statistics import CONFIDENCE
+
+LEAST_TREND = 4
+"""A trend over three sizes has one order of six by chance, too many for 95 %."""
+
+
+def more_negatives(case: Case) -> Finding | None:
+    """Recall rises with k, by the chance of such an order."""
+    arms = _sizes(case.comparison, case.comparison.baseline_sampler, "negatives")
+    recalls = {k: recalls_of(case.comparison, arm) for k, arm in arms.items()}
+    values = {k: math.fsum(own) / len(own) for k, own in recalls.items() if own}
+    if len(values) < LEAST_TREND:
+        return None
+    listed = ", ".join(f"{value:.3f} (k={k})" for k, value in values.items())
+    return _trend(list(values.values()), f"{case.baseline}'s recall@50: {listed}")
+
+
+def larger_strata(case: Case) -> Finding | None:
+    """The smallest loss rises with s while a batch holds ever fewer items."""
+    arms = _sizes(case.comparison, BOTH, "stratum_size")
+    lowest, slots = [], []
+    for arm in arms.values():
+        runs = list(case.comparison.arms[arm].values())
+        lowest.append(math.fsum(min(arm_of(run).losses) for run in runs) / len(runs))
+        slots.append(math.fsum(run.summary["item_slots"] or 0.0 for run in runs) / len(runs))
+    if len(arms) < LEAST_TREND:
+        return None
+    words = ", ".join(
+        f"{loss:.3f} with {items:.0f} items (s={s})"
+        for s, loss, items in zip(arms, lowest, slots, strict=True)
+    )
+    if any(later >= earlier for earlier, later in itertools.pairwise(slots)):
+        return Finding(NOT_REPRODUCED, f"larger strata do not hold fewer items: {words}")
+    return _trend(lowest, f"smallest loss {words}")
+
+
+def _sizes(comparison: Comparison, sampler: str, setting: str) -> dict[int, Variant]:
+    """Return a sampler's arms that differ in one setting alone, by its value, ascending."""
+    usual = next((arm for arm in comparison.arms if arm.sampler == sampler), None)
+    if usual is None:
+        return {}
+
+    def others(arm: Variant) -> dict[str, Any]:
+        return asdict(arm) | {setting: None}
+
+    groups: dict[str, dict[int, Variant]] = {}
+    for arm in comparison.arms:
+        if arm.sampler == sampler:
+            groups.setdefault(repr(others(arm)), {})[getattr(arm, setting)] = arm
+    largest = max(groups.values(), key=len)
+    return dict(sorted(largest.items()))
+
+
+def _trend(values: Sequence[float], evidence: str) -> Finding:
+    """Return the finding that values rise, by Kendall's exact test of their order."""
+    from scipy.stats import kendalltau
+
+    rises, falls = (
+        float(kendalltau(range(len(values)), values, alternative=side, method="exact").pvalue)
+        for side in ("greater", "less")
+    )
+    chance = 1 - CONFIDENCE
+    verdict = REPRODUCED if rises <= chance else NOT_REPRODUCED if falls <= chance else UNDECIDED
+    return Finding(verdict, f"{evidence}; p = {rises:.3f} by chance")
