@@ -110,6 +110,16 @@ def test_trends_need_an_order_that_chance_seldom_makes(tmp_path: Path) -> None:
     assert found["larger-strata"].verdict == "not reproduced"
 
 
+def test_another_sampler_tells_of_negatives_where_the_baseline_cannot(tmp_path: Path) -> None:
+    seeds(tmp_path, "iid", (3.0,), 200)
+    for k, recall in ((1, 0.4), (2, 0.3), (5, 0.2), (20, 0.1)):
+        assert "more-negatives" not in judged(tmp_path)
+        seeds(tmp_path, "strat", (3.0,), 50, negatives=k, recalls=[recall])
+    found = judged(tmp_path)["more-negatives"]
+    assert found.verdict == "not reproduced"
+    assert "recall@50 of Stratified: 0.400 (k=1), 0.300 (k=2)" in found.evidence
+
+
 def test_variances_come_from_the_audit(tmp_path: Path) -> None:
     seeds(tmp_path, "iid", (3.0,), 200)
     common = {

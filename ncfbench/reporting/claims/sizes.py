@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.reporting.claims.case import BOTH, NOT_REPRODUCED, Case, Finding, recalls_of
 from ncfbench.reporting.comparison import Comparison, arm_of
 from ncfbench.reporting.verdicts import REPRODUCED, UNDECIDED
@@ -19,14 +20,18 @@ LEAST_TREND = 4
 
 
 def more_negatives(case: Case) -> Finding | None:
-    """Recall rises with k, by the chance of such an order."""
-    arms = _sizes(case.comparison, case.comparison.baseline_sampler, "negatives")
-    recalls = {k: recalls_of(case.comparison, arm) for k, arm in arms.items()}
-    values = {k: math.fsum(own) / len(own) for k, own in recalls.items() if own}
-    if len(values) < LEAST_TREND:
-        return None
-    listed = ", ".join(f"{value:.3f} (k={k})" for k, value in values.items())
-    return _trend(list(values.values()), f"{case.baseline}'s recall@50: {listed}")
+    """Recall rises with k, by the chance of such an order. The baseline decides; where it has too
+    few sizes, the first other sampler that has enough.
+    """
+    for sampler in dict.fromkeys((case.comparison.baseline_sampler, *SAMPLERS)):
+        arms = _sizes(case.comparison, sampler, "negatives")
+        recalls = {k: recalls_of(case.comparison, arm) for k, arm in arms.items()}
+        values = {k: math.fsum(own) / len(own) for k, own in recalls.items() if own}
+        if len(values) >= LEAST_TREND:
+            listed = ", ".join(f"{value:.3f} (k={k})" for k, value in values.items())
+            title = find_sampler(sampler).title
+            return _trend(list(values.values()), f"recall@50 of {title}: {listed}")
+    return None
 
 
 def larger_strata(case: Case) -> Finding | None:
