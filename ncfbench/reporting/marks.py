@@ -32,7 +32,7 @@ def marks(rows: Sequence[Row]) -> tuple[list[str], Mark]:
     notes = [SIMULATED_NOTE] if any(row.get("simulated") for row in rows) else []
     if not divided:
         return notes, no_mark
-    marks_separate, marks_busy = False, any(map(_is_busy, divided))
+    marks_separate, marks_busy = False, any(map(is_busy, divided))
     if all(map(_is_interleaved, divided)):
         notes.append("Times are of interleaved runs.")
     elif not any(map(_is_interleaved, divided)):
@@ -53,7 +53,7 @@ def marks(rows: Sequence[Row]) -> tuple[list[str], Mark]:
     def mark(row: Row) -> str:
         if row["status"] == "baseline":
             return ""
-        found = SEPARATE * (marks_separate and not _is_interleaved(row)) + BUSY * _is_busy(row)
+        found = SEPARATE * (marks_separate and not _is_interleaved(row)) + BUSY * is_busy(row)
         return f" {found}" if found else ""
 
     return notes, mark
@@ -68,5 +68,6 @@ def _is_interleaved(row: Row) -> bool:
     return bool(row["interleaved"])
 
 
-def _is_busy(row: Row) -> bool:
+def is_busy(row: Row) -> bool:
+    """Return whether a row's times vary within a run as those of a busy machine do."""
     return (row.get("full_iteration_spread") or 0.0) >= BUSY_SPREAD

@@ -88,6 +88,24 @@ def test_one_seed_and_bounds_are_no_proof(tmp_path: Path) -> None:
     assert "one seed cannot tell" in found["soonest"].evidence
 
 
+def test_times_of_a_busy_machine_decide_nothing(tmp_path: Path) -> None:
+    for sampler, ms in (("iid", 200), ("ns", 50), ("strat-ns", 20), ("strat", 25)):
+        seeds(tmp_path, sampler, (3.0, 3.0), ms)
+    comparisons = group(read_all(tmp_path)[0])
+    rows = speedup_rows(comparisons[0], allow_mixed=False, locations={})
+
+    def times(busy: str) -> dict[str, str]:
+        own = [
+            row | {"full_iteration_spread": 0.3 if row["sampler"] == busy else 0.1} for row in rows
+        ]
+        found = judge_claims(comparisons, [own], ())
+        return {one.claim: one.evidence for one in found if "machine was busy" in one.evidence}
+
+    assert times("none") == {}
+    assert set(times("iid")) == {"shorter-iterations", "soonest"}
+    assert set(times("ns")) == {"soonest"}
+
+
 def test_sharing_that_never_arrives(tmp_path: Path) -> None:
     seeds(tmp_path, "iid", (3.0, 3.0), 200)
     seeds(tmp_path, "ns", (3.5, 3.5), 50)

@@ -19,6 +19,7 @@ from ncfbench.reporting.claims.case import (
     recalls_of,
 )
 from ncfbench.reporting.comparison import Comparison, arm_of
+from ncfbench.reporting.marks import is_busy
 from ncfbench.reporting.tied import log_ratios, recall_difference
 from ncfbench.reporting.verdicts import RATIO_TOLERANCE, RECALL_TOLERANCE, REPRODUCED, UNDECIDED
 from ncfbench.runs.arms import shared_settings
@@ -28,6 +29,8 @@ from ncfbench.timing.seed_statistics import NORMAL_QUANTILE, Estimate
 SHARED = {"neg": SHARING, STRATA: BOTH}
 """Samplers that share the items of a batch, by those with the same links that do not."""
 COUPLING = ("coupling", "coupling_weight")
+DISTURBED = "the machine was busy during these runs; a profile beside them tells"
+"""Evidence where no time of the runs can be trusted."""
 
 
 def fewer_iterations(case: Case) -> Finding | None:
@@ -49,6 +52,8 @@ def shorter_iterations(case: Case) -> Finding | None:
     found = estimate_of(row, "per_iteration_speedup")
     if found is None or not row.get("item_slots") or not base.get("item_slots"):
         return None
+    if is_busy(row) or is_busy(base):
+        return Finding(UNDECIDED, DISTURBED)
     return judge_shorter(found, base["item_slots"] / row["item_slots"])
 
 
@@ -94,6 +99,8 @@ def soonest(case: Case, lengths: Mapping[str, Estimate] | None = None) -> Findin
             if _is_bounded(case, name, lengths):
                 continue
             return Finding(UNDECIDED, f"{title} has no ratio to compare with")
+        if lengths is None and (is_busy(case.speedup(BOTH)) or is_busy(case.speedup(name))):
+            return Finding(UNDECIDED, DISTURBED)
         common = sorted(logs.keys() & theirs.keys())
         if not common:
             return Finding(UNDECIDED, f"no seed in common with {title}")
