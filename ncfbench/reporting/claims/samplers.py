@@ -189,6 +189,8 @@ def slower_regularised(case: Case) -> Finding | None:
 def lower_variance(case: Case) -> Finding | None:
     """Sharing is set beside the same links without it, by the audits' variance of a batch."""
     config = case.comparison.config
+    if config.coupling != "direct":  # audits are of items that g alone embeds
+        return None
     places = ("point", "seed", "batch_size", "noise", "batches")
     known: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in case.audits:
