@@ -26,7 +26,7 @@ def test_there_are_results() -> None:
     users = tuple(f"-all-users{end}" for end in ("", "-gru", "-mse"))
     rivals = "-rivals", "-rivals-gru"
     ends = ("", *users, "-bert", "-coupling", *rivals, "-transformer")
-    others = "-all-users", "-all-users-mse", *rivals
+    others = "", *rivals
     names = [f"citeulike-title-tags{end}" for end in ends]
     names += [f"movielens-plots{end}" for end in others]
     assert [folder.name for folder in FOLDERS] == names
@@ -55,10 +55,16 @@ def test_every_number_comes_out_again(folder: Path, tmp_path: Path) -> None:
             assert {column: own[column] for column in named} == named | close
 
 
+def test_all_results_stay_below_forty_megabytes() -> None:
+    files = [path for path in (REPOSITORY / "results").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 40e6
+    assert max(path.stat().st_size for path in files if path.suffix == ".svg") < 300e3
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_they_are_compact_and_name_no_machine(folder: Path) -> None:
     files = [path for path in folder.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 5e6
+    assert sum(path.stat().st_size for path in files) < 8e6
     assert not [path for path in files if "checkpoints" in path.parts]
     for path in folder.glob("*/environment.json"):
         environment = json.loads(path.read_text())
