@@ -12,6 +12,7 @@ import pytest
 from folders import write_run
 
 from ncfbench.registry import find_sampler
+from ncfbench.reporting.profiled_speedups import ProfiledSpeedup
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verdicts import Verdict
 from ncfbench.reporting.verify import verification
@@ -102,6 +103,50 @@ def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "encoder", "losses"),
+    [
+        ("citeulike-title-tags", "cnn", ("sg", "mse", "log", "hinge")),
+        ("citeulike-title-tags", "lstm", ("sg",)),
+        ("movielens-plots", "cnn", ("sg", "mse", "log", "hinge")),
+    ],
+)
+def test_the_page_on_results_shows_recalls(
+    name: str, encoder: str, losses: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Each sampler has a row with the recalls of all losses that it can train, in their order."""
+    results = collect(REPOSITORY / "results" / name, tmp_path, allow_mixed=False, locations={})
+    rows = [
+        row
+        for row in results.recall
+        if row["encoder"] == encoder and not row["variant"] and row.get("test_recall_at_50")
+        if "coupling" not in (row["settings"] or "")
+    ]
+    lines = (REPOSITORY / "docs/results.md").read_text().splitlines()
+    for sampler in ("iid", "neg", "strat", "ns", "strat-ns"):
+        own = {row["loss"]: row for row in rows if row["sampler"] == sampler}
+        texts = [recall_text(own[loss]) for loss in losses if loss in own]
+        assert texts
+        pattern = ".*".join(map(re.escape, texts))
+        title = f"| {find_sampler(sampler).title} |"
+        assert [line for line in lines if line.startswith(title) and re.search(pattern, line)]
+
+
+def test_the_page_on_results_shows_times_of_profiles(tmp_path: Path) -> None:
+    """Milliseconds and totals of MovieLens, of the CNN and of its plain convolution."""
+    folder = REPOSITORY / "results/movielens-plots"
+    results = collect(folder, tmp_path, allow_mixed=False, locations={})
+    page = (REPOSITORY / "docs/results.md").read_text()
+    found = [each for each in results.profiled if each.comparison.config.loss == "sg"]
+    assert [each.computation for each in found] == ["", "convolution=plain"]
+    for usual, plain in zip(*(each.speedups for each in found), strict=True):
+        title = find_sampler(usual.speedup["sampler"]).title
+        iterations = ratio(usual.speedup, "iterations")
+        cells = [title, *profiled_text(usual), *profiled_text(plain)]
+        cells.insert(2, iterations)
+        assert f"| {' | '.join(cells)} |" in page
+
+
+@pytest.mark.parametrize(
     "folder", [each for each in FOLDERS if "rivals" in each.name], ids=lambda each: each.name
 )
 def test_the_page_on_rivals_shows_their_numbers(folder: Path, tmp_path: Path) -> None:
@@ -129,6 +174,22 @@ def is_of(verdict: Verdict, row: dict[str, Any]) -> bool:
 def ratio(row: dict[str, Any], name: str) -> str:
     value = row[f"{name}_speedup"]
     return f"< {row[f'{name}_speedup_at_most']:.2f}" if value is None else f"{value:.2f}"
+
+
+def recall_text(row: dict[str, Any]) -> str:
+    lower, upper = (row[f"test_recall_at_50_{end}"] for end in ("lower", "upper"))
+    value = f"{row['test_recall_at_50']:.3f}"
+    return value if lower is None else f"{value} ± {(upper - lower) / 2:.3f}"
+
+
+def profiled_text(each: ProfiledSpeedup) -> tuple[str, str]:
+    """Milliseconds and the total with its interval."""
+    seconds, total = f"{1e3 * each.seconds:.1f}", each.total
+    if total is None:
+        return seconds, f"< {each.at_most:.2f}"
+    if total.lower is None or total.lower == total.upper:
+        return seconds, f"{total.value:.2f}"
+    return seconds, f"{total.value:.2f} ({total.lower:.2f} to {total.upper:.2f})"
 
 
 def test_runs_that_are_left_out_are_named(tmp_path: Path) -> None:
