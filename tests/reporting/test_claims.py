@@ -58,6 +58,7 @@ def test_ratios_are_judged_by_their_intervals(tmp_path: Path) -> None:
     assert found["fewer-iterations"].value == pytest.approx(200 / 150)
     assert found["shorter-iterations"].value == pytest.approx(200 / 25)
     assert "8.0 times shorter with 1.0 times fewer items" in found["shorter-iterations"].evidence
+    assert found["soonest"].evidence.endswith("(not run: Negative)")
     # N.S. needs as many iterations, each 50 / 20 times as long; Stratified has a bound alone.
     assert found["soonest"].value == pytest.approx(2.5)
     assert "N.S." in found["soonest"].evidence
@@ -104,6 +105,7 @@ def test_times_of_a_busy_machine_decide_nothing(tmp_path: Path) -> None:
     assert times("none") == {}
     assert set(times("iid")) == {"shorter-iterations", "soonest"}
     assert set(times("ns")) == {"soonest"}
+    assert set(times("strat")) == {"shorter-iterations", "soonest"}
 
 
 def test_sharing_that_never_arrives(tmp_path: Path) -> None:

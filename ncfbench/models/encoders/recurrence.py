@@ -100,7 +100,7 @@ def choose_recur(recurrence: str, backend: str) -> Recur:
 
 
 def _positions(texts: Texts) -> jax.Array:
-    """int32[1, L]."""
+    """Return the positions of words in a text, int32[1, L]."""
     return jnp.arange(texts.tokens.shape[1])[None, :]
 
 

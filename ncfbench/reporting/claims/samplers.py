@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ncfbench.registry import SAMPLERS, find_sampler
+from ncfbench.registry import find_loss, find_sampler, samplers_for
 from ncfbench.reporting.claims.case import (
     BOTH,
     NOT_REPRODUCED,
@@ -76,7 +76,8 @@ def judge_shorter(found: Estimate, items: float, how: str = "") -> Finding:
 
 
 def soonest(case: Case, lengths: Mapping[str, Estimate] | None = None) -> Finding | None:
-    """Each rival of the paper is met in the seeds that both have; the nearest decides.
+    """Each rival of the paper is met in the seeds that both have; the nearest decides. The evidence
+    names those that can train the loss and were not run.
 
     Args:
         lengths: by sampler, how many times shorter an iteration is than one of the baseline,
@@ -88,19 +89,23 @@ def soonest(case: Case, lengths: Mapping[str, Estimate] | None = None) -> Findin
     if not logs or (lengths is not None and BOTH not in lengths):
         return None
     nearest: tuple[str, Estimate] | None = None
-    for name in SAMPLERS:
+    absent = []
+    for name in samplers_for(find_loss(case.comparison.config.loss).family):
         rival, title = case.variant(name), find_sampler(name).title
-        if rival is None or rival == own or not find_sampler(name).in_paper:
+        if rival == own or not find_sampler(name).in_paper:
+            continue
+        if rival is None:
+            absent.append(title)
             continue
         if lengths is not None and name not in lengths:
             return Finding(UNDECIDED, f"an iteration of {title} was not profiled")
+        if lengths is None and (is_busy(case.speedup(BOTH)) or is_busy(case.speedup(name))):
+            return Finding(UNDECIDED, DISTURBED)
         theirs = log_ratios(case.comparison, rival, measure)
         if not theirs:
             if _is_bounded(case, name, lengths):
                 continue
             return Finding(UNDECIDED, f"{title} has no ratio to compare with")
-        if lengths is None and (is_busy(case.speedup(BOTH)) or is_busy(case.speedup(name))):
-            return Finding(UNDECIDED, DISTURBED)
         common = sorted(logs.keys() & theirs.keys())
         if not common:
             return Finding(UNDECIDED, f"no seed in common with {title}")
@@ -113,6 +118,7 @@ def soonest(case: Case, lengths: Mapping[str, Estimate] | None = None) -> Findin
     if nearest is None:
         return None
     how = "" if lengths is None else ", with iterations as long as in a profile"
+    how += f" (not run: {', '.join(absent)})" if absent else ""
     return decide(
         nearest[1], f"{nearest[1].value:.2f} times sooner than the next, {nearest[0]}{how}"
     )
@@ -121,10 +127,8 @@ def soonest(case: Case, lengths: Mapping[str, Estimate] | None = None) -> Findin
 def _is_bounded(case: Case, rival: str, lengths: Mapping[str, Estimate] | None) -> bool:
     """Return whether a rival that does not reach the loss with every seed is slower for sure."""
     measure = "total_speedup" if lengths is None else "iterations_speedup"
-    bound, own = (
-        case.speedup(rival).get(f"{measure}_at_most"),
-        estimate_of(case.speedup(BOTH), measure),
-    )
+    bound = case.speedup(rival).get(f"{measure}_at_most")
+    own = estimate_of(case.speedup(BOTH), measure)
     if bound is None or own is None:
         return False
     if lengths is not None:
