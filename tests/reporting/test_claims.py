@@ -142,15 +142,19 @@ def test_another_sampler_tells_of_negatives_where_the_baseline_cannot(tmp_path: 
 
 def test_variances_come_from_the_audit(tmp_path: Path) -> None:
     seeds(tmp_path, "iid", (3.0,), 200)
-    common = {
-        **{"data_fingerprint": "f" * 64, "encoder": "cnn", "loss": "sg", "mask": True},
-        **{"strata": None, "batches": 400},
-    }
+    common = {"data_fingerprint": "f" * 64, "encoder": "cnn", "loss": "sg", "mask": True}
+    # As audits keep them: s links share an item or a user, and the others have no strata.
+    strata = {"strat": "item", "strat_ns": "item"}
 
-    def audit(**variances: float) -> Judged:
+    def audit(kind: str = "item", **variances: float) -> Judged:
         rows = [
             filled(
-                audit_schemas.AUDIT, **common, sampler=name.replace("_", "-"), batch_variance=value
+                audit_schemas.AUDIT,
+                **common,
+                batches=400,
+                sampler=name.replace("_", "-"),
+                strata=strata.get(name) and kind,
+                batch_variance=value,
             )
             for name, value in variances.items()
         ]
@@ -162,7 +166,13 @@ def test_variances_come_from_the_audit(tmp_path: Path) -> None:
     # The least of the ratios counts.
     both = audit(neg=4.0, ns=2.0, strat=2.0, strat_ns=4.0)
     assert both.verdict == "not reproduced"
-    assert "0.50 times less than Stratified, the least of 2 ratios" in both.evidence
+    assert both.value == 0.5
+    assert both.evidence == (
+        "N.S. has 0.50 times the variance of Negative;"
+        " Strat. w. N.S. has 2.00 times the variance of Stratified"
+    )
+    by_user = audit("user", neg=4.0, ns=2.0, strat=2.0, strat_ns=4.0)
+    assert by_user.verdict == "reproduced", "the paper's strata are of items"
 
 
 def test_the_largest_weight_of_regularisation_counts(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def lower_variance(case: Case) -> Finding | None:
         is_own = (row["data_fingerprint"], row["encoder"], row["loss"]) == (
             *(case.comparison.data_fingerprint, config.encoder, config.loss),
         )
-        if is_own and row["batch_variance"] and row["mask"] and row["strata"] is None:
+        if is_own and row["batch_variance"] and row["mask"] and row["strata"] != "user":
             own = known.setdefault(tuple(row[name] for name in places), {})
             own[row["sampler"]] = row["batch_variance"]
     ratios = [
@@ -212,15 +212,18 @@ def lower_variance(case: Case) -> Finding | None:
     ]
     if not ratios:
         return None
-    ratio, batches, alone, shared = min(ratios)
-    titles = [find_sampler(name).title for name in (shared, alone)]
+    ratio, batches, _, _ = min(ratios)
     # A variance over n batches is known to sqrt(2 / n) of itself if the gradient had one dimension.
     half = NORMAL_QUANTILE * math.sqrt(2 * 2 / batches)
     estimate = Estimate(ratio, ratio * math.exp(-half), ratio * math.exp(half), 1)
-    points = f", the least of {len(ratios)} ratios" if len(ratios) > 1 else ""
-    return decide(
-        estimate, f"{titles[0]}: variance {ratio:.2f} times less than {titles[1]}{points}"
-    )
+    words = []
+    for pair in SHARED.items():
+        own_ratios = sorted(1 / each[0] for each in ratios if each[2:] == pair)
+        if own_ratios:
+            ends = " to ".join(dict.fromkeys(f"{own_ratios[end]:.2f}" for end in (0, -1)))
+            alone, shared = (find_sampler(name).title for name in pair)
+            words.append(f"{shared} has {ends} times the variance of {alone}")
+    return decide(estimate, "; ".join(words))
 
 
 def _without_coupling(comparison: Comparison) -> dict[str, str]:
