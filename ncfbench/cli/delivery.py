@@ -76,9 +76,7 @@ class Drawing:
         from ncfbench.reporting.figures.drawing import save
         from ncfbench.reporting.selection import choose
 
-        found = figures(
-            results.comparisons, results.beside, results.answers, allow_mixed=results.allow_mixed
-        )
+        found = figures(results)
         if self.file is None:
             for kind in self.kinds:
                 check_kind(kind)
@@ -103,9 +101,7 @@ def print_names(results: Results, wanted: Wanted) -> None:
         found = [(table.name, table.title) for table in report_tables(results)]
         kind = "Tables (--table)"
     else:
-        drawn = figures(
-            results.comparisons, results.beside, results.answers, allow_mixed=results.allow_mixed
-        )
+        drawn = figures(results)
         made = {name: draw() for name, draw in drawn.items()}
         found = [(name, drawing.title) for name, drawing in made.items() if drawing is not None]
         kind = "Figures (--figure)"

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from ncfbench.config import RunConfig
@@ -45,6 +46,8 @@ TRIED = (
     "tuned",
 )
 """Settings in which the arms of an answer may differ: none changes the objective or the model."""
+EASIER = (0.25, 0.5)
+"""Shares of the baseline's way to the target, in iterations, whose losses are targets too."""
 Status = Literal["best", "tied", "slower", "never", "diverged", "no target"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -126,6 +129,27 @@ class Answer:
         first = self.standings[0]
         return first if first.status == "best" else None
 
+    @cached_property
+    def easier(self) -> list[tuple[float, seed_statistics.Estimate]]:
+        """Shares of :data:`EASIER`, each with how many times sooner the best arm reaches the loss
+        that the baseline has then; only those with a ratio.
+        """
+        best, baseline = self.best, self.baseline
+        if best is None or baseline is None or best is baseline:
+            return []
+        seeds = sorted(best.contender.runs.keys() & baseline.contender.runs.keys())
+        pairs = [
+            (arm_of(best.contender.runs[seed]), arm_of(baseline.contender.runs[seed]))
+            for seed in seeds
+        ]
+        found = []
+        for share in EASIER:
+            levels = [_level_at(share, base) for _, base in pairs]
+            total = seed_statistics.speedup_at(levels, pairs).total
+            if total is not None:
+                found.append((share, total))
+        return found
+
     @property
     def ties(self) -> list[Standing]:
         """Arms that cannot be told from the best."""
@@ -147,6 +171,12 @@ class Answer:
     def spread(self) -> float:
         """Largest spread of the times of an arm's blocks."""
         return max(each.contender.spread for each in self.main)
+
+    @property
+    def rounds(self) -> int | None:
+        """Rounds of the profile that says how long iterations are; None: the runs' own times."""
+        retimed = self.standings[0].contender.retimed
+        return retimed.rounds if retimed else None
 
     @property
     def is_interleaved(self) -> bool:
@@ -193,6 +223,8 @@ def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
     settings = ", ".join(f"{name}={unusual[name]}" for name in unusual if name in shared)
     data = comparisons[0].data_fingerprint, comparisons[0].data_label
     runs, reasons = _comparable(comparisons, allow_mixed=allow_mixed)
+    if untimed := sum(each.untimed for each in comparisons):
+        reasons.append(f"{_runs(untimed)} whose arms are not in the profile left out.")
     sampler = comparisons[0].baseline_sampler
     contenders = contenders_of(runs, sampler)
     baseline = None
@@ -234,9 +266,12 @@ def _comparable(
     if allow_mixed or len(keys) == 1:
         return runs, []
     kept = [run for run in runs if run.environment["key"] == main]
-    count = len(runs) - len(kept)
-    left_out = f"{count} run{'s' * (count > 1)} of another machine or environment left out."
+    left_out = f"{_runs(len(runs) - len(kept))} of another machine or environment left out."
     return kept, [left_out]
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count > 1)}"
 
 
 def _best_baseline(
@@ -300,6 +335,8 @@ def _stand(contender: Contender, baseline: Contender, targets: Mapping[int, floa
     sooner = seed_statistics.speedup_at(own_targets, list(zip(arms, bases, strict=True)))
     if sooner.total is None:
         return Standing(contender, "never", sooner, quality=quality)
+    if sooner.total.lower is not None:
+        sooner = replace(sooner, total=seed_statistics.product(sooner.total, contender.length))
     pairs = list(zip(own_targets, arms, strict=True))
     iterations = [analysis.iterations_to(level, arm.iterations, arm.losses) for level, arm in pairs]
     return Standing(
@@ -358,6 +395,16 @@ def _total(standing: Standing) -> float:
 def _seconds_to(level: float, arm: analysis.Arm) -> float | None:
     iterations = analysis.iterations_to(level, arm.iterations, arm.losses)
     return None if iterations is None else iterations * arm.full_iteration_seconds
+
+
+def _level_at(share: float, arm: analysis.Arm) -> float:
+    """Return the smallest probe loss of an arm up to a share of its way to its smallest."""
+    end = arm.iterations[min(range(len(arm.losses)), key=arm.losses.__getitem__)]
+    return min(
+        loss
+        for iteration, loss in zip(arm.iterations, arm.losses, strict=True)
+        if iteration <= max(share * end, arm.iterations[0])
+    )
 
 
 def _mean(values: Iterable[float]) -> float:

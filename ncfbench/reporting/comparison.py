@@ -23,6 +23,7 @@ class Comparison:
         arms: runs by variant and seed; the newest run of a seed.
         data_label: name of the data set in its manifest, which tells a stand-in from the original.
         chosen_baseline: the sampler that speedups are measured against; None: the loss's own.
+        untimed: runs that were left out where a profile gives the times, and not theirs.
     """
 
     config: RunConfig
@@ -30,6 +31,7 @@ class Comparison:
     arms: Mapping[Variant, Mapping[int, RunRecord]]
     data_label: str = ""
     chosen_baseline: str | None = None
+    untimed: int = 0
 
     @property
     def seed(self) -> int:

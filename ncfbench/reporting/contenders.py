@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from ncfbench.config import RunConfig
 from ncfbench.registry import find_sampler
+from ncfbench.reporting.retimed import RetimedRun
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import statistics as analysis
+from ncfbench.timing.seed_statistics import Estimate
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,23 @@ class Contender:
     def seconds(self) -> float:
         """Median seconds of an iteration, on average over seeds, if it :attr:`is_timed`."""
         return _mean(run.summary["full_iteration_seconds"] for run in self.runs.values())
+
+    @property
+    def retimed(self) -> RetimedRun | None:
+        """One of its runs if a profile says how long their iterations are; else None."""
+        found = next(iter(self.runs.values()))
+        return found if isinstance(found, RetimedRun) else None
+
+    @property
+    def length(self) -> Estimate:
+        """A profile's interval for the ratio of its iteration's length to the baseline's, beside
+        the ratio itself; 1 without an interval's width where the runs' own times count.
+        """
+        if self.retimed is None:
+            return Estimate(1, 1, 1, len(self.runs))
+        ratio = self.retimed.per_iteration
+        lower, upper = ratio.lower or ratio.value, ratio.upper or ratio.value
+        return Estimate(1, lower / ratio.value, upper / ratio.value, self.retimed.rounds)
 
     def points(self, column: str) -> list[tuple[float, list[float]]]:
         """Return a column of the curve against seconds of training (full account): the value of

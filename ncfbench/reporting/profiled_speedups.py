@@ -30,6 +30,7 @@ class ProfiledSpeedup:
     """A sampler's speedup over the baseline: iterations of runs, their length by a profile.
 
     Attributes:
+        variant: its arm of the comparison.
         speedup: the row of the speedup table.
         seconds: length of an iteration, full account.
         per_iteration: ratio of the baseline's seconds to these; without an interval where the
@@ -38,6 +39,7 @@ class ProfiledSpeedup:
         at_most: of the total, in that case; None where nothing bounds it.
     """
 
+    variant: Variant
     speedup: Row
     seconds: float
     per_iteration: Estimate
@@ -53,10 +55,14 @@ class ProfiledComparison:
     Attributes:
         computation: settings of the profile that change how it computes, such as
             ``convolution=plain``.
+        is_same: True if the runs computed so too.
+        environment_key: of the profile.
     """
 
     comparison: Comparison
     computation: str
+    is_same: bool
+    environment_key: str
     rounds: int
     speedups: Sequence[ProfiledSpeedup]
 
@@ -89,10 +95,7 @@ def find_profiled(
             for comparison, rows in zip(comparisons, speedups, strict=True)
             if (joined := _join(comparison, rows, own, words)) is not None
         ]
-        same = [
-            each for each in able if _computation(words) == _computation(_settings(each.comparison))
-        ]
-        found += same or able
+        found += [each for each in able if each.is_same] or able
     return found
 
 
@@ -139,14 +142,17 @@ def _join(
         against = comparison.baseline(variants[arm])
         if against is None or (against.sampler, against.note(config.encoder)) != base_arm:
             continue
-        joined.append(_speedup(by_arm[arm], row))
+        joined.append(_speedup(variants[arm], by_arm[arm], row))
     if len(joined) < 2:
         return None
     joined.sort(key=lambda each: each.speedup["status"] != "baseline")
-    return ProfiledComparison(comparison, _computation(words), some["rounds"], joined)
+    computation = _computation(words)
+    is_same = computation == _computation(_settings(comparison))
+    key = some["environment_key"]
+    return ProfiledComparison(comparison, computation, is_same, key, some["rounds"], joined)
 
 
-def _speedup(row: Row, profiled: Row) -> ProfiledSpeedup:
+def _speedup(variant: Variant, row: Row, profiled: Row) -> ProfiledSpeedup:
     has_interval = profiled["rounds"] >= ROUNDS_OF_INTERVALS
     per_iteration = Estimate(
         profiled["measured_full_speedup"],
@@ -159,6 +165,7 @@ def _speedup(row: Row, profiled: Row) -> ProfiledSpeedup:
         lower, upper = (row[f"iterations_speedup_{end}"] for end in ("lower", "upper"))
         iterations = Estimate(row["iterations_speedup"], lower, upper, row["seeds"])
     return ProfiledSpeedup(
+        variant,
         row,
         profiled["measured_full_iteration_seconds"],
         per_iteration,

@@ -27,6 +27,7 @@ from ncfbench.reporting.manifests import (
     write_manifests,
 )
 from ncfbench.reporting.profiled_speedups import ProfiledComparison, find_profiled
+from ncfbench.reporting.retimed import retime
 from ncfbench.reporting.rows import recall_rows, speedup_rows
 from ncfbench.reporting.selection import Filter
 from ncfbench.reporting.table import Table
@@ -111,7 +112,12 @@ class Results:
     @cached_property
     def answers(self) -> list[Answer]:
         """The answer of each data set, encoder and loss."""
-        return find_answers(self.comparisons, allow_mixed=self.allow_mixed)
+        return find_answers(self.retimed, allow_mixed=self.allow_mixed)
+
+    @cached_property
+    def retimed(self) -> list[Comparison]:
+        """Comparisons with the times of profiles, where the runs' own are not to be trusted."""
+        return retime(self.comparisons, self.profiled)
 
     @cached_property
     def answer_tables(self) -> list[Table]:

@@ -316,3 +316,20 @@ def test_details_are_folded_until_they_are_wanted(tmp_path: Path) -> None:
     assert "--table arms-citeulike-cnn-sg-ffffff" in brief
     named = invoke("report", tmp_path, "--table", "arms").stdout
     assert named.startswith("All arms")
+
+
+def test_an_answer_names_easier_targets(tmp_path: Path) -> None:
+    """IID comes to 7 after a quarter of its 400 iterations, and to 5 after half; N.S., whose
+    iterations take a tenth of the time, after 33.3 and 66.7.
+    """
+    write_run(tmp_path, "iid", [9, 7, 5, 4, 3.9], 100)
+    write_run(tmp_path, "ns", [9, 3, 2], 10)
+    answer = answer_of(tmp_path)
+    assert [(share, each.value) for share, each in answer.easier] == [
+        (0.25, pytest.approx(30)),
+        (0.5, pytest.approx(30)),
+    ]
+    assert (
+        "At easier targets it is 30 times sooner to the loss that IID has after a quarter, and 30"
+        " to that after half of those iterations." in views.headline(answer)
+    )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.errors import UsageError, nearest
-from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.answers import draw_answer
 from ncfbench.reporting.figures.arms import draw_arms
@@ -27,6 +26,7 @@ from ncfbench.reporting.figures.epoch_times import (
     trained_name,
     trained_times,
 )
+from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import choose
 from ncfbench.reporting.tied import log_ratios
 
@@ -39,19 +39,19 @@ Draw = Callable[[], Drawing | None]
 """Draws a figure; None where the runs have nothing to draw."""
 
 
-def figures(
-    comparisons: Sequence[Comparison],
-    profile: Mapping[str, Sequence[Row]],
-    answers: Sequence[Answer] = (),
-    *,
-    allow_mixed: bool = False,
-) -> dict[str, Draw]:
-    """Return what draws each figure of the runs, the answers and the profile's tables, by name."""
-    found: dict[str, Draw] = {each.named("answer"): partial(draw_answer, each) for each in answers}
-    for comparison in comparisons:
+def figures(results: Results) -> dict[str, Draw]:
+    """Return what draws each figure of the runs, the answers and the profile's tables, by name.
+
+    Training time is that of a profile where the runs' own is not to be trusted.
+    """
+    comparisons, profile = results.comparisons, results.beside
+    found: dict[str, Draw] = {
+        each.named("answer"): partial(draw_answer, each) for each in results.answers
+    }
+    for comparison, retimed in zip(comparisons, results.retimed, strict=True):
         own: dict[str, Draw] = {
-            "convergence": partial(draw_convergence, comparison),
-            "targets": partial(draw_targets, comparison, allow_mixed=allow_mixed),
+            "convergence": partial(draw_convergence, retimed),
+            "targets": partial(draw_targets, retimed, allow_mixed=results.allow_mixed),
             "stratum-size": partial(draw_arms, comparison, "stratum_size"),
             "negatives": partial(draw_arms, comparison, "negatives"),
         }

@@ -17,6 +17,7 @@ from ncfbench.reporting.figures.drawing import (
     thin,
     with_label,
 )
+from ncfbench.reporting.retimed import time_label
 from ncfbench.runs.arms import Variant
 
 FADED = 0.3
@@ -42,12 +43,13 @@ def draw_answer(answer: Answer) -> Drawing | None:
         ("test_recall_at_50", "test recall@50"),
     )
     main = answer.main
+    times = time_label(run for each in main for run in each.contender.runs.values())
     for axis, (measure, y_label) in zip(axes, measures, strict=True):
         for standing in reversed(answer.standings):
             _plot(
                 axis, standing, measure, is_main=standing in main, is_best=standing is answer.best
             )
-        axis.set(xlabel="training time, s (full account, log scale)", ylabel=y_label)
+        axis.set(xlabel=times, ylabel=y_label)
         axis.set_xscale("log")
         label_few(axis.xaxis)
         if measure == "probe_loss":

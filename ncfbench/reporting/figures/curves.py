@@ -22,6 +22,7 @@ from ncfbench.reporting.figures.drawing import (
     variant_label,
     with_label,
 )
+from ncfbench.reporting.retimed import time_label
 from ncfbench.reporting.targets import TARGET_MEASURES, Target, sensitivity
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
@@ -39,7 +40,8 @@ def draw_convergence(comparison: Comparison) -> Drawing:
     config = comparison.config
     figure = new_figure(9.5, 6.2)
     axes = figure.subplots(2, 2)
-    xs = (("epoch", "epoch"), ("train_seconds", "training time, s (full account, log scale)"))
+    times = time_label(run for runs in comparison.arms.values() for run in runs.values())
+    xs = (("epoch", "epoch"), ("train_seconds", times))
     ys = (
         ("probe_loss", f"probe loss ({find_loss(config.loss).title}, log scale)"),
         ("test_recall_at_50", "test recall@50"),

@@ -133,9 +133,7 @@ def _drawings(results: Results, wanted: Sequence[str]) -> list[Drawing]:
         return []
     from ncfbench.reporting.figures import figures
 
-    found = figures(
-        results.comparisons, results.beside, results.answers, allow_mixed=results.allow_mixed
-    )
+    found = figures(results)
     shown = []
     for number, name in enumerate(choose(found, wanted, "figure")):
         drawing = found[name]()

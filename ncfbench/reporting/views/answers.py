@@ -133,7 +133,7 @@ def headline(answer: Answer) -> str:
             "It is the baseline itself, at its best: no other arm comes down to its loss sooner."
         )
     else:
-        parts += [_ratio(answer, best, baseline), _why(best, baseline)]
+        parts += [_ratio(answer, best, baseline), _easier(answer), _why(best, baseline)]
     chance = best.at_end.values.get(f"{RECALL}_chance") if best.at_end else None
     other = None if baseline is best else baseline.at_end
     parts += [recall_sentence(best.at_end, other, chance)]
@@ -156,6 +156,11 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     if answer.is_still_falling:
         found.append("The loss of the best arm was still falling: train longer.")
     found += busy_sentences(answer.spread)
+    if answer.rounds is not None:
+        found.append(
+            f"Iterations are as long as in a profile of {answer.rounds} rounds beside the runs:"
+            " their own times were disturbed, or of several machines."
+        )
     if not answer.is_interleaved:
         found.append("Some runs did not take turns, so a change of the machine's speed counts.")
     ends = {each.name: each.at_end for each in answer.standings}
@@ -344,6 +349,18 @@ def _ratio(answer: Answer, best: Standing, baseline: Standing) -> str:
         f" {three_digits(total.value)} times sooner ({interval}{seeds}): in {times[0]} s instead of"
         f" {times[1]}."
     )
+
+
+def _easier(answer: Answer) -> str:
+    """Return how much sooner the best arm is at easier targets; nothing where that is unknown."""
+    names = {0.25: "a quarter", 0.5: "half"}
+    found = [f"{each.value:.3g} to that after {names[share]}" for share, each in answer.easier]
+    if not found or answer.baseline is None:
+        return ""
+    found[0] = found[0].replace(
+        "to that after", f"times sooner to the loss that {answer.baseline.name} has after"
+    )
+    return f"At easier targets it is {', and '.join(found)} of those iterations."
 
 
 def _why(best: Standing, baseline: Standing) -> str:
