@@ -18,6 +18,11 @@ from ncfbench.data.sources import synthetic
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+LINKED = [
+    *PAGES,
+    *(path for pattern in ("*/README.md", "results/*/README.md") for path in ROOT.glob(pattern)),
+    ROOT / "CHANGELOG.md",
+]
 COMMANDS = [ROOT / "README.md", ROOT / "docs/getting-started.md"]
 SMALL = {"users": 120, "items": 200, "links": 1500, "topics": 5, "vocabulary_size": 200}
 # The encoder that is compiled soonest of those that can recommend; other tests train the CNN.
@@ -93,16 +98,29 @@ def test_readme_is_short() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages_are_readable(page: Path) -> None:
-    """At most six columns in a table, 100 columns in code, and no link that leads nowhere."""
+    """At most six columns in a table, and 100 columns in code."""
     text = page.read_text("utf-8")
     for line in text.splitlines():
         if line.startswith("|"):
             assert line.replace("\\|", "").count("|") <= 7, line
     for block in re.findall(r"^```[a-z]*\n(.*?)^```", text, re.M | re.S):
         assert max(map(len, block.splitlines())) <= 100
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as hosts of Markdown make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text("utf-8")):
+        if target.startswith("http"):
+            continue
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
 
 
 def test_the_architecture_names_every_room() -> None:
