@@ -190,6 +190,8 @@ def as_rows(answers: Sequence[Answer], locations: Mapping[str, str]) -> list[dic
             "best": answer.best and answer.best.name,
             "flags": answer.best and flags(answer.best.contender.config),
             "baseline": answer.baseline and answer.baseline.name,
+            "easier_targets": [{"share": share, **asdict(each)} for share, each in answer.easier],
+            "profile_rounds": answer.rounds,
             "arms": [_as_row(each) for each in answer.standings],
             "frontier": [asdict(step) for step in frontier(answer)],
         }
