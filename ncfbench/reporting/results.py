@@ -18,6 +18,7 @@ from ncfbench.reporting import targets
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.claims import Judged, judge_claims
 from ncfbench.reporting.claims.profiled import judge_lengths, judge_totals
+from ncfbench.reporting.claims.samplers import DISTURBED
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, group
 from ncfbench.reporting.manifests import (
@@ -160,6 +161,10 @@ class Results:
         audits = self.beside.get("audit", [])
         by_runs = judge_claims(self.comparisons, self.speedups, audits)
         by_profiles = judge_lengths(self.beside.get("costmodel", [])) + judge_totals(self.profiled)
+        decided = {_judged_on(one) for one in by_profiles}
+        by_runs = [
+            one for one in by_runs if one.evidence != DISTURBED or _judged_on(one) not in decided
+        ]
         return sorted(
             by_runs + by_profiles,
             key=lambda one: (
@@ -324,6 +329,11 @@ def collect(
         locations=locations,
         is_filtered=bool(chosen) or baseline is not None,
     )
+
+
+def _judged_on(one: Judged) -> tuple[str, ...]:
+    """Return a claim, with the data set, encoder and loss that it was judged on."""
+    return one.claim, one.data_fingerprint, one.encoder, one.loss
 
 
 def _check_baseline(baseline: str, comparisons: Sequence[Comparison]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from folders import write_run
 
 from ncfbench.registry import find_sampler
+from ncfbench.reporting.claims.samplers import DISTURBED
 from ncfbench.reporting.profiled_speedups import ProfiledSpeedup
 from ncfbench.reporting.results import collect
 from ncfbench.reporting.verdicts import Verdict
@@ -190,6 +191,14 @@ def profiled_text(each: ProfiledSpeedup) -> tuple[str, str]:
     if total.lower is None or total.lower == total.upper:
         return seconds, f"{total.value:.2f}"
     return seconds, f"{total.value:.2f} ({total.lower:.2f} to {total.upper:.2f})"
+
+
+def test_a_profile_decides_where_runs_were_disturbed(tmp_path: Path) -> None:
+    folder = REPOSITORY / "results/movielens-plots"
+    results = collect(folder, tmp_path, allow_mixed=False, locations={})
+    found = [one for one in results.claims if (one.claim, one.loss) == ("soonest", "sg")]
+    assert len(found) == 2, "the profiles of both convolutions"
+    assert DISTURBED not in [one.evidence for one in found]
 
 
 def test_runs_that_are_left_out_are_named(tmp_path: Path) -> None:
