@@ -13,7 +13,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 from ncfbench.config import RunConfig
@@ -129,18 +128,20 @@ class Answer:
         first = self.standings[0]
         return first if first.status == "best" else None
 
-    @cached_property
+    @property
     def easier(self) -> list[tuple[float, seed_statistics.Estimate]]:
-        """Shares of :data:`EASIER`, each with how many times sooner the best arm reaches the loss
-        that the baseline has then; only those with a ratio.
+        """How much sooner the best arm is at easier targets (:meth:`easier_of`)."""
+        return self.easier_of(self.best) if self.best else []
+
+    def easier_of(self, standing: Standing) -> list[tuple[float, seed_statistics.Estimate]]:
+        """Return shares of :data:`EASIER`, each with how many times sooner an arm reaches the loss
+        that the baseline has then; only those with a ratio, none for the baseline itself.
         """
-        best, baseline = self.best, self.baseline
-        if best is None or baseline is None or best is baseline:
+        if self.baseline is None or standing is self.baseline:
             return []
-        seeds = sorted(best.contender.runs.keys() & baseline.contender.runs.keys())
+        runs, bases = standing.contender.runs, self.baseline.contender.runs
         pairs = [
-            (arm_of(best.contender.runs[seed]), arm_of(baseline.contender.runs[seed]))
-            for seed in seeds
+            (arm_of(runs[seed]), arm_of(bases[seed])) for seed in sorted(runs) if seed in bases
         ]
         found = []
         for share in EASIER:

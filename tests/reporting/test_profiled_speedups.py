@@ -91,6 +91,22 @@ def test_the_runs_give_iterations_and_the_profile_their_length(tmp_path: Path) -
     ]
 
 
+def test_profiles_of_two_machines_have_names_of_their_own(tmp_path: Path) -> None:
+    write_run(tmp_path, "iid", [9, 5, 3], 40)
+    write_run(tmp_path, "ns", [9, 4, 2], 10)
+    one, other = (
+        profile(("iid", 40), ("ns", ms), environment_key=key)
+        for ms, key in ((10, "a" * 64), (20, "b" * 64))
+    )
+    found = profiled_tables(joined(tmp_path, [*one, *other]))
+    assert [table.name[-7:] for table in found] == ["-aaaaaa", "-bbbbbb"]
+    assert all(
+        table.title.endswith(f"environment {key * 6}")
+        for table, key in zip(found, "ab", strict=True)
+    )
+    assert "environment" not in profiled_tables(joined(tmp_path, one))[0].title
+
+
 def test_another_computation_has_the_iterations_of_the_runs_there_are(tmp_path: Path) -> None:
     write_run(tmp_path, "iid", [9, 5, 3], 40)
     write_run(tmp_path, "ns", [9, 4, 2], 10)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from folders import write_run
 
-from ncfbench.registry import find_sampler
+from ncfbench.registry import find_encoder, find_loss, find_sampler
+from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.claims.samplers import DISTURBED
 from ncfbench.reporting.profiled_speedups import ProfiledSpeedup
 from ncfbench.reporting.results import collect
@@ -21,11 +23,12 @@ from ncfbench.reporting.views.objectives import objective_tables
 from ncfbench.storage import schemas, tables
 
 REPOSITORY = Path(__file__).parents[2]
+PAPER = "iid", "neg", "strat", "ns", "strat-ns"
 FOLDERS = sorted(path.parent for path in REPOSITORY.glob("results/*/speedup.parquet"))
 
 
 def test_there_are_results() -> None:
-    users = tuple(f"-all-users{end}" for end in ("", "-gru", "-mse"))
+    users = tuple(f"-all-users{end}" for end in ("-gru", "-mse"))
     rivals = "-rivals", "-rivals-gru"
     ends = ("", *users, "-bert", "-coupling", *rivals, "-transformer")
     others = "", *rivals
@@ -86,7 +89,7 @@ def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
     )
     readme = (REPOSITORY / "README.md").read_text()
     shown = [line for line in readme.splitlines() if re.search(r"\.\d{3} \|$", line)]
-    for line, sampler in zip(shown, ("iid", "neg", "strat", "ns", "strat-ns"), strict=True):
+    for line, sampler in zip(shown, PAPER, strict=True):
         row, cells = speedups[sampler], [cell.strip("* ") for cell in line.split("|")[2:-1]]
         ratios = [ratio(row, name) for name in ("per_iteration", "iterations", "total")]
         if row["total_speedup"] is not None and sampler != "iid":
@@ -94,7 +97,8 @@ def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
         recall = f"{recalls[sampler]['test_recall_at_50']:.3f}"
         assert cells == [f"{row['item_slots']:,.0f}", *ratios, recall]
     page = (REPOSITORY / "docs/results.md").read_text()
-    for sampler, row in speedups.items():
+    for sampler in PAPER:
+        row = speedups[sampler]
         beside = {one.measure: one.printed for one in results.verdicts if is_of(one, row)}
         texts = [
             ratio(row, name) + (f" ({beside[f'{name}_speedup']:.2f})" if beside else "")
@@ -109,6 +113,7 @@ def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
         ("citeulike-title-tags", "cnn", ("sg", "mse", "log", "hinge")),
         ("citeulike-title-tags", "lstm", ("sg",)),
         ("movielens-plots", "cnn", ("sg", "mse", "log", "hinge")),
+        ("movielens-plots", "lstm", ("sg",)),
     ],
 )
 def test_the_page_on_results_shows_recalls(
@@ -123,7 +128,7 @@ def test_the_page_on_results_shows_recalls(
         if "coupling" not in (row["settings"] or "")
     ]
     lines = (REPOSITORY / "docs/results.md").read_text().splitlines()
-    for sampler in ("iid", "neg", "strat", "ns", "strat-ns"):
+    for sampler in PAPER:
         own = {row["loss"]: row for row in rows if row["sampler"] == sampler}
         texts = [recall_text(own[loss]) for loss in losses if loss in own]
         assert texts
@@ -132,12 +137,61 @@ def test_the_page_on_results_shows_recalls(
         assert [line for line in lines if line.startswith(title) and re.search(pattern, line)]
 
 
-def test_the_page_on_results_shows_times_of_profiles(tmp_path: Path) -> None:
-    """Milliseconds and totals of MovieLens, of the CNN and of its plain convolution."""
-    folder = REPOSITORY / "results/movielens-plots"
+def test_the_page_on_results_begins_with_the_answers(tmp_path: Path) -> None:
+    """How much sooner Strat. w. N.S. is, at three targets, with its recall and the baseline's."""
+    expected = []
+    titles = {"citeulike-title-tags": "CiteULike", "movielens-plots": "MovieLens"}
+    for folder, title in titles.items():
+        for encoder in ("cnn", "lstm"):
+            only = {"encoder": [encoder], "stratum_size": ["4"], "coupling": ["direct"]}
+            only |= {"negatives": [str(find_encoder(encoder).negatives)]}
+            where = REPOSITORY / "results" / folder
+            results = collect(where, tmp_path, allow_mixed=False, locations={}, only=only)
+            recalls = {
+                (row["loss"], row["sampler"]): f"{row['test_recall_at_50']:.3f}"
+                for row in results.recall
+                if not row["variant"] and row["test_recall_at_50"]
+            }
+            for answer in results.answers:
+                expected += answer_lines(answer, f"{title}, {find_encoder(encoder).title}", recalls)
+    page = (REPOSITORY / "docs/results.md").read_text().splitlines()
+    rows = [
+        line for line in page if re.match(r"\| (CiteULike|MovieLens), (CNN|LSTM) \| [A-Z]", line)
+    ]
+    assert sorted(row for row in rows if row.count("|") == 7) == sorted(expected)
+
+
+def answer_lines(answer: Answer, title: str, recalls: Mapping[tuple[str, str], str]) -> list[str]:
+    """The row of Strat. w. N.S.; none where it has no ratio to the baseline."""
+    own = [each for each in answer.standings if each.contender.config.sampler == "strat-ns"]
+    base, total = answer.baseline, own[0].sooner and own[0].sooner.total
+    if base is None or total is None:
+        return []
+    easier = answer.easier_of(own[0])
+    loss = answer.config.loss
+    cells = [
+        title,
+        find_loss(loss).title,
+        f"{total.value:.2f} ({total.lower:.2f} to {total.upper:.2f})",
+        ", ".join(f"{each.value:.2f}" for _, each in reversed(easier)),
+        recalls[loss, "strat-ns"],
+        recalls[loss, base.contender.config.sampler],
+    ]
+    return [f"| {' | '.join(cells)} |"]
+
+
+@pytest.mark.parametrize("name", ["citeulike-title-tags", "movielens-plots"])
+def test_the_page_on_results_shows_times_of_profiles(name: str, tmp_path: Path) -> None:
+    """Milliseconds and totals of the CNN and of its plain convolution, by profiles of 7 rounds."""
+    folder = REPOSITORY / "results" / name
     results = collect(folder, tmp_path, allow_mixed=False, locations={})
     page = (REPOSITORY / "docs/results.md").read_text()
-    found = [each for each in results.profiled if each.comparison.config.loss == "sg"]
+    found = [
+        each
+        for each in results.profiled
+        if (each.comparison.config.encoder, each.comparison.config.loss) == ("cnn", "sg")
+        if each.rounds == 7
+    ]
     assert [each.computation for each in found] == ["", "convolution=plain"]
     for usual, plain in zip(*(each.speedups for each in found), strict=True):
         title = find_sampler(usual.speedup["sampler"]).title
@@ -196,7 +250,11 @@ def profiled_text(each: ProfiledSpeedup) -> tuple[str, str]:
 def test_a_profile_decides_where_runs_were_disturbed(tmp_path: Path) -> None:
     folder = REPOSITORY / "results/movielens-plots"
     results = collect(folder, tmp_path, allow_mixed=False, locations={})
-    found = [one for one in results.claims if (one.claim, one.loss) == ("soonest", "sg")]
+    found = [
+        one
+        for one in results.claims
+        if (one.claim, one.encoder, one.loss) == ("soonest", "cnn", "sg")
+    ]
     assert len(found) == 2, "the profiles of both convolutions"
     assert DISTURBED not in [one.evidence for one in found]
 

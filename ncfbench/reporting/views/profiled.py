@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ncfbench.registry import find_encoder, find_loss, find_sampler
@@ -14,10 +15,26 @@ from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
 
 def profiled_tables(found: Sequence[ProfiledComparison]) -> list[Table]:
     """Return a table for each comparison and profile."""
-    return [_table(each) for each in found]
+    counts = Counter(map(_name, found))
+    # Profiles of several machines or versions differ in their environment alone.
+    return [_table(each, is_alone=counts[_name(each)] == 1) for each in found]
 
 
-def _table(found: ProfiledComparison) -> Table:
+def _name(found: ProfiledComparison) -> str:
+    comparison = found.comparison
+    config = comparison.config
+    return slug(
+        "profiled",
+        config.dataset,
+        config.encoder,
+        config.loss,
+        comparison.data_fingerprint[:6],
+        comparison.title(),
+        found.computation,
+    )
+
+
+def _table(found: ProfiledComparison, *, is_alone: bool) -> Table:
     comparison = found.comparison
     config = comparison.config
     baseline = find_sampler(comparison.baseline_sampler).title
@@ -55,21 +72,14 @@ def _table(found: ProfiledComparison) -> Table:
         label([comparison]),
     ]
     computed = f" ({found.computation})" if found.computation else ""
-    digits = comparison.data_fingerprint[:6]
+    title = f"Speedup over {baseline} with a profile's times{computed}: {', '.join(parts)}"
+    key = found.environment_key[:6]
     return Table(
-        f"Speedup over {baseline} with a profile's times{computed}: {', '.join(parts)}",
+        title if is_alone else f"{title}, environment {key}",
         header,
         rows,
         notes,
-        name=slug(
-            "profiled",
-            config.dataset,
-            config.encoder,
-            config.loss,
-            digits,
-            comparison.title(),
-            found.computation,
-        ),
+        name=_name(found) if is_alone else f"{_name(found)}-{key}",
     )
 
 
