@@ -62,7 +62,7 @@ def draw_convergence(comparison: Comparison) -> Drawing:
                 middle = {"transform": axis.transAxes, "ha": "center", "va": "center"}
                 axis.text(0.5, 0.5, "nothing was measured", color=GREY, **middle)
             finish(axis)
-    axes[0, 0].legend(frameon=False)
+    add_legend_below(figure, *axes[0, 0].get_legend_handles_labels())
     title = f"Loss and recall while training: {describe(comparison)}"
     figure.suptitle(with_label(title, comparison.data_label))
     return Drawing(title, figure)
