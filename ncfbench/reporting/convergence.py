@@ -24,7 +24,7 @@ FALLING_SHARE = 0.1
 Counted from the first probe after the start, which leaves out the plunge from the random
 initialisation. A loss that nears its limit exponentially does so before twice its time constant,
 with 14 % of its fall ahead. CiteULike, CNN, 30 epochs: 0.00 to 0.05 for every sampler and loss;
-LSTM after 8 epochs, recall still rising: 0.14 to 0.21 (results/citeulike-title-tags).
+LSTM with SG after 8 epochs, recall still rising: 0.099 to 0.23 (results/citeulike-title-tags).
 """
 LEAST_PROBES = 4
 """Probes after the start, one epoch of them by default, that the last two checks need."""

