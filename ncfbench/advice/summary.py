@@ -18,7 +18,7 @@ from ncfbench.registry import find_encoder, find_loss
 from ncfbench.reporting.commands import flags, run_command
 from ncfbench.reporting.quality import RECALL, epochs_of
 from ncfbench.reporting.table import Cell, Column, Table, columns_of, three_digits
-from ncfbench.reporting.views.answers import (
+from ncfbench.reporting.views.sentences import (
     better_recall,
     busy_sentences,
     cost_sentence,

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean as mean
 from typing import Any, Literal, get_args
 
 from ncfbench.config import RunConfig
 from ncfbench.registry import find_encoder, find_loss, find_sampler
+from ncfbench.reporting.baselines import best_baseline, seconds_to
 from ncfbench.reporting.comparison import (
     Comparison,
     arm_of,
@@ -25,7 +27,7 @@ from ncfbench.reporting.comparison import (
     usual_shape,
 )
 from ncfbench.reporting.contenders import Contender, contenders_of
-from ncfbench.reporting.convergence import find_fault, why_untrained
+from ncfbench.reporting.convergence import find_fault
 from ncfbench.reporting.quality import RECALL, Quality, at_end, quality_of
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
@@ -148,7 +150,7 @@ class Answer:
             levels = [_level_at(share, base) for _, base in pairs]
             total = seed_statistics.speedup_at(levels, pairs).total
             if total is not None:
-                found.append((share, total))
+                found.append((share, seed_statistics.product(total, standing.contender.length)))
         return found
 
     @property
@@ -234,7 +236,7 @@ def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
     elif len(contenders) == 1:
         reasons.append(f"{contenders[0].name} is the only arm so far: there is nothing to compare.")
     else:
-        baseline, untrained = _best_baseline(contenders, find_sampler(sampler).title)
+        baseline, untrained = best_baseline(contenders, find_sampler(sampler).title)
         reasons += untrained
     if baseline is None:
         standings = [
@@ -251,7 +253,7 @@ def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
         settings,
         standings,
         next(each for each in standings if each.contender is baseline),
-        _mean(targets.values()),
+        mean(targets.values()),
         is_tie_known,
         reasons,
     )
@@ -275,53 +277,6 @@ def _runs(count: int) -> str:
     return f"{count} run{'s' * (count > 1)}"
 
 
-def _best_baseline(
-    contenders: Sequence[Contender], title: str
-) -> tuple[Contender | None, list[str]]:
-    """Return the baseline at its best, None if none has trained, and what is wrong with others.
-
-    Args:
-        title: of the baseline's sampler.
-    """
-    own = [each for each in contenders if each.is_baseline]
-    if not own:
-        other = contenders[0].config.sampler
-        return None, [
-            f"No run of the baseline, {title}, is finished, so there is no ratio. To measure"
-            f" against another sampler: --baseline {other}."
-        ]
-    faults = {each.name: why_untrained(list(each.runs.values()), each.name) for each in own}
-    able = {
-        each.name: each
-        for each in own
-        if not each.has_diverged and each.is_timed and faults[each.name] is None
-    }
-    if not able:
-        found = " ".join(filter(None, faults.values())) or f"every run of {title} diverged."
-        return None, [f"No ratio: {found}"]
-    # A fault that keeps no ratio from the answer needs no words.
-    name = ties.most_wins(
-        list(able),
-        lambda one, other: _ahead(able[one], able[other]),
-        lambda one: _mean(min(arm_of(run).losses) for run in able[one].runs.values()),
-    )
-    return able[name], []
-
-
-def _ahead(one: Contender, other: Contender) -> float | None:
-    """Return the mean logarithm of how many times sooner an arm is than another, at the latest loss
-    that both reached; None without a common seed that both trained.
-    """
-    logs = []
-    for seed in one.runs.keys() & other.runs.keys():
-        arms = arm_of(one.runs[seed]), arm_of(other.runs[seed])
-        level = max(min(arm.losses) for arm in arms)
-        own, theirs = (_seconds_to(level, arm) for arm in arms)
-        if own and theirs:
-            logs.append(math.log(theirs / own))
-    return _mean(logs) if logs else None
-
-
 def _stand(contender: Contender, baseline: Contender, targets: Mapping[int, float]) -> Standing:
     """Return how soon a contender comes down to the targets; its status is decided later."""
     quality = quality_of(contender.runs, targets)
@@ -336,16 +291,15 @@ def _stand(contender: Contender, baseline: Contender, targets: Mapping[int, floa
     sooner = seed_statistics.speedup_at(own_targets, list(zip(arms, bases, strict=True)))
     if sooner.total is None:
         return Standing(contender, "never", sooner, quality=quality)
-    if sooner.total.lower is not None:
-        sooner = replace(sooner, total=seed_statistics.product(sooner.total, contender.length))
+    sooner = replace(sooner, total=seed_statistics.product(sooner.total, contender.length))
     pairs = list(zip(own_targets, arms, strict=True))
     iterations = [analysis.iterations_to(level, arm.iterations, arm.losses) for level, arm in pairs]
     return Standing(
         contender,
         "slower",
         sooner,
-        _mean(_seconds_to(level, arm) or 0.0 for level, arm in pairs),
-        _mean(each or 0.0 for each in iterations),
+        mean(seconds_to(level, arm) or 0.0 for level, arm in pairs),
+        mean(each or 0.0 for each in iterations),
         quality,
     )
 
@@ -371,7 +325,7 @@ def _by_recall(standing: Standing) -> tuple[float, float]:
     """Return what orders arms without a target: recall at the end, then the smallest loss."""
     recall = standing.at_end.values[RECALL] if standing.at_end else None
     losses = [min(arm_of(run).losses, default=math.inf) for run in standing.contender.runs.values()]
-    return -(recall or 0.0), _mean(losses)
+    return -(recall or 0.0), mean(losses)
 
 
 def _log_ratios(
@@ -381,7 +335,7 @@ def _log_ratios(
     found = {}
     for seed in contender.runs.keys() & targets.keys():
         times = [
-            _seconds_to(targets[seed], arm_of(each.runs[seed])) for each in (baseline, contender)
+            seconds_to(targets[seed], arm_of(each.runs[seed])) for each in (baseline, contender)
         ]
         if times[0] and times[1]:
             found[seed] = math.log(times[0] / times[1])
@@ -393,11 +347,6 @@ def _total(standing: Standing) -> float:
     return total.value if total else 0.0
 
 
-def _seconds_to(level: float, arm: analysis.Arm) -> float | None:
-    iterations = analysis.iterations_to(level, arm.iterations, arm.losses)
-    return None if iterations is None else iterations * arm.full_iteration_seconds
-
-
 def _level_at(share: float, arm: analysis.Arm) -> float:
     """Return the smallest probe loss of an arm up to a share of its way to its smallest."""
     end = arm.iterations[min(range(len(arm.losses)), key=arm.losses.__getitem__)]
@@ -406,8 +355,3 @@ def _level_at(share: float, arm: analysis.Arm) -> float:
         for iteration, loss in zip(arm.iterations, arm.losses, strict=True)
         if iteration <= max(share * end, arm.iterations[0])
     )
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return math.fsum(found) / len(found)

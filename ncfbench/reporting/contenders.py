@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean as mean
 
 from ncfbench.config import RunConfig
 from ncfbench.registry import find_sampler
@@ -41,7 +41,7 @@ class Contender:
     @property
     def seconds(self) -> float:
         """Median seconds of an iteration, on average over seeds, if it :attr:`is_timed`."""
-        return _mean(run.summary["full_iteration_seconds"] for run in self.runs.values())
+        return mean(run.summary["full_iteration_seconds"] for run in self.runs.values())
 
     @property
     def retimed(self) -> RetimedRun | None:
@@ -75,7 +75,7 @@ class Contender:
 
     def means(self, column: str) -> list[tuple[float, float]]:
         """Return :meth:`points` with the mean over seeds."""
-        return [(seconds, _mean(values)) for seconds, values in self.points(column)]
+        return [(seconds, mean(values)) for seconds, values in self.points(column)]
 
     @property
     def spread(self) -> float:
@@ -88,7 +88,7 @@ class Contender:
     def items(self) -> float | None:
         """Items embedded for a batch."""
         known = [run.summary["item_slots"] for run in self.runs.values()]
-        return None if None in known else _mean(known)
+        return None if None in known else mean(known)
 
 
 def contenders_of(runs: Sequence[RunRecord], baseline: str) -> list[Contender]:
@@ -118,8 +118,3 @@ def contenders_of(runs: Sequence[RunRecord], baseline: str) -> list[Contender]:
         name = " ".join(filter(None, parts))
         found.append(Contender(name, config, own, variant.sampler == baseline))
     return found
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return math.fsum(found) / len(found)

@@ -185,10 +185,10 @@ class Results:
         return found
 
     def sensitivity(self) -> Rows:
-        """Return speedups at every target."""
+        """Return speedups at every target, with the times that the figures have."""
         return [
             row
-            for each in self.comparisons
+            for each in self.retimed
             for row in targets.sensitivity_rows(each, allow_mixed=self.allow_mixed)
         ]
 

@@ -40,10 +40,10 @@ def _table(field: Field) -> Table:
     ]
     shares = " and ".join(f"{100 * share:.0f} %" for share in LEVEL_SHARES)
     notes = [
-        "Objectives that differ have no probe in common. Seconds of training (full account) to the"
-        f" first evaluations with {shares} of the best test recall@50 of all arms, and to the arm's"
-        " own best; in brackets the lowest and highest seed. Arms of different objectives did not"
-        " take turns."
+        "Objectives that differ have no probe in common. Seconds of training (full account; by a"
+        f" profile where runs were disturbed) to the first evaluations with {shares} of the best"
+        " test recall@50 of all arms, and to the arm's own best; in brackets the lowest and highest"
+        " seed. Arms of different objectives did not take turns."
     ]
     return Table(
         f"Recall by training time, over objectives: {config.dataset},"
