@@ -106,7 +106,7 @@ def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
     ("name", "encoder", "losses"),
     [
         ("citeulike-title-tags", "cnn", ("sg", "mse", "log", "hinge")),
-        ("citeulike-title-tags", "lstm", ("sg",)),
+        ("citeulike-title-tags", "lstm", ("sg", "mse", "log", "hinge")),
         ("movielens-plots", "cnn", ("sg", "mse", "log", "hinge")),
         ("movielens-plots", "lstm", ("sg",)),
     ],
