@@ -1,8 +1,8 @@
 """Comparisons with the times of a profile, where the runs' own are not to be trusted.
 
-A run beside other programs, or on another machine than its rivals, needs as many iterations as on
-a quiet one: only their length is another. So answers, and figures over training time, take it from
-a profile beside the runs. Tables of the runs' own times keep these, with a mark.
+A run beside other programs, on another machine than its rivals, or at another time, needs as many
+iterations as on a quiet one: only their length is another. So answers, and figures over training
+time, take it from a profile beside the runs. Tables of the runs' own times keep these, with a mark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.profiled_speedups import ProfiledComparison, ProfiledSpeedup
-from ncfbench.runs.folder import RunRecord
+from ncfbench.runs.folder import RunRecord, are_interleaved
 from ncfbench.timing.seed_statistics import Estimate
 from ncfbench.timing.statistics import BUSY_SPREAD, ROUNDS_OF_INTERVALS, spread
 
@@ -71,9 +71,16 @@ def _retimed(profile: ProfiledComparison) -> Comparison:
 
 
 def _is_disturbed(runs: Sequence[RunRecord]) -> bool:
-    """Return whether something else was at work beside some run, or machines differ."""
+    """Return whether something else was at work beside some run, or machines differ, or runs of a
+    seed took no turns: a machine's speed changes from day to day.
+    """
     keys = {run.environment["key"] for run in runs}
-    return len(keys) > 1 or any((spread(run.timing, "full") or 0.0) >= BUSY_SPREAD for run in runs)
+    first = {run.config.seed: run for run in reversed(runs)}
+    return (
+        len(keys) > 1
+        or any((spread(run.timing, "full") or 0.0) >= BUSY_SPREAD for run in runs)
+        or not all(are_interleaved(run, first[run.config.seed]) for run in runs)
+    )
 
 
 def _with_length(

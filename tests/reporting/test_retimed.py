@@ -78,13 +78,20 @@ def test_targets_of_two_machines_compare_by_the_profile(tmp_path: Path) -> None:
 
 
 def test_quiet_runs_keep_their_own_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_run(tmp_path, "iid", [9, 5, 3], 400)
-    write_run(tmp_path, "ns", [9, 4, 2], 100)
+    write_run(tmp_path, "iid", [9, 5, 3], 400, interleaved=["a"])
+    write_run(tmp_path, "ns", [9, 4, 2], 100, interleaved=["a"])
     assert answer_of(tmp_path).rounds is None
     # The blocks of these runs spread by 15 %.
     monkeypatch.setattr(retimed, "BUSY_SPREAD", 0.14)
     assert answer_of(tmp_path).rounds == 7
     assert answer_of(tmp_path, rounds=6).rounds is None, "too few rounds for an interval"
+
+
+def test_runs_that_took_no_turns_have_the_times_of_the_profile(tmp_path: Path) -> None:
+    """A machine that is slower on the next day would be the sampler's fault."""
+    write_run(tmp_path, "iid", [9, 5, 3], 400, interleaved=["a"])
+    write_run(tmp_path, "ns", [9, 4, 2], 100, interleaved=["b"])
+    assert answer_of(tmp_path).rounds == 7
 
 
 def test_arms_that_the_profile_lacks_are_left_out_by_name(tmp_path: Path) -> None:

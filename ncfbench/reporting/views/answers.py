@@ -164,7 +164,7 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     if answer.rounds is not None:
         found.append(
             f"Iterations are as long as in a profile of {answer.rounds} rounds beside the runs:"
-            " their own times were disturbed, or of several machines."
+            " their own times were disturbed, of several machines, or not taken in turns."
         )
     if not answer.is_interleaved:
         found.append("Some runs did not take turns, so a change of the machine's speed counts.")
