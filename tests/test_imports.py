@@ -44,9 +44,10 @@ def test_without_pytorch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:
-    """In processor seconds, which do not depend on what else the machine does.
+    """Within four times the processor seconds of an interpreter that only imports Typer and Rich.
 
-    The options of ``run`` are those of classes whose modules import NumPy and JAX.
+    Both are slow on a slow machine, or beside other work. The options of ``run`` are those of
+    classes whose modules import NumPy and JAX.
     """
     script = (
         "import sys; sys.argv[0] = 'ncfbench'\n"
@@ -56,14 +57,21 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
         "print([m for m in ('jax', 'numpy', 'pyarrow', 'requests') if m in sys.modules],"
         " file=sys.stderr)"
     )
-    seconds = []
+    libraries, help_seconds = [], []
     for words in (["--help"], ["--help"], ["run", "--help"]):
-        begin = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            [sys.executable, "-c", script, *words], capture_output=True, text=True, check=True
-        )
-        end = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime)
+        libraries.append(processor_seconds("import typer, rich.console, rich.panel, rich.table")[0])
+        seconds, done = processor_seconds(script, *words)
+        help_seconds.append(seconds)
         assert done.stderr == "[]\n"
         assert ("--lstm-units" if "run" in words else "prepare") in done.stdout
-    assert min(seconds) < 0.7
+    assert min(help_seconds) < 4 * min(libraries)
+
+
+def processor_seconds(script: str, *words: str) -> tuple[float, subprocess.CompletedProcess[str]]:
+    """How many seconds of a processor a fresh interpreter takes for a script, and what it said."""
+    begin = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=True
+    )
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime, done
