@@ -98,11 +98,12 @@ def test_readme_is_short() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages_are_readable(page: Path) -> None:
-    """At most six columns in a table, and 100 columns in code."""
+    """At most six columns in a table, which has a head, and 100 columns in code."""
     text = page.read_text("utf-8")
     for line in text.splitlines():
         if line.startswith("|"):
             assert line.replace("\\|", "").count("|") <= 7, line
+    assert not re.findall(r"^(?!\|).*\n\| ?:?-+:? ?\|.*", text, re.M), "a table without its head"
     for block in re.findall(r"^```[a-z]*\n(.*?)^```", text, re.M | re.S):
         assert max(map(len, block.splitlines())) <= 100
 
