@@ -111,7 +111,7 @@ def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
         ("movielens-plots", "lstm", ("sg",)),
     ],
 )
-def test_the_page_on_results_shows_recalls(
+def test_the_page_on_tables_shows_recalls(
     name: str, encoder: str, losses: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Each sampler has a row with the recalls of all losses that it can train, in their order."""
@@ -122,7 +122,7 @@ def test_the_page_on_results_shows_recalls(
         if row["encoder"] == encoder and not row["variant"] and row.get("test_recall_at_50")
         if "coupling" not in (row["settings"] or "")
     ]
-    lines = (REPOSITORY / "docs/results.md").read_text().splitlines()
+    lines = (REPOSITORY / "docs/tables.md").read_text().splitlines()
     for sampler in PAPER:
         own = {row["loss"]: row for row in rows if row["sampler"] == sampler}
         texts = [recall_text(own[loss]) for loss in losses if loss in own]
@@ -232,14 +232,14 @@ def answer_lines(answer: Answer, title: str, recalls: Mapping[tuple[str, str], s
         ("movielens-plots", "cnn", ["", "convolution=plain"]),
     ],
 )
-def test_the_page_on_results_shows_times_of_profiles(
+def test_the_page_on_tables_shows_times_of_profiles(
     name: str, encoder: str, computations: list[str], tmp_path: Path
 ) -> None:
     """Milliseconds, iterations and totals by profiles of 7 rounds; then the paper's ratios."""
     printed_as = {"citeulike-title-tags": "citeulike", "movielens-plots": "news"}
     folder = REPOSITORY / "results" / name
     results = collect(folder, tmp_path, allow_mixed=False, locations={})
-    page = (REPOSITORY / "docs/results.md").read_text()
+    page = (REPOSITORY / "docs/tables.md").read_text()
     found = [
         each
         for each in results.profiled
