@@ -22,7 +22,6 @@ PROFILES = ("settings", "data_fingerprint", "environment_key", "encoder", "loss"
 """Columns of the cost model that tell profiles apart."""
 NAMED = ("dataset", "encoder", "loss", "batch_size", "negatives")
 """Settings that stand in columns of their own."""
-RATIOS = ("iterations_speedup", "iterations_speedup_at_most")
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,8 @@ class ProfiledSpeedup:
         seconds: length of an iteration, full account.
         per_iteration: ratio of the baseline's seconds to these; without an interval where the
             profile has too few rounds for one.
-        iterations, total: None where some seed never came down to the reference loss.
+        iterations, total: None where some seed never came down to the reference loss, or there is
+            none, since the baseline's loss still falls.
         at_most: of the total, in that case; None where nothing bounds it.
     """
 
@@ -65,6 +65,11 @@ class ProfiledComparison:
     environment_key: str
     rounds: int
     speedups: Sequence[ProfiledSpeedup]
+
+    @property
+    def has_totals(self) -> bool:
+        """True if some sampler has a total speedup over the baseline, or a bound of one."""
+        return any(each.total is not None or each.at_most is not None for each in self.speedups[1:])
 
 
 def by_profile(rows: Iterable[Row]) -> list[dict[str, Row]]:
@@ -134,9 +139,7 @@ def _join(
     joined = []
     for row in profile.values():
         arm = _arm(row, config.encoder)
-        ratios = [by_arm.get(arm, {}).get(name) for name in RATIOS]
-        is_measured = row["measured_full_speedup"] is not None
-        if arm not in variants or ratios == [None, None] or not is_measured:
+        if arm not in variants or arm not in by_arm or row["measured_full_speedup"] is None:
             continue
         # The runs' ratios are to the baseline of the profile's k.
         against = comparison.baseline(variants[arm])
@@ -145,7 +148,10 @@ def _join(
         joined.append(_speedup(variants[arm], by_arm[arm], row))
     if len(joined) < 2:
         return None
-    joined.sort(key=lambda each: each.speedup["status"] != "baseline")
+    # The baseline has no status of its own where its loss still falls.
+    joined.sort(
+        key=lambda each: (each.variant.sampler, each.variant.note(config.encoder)) != base_arm
+    )
     computation = _computation(words)
     is_same = computation == _computation(_settings(comparison))
     key = some["environment_key"]

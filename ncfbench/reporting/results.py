@@ -118,7 +118,7 @@ class Results:
     @cached_property
     def retimed(self) -> list[Comparison]:
         """Comparisons with the times of profiles, where the runs' own are not to be trusted."""
-        return retime(self.comparisons, self.profiled)
+        return retime(self.comparisons, self.with_profiles)
 
     @cached_property
     def answer_tables(self) -> list[Table]:
@@ -150,6 +150,11 @@ class Results:
 
     @cached_property
     def profiled(self) -> list[ProfiledComparison]:
+        """Those of them that have speedups over the baseline."""
+        return [each for each in self.with_profiles if each.has_totals]
+
+    @cached_property
+    def with_profiles(self) -> list[ProfiledComparison]:
         """Comparisons whose iterations have the length that a profile beside them measured."""
         return find_profiled(self.comparisons, self.speedups, self.beside.get("costmodel", []))
 

@@ -65,6 +65,21 @@ def test_curves_run_over_the_profile_s_time(tmp_path: Path) -> None:
             assert times == pytest.approx([row["iteration"] * ms / 1e3 for row in run.curve])
 
 
+def test_a_baseline_that_has_not_trained_has_the_profile_s_time_too(tmp_path: Path) -> None:
+    """There is no speedup then, so no table of them; easier targets are compared all the same."""
+    for seed in (0, 1):
+        write_run(tmp_path, "iid", [9, 8, 7, 6, 5, 4, 3, 2, 1], 400, seed=seed)
+        write_run(tmp_path, "ns", [9, 7, 5, 3, 2, 1, 1, 1, 1], 4000, seed=seed, key="other")
+    (found,) = joined(tmp_path, PROFILE)
+    assert [each.variant.sampler for each in found.speedups] == ["iid", "ns"]
+    assert not found.has_totals
+    (after,) = retime([found.comparison], [found])
+    levels = {each.level: each.speedup.total for each in sensitivity(after, "probe_loss")}
+    target = levels[5.0]
+    assert target is not None
+    assert target.value == pytest.approx(400 / 200 * 4)
+
+
 def test_targets_of_two_machines_compare_by_the_profile(tmp_path: Path) -> None:
     two_machines(tmp_path)
     (before,) = group(read_all(tmp_path)[0])

@@ -92,7 +92,8 @@ def _ratio(estimate: Estimate) -> str:
 def _iterations(each: ProfiledSpeedup) -> str:
     if each.iterations is not None:
         return _ratio(each.iterations)
-    return f"< {each.speedup['iterations_speedup_at_most']:.2f}"
+    at_most = each.speedup["iterations_speedup_at_most"]
+    return "" if at_most is None else f"< {at_most:.2f}"
 
 
 def _total(each: ProfiledSpeedup) -> str:
