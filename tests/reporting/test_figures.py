@@ -177,6 +177,18 @@ def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:
         assert (len(xs), xs[0], xs[-1]) == (MOST_POINTS, 1.0, 399.0)
 
 
+@pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
+def test_a_figure_drawn_again_has_the_same_bytes(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("matplotlib")
+    for sampler in ("iid", "ns"):
+        write_run(tmp_path / "r", sampler, [9, 5, 3], 20)
+    (comparison,) = group(read_all(tmp_path / "r")[0])
+    paths = [tmp_path / f"{number}.{kind}" for number in range(2)]
+    for path in paths:
+        drawing_module.save(curves.draw_convergence(comparison), [path])
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
 def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
     """Items of 1 and of 10 us, 4,000 or 160 of them beside 2 ms of other work: the points of both
     encoders lie on the curve, and iterations multiply them.

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
@@ -37,6 +37,8 @@ PLUGIN_STYLE = ("#56b4e9", "-.", "X")
 GREY = "#7a7a7a"
 LONGEST_SETTINGS = 60
 """Characters of settings in a file's name; a digest stands for more."""
+UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+"""What tells Matplotlib to leave the date out, by the kind of a file."""
 MOST_POINTS = 80
 """Points of a curve that a figure draws: more cannot be seen, and make an SVG large."""
 
@@ -73,10 +75,18 @@ def save(drawing: Drawing, paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            drawing.figure.savefig(path, dpi=130)
+            draw(drawing, path, path.suffix[1:])
             if path.suffix == ".svg":
                 path.write_text(_shorten(path.read_text(encoding="utf-8")), encoding="utf-8")
     return list(paths)
+
+
+def draw(drawing: Drawing, target: Path | TextIO, kind: str) -> None:
+    """Draw to a file of a kind such as ``svg``: the same bytes whenever the figure is the same."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "ncfbench"}):
+        drawing.figure.savefig(target, dpi=130, format=kind, metadata=UNDATED.get(kind))
 
 
 def _shorten(svg: str) -> str:

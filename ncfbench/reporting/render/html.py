@@ -132,6 +132,7 @@ def _drawings(results: Results, wanted: Sequence[str]) -> list[Drawing]:
     if find_spec("matplotlib") is None:
         return []
     from ncfbench.reporting.figures import figures
+    from ncfbench.reporting.figures.drawing import draw
 
     found = figures(results)
     shown = []
@@ -140,7 +141,7 @@ def _drawings(results: Results, wanted: Sequence[str]) -> list[Drawing]:
         if drawing is None:
             continue
         file = io.StringIO()
-        drawing.figure.savefig(file, format="svg")
+        draw(drawing, file, "svg")
         svg = inline_svg(file.getvalue(), f"f{number}")
         box = re.search(r'viewBox="[^"]*?([\d.]+) [\d.]+"', svg)
         shown.append(Drawing(name, drawing.title, svg, float(box[1]) if box else 680.0))
