@@ -35,7 +35,7 @@ def write(folder: Path, found: Evaluations) -> None:
 
 
 def copy(folder: Path, target: Path, iterations: Collection[int | None]) -> None:
-    """Copy a run's evaluations of some iterations and of the last one.
+    """Copy a run's evaluations of some iterations and of the last one, in few bytes.
 
     Raises:
         DataError: the file is damaged, or cannot be written.
@@ -44,6 +44,7 @@ def copy(folder: Path, target: Path, iterations: Collection[int | None]) -> None
     if found:
         last = max(iteration for iteration, _ in found)
         write(target, {key: one for key, one in found.items() if key[0] in (*iterations, last)})
+        tables.copy_table(target / FILE, target / FILE)  # in fewer bytes
 
 
 def read(folder: Path) -> dict[tuple[int, str], Evaluation]:
