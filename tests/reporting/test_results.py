@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,18 @@ CLAIMS_BY_LOSS = {
     "soonest": "`strat-ns` is soonest of the five: times sooner than `ns`",
     "kept-recall": "recall is kept: share of `strat-ns` above the baseline's",
 }
+MAIN = {"stratum_size": "4", "coupling": "direct"}
 TITLES = {"citeulike-title-tags": "CiteULike", "movielens-plots": "MovieLens"}
 PAPER = "iid", "neg", "strat", "ns", "strat-ns"
 FOLDERS = sorted(path.parent for path in REPOSITORY.glob("results/*/speedup.parquet"))
+
+
+@cache
+def kept(folder: str, **only: str) -> Results:
+    """A folder's results, read once, of runs whose settings have some values."""
+    wanted = {name: [value] for name, value in only.items()}
+    where = REPOSITORY / "results" / folder
+    return collect(where, REPOSITORY / "no data", allow_mixed=False, locations={}, only=wanted)
 
 
 def test_there_are_results() -> None:
@@ -89,15 +99,14 @@ def test_they_are_compact_and_name_no_machine(folder: Path) -> None:
         ]
 
 
-def test_the_documents_show_their_numbers(tmp_path: Path) -> None:
+def test_the_documents_show_their_numbers() -> None:
     """The table of the README, with the times of a profile."""
-    results = collect(FOLDERS[0], tmp_path, allow_mixed=False, locations={})
     shown = [
         line
         for line in (REPOSITORY / "README.md").read_text().splitlines()
         if re.search(r"\.\d{3} \|$", line)
     ]
-    assert shown == readme_lines(results)
+    assert shown == readme_lines(kept("citeulike-title-tags"))
 
 
 def readme_lines(results: Results) -> list[str]:
@@ -133,14 +142,11 @@ def readme_lines(results: Results) -> list[str]:
         ("movielens-plots", "lstm", ("sg", "mse", "log", "hinge")),
     ],
 )
-def test_the_page_on_tables_shows_recalls(
-    name: str, encoder: str, losses: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_the_page_on_tables_shows_recalls(name: str, encoder: str, losses: tuple[str, ...]) -> None:
     """Each sampler has a row with the recalls of all losses that it can train, in their order."""
-    results = collect(REPOSITORY / "results" / name, tmp_path, allow_mixed=False, locations={})
     rows = [
         row
-        for row in results.recall
+        for row in kept(name).recall
         if row["encoder"] == encoder and not row["variant"] and row.get("test_recall_at_50")
         if "coupling" not in (row["settings"] or "")
     ]
@@ -154,15 +160,13 @@ def test_the_page_on_tables_shows_recalls(
         assert [line for line in lines if line.startswith(title) and re.search(pattern, line)]
 
 
-def test_the_page_on_results_begins_with_the_answers(tmp_path: Path) -> None:
+def test_the_page_on_results_begins_with_the_answers() -> None:
     """How much sooner `strat-ns` is, at three targets, with its recall and the baseline's."""
     expected = []
     for folder, title in TITLES.items():
         for encoder in ("cnn", "lstm"):
-            only = {"encoder": [encoder], "stratum_size": ["4"], "coupling": ["direct"]}
-            only |= {"negatives": [str(find_encoder(encoder).negatives)]}
-            where = REPOSITORY / "results" / folder
-            results = collect(where, tmp_path, allow_mixed=False, locations={}, only=only)
+            negatives = str(find_encoder(encoder).negatives)
+            results = kept(folder, encoder=encoder, negatives=negatives, **MAIN)
             recalls = {
                 (row["loss"], row["sampler"]): f"{row['test_recall_at_50']:.3f}"
                 for row in results.recall
@@ -177,37 +181,29 @@ def test_the_page_on_results_begins_with_the_answers(tmp_path: Path) -> None:
     assert sorted(row for row in rows if row.count("|") == 7) == sorted(expected)
 
 
-def test_the_page_on_tables_shows_three_claims_of_every_loss(tmp_path: Path) -> None:
+def test_the_page_on_tables_shows_three_claims_of_every_loss() -> None:
     """A row for each data set, encoder and loss; verdicts but `reproduced` are written out."""
     page = (REPOSITORY / "docs/tables.md").read_text().splitlines()
     rows = [line for line in page if re.match(r"\| (CiteULike|MovieLens), [A-Z]+, [A-Z]", line)]
     expected = []
     for name, title in TITLES.items():
-        folder = REPOSITORY / "results" / name
-        expected += claim_lines(collect(folder, tmp_path, allow_mixed=False, locations={}), title)
+        expected += claim_lines(kept(name), title)
     assert sorted(rows) == sorted(expected)
 
 
-def test_the_page_on_tables_compares_at_a_common_loss_where_the_baseline_still_falls(
-    tmp_path: Path,
-) -> None:
+def test_the_page_on_tables_compares_at_a_common_loss_where_the_baseline_still_falls() -> None:
     page = (REPOSITORY / "docs/tables.md").read_text()
-    assert "\n".join(common_loss_lines(tmp_path)) in page
+    assert "\n".join(common_loss_lines()) in page
 
 
-def common_loss_lines(scratch: Path) -> list[str]:
+def common_loss_lines() -> list[str]:
     """The head, and each sampler with how much sooner it is at the lowest loss of a level that all
     seeds of the baseline reach.
     """
-    folder, only = REPOSITORY / "results/movielens-plots", {"encoder": ["lstm"]}
-    results = collect(folder, scratch, allow_mixed=False, locations={}, only=only)
+    sensitivity = kept("movielens-plots", encoder="lstm").sensitivity()
     head, columns = ["LSTM"], []
     for loss in ("sg", "mse", "log"):
-        rows = [
-            row
-            for row in results.sensitivity()
-            if (row["loss"], row["measure"]) == (loss, "probe_loss")
-        ]
+        rows = [row for row in sensitivity if (row["loss"], row["measure"]) == (loss, "probe_loss")]
         level = min(row["level"] for row in rows if row["baseline_seeds_reached"] == 3)
         head.append(f"{find_loss(loss).title}: {level:.2f}")
         columns.append({row["sampler"]: row for row in rows if row["level"] == level})
@@ -229,14 +225,9 @@ def common_loss_lines(scratch: Path) -> list[str]:
     return lines
 
 
-def test_the_page_on_results_counts_these_claims(tmp_path: Path) -> None:
+def test_the_page_on_results_counts_these_claims() -> None:
     """How often each is reproduced, how often not judged, and between which values."""
-    judged = [
-        claims_by_loss(
-            collect(REPOSITORY / "results" / name, tmp_path, allow_mixed=False, locations={})
-        )
-        for name in TITLES
-    ]
+    judged = [claims_by_loss(kept(name)) for name in TITLES]
     page = (REPOSITORY / "docs/results.md").read_text()
     for line in count_lines([own for found in judged for own in found.values()]):
         assert line in page
@@ -283,10 +274,9 @@ def claim_lines(results: Results, title: str) -> list[str]:
     ]
 
 
-def test_the_page_on_results_shows_times_to_a_recall(tmp_path: Path) -> None:
+def test_the_page_on_results_shows_times_to_a_recall() -> None:
     """Seconds to nine tenths of the best recall, by sampler and loss."""
-    only = {"encoder": ["cnn"], "coupling": ["direct"], "stratum_size": ["4"], "negatives": ["10"]}
-    results = collect(FOLDERS[0], tmp_path, allow_mixed=False, locations={}, only=only)
+    results = kept("citeulike-title-tags", encoder="cnn", negatives="10", **MAIN)
     (field,) = find_fields(results.answers)
     page = (REPOSITORY / "docs/results.md").read_text()
     assert f"recall@50 of {field.levels[1]:.3f}, nine tenths of the best" in page
@@ -331,16 +321,14 @@ def answer_lines(answer: Answer, title: str, recalls: Mapping[tuple[str, str], s
     ],
 )
 def test_the_page_on_tables_shows_times_of_profiles(
-    name: str, encoder: str, computations: list[str], tmp_path: Path
+    name: str, encoder: str, computations: list[str]
 ) -> None:
     """Milliseconds, iterations and totals by profiles of 7 rounds; then the paper's ratios."""
     printed_as = {"citeulike-title-tags": "citeulike", "movielens-plots": "news"}
-    folder = REPOSITORY / "results" / name
-    results = collect(folder, tmp_path, allow_mixed=False, locations={})
     page = (REPOSITORY / "docs/tables.md").read_text()
     found = [
         each
-        for each in results.profiled
+        for each in kept(name).profiled
         if (each.comparison.config.encoder, each.comparison.config.loss) == (encoder, "sg")
         if each.rounds == 7
     ]
@@ -365,10 +353,9 @@ def test_the_page_on_tables_shows_times_of_profiles(
 @pytest.mark.parametrize(
     "folder", [each for each in FOLDERS if "rivals" in each.name], ids=lambda each: each.name
 )
-def test_the_page_on_rivals_shows_their_numbers(folder: Path, tmp_path: Path) -> None:
+def test_the_page_on_rivals_shows_their_numbers(folder: Path) -> None:
     """Each arm's seconds to both levels and its best recall, in the order of the report."""
-    results = collect(folder, tmp_path, allow_mixed=False, locations={})
-    (table,) = objective_tables(results.answers)
+    (table,) = objective_tables(kept(folder.name).answers)
     page = (REPOSITORY / "docs/rivals.md").read_text()
     rows = [" | ".join(cell.text for cell in row[2:5]) for row in table.rows]
     found = [row for line in page.splitlines() for row in rows if line.endswith(f"| {row} |")]
@@ -402,12 +389,10 @@ def profiled_text(each: ProfiledSpeedup) -> tuple[str, str]:
     return seconds, f"{total.value:.2f} ({total.lower:.2f} to {total.upper:.2f})"
 
 
-def test_a_profile_decides_where_runs_were_disturbed(tmp_path: Path) -> None:
-    folder = REPOSITORY / "results/movielens-plots"
-    results = collect(folder, tmp_path, allow_mixed=False, locations={})
+def test_a_profile_decides_where_runs_were_disturbed() -> None:
     found = [
         one
-        for one in results.claims
+        for one in kept("movielens-plots").claims
         if (one.claim, one.encoder, one.loss) == ("soonest", "cnn", "sg")
     ]
     assert len(found) == 2, "the profiles of both convolutions"
