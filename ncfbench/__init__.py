@@ -250,7 +250,7 @@ def report(
         UsageError: ``only`` names an unknown setting, or a value that no run has; no run has the
             baseline's sampler.
     """
-    from ncfbench.reporting.results import collect
+    from ncfbench.reporting.collecting import collect
 
     locations = _locations(data_dir, runs_dir)
     return collect(

@@ -257,7 +257,7 @@ def _report(
     export: Path | None,
     **chosen: Any,
 ) -> None:
-    from ncfbench.reporting.results import collect
+    from ncfbench.reporting.collecting import collect
     from ncfbench.reporting.selection import parse_only
 
     results = collect(
@@ -345,8 +345,8 @@ def _against(
 ) -> None:
     import dataclasses
 
+    from ncfbench.reporting.collecting import collect
     from ncfbench.reporting.regression import changes, parse_limit
-    from ncfbench.reporting.results import collect
     from ncfbench.reporting.selection import parse_only
     from ncfbench.reporting.views.checks import changes_table
 

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import os
 import shutil
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ncfbench.errors import DataError, UsageError, nearest
+from ncfbench.errors import DataError
 from ncfbench.reporting import targets
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.claims import Judged, judge_claims
 from ncfbench.reporting.claims.profiled import judge_lengths, judge_totals
 from ncfbench.reporting.claims.samplers import DISTURBED
-from ncfbench.reporting.commands import run_command
-from ncfbench.reporting.comparison import Comparison, group
+from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.manifests import (
     Manifest,
-    find_manifests,
-    label_comparisons,
     write_manifests,
 )
 from ncfbench.reporting.profiled_speedups import ProfiledComparison, find_profiled
 from ncfbench.reporting.retimed import retime
-from ncfbench.reporting.rows import recall_rows, speedup_rows
-from ncfbench.reporting.selection import Filter
 from ncfbench.reporting.table import Table
-from ncfbench.reporting.verdicts import MISSING, Verdict, judge_all
+from ncfbench.reporting.verdicts import MISSING, Verdict
 from ncfbench.reporting.views.answers import (
     answer_tables,
     frontier_tables,
@@ -49,8 +43,6 @@ from ncfbench.reporting.views.results import (
     speedup_tables,
 )
 from ncfbench.runs import folder as runs
-from ncfbench.runs.arms import Variant
-from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.trials import FOLDER
 from ncfbench.storage import audit_schemas, profile_schemas, schemas, tables
 
@@ -150,7 +142,7 @@ class Results:
 
     @cached_property
     def profiled(self) -> list[ProfiledComparison]:
-        """Those of them that have speedups over the baseline."""
+        """Comparisons with the times of a profile that have speedups over the baseline."""
         return [each for each in self.with_profiles if each.has_totals]
 
     @cached_property
@@ -269,124 +261,9 @@ class Results:
         return len(compared), len(trials)
 
 
-def collect(
-    runs_dir: Path,
-    data_dir: Path,
-    *,
-    allow_mixed: bool,
-    locations: Mapping[str, str],
-    only: Mapping[str, Iterable[Any]] | None = None,
-    baseline: str | None = None,
-) -> Results:
-    """Read a folder of runs, and compare the runs that belong together.
-
-    Args:
-        data_dir: prepared data sets, whose manifests say whether their text is the paper's.
-        allow_mixed: divide times of different environments too.
-        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
-        only: wanted values by setting (:class:`ncfbench.reporting.selection.Filter`).
-        baseline: the sampler that speedups are measured against; by default the loss's own, whose
-            figures alone stand beside the paper's.
-
-    Raises:
-        UsageError: ``only`` names a setting that there is not, or a value that no run has; no run
-            has the baseline's sampler.
-    """
-    records, problems = runs.read_all(runs_dir)
-    chosen = Filter(only or {}, records)
-    records = chosen.choose(records)
-    comparisons = [replace(each, chosen_baseline=baseline) for each in group(records)]
-    if baseline is not None:
-        _check_baseline(baseline, comparisons)
-    left_out = _left_out(records, comparisons, locations)
-    manifests, unknown = find_manifests(comparisons, runs_dir, data_dir)
-    comparisons = label_comparisons(comparisons, manifests)
-    problems += unknown
-    beside: dict[str, Rows] = {}
-    for wanted in (audit_schemas.AUDIT_TABLES, profile_schemas.PROFILE_TABLES):
-        found, unreadable = tables.read_present(runs_dir, wanted)
-        kept = {name: list(filter(chosen.keeps_row, rows)) for name, rows in found.items()}
-        beside |= {name: rows for name, rows in kept.items() if rows}
-        problems += unreadable
-    sweeps, unreadable = _sweeps(runs_dir)
-    problems += unreadable
-    speedups = [
-        speedup_rows(each, allow_mixed=allow_mixed, locations=locations) for each in comparisons
-    ]
-    recalls = [recall_rows(each, locations=locations) for each in comparisons]
-    if chosen:  # what was left out on purpose is not missing
-        speedups, recalls = (
-            [[row for row in rows if row["status"] != "missing"] for rows in each]
-            for each in (speedups, recalls)
-        )
-    return Results(
-        runs_dir=runs_dir,
-        comparisons=comparisons,
-        speedups=speedups,
-        recalls=recalls,
-        verdicts=[] if baseline else judge_all(comparisons, speedups, recalls, manifests),
-        manifests=manifests,
-        beside=beside,
-        sweeps=sweeps,
-        problems=problems,
-        left_out=left_out,
-        allow_mixed=allow_mixed,
-        locations=locations,
-        is_filtered=bool(chosen) or baseline is not None,
-    )
-
-
 def _judged_on(one: Judged) -> tuple[str, ...]:
     """Return a claim, with the data set, encoder and loss that it was judged on."""
     return one.claim, one.data_fingerprint, one.encoder, one.loss
-
-
-def _check_baseline(baseline: str, comparisons: Sequence[Comparison]) -> None:
-    present = dict.fromkeys(arm.sampler for each in comparisons for arm in each.arms)
-    if present and baseline not in present:
-        raise UsageError(
-            f"No run has the sampler {baseline!r}{nearest(baseline, present)} The runs have:"
-            f" {', '.join(present)}."
-        )
-
-
-def _left_out(
-    records: Sequence[RunRecord], comparisons: Sequence[Comparison], locations: Mapping[str, str]
-) -> list[str]:
-    """Return a message about each run that is in no comparison, with the command to go on with."""
-    compared = {
-        run.name for each in comparisons for seeds in each.arms.values() for run in seeds.values()
-    }
-    found = []
-    for record in records:
-        status, config = record.summary["status"], record.config
-        if record.name in compared:
-            continue
-        if status in ("finished", "diverged"):
-            found.append(f"{record.name} is left out: a newer run has its settings, data and seed.")
-            continue
-        command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
-        if any(record.environment.get("interleaved") or ()):
-            command = "the command of its sweep or race"
-        found.append(
-            f"{record.name} is {status} at iteration {record.summary['iterations']:,}, and left"
-            f" out. To continue it: {command}"
-        )
-    return found
-
-
-def _sweeps(runs_dir: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the texts of the folder's sweep files by name, and messages about unreadable ones."""
-    found, problems = {}, []
-    for path in sorted((runs_dir / SWEEPS).glob("*.toml")):
-        try:
-            text = path.read_text(encoding="utf-8")
-            tomllib.loads(text)
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            problems.append(f"Skipped {path.name}: {error}")
-            continue
-        found[path.stem] = text
-    return found, problems
 
 
 def _holds(path: Path, rows: Rows, schema: pa.Schema) -> bool:

@@ -17,8 +17,8 @@ from ncfbench.data.sources import mind, prepare_command
 from ncfbench.data.sources.mind import Options
 from ncfbench.errors import UsageError
 from ncfbench.reporting import manifests
+from ncfbench.reporting.collecting import collect
 from ncfbench.reporting.render import html
-from ncfbench.reporting.results import collect
 from ncfbench.reporting.verdicts import MISSING
 from ncfbench.storage import tables
 from ncfbench.training import run as training

@@ -15,8 +15,9 @@ from typer.testing import CliRunner, Result
 from ncfbench.cli import app
 from ncfbench.data.sources import prepare_command
 from ncfbench.reporting import manifests
+from ncfbench.reporting.collecting import collect
 from ncfbench.reporting.render import html
-from ncfbench.reporting.results import SWEEPS, collect
+from ncfbench.reporting.results import SWEEPS
 from ncfbench.reporting.verify import verification
 from ncfbench.runs.folder import RECORDS
 from ncfbench.runs.trials import FOLDER

@@ -18,9 +18,10 @@ from ncfbench.registry import find_encoder, find_loss
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.claims.case import Judged
 from ncfbench.reporting.claims.samplers import DISTURBED
+from ncfbench.reporting.collecting import collect
 from ncfbench.reporting.objectives import find_fields
 from ncfbench.reporting.profiled_speedups import ProfiledSpeedup
-from ncfbench.reporting.results import Results, collect
+from ncfbench.reporting.results import Results
 from ncfbench.reporting.table import three_digits
 from ncfbench.reporting.verify import verification
 from ncfbench.reporting.views.objectives import objective_tables
