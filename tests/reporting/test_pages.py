@@ -1,0 +1,324 @@
+"""Pages show the numbers of the results that are kept in the repository."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kept import FOLDERS, REPOSITORY, kept
+
+from ncfbench.paper import printed
+from ncfbench.registry import find_encoder, find_loss
+from ncfbench.reporting.answers import Answer
+from ncfbench.reporting.claims.case import Judged
+from ncfbench.reporting.objectives import find_fields
+from ncfbench.reporting.profiled_speedups import ProfiledSpeedup
+from ncfbench.reporting.results import Results
+from ncfbench.reporting.table import three_digits
+from ncfbench.reporting.views.objectives import objective_tables
+
+CLAIMS_BY_LOSS = {
+    "fewer-iterations": "sharing needs fewer iterations: times fewer than the baseline",
+    "soonest": "`strat-ns` is soonest of the five: times sooner than `ns`",
+    "kept-recall": "recall is kept: share of `strat-ns` above the baseline's",
+}
+MAIN = {"stratum_size": "4", "coupling": "direct"}
+TITLES = {"citeulike-title-tags": "CiteULike", "movielens-plots": "MovieLens"}
+DIGITS = {"kept-recall": 3}
+ENDS = "", "_lower", "_upper"
+PAPER = "iid", "neg", "strat", "ns", "strat-ns"
+
+
+def test_the_documents_show_their_numbers() -> None:
+    """The table of the README, with the times of a profile."""
+    shown = [
+        line
+        for line in (REPOSITORY / "README.md").read_text().splitlines()
+        if re.search(r"\.\d{3} \|$", line)
+    ]
+    assert shown == readme_lines(kept("citeulike-title-tags"))
+
+
+def readme_lines(results: Results) -> list[str]:
+    """Items and milliseconds of an iteration, speedups and recall; bold: the soonest."""
+    recalls = {row["sampler"]: row["test_recall_at_50"] for row in results.recall if is_main(row)}
+    (found,) = (
+        each
+        for each in results.profiled
+        if each.rounds == 7 and not each.computation and is_main(each.speedups[0].speedup)
+    )
+    lines = []
+    for each in found.speedups[: len(PAPER)]:
+        row = each.speedup
+        milliseconds, total = profiled_text(each)
+        cells = [
+            f"`{row['sampler']}`",
+            f"{row['item_slots']:,.0f}",
+            milliseconds,
+            ratio(row, "iterations"),
+            f"**{total}**" if row["sampler"] == "strat-ns" else total,
+            f"{recalls[row['sampler']]:.3f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("name", "encoder", "losses"),
+    [
+        ("citeulike-title-tags", "cnn", ("sg", "mse", "log", "hinge")),
+        ("citeulike-title-tags", "lstm", ("sg", "mse", "log", "hinge")),
+        ("movielens-plots", "cnn", ("sg", "mse", "log", "hinge")),
+        ("movielens-plots", "lstm", ("sg", "mse", "log", "hinge")),
+    ],
+)
+def test_the_page_on_tables_shows_recalls(name: str, encoder: str, losses: tuple[str, ...]) -> None:
+    """Each sampler has a row with the recalls of all losses that it can train, in their order."""
+    rows = [
+        row
+        for row in kept(name).recall
+        if row["encoder"] == encoder and not row["variant"] and row.get("test_recall_at_50")
+        if "coupling" not in (row["settings"] or "")
+    ]
+    lines = (REPOSITORY / "docs/tables.md").read_text().splitlines()
+    for sampler in PAPER:
+        own = {row["loss"]: row for row in rows if row["sampler"] == sampler}
+        texts = [recall_text(own[loss]) for loss in losses if loss in own]
+        assert texts
+        pattern = ".*".join(map(re.escape, texts))
+        title = f"| `{sampler}` |"
+        assert [line for line in lines if line.startswith(title) and re.search(pattern, line)]
+
+
+def test_the_page_on_results_begins_with_the_answers() -> None:
+    """How much sooner `strat-ns` is, at three targets, with its recall and the baseline's."""
+    expected = []
+    for folder, title in TITLES.items():
+        for encoder in ("cnn", "lstm"):
+            negatives = str(find_encoder(encoder).negatives)
+            results = kept(folder, encoder=encoder, negatives=negatives, **MAIN)
+            recalls = {
+                (row["loss"], row["sampler"]): f"{row['test_recall_at_50']:.3f}"
+                for row in results.recall
+                if not row["variant"] and row["test_recall_at_50"]
+            }
+            for answer in results.answers:
+                expected += answer_lines(answer, f"{title}, {find_encoder(encoder).title}", recalls)
+    page = (REPOSITORY / "docs/results.md").read_text().splitlines()
+    rows = [
+        line for line in page if re.match(r"\| (CiteULike|MovieLens), (CNN|LSTM) \| [A-Z]", line)
+    ]
+    assert sorted(row for row in rows if row.count("|") == 7) == sorted(expected)
+
+
+def test_the_page_on_tables_shows_three_claims_of_every_loss() -> None:
+    """A row for each data set, encoder and loss; verdicts but `reproduced` are written out."""
+    page = (REPOSITORY / "docs/tables.md").read_text().splitlines()
+    rows = [line for line in page if re.match(r"\| (CiteULike|MovieLens), [A-Z]+, [A-Z]", line)]
+    expected = []
+    for name, title in TITLES.items():
+        expected += claim_lines(kept(name), title)
+    assert sorted(rows) == sorted(expected)
+
+
+def test_the_page_on_tables_compares_at_a_common_loss_where_the_baseline_still_falls() -> None:
+    page = (REPOSITORY / "docs/tables.md").read_text()
+    assert "\n".join(common_loss_lines()) in page
+
+
+def common_loss_lines() -> list[str]:
+    """The head, and each sampler with how much sooner it is at the lowest loss of a level that all
+    seeds of the baseline reach.
+    """
+    sensitivity = kept("movielens-plots", encoder="lstm").sensitivity()
+    head, columns = ["LSTM"], []
+    for loss in ("sg", "mse", "log"):
+        rows = [row for row in sensitivity if (row["loss"], row["measure"]) == (loss, "probe_loss")]
+        level = min(row["level"] for row in rows if row["baseline_seeds_reached"] == 3)
+        head.append(f"{find_loss(loss).title}: {level:.2f}")
+        columns.append({row["sampler"]: row for row in rows if row["level"] == level})
+    lines = [f"| {' | '.join(head)} |", "| --- | ---: | ---: | ---: |"]
+    for sampler in (*PAPER[1:], "ns-all", "strat-all"):
+        cells = [f"`{sampler}`"]
+        for column in columns:
+            row = column.get(sampler)
+            if row is None:
+                cells.append("-")
+            elif row["total_speedup"] is None:
+                cells.append(f"< {row['total_speedup_at_most']:.2f}")
+            else:
+                cells.append(interval(*(row[f"total_speedup{end}"] for end in ENDS)))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def test_the_page_on_results_counts_these_claims() -> None:
+    """How often each is reproduced, how often not judged, and between which values."""
+    judged = [claims_by_loss(kept(name)) for name in TITLES]
+    page = (REPOSITORY / "docs/results.md").read_text()
+    for line in count_lines([own for found in judged for own in found.values()]):
+        assert line in page
+
+
+def count_lines(judged: Sequence[Mapping[str, Judged]]) -> list[str]:
+    """A row for each claim: verdicts, and the smallest and the largest value."""
+    lines = []
+    for claim, words in CLAIMS_BY_LOSS.items():
+        found = [own[claim] for own in judged if claim in own]
+        values = [one.value for one in found if one.value is not None]
+        verdicts = [one.verdict for one in found if one.value is not None]
+        digits = DIGITS.get(claim, 2)
+        counts = [verdicts.count(each) for each in ("reproduced", "not reproduced", "undecided")]
+        cells = [words, *map(str, counts), f"{min(values):.{digits}f} to {max(values):.{digits}f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def claims_by_loss(results: Results) -> dict[tuple[str, str], dict[str, Judged]]:
+    """Verdicts by encoder and loss; times are those of a profile where there is one."""
+    found: dict[tuple[str, str], dict[str, Judged]] = {}
+    for one in sorted(results.claims, key=lambda one: "profile" in one.evidence):
+        if one.claim in CLAIMS_BY_LOSS and "plain" not in one.settings:
+            found.setdefault((one.encoder, one.loss), {})[one.claim] = one
+    return found
+
+
+def claim_lines(results: Results, title: str) -> list[str]:
+    """The row of each encoder and loss of a folder."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for key, own in claims_by_loss(results).items():
+        for claim, one in own.items():
+            text = "not judged"
+            if one.value is not None and one.lower is not None and one.upper is not None:
+                digits = DIGITS.get(claim, 2)
+                text = interval(one.value, one.lower, one.upper, digits)
+                text += "" if one.verdict == "reproduced" else f", {one.verdict}"
+            found.setdefault(key, {})[claim] = text
+    return [
+        f"| {title}, {find_encoder(encoder).title}, {find_loss(loss).title} |"
+        f" {' | '.join(own.get(claim, 'not judged') for claim in CLAIMS_BY_LOSS)} |"
+        for (encoder, loss), own in found.items()
+    ]
+
+
+def test_the_page_on_results_shows_times_to_a_recall() -> None:
+    """Seconds to nine tenths of the best recall, by sampler and loss."""
+    results = kept("citeulike-title-tags", encoder="cnn", negatives="10", **MAIN)
+    (field,) = find_fields(results.answers)
+    page = (REPOSITORY / "docs/results.md").read_text()
+    assert f"recall@50 of {field.levels[1]:.3f}, nine tenths of the best" in page
+    seconds = {
+        (racer.contender.config.sampler, racer.answer.config.loss): racer.to_levels[1]
+        for racer in field.racers
+    }
+    for sampler in PAPER:
+        cells = [f"`{sampler}`"]
+        for loss in ("sg", "mse", "log", "hinge"):
+            found = seconds.get((sampler, loss))
+            cells.append("never" if found is None else three_digits(found))
+            if (sampler, loss) not in seconds:
+                cells[-1] = "-"
+        assert f"| {' | '.join(cells)} |" in page
+
+
+def answer_lines(answer: Answer, title: str, recalls: Mapping[tuple[str, str], str]) -> list[str]:
+    """The row of `strat-ns`; none where it has no ratio to the baseline."""
+    own = [each for each in answer.standings if each.contender.config.sampler == "strat-ns"]
+    base, total = answer.baseline, own[0].sooner and own[0].sooner.total
+    if base is None or total is None:
+        return []
+    easier = dict(answer.easier_of(own[0]))
+    ratios = (total, easier[0.5], easier[0.25])
+    loss = answer.config.loss
+    cells = [
+        title,
+        find_loss(loss).title,
+        *(interval(each.value, each.lower, each.upper) for each in ratios),
+        f"{recalls[loss, 'strat-ns']}, {recalls[loss, base.contender.config.sampler]}",
+    ]
+    return [f"| {' | '.join(cells)} |"]
+
+
+@pytest.mark.parametrize(
+    ("name", "encoder", "computations"),
+    [
+        ("citeulike-title-tags", "cnn", ["", "convolution=plain"]),
+        ("citeulike-title-tags", "lstm", [""]),
+        ("movielens-plots", "cnn", ["", "convolution=plain"]),
+    ],
+)
+def test_the_page_on_tables_shows_times_of_profiles(
+    name: str, encoder: str, computations: list[str]
+) -> None:
+    """Milliseconds, iterations and totals by profiles of 7 rounds; then the paper's ratios."""
+    printed_as = {"citeulike-title-tags": "citeulike", "movielens-plots": "news"}
+    page = (REPOSITORY / "docs/tables.md").read_text()
+    found = [
+        each
+        for each in kept(name).profiled
+        if (each.comparison.config.encoder, each.comparison.config.loss) == (encoder, "sg")
+        if each.rounds == 7
+    ]
+    assert [each.computation for each in found] == computations
+    for computed in zip(*(each.speedups for each in found), strict=True):
+        row = computed[0].speedup
+        milliseconds, total = profiled_text(computed[0])
+        cells = [f"`{row['sampler']}`", milliseconds, ratio(row, "iterations"), total]
+        for other in computed[1:]:
+            seconds, total = profiled_text(other)
+            cells[1] += f"; {seconds}"
+            cells.append(total)
+        cells += [
+            ", ".join(f"{float(each[key]):.2f}" for key in ("per_iteration", "iterations", "total"))
+            for each in printed.table("speedup")
+            if (each["dataset"], each["encoder"], each["sampler"])
+            == (printed_as[name], encoder, row["sampler"])
+        ]
+        assert f"| {' | '.join(cells)} |" in page
+
+
+@pytest.mark.parametrize(
+    "folder", [each for each in FOLDERS if "rivals" in each.name], ids=lambda each: each.name
+)
+def test_the_page_on_rivals_shows_their_numbers(folder: Path) -> None:
+    """Each arm's seconds to both levels and its best recall, in the order of the report."""
+    (table,) = objective_tables(kept(folder.name).answers)
+    page = (REPOSITORY / "docs/rivals.md").read_text()
+    rows = [" | ".join(cell.text for cell in row[2:5]) for row in table.rows]
+    found = [row for line in page.splitlines() for row in rows if line.endswith(f"| {row} |")]
+    assert found == rows
+
+
+def is_main(row: dict[str, Any]) -> bool:
+    return (row["encoder"], row["loss"], row["variant"]) == ("cnn", "sg", "") and not row[
+        "settings"
+    ]
+
+
+def ratio(row: dict[str, Any], name: str) -> str:
+    value = row[f"{name}_speedup"]
+    return f"< {row[f'{name}_speedup_at_most']:.2f}" if value is None else f"{value:.2f}"
+
+
+def recall_text(row: dict[str, Any]) -> str:
+    lower, upper = (row[f"test_recall_at_50_{end}"] for end in ("lower", "upper"))
+    value = f"{row['test_recall_at_50']:.3f}"
+    return value if lower is None else f"{value} ± {(upper - lower) / 2:.3f}"
+
+
+def profiled_text(each: ProfiledSpeedup) -> tuple[str, str]:
+    """Milliseconds and the total with its interval."""
+    seconds, total = f"{1e3 * each.seconds:.1f}", each.total
+    if total is None:
+        return seconds, f"< {each.at_most:.2f}"
+    if total.lower is None or total.lower == total.upper:
+        return seconds, f"{total.value:.2f}"
+    return seconds, interval(total.value, total.lower, total.upper)
+
+
+def interval(value: float, lower: float | None, upper: float | None, digits: int = 2) -> str:
+    """A value with its interval."""
+    return f"{value:.{digits}f} ({lower:.{digits}f} to {upper:.{digits}f})"
