@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping
 
 from ncfbench.errors import UsageError
@@ -52,9 +53,10 @@ def settings_of(kind: Kind, name: str) -> dict[str, Setting]:
 
 def built_in_settings(kinds: Iterable[Kind] = BUILT_IN) -> dict[str, Setting]:
     """Return the settings that built-in choices declare as their own."""
-    return {
-        setting.name: setting
-        for kind in kinds
-        for name in BUILT_IN[kind]
-        for setting in find(kind, name).settings
-    }
+    return {setting.name: setting for kind in kinds for setting in _declared(kind)}
+
+
+@functools.cache
+def _declared(kind: Kind) -> tuple[Setting, ...]:
+    """Return what the built-in choices of a kind declare; ``--help`` asks thousands of times."""
+    return tuple(setting for name in BUILT_IN[kind] for setting in find(kind, name).settings)

@@ -76,7 +76,7 @@ def _is_user(traits: Traits, setting: Setting, kind: Kind) -> bool:
     if setting.default_from == kind == "loss":
         return declared_default(traits, setting) is not None
     by_user = traits.uses_by_user if isinstance(traits, SamplerTraits) else ()
-    is_theirs = setting.used_by == kind or setting in built_in_settings([kind]).values()
+    is_theirs = setting.used_by == kind or built_in_settings([kind]).get(setting.name) == setting
     is_used = is_theirs and setting.name in (*traits.uses, *by_user)
     return is_used or setting in traits.settings
 
