@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Mapping
 
+from ncfbench.declarations import read
 from ncfbench.errors import UsageError
 from ncfbench.registry import BUILT_IN, find
 from ncfbench.settings import Kind, Setting
@@ -53,10 +54,14 @@ def settings_of(kind: Kind, name: str) -> dict[str, Setting]:
 
 def built_in_settings(kinds: Iterable[Kind] = BUILT_IN) -> dict[str, Setting]:
     """Return the settings that built-in choices declare as their own."""
-    return {setting.name: setting for kind in kinds for setting in _declared(kind)}
+    return {
+        setting.name: setting
+        for kind in kinds
+        for setting in _declared(kind, tuple(BUILT_IN[kind].values()))
+    }
 
 
 @functools.cache
-def _declared(kind: Kind) -> tuple[Setting, ...]:
-    """Return what the built-in choices of a kind declare; ``--help`` asks thousands of times."""
-    return tuple(setting for name in BUILT_IN[kind] for setting in find(kind, name).settings)
+def _declared(kind: Kind, paths: tuple[str, ...]) -> tuple[Setting, ...]:
+    """Return what the classes at import paths declare; ``--help`` asks thousands of times."""
+    return tuple(setting for path in paths for setting in read(kind, path).settings)
