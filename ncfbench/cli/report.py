@@ -46,6 +46,17 @@ def report(
             rich_help_panel="Selection",
         ),
     ] = None,
+    profiles: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "Take the profiles of this folder, for example of another machine, instead of those"
+                " beside the runs."
+            ),
+            show_default=False,
+            rich_help_panel="Selection",
+        ),
+    ] = None,
     table: Annotated[
         list[str] | None,
         typer.Option(
@@ -197,11 +208,11 @@ def report(
         )
     _, where = resolve({"data_dir": data_dir, "runs_dir": runs_dir})
     if verify or against is not None:
-        given = (figures, export, output, table, figure, full, paper, baseline)
+        given = (figures, export, output, table, figure, full, paper, baseline, profiles)
         if kind not in ("table", "json") or any(given):
             raise UsageError(
                 "--verify and --against print a table or JSON: leave --format, --table, --figure,"
-                " --figures, --output, --export, --full, --paper and --baseline out."
+                " --figures, --output, --export, --full, --paper, --baseline and --profiles out."
             )
         if against is not None:
             limit = regression or REGRESSION
@@ -216,6 +227,8 @@ def report(
             "--export and --paper are for the usual baseline: leave --baseline out, or look at the"
             " exported folder with it."
         )
+    if profiles is not None and export is not None:
+        raise UsageError("--export copies what lies beside the runs: leave --profiles out.")
     drawing = _drawing(figure or [], figures, figures_format, output, kind)
     if output is not None and kind == "table" and drawing.file is None:
         raise UsageError("--format table is printed: send it to a file with > FILE.")
@@ -225,7 +238,7 @@ def report(
         if path is not None
     }
     wanted = Wanted(kind, table or [], figure or [], named, full, paper)
-    chosen = {"baseline": baseline, "allow_mixed": allow_mixed}
+    chosen = {"baseline": baseline, "allow_mixed": allow_mixed, "profiles": profiles}
     _report(where, wanted, only or [], drawing, output, export, **chosen)
 
 

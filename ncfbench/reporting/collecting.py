@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ncfbench.errors import UsageError, nearest
+from ncfbench.errors import UsageError, nearest, shown
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, group
 from ncfbench.reporting.manifests import find_manifests, label_comparisons
@@ -30,6 +30,7 @@ def collect(
     locations: Mapping[str, str],
     only: Mapping[str, Iterable[Any]] | None = None,
     baseline: str | None = None,
+    profiles: Path | None = None,
 ) -> Results:
     """Read a folder of runs, and compare the runs that belong together.
 
@@ -40,10 +41,11 @@ def collect(
         only: wanted values by setting (:class:`ncfbench.reporting.selection.Filter`).
         baseline: the sampler that speedups are measured against; by default the loss's own, whose
             figures alone stand beside the paper's.
+        profiles: where ``ncfbench profile`` wrote its tables; by default beside the runs.
 
     Raises:
         UsageError: ``only`` names a setting that there is not, or a value that no run has; no run
-            has the baseline's sampler.
+            has the baseline's sampler; the folder of profiles has none.
     """
     records, problems = runs.read_all(runs_dir)
     chosen = Filter(only or {}, records)
@@ -56,11 +58,19 @@ def collect(
     comparisons = label_comparisons(comparisons, manifests)
     problems += unknown
     beside: dict[str, Rows] = {}
-    for wanted in (audit_schemas.AUDIT_TABLES, profile_schemas.PROFILE_TABLES):
-        found, unreadable = tables.read_present(runs_dir, wanted)
+    for place, wanted in (
+        (runs_dir, audit_schemas.AUDIT_TABLES),
+        (profiles or runs_dir, profile_schemas.PROFILE_TABLES),
+    ):
+        found, unreadable = tables.read_present(place, wanted)
         kept = {name: list(filter(chosen.keeps_row, rows)) for name, rows in found.items()}
         beside |= {name: rows for name, rows in kept.items() if rows}
         problems += unreadable
+    if profiles is not None and not beside.keys() & profile_schemas.PROFILE_TABLES.keys():
+        raise UsageError(
+            f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"
+            f" --runs-dir {profiles}"
+        )
     sweeps, unreadable = _sweeps(runs_dir)
     problems += unreadable
     speedups = [

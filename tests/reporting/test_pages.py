@@ -15,7 +15,7 @@ from ncfbench.registry import find_encoder, find_loss
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.claims.case import Judged
 from ncfbench.reporting.objectives import find_fields
-from ncfbench.reporting.profiled_speedups import ProfiledSpeedup
+from ncfbench.reporting.profiled_speedups import ProfiledSpeedup, by_profile
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.table import three_digits
 from ncfbench.reporting.views.objectives import objective_tables
@@ -280,6 +280,34 @@ def test_the_page_on_tables_shows_times_of_profiles(
             == (printed_as[name], encoder, row["sampler"])
         ]
         assert f"| {' | '.join(cells)} |" in page
+
+
+def test_the_page_on_costly_items_shows_seven_profiles() -> None:
+    """In order of the time of the items over that of everything else: milliseconds of an iteration
+    of `iid`, that ratio, and how many times shorter three samplers are. All of one machine.
+    """
+    profiles = by_profile(kept("citeulike-title-tags-encoders").beside["costmodel"])
+    assert len({own["iid"]["environment_key"] for own in profiles}) == 1
+    assert {own["iid"]["rounds"] for own in profiles} == {7}
+    lines = []
+    for own in sorted(profiles, key=items_over_rest):
+        base = own["iid"]
+        title = find_encoder(base["encoder"]).title
+        title += ", plain convolution" if "plain" in (base["unusual_settings"] or "") else ""
+        milliseconds = 1e3 * base["measured_full_iteration_seconds"]
+        cells = [title, three_digits(milliseconds), three_digits(items_over_rest(own))]
+        for sampler in ("ns", "strat-ns", "strat-all"):
+            ends = "measured", "lower", "upper"
+            cells.append(interval(*(own[sampler][f"{end}_full_speedup"] for end in ends)))
+        lines.append(f"| {' | '.join(cells)} |")
+    assert len(lines) == 7
+    assert "\n".join(lines) in (REPOSITORY / "docs/costly-items.md").read_text()
+
+
+def items_over_rest(profile: Mapping[str, Mapping[str, Any]]) -> float:
+    """Time of IID's items over that of everything else in its iteration, by the cost model."""
+    items: float = profile["iid"]["predicted_items_seconds"]
+    return items / (profile["iid"]["predicted_full_iteration_seconds"] - items)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
-from folders import write_folder, write_run
+from folders import write_folder, write_profile, write_run
 from typer.testing import CliRunner, Result
 
 import ncfbench
@@ -15,6 +16,7 @@ from ncfbench.cli import app
 from ncfbench.errors import UsageError
 from ncfbench.reporting.selection import choose, parse_only, unique
 from ncfbench.reporting.table import Table, slug
+from ncfbench.storage import profile_schemas, tables
 
 
 def invoke(*words: str | Path) -> Result:
@@ -85,6 +87,9 @@ def test_only_leaves_the_written_tables_alone(folder: Path) -> None:
         (["--table", "recall", "--verify"], 2, "leave --format, --table"),
         (["--figure", "convergence"], 2, "--figures DIR or --output"),
         (["--figures-format", "pdf"], 2, "goes with --figures"),
+        (["--profiles", "nowhere"], 2, "No profile in nowhere"),
+        (["--profiles", "p", "--export", "e"], 2, "leave --profiles out"),
+        (["--profiles", "p", "--verify"], 2, "and --profiles out"),
     ],
 )
 def test_what_cannot_be_selected(folder: Path, words: list[str], code: int, message: str) -> None:
@@ -108,6 +113,26 @@ def test_tables_by_name(folder: Path) -> None:
     assert [table["name"] for table in several] == ["speedup-sg-batch-size-128", "speedup-sg"]
     csv = invoke(folder, "--format", "csv", "--table", "recall").stdout
     assert "encoder,sampler,citeulike: SG\n" in csv
+
+
+def test_profiles_of_another_folder_take_the_place_of_those_beside_the_runs(
+    folder: Path, tmp_path: Path
+) -> None:
+    """The runs stay what they are; their own folder has no profile, or another one."""
+    write_profile(tmp_path / "quick")
+    drawn = invoke(folder, "--profiles", tmp_path / "quick", "--figure", "list")
+    assert "crossover-citeulike-sg-b512" in drawn.stdout
+    assert "crossover" not in invoke(folder, "--figure", "list").stdout
+    both = shutil.copytree(folder, tmp_path / "both")
+    write_profile(both)
+    rows = tables.read_rows(both / "costmodel.parquet", profile_schemas.COSTMODEL)
+    for row in rows:
+        row["dataset"] = "another"
+    tables.write_rows(both / "costmodel.parquet", rows, profile_schemas.COSTMODEL)
+    assert "crossover-another" in invoke(both, "--figure", "list").stdout
+    names = invoke(both, "--profiles", tmp_path / "quick", "--figure", "list").stdout
+    assert "crossover-citeulike-sg-b512" in names
+    assert "crossover-another" not in names
 
 
 def test_a_folder_gets_a_file_for_each_table(folder: Path, tmp_path: Path) -> None:
