@@ -36,6 +36,7 @@ from ncfbench.profiling.parts import Parts
 from ncfbench.profiling.rounds import (
     Timed,
     measure_round,
+    plan_round,
     timed_collectives,
     timed_parts,
     timed_sampler,
@@ -159,9 +160,9 @@ def run(
         }
         timed += timed_collectives(loops, batches, sizes)
         others.warn(progress.say)
-        round_seconds = sum(each.seconds_of_round for each in timed)
+        passes, round_seconds = plan_round(timed)
         progress.say(f"{rounds} rounds of about {format_duration(round_seconds)} each.")
-        samples = _measure(timed, rounds, progress)
+        samples = _measure(timed, rounds, passes, progress)
         others.warn(progress.say, is_over=True)
     paced = at_usual_pace(samples)
     costs, unit_rows = unit_costs(paced, points)
@@ -204,7 +205,7 @@ def run(
     )
 
 
-def _measure(timed: Sequence[Timed], rounds: int, progress: Progress) -> list[Row]:
+def _measure(timed: Sequence[Timed], rounds: int, passes: int, progress: Progress) -> list[Row]:
     """Return the rows of whole rounds."""
     samples: list[Row] = []
     done = 0
@@ -213,7 +214,7 @@ def _measure(timed: Sequence[Timed], rounds: int, progress: Progress) -> list[Ro
     ) as stop:
         while done < rounds:
             begin = time.perf_counter()
-            rows = measure_round(done, timed, stop)
+            rows = measure_round(done, timed, passes, stop)
             if stop():
                 break
             samples += rows

@@ -35,9 +35,13 @@ LOOP_SECONDS = 0.25
 steps on batches that are ready has half as many.
 """
 LOOP_ITERATIONS = 2
+SLOW_SECONDS = 1.0
+"""Iterations that take longer are not tried a second time before they are measured."""
 MOST_CALLS = 2000
-PASSES = 4
+MOST_PASSES = 4
 """Passes of a round over steps and loops; all else is in one of them."""
+ROUND_SECONDS = 60.0
+"""A round has fewer passes, one at least, where more would take longer than this."""
 
 Block: TypeAlias = Callable[[int, Callable[[], bool]], Mapping[str, tuple[int, float]]]
 """Takes the round's number, and a function that says when to stop early. Returns calls and seconds,
@@ -61,18 +65,26 @@ class Timed:
     seconds: float
     in_every_pass: bool = False
 
-    @property
-    def seconds_of_round(self) -> float:
-        """All blocks of a round, about."""
-        return self.seconds * (PASSES if self.in_every_pass else 1)
+
+def plan_round(timed: Sequence[Timed]) -> tuple[int, float]:
+    """Return how many passes a round has, and the seconds that it takes, about."""
+    every, once = (
+        sum(each.seconds for each in timed if each.in_every_pass == often)
+        for often in (True, False)
+    )
+    fitting = (ROUND_SECONDS - once) / max(every, 1e-9)
+    passes = int(np.clip(fitting, 1, MOST_PASSES))
+    return passes, passes * every + once
 
 
-def measure_round(number: int, timed: Sequence[Timed], stop: Callable[[], bool]) -> list[Row]:
+def measure_round(
+    number: int, timed: Sequence[Timed], passes: int, stop: Callable[[], bool]
+) -> list[Row]:
     """Return one row for each block; nothing once ``stop()`` is true."""
     rng = np.random.default_rng(number)
-    own_pass = rng.integers(PASSES, size=len(timed))
+    own_pass = rng.integers(passes, size=len(timed))
     rows: list[Row] = []
-    for turn in range(PASSES):
+    for turn in range(passes):
         for index in rng.permutation(len(timed)):
             each = timed[index]
             if not (each.in_every_pass or own_pass[index] == turn):
@@ -224,10 +236,12 @@ def timed_sampler(
 
 def choose_iterations(loop: TimedLoop) -> tuple[int, float]:
     """Compile a loop's step. Return how many iterations fill a block, and the seconds of one."""
-    loop.full_block(2)
-    loop.full_block(4)
-    seconds = loop.samples[-1].seconds / 4
-    loop.step_block(2)
+    loop.full_block(LOOP_ITERATIONS)
+    seconds = loop.samples[-1].seconds / LOOP_ITERATIONS
+    if seconds < SLOW_SECONDS:
+        loop.full_block(4)
+        seconds = loop.samples[-1].seconds / 4
+        loop.step_block(2)
     loop.take_samples()
     count = int(np.clip(LOOP_SECONDS / seconds, LOOP_ITERATIONS, MOST_CALLS))
     together = loop.trainer.per_dispatch
