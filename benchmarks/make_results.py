@@ -52,6 +52,7 @@ from ncfbench.timing.clock import format_duration
 
 PLAN = FOLDER / "results.toml"
 STEPS = "steps.json"
+PROFILE_FIGURES = "crossover", "epoch-time", "product-ratio"
 MOST_FIGURE_BYTES, MOST_BYTES = 300_000, 40_000_000
 
 
@@ -63,12 +64,15 @@ class Evidence:
         prepare: arguments of ``ncfbench prepare``, a line for each data set.
         commands: of ncfbench, in order.
         png: figures that are kept as PNG too; the beginning of a name stands for all.
+        profiles_of: a folder whose runs stand beside this one's profiles in figures. This one has
+            no runs of its own.
     """
 
     name: str
     prepare: Sequence[str]
     commands: Sequence[str]
     png: Sequence[str] = ()
+    profiles_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -224,16 +228,23 @@ def train(evidence: Evidence, places: Places, failures: Failures) -> None:
 
 def report(evidence: Evidence, places: Places, failures: Failures) -> None:
     """Export a folder's records, tables and figures, and compute every number once more."""
-    kept = places.results / evidence.name
-    runs = ["report", f"--runs-dir={places.runs_dir / evidence.name}"]
-    runs += [f"--data-dir={places.data_dir}", f"--figures={kept / 'figures'}"]
-    named = [f"--figure={name}" for name in evidence.png]
-    export = [*runs, f"--export={kept}", "--figures-format=svg", "--full", "--paper"]
-    failures.add(call(export), f"export to {kept}")
-    if named:
-        code, _ = printed([*runs, "--figures-format=png", *named])
+    kept, own = places.results / evidence.name, places.runs_dir / evidence.name
+    compared = places.runs_dir / (evidence.profiles_of or evidence.name)
+    runs = ["report", f"--runs-dir={compared}", f"--data-dir={places.data_dir}"]
+    figures = [f"--figures={kept / 'figures'}", "--figures-format=svg"]
+    export = f"--export={kept}"
+    if evidence.profiles_of:
+        runs.append(f"--profiles={own}")
+        code, _ = printed([*runs, *figures, *(f"--figure={name}" for name in PROFILE_FIGURES)])
+        failures.add(code, f"figures of {kept}")
+        failures.add(call(["report", f"--runs-dir={own}", export]), f"export to {kept}")
+    else:
+        failures.add(call([*runs, *figures, export, "--full", "--paper"]), f"export to {kept}")
+        failures.add(call(["report", str(kept), "--verify"]), f"verify of {kept}")
+    if evidence.png:
+        named = [f"--figure={name}" for name in evidence.png]
+        code, _ = printed([*runs, figures[0], "--figures-format=png", *named])
         failures.add(code, f"{', '.join(evidence.png)} of {kept}")
-    failures.add(call(["report", str(kept), "--verify"]), f"verify of {kept}")
 
 
 def oversized(plan: Sequence[Evidence], places: Places) -> Iterator[str]:

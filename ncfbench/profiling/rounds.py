@@ -1,7 +1,8 @@
 """A round of a profile: every step, every part and every sampler's loop, measured in turn.
 
 A disturbance of the machine lasts for seconds. So blocks are short, a round goes over the steps
-several times, and each time in another order: nothing always follows the same neighbour.
+several times, and each time in another order: nothing always follows the same neighbour. Where
+steps take seconds, so do their blocks, and a round goes over them fewer times.
 """
 
 from __future__ import annotations

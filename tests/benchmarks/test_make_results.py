@@ -40,7 +40,7 @@ def test_commands_of_the_plan_are_valid(script: Any, monkeypatch: pytest.MonkeyP
     both = ["citeulike", "movielens"]
     dear = [f"citeulike-{encoder}" for encoder in ("gru", "transformer", "bert")]
     rivals = [f"{name}-rivals{end}" for end in ("", "-gru") for name in both]
-    assert [each.name for each in plan] == [*both, *dear, *rivals]
+    assert [each.name for each in plan] == [both[0], "citeulike-encoders", both[1], *dear, *rivals]
     for evidence in plan:
         names = set()
         for command in [*evidence.commands, *(f"prepare {one}" for one in evidence.prepare)]:
@@ -69,6 +69,13 @@ commands = [
   "audit --dataset tiny --encoder bow --samplers ns --loss sg --noise unigram --batches 0",
 ]
 png = ["targets-tiny-bow"]
+
+[[folder]]
+name = "costs"
+profiles_of = "small"
+prepare = ["synthetic --name tiny"]
+commands = ["profile --dataset tiny --encoder bow"]
+png = ["crossover"]
 
 [[folder]]
 name = "absent"
@@ -133,7 +140,7 @@ def test_results_forecast_and_resume(
     rows = [line.split()[-6:] for line in said.out.splitlines() if "sampler=" in line]
     assert [row[:4] for row in rows] == [["2", "2", "20", "min"], ["1", "1", "10", "min"]]
     assert "All sweeps: 30 min, and at most 2 MiB" in said.out
-    assert "1 profiles and audits are not predicted" in said.out
+    assert "2 profiles and audits are not predicted" in said.out
     assert len(called) == 2
     assert not (tmp_path / "runs").exists()
 
@@ -157,6 +164,23 @@ def test_results_forecast_and_resume(
     (tmp_path / "kept" / "small" / "large.svg").write_bytes(b" " * 300_001)
     assert names(code=6) == ["sweep", "sweep", *rest]
     assert "large.svg has 300 KB" in capsys.readouterr().err
+
+
+def test_profiles_stand_beside_the_runs_of_another_folder(
+    script: Any, main: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(script, "call", lambda words, output=None: called.append(words) or 0)
+    assert main("--folder=costs", "--no-forecast") == 0
+    profile, drawn, export, png = called
+    own, kept = tmp_path / "runs" / "costs", tmp_path / "kept" / "costs"
+    assert profile[-1] == f"--runs-dir={own}"
+    for words in (drawn, png):
+        assert words[:2] == ["report", f"--runs-dir={tmp_path / 'runs' / 'small'}"]
+        assert f"--profiles={own}" in words
+        assert f"--figures={kept / 'figures'}" in words
+        assert "--figure=crossover" in words
+    assert export == ["report", f"--runs-dir={own}", f"--export={kept}"]
 
 
 @pytest.mark.long

@@ -318,6 +318,27 @@ def test_an_interrupted_profile_keeps_whole_rounds(
         assert profiling.run(tiny, configs, rounds=9).costmodel[0]["rounds"] == kept
 
 
+@pytest.mark.parametrize(
+    ("seconds", "passes"), [(0.5, 4), (20.0, 2), (25.0, 2), (58.0, 1), (300.0, 1)]
+)
+def test_a_round_of_slow_steps_has_fewer_passes(seconds: float, passes: int) -> None:
+    """As many as fit into a minute beside a part of 5 s that is in one pass, from 1 to 4."""
+    blocks: list[str] = []
+
+    def timed(name: str, own: float, *, often: bool) -> rounds.Timed:
+        def block(number: int, stop: Any) -> dict[str, tuple[int, float]]:
+            blocks.append(name)
+            return {name: (1, own)}
+
+        return rounds.Timed(1, None, block, own, in_every_pass=often)
+
+    both = [timed("step", seconds, often=True), timed("part", 5.0, often=False)]
+    assert rounds.plan_round(both) == (passes, passes * seconds + 5)
+    rows = rounds.measure_round(0, both, passes, lambda: False)
+    assert sorted(blocks) == ["part"] + ["step"] * passes
+    assert [row["part"] for row in rows] == blocks
+
+
 @pytest.mark.long
 def test_profile_from_the_command_line(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

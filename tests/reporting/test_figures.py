@@ -11,8 +11,9 @@ from folders import filled, write_folder, write_run
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
+from ncfbench.reporting.collecting import collect
 from ncfbench.reporting.comparison import group
-from ncfbench.reporting.figures import arms, curves
+from ncfbench.reporting.figures import arms, curves, figures
 from ncfbench.reporting.figures import drawing as drawing_module
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover
 from ncfbench.reporting.figures.drawing import MOST_POINTS, thin
@@ -187,6 +188,43 @@ def test_a_figure_drawn_again_has_the_same_bytes(tmp_path: Path, kind: str) -> N
     for path in paths:
         drawing_module.save(curves.draw_convergence(comparison), [path])
     assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
+    """Texts may differ, the data sets are named then; numbers of negatives and links may not. Two
+    profiles of an encoder are told apart by what differs.
+    """
+    pytest.importorskip("matplotlib")
+    profiles = (
+        ("cnn", "", "words", 500, 10),
+        ("cnn", "convolution=plain", "words", 500, 10),
+        ("bert", "checkpoint=abc", "pieces", 500, 10),
+        ("lstm", "", "words", 500, 5),
+        ("gru", "", "words", 400, 10),
+    )
+    rows = [
+        filled(
+            profile_schemas.COSTMODEL,
+            **{"encoder": encoder, "dataset": data, "data_fingerprint": f"of {data}"},
+            **{"sampler": sampler, "loss": "sg", "baseline": "iid", "settings": words},
+            **{"unusual_settings": words, "links": links},
+            negatives=k if sampler == "iid" else None,
+            item_slots=items,
+            predicted_items_seconds=1e-6 * items,
+            predicted_full_iteration_seconds=1e-6 * items + 2e-3,
+            measured_full_iteration_seconds=1e-6 * items + 2e-3,
+        )
+        for encoder, words, data, links, k in profiles
+        for sampler, items in (("iid", 4000), ("ns", 500))
+    ]
+    tables.write_rows(tmp_path / "costmodel.parquet", rows, profile_schemas.COSTMODEL)
+    found = figures(collect(tmp_path, tmp_path, allow_mixed=False, locations={}))
+    (name,) = [each for each in found if each.startswith("crossover")]
+    drawing = found[name]()
+    assert drawing is not None
+    assert "words and pieces" in drawing.title
+    (axis,) = drawing.figure.axes
+    assert [each.get_text() for each in axis.texts] == ["CNN", "CNN plain", "BERT"]
 
 
 def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:

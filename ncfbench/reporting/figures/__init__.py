@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from ncfbench.reporting.figures.epoch_times import (
     trained_name,
     trained_times,
 )
+from ncfbench.reporting.profiled_speedups import by_profile
 from ncfbench.reporting.results import Results
 from ncfbench.reporting.selection import choose
 from ncfbench.reporting.tied import log_ratios
@@ -62,9 +63,13 @@ def figures(results: Results) -> dict[str, Draw]:
         found[profile_name("epoch-time", rows[0])] = partial(
             draw_epoch_times, *profiled_times(rows), label
         )
+    for rows in _on_one_graph(profile.get("costmodel", ())):
         if len({row["encoder"] for row in rows}) > 1:
-            ratios = _iterations(comparisons, rows[0])
-            found[profile_name("crossover", rows[0])] = partial(draw_crossover, rows, ratios, label)
+            name = profile_name("crossover", rows[0])
+            name += f"-k{_negatives(rows)}" if name in found else ""
+            label = labels.get(rows[0]["data_fingerprint"], "")
+            ratios = _iterations(comparisons, rows)
+            found[name] = partial(draw_crossover, rows, ratios, label)
     for origin, times in trained_times(comparisons):
         label = labels[origin.data_fingerprint]
         found[trained_name(origin)] = partial(draw_epoch_times, origin, times, label)
@@ -110,14 +115,33 @@ def check_kind(kind: str) -> None:
         )
 
 
-def _iterations(comparisons: Sequence[Comparison], profiled: Row) -> Iterations | None:
-    """Return how many times fewer iterations each sampler needs, by the runs of the profile's data,
+def _on_one_graph(rows: Iterable[Row]) -> list[list[Row]]:
+    """Return the rows of profiles with the same links, loss, batch size, negatives and environment.
+    Their texts may differ: some encoders need word pieces.
+    """
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for own in by_profile(rows):
+        own_rows = list(own.values())
+        first = own_rows[0]
+        graph = first["links"] or first["data_fingerprint"]
+        same = (first[name] for name in ("loss", "batch_size", "environment_key"))
+        found.setdefault((graph, *same, _negatives(own_rows)), []).extend(own_rows)
+    return list(found.values())
+
+
+def _negatives(rows: Sequence[Row]) -> int | None:
+    """Return a profile's k; None where no sampler draws any."""
+    return next((row["negatives"] for row in rows if row["negatives"] is not None), None)
+
+
+def _iterations(comparisons: Sequence[Comparison], profiled: Sequence[Row]) -> Iterations | None:
+    """Return how many times fewer iterations each sampler needs, by the runs of the profiles' data,
     loss and batch size with the most samplers that come down to the reference; none without such.
     """
-    found = []
+    names, found = ("data_fingerprint", "loss", "batch_size"), []
+    alike = {tuple(row[name] for name in names) for row in profiled}
     for each in comparisons:
-        own = (each.data_fingerprint, each.config.loss, each.config.batch_size)
-        if own == tuple(profiled[name] for name in ("data_fingerprint", "loss", "batch_size")):
+        if (each.data_fingerprint, each.config.loss, each.config.batch_size) in alike:
             logs = {arm: log_ratios(each, arm, "iterations_speedup") for arm in each.arms}
             ratios = {
                 arm.sampler: math.exp(math.fsum(by_seed.values()) / len(by_seed))

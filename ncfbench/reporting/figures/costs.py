@@ -22,6 +22,7 @@ from ncfbench.reporting.figures.drawing import (
     rank,
     with_label,
 )
+from ncfbench.reporting.profiled_speedups import by_profile
 
 Row = Mapping[str, Any]
 
@@ -42,14 +43,16 @@ def draw_crossover(rows: Sequence[Row], iterations: Iterations | None, data_labe
     moves.
 
     Args:
-        rows: of the cost model, with one data set, loss, batch size and environment, and more than
-            one encoder.
+        rows: of the cost model, with the same links, loss, batch size and environment, and more
+            than one encoder. Data sets may differ in their texts.
         iterations: makes totals of the ratios of times; None leaves the totals out.
         data_label: see :class:`ncfbench.reporting.comparison.Comparison`.
     """
     by_encoder: dict[tuple[str, str], dict[str, Row]] = {}
-    for row in rows:
-        by_encoder.setdefault((row["encoder"], own_settings(row, rows)), {})[row["sampler"]] = row
+    for own in by_profile(rows):
+        any_row = next(iter(own.values()))
+        alike = [row for row in rows if row["encoder"] == any_row["encoder"]]
+        by_encoder[any_row["encoder"], _difference(any_row, alike)] = own
     base = rows[0]["baseline"]
     able = {arm: own for arm, own in by_encoder.items() if base in own}
     title, first = find_sampler(base).title, rows[0]
@@ -64,9 +67,20 @@ def draw_crossover(rows: Sequence[Row], iterations: Iterations | None, data_labe
     for axis in axes:
         axis.set_xlabel(f"time of {title}'s items over everything else")
     loss = find_loss(first["loss"]).title
-    heading = f"Speedup as items become dearer: {first['dataset']}, {loss}, b={first['batch_size']}"
+    datasets = " and ".join(dict.fromkeys(row["dataset"] for row in rows))
+    heading = f"Speedup as items become dearer: {datasets}, {loss}, b={first['batch_size']}"
     figure.suptitle(with_label(heading, data_label))
     return Drawing(heading, figure)
+
+
+def _difference(row: Row, alike: Sequence[Row]) -> str:
+    """Return what tells a profile from the others of its encoder: settings, or its data set."""
+    words = []
+    if len({own_settings(each, alike) for each in alike}) > 1:
+        words.append(own_settings(row, alike))
+    if len({each["dataset"] for each in alike}) > 1:
+        words.append(row["dataset"])
+    return ", ".join(filter(None, words))
 
 
 def _draw_speedups(
@@ -117,7 +131,7 @@ def _name_encoders(axis: Any, shares: Mapping[tuple[str, str], float]) -> None:
         axis.axvline(share, color=GREY, linewidth=0.5, linestyle=":")
         place = (math.log(share) - low) / (high - low)
         last = max(place, last + 0.05)
-        values = [word.partition("=")[2] for word in settings.split(", ") if word]
+        values = [word.rpartition("=")[2] for word in settings.split(", ") if word]
         axis.annotate(
             " ".join([find_encoder(encoder).title, *values]),
             (place, 1),
