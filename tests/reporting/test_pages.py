@@ -295,7 +295,7 @@ def test_the_page_on_costly_items_shows_profiles_of_one_machine() -> None:
     lines = []
     for own in sorted(profiles, key=items_over_rest):
         base = own["iid"]
-        title = find_encoder(base["encoder"]).title.replace("BERT", "MiniLM, 20 word pieces")
+        title = find_encoder(base["encoder"]).title.replace("BERT", "MiniLM, 10 word pieces")
         title += ", plain convolution" if "plain" in (base["unusual_settings"] or "") else ""
         milliseconds = 1e3 * base["measured_full_iteration_seconds"]
         cells = [title, three_digits(milliseconds), three_digits(items_over_rest(own))]
