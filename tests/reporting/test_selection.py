@@ -118,21 +118,28 @@ def test_tables_by_name(folder: Path) -> None:
 def test_profiles_of_another_folder_take_the_place_of_those_beside_the_runs(
     folder: Path, tmp_path: Path
 ) -> None:
-    """The runs stay what they are; their own folder has no profile, or another one."""
+    """The runs' own folder has no profile, or another one."""
+    pytest.importorskip("matplotlib")
+    (tmp_path / "quick").mkdir()
     write_profile(tmp_path / "quick")
-    drawn = invoke(folder, "--profiles", tmp_path / "quick", "--figure", "list")
-    assert "crossover-citeulike-sg-b512" in drawn.stdout
-    assert "crossover" not in invoke(folder, "--figure", "list").stdout
     both = shutil.copytree(folder, tmp_path / "both")
     write_profile(both)
     rows = tables.read_rows(both / "costmodel.parquet", profile_schemas.COSTMODEL)
-    for row in rows:
-        row["dataset"] = "another"
-    tables.write_rows(both / "costmodel.parquet", rows, profile_schemas.COSTMODEL)
-    assert "crossover-another" in invoke(both, "--figure", "list").stdout
-    names = invoke(both, "--profiles", tmp_path / "quick", "--figure", "list").stdout
-    assert "crossover-citeulike-sg-b512" in names
-    assert "crossover-another" not in names
+    others = [row | {"dataset": "another"} for row in rows]
+    tables.write_rows(both / "costmodel.parquet", others, profile_schemas.COSTMODEL)
+    names = ("epoch-time-citeulike-sg", "epoch-time-another-sg")
+    for where, profiles, expected in (
+        (folder, tmp_path / "quick", (0, 2)),
+        (both, tmp_path / "quick", (0, 2)),
+        (both, None, (2, 0)),
+        (folder, None, (2, 2)),
+    ):
+        words = ["--profiles", profiles] if profiles else []
+        drawn = [
+            invoke(where, *words, "--figure", name, "--output", tmp_path / f"{name}.svg")
+            for name in names
+        ]
+        assert tuple(each.exit_code for each in drawn) == expected
 
 
 def test_a_folder_gets_a_file_for_each_table(folder: Path, tmp_path: Path) -> None:
