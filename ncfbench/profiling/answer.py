@@ -15,6 +15,7 @@ from ncfbench.profiling.cost_model import (
     SPREAD_TOLERANCE,
 )
 from ncfbench.registry import find_sampler
+from ncfbench.reporting.table import three_digits
 
 Row = Mapping[str, Any]
 BEFORE_FIXED = ("optimiser", "dispatch", "collectives")
@@ -195,4 +196,4 @@ def _precision(rows: Sequence[Row], errors: Sequence[Error]) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.3g}"
+    return three_digits(1e3 * seconds)
