@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -337,6 +338,29 @@ def test_a_round_of_slow_steps_has_fewer_passes(seconds: float, passes: int) -> 
     rows = rounds.measure_round(0, both, passes, lambda: False)
     assert sorted(blocks) == ["part"] + ["step"] * passes
     assert [row["part"] for row in rows] == blocks
+
+
+@pytest.mark.parametrize(("seconds", "tried"), [(0.01, [2, 4]), (3.0, [2])])
+def test_slow_iterations_are_tried_once(seconds: float, tried: list[int]) -> None:
+    blocks: list[int] = []
+    samples: list[SimpleNamespace] = []
+
+    def full_block(iterations: int) -> None:
+        blocks.append(iterations)
+        samples.append(SimpleNamespace(seconds=iterations * seconds))
+
+    loop: Any = SimpleNamespace(
+        full_block=full_block,
+        step_block=lambda iterations: None,
+        take_samples=samples.clear,
+        samples=samples,
+        trainer=SimpleNamespace(per_dispatch=1),
+    )
+    iterations, found = rounds.choose_iterations(loop)
+    assert blocks == tried
+    assert found == pytest.approx(seconds)
+    assert iterations == pytest.approx(max(0.25 / seconds, 2), abs=2)
+    assert iterations % 2 == 0
 
 
 @pytest.mark.long

@@ -196,16 +196,18 @@ def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
     """
     pytest.importorskip("matplotlib")
     profiles = (
-        ("cnn", "", "words", 500, 10),
-        ("cnn", "convolution=plain", "words", 500, 10),
-        ("bert", "checkpoint=abc", "pieces", 500, 10),
-        ("lstm", "", "words", 500, 5),
-        ("gru", "", "words", 400, 10),
+        ("cnn", "", "words", "1" * 64, 500, 10),
+        ("cnn", "convolution=plain", "words", "1" * 64, 500, 10),
+        ("bow", "", "words", "1" * 64, 500, 10),
+        ("bow", "", "words", "2" * 64, 500, 10),
+        ("bert", "checkpoint=abc", "pieces", "3" * 64, 500, 10),
+        ("lstm", "", "words", "1" * 64, 500, 5),
+        ("gru", "", "words", "4" * 64, 400, 10),
     )
     rows = [
         filled(
             profile_schemas.COSTMODEL,
-            **{"encoder": encoder, "dataset": data, "data_fingerprint": f"of {data}"},
+            **{"encoder": encoder, "dataset": data, "data_fingerprint": fingerprint},
             **{"sampler": sampler, "loss": "sg", "baseline": "iid", "settings": words},
             **{"unusual_settings": words, "links": links},
             negatives=k if sampler == "iid" else None,
@@ -214,7 +216,7 @@ def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
             predicted_full_iteration_seconds=1e-6 * items + 2e-3,
             measured_full_iteration_seconds=1e-6 * items + 2e-3,
         )
-        for encoder, words, data, links, k in profiles
+        for encoder, words, data, fingerprint, links, k in profiles
         for sampler, items in (("iid", 4000), ("ns", 500))
     ]
     tables.write_rows(tmp_path / "costmodel.parquet", rows, profile_schemas.COSTMODEL)
@@ -224,7 +226,9 @@ def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
     assert drawing is not None
     assert "words and pieces" in drawing.title
     (axis,) = drawing.figure.axes
-    assert [each.get_text() for each in axis.texts] == ["CNN", "CNN plain", "BERT"]
+    assert [each.get_text() for each in axis.texts] == [
+        *("CNN", "CNN plain", "BoW words-111111", "BoW words-222222", "BERT")
+    ]
 
 
 def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def _difference(row: Row, alike: Sequence[Row]) -> str:
     words = []
     if len({own_settings(each, alike) for each in alike}) > 1:
         words.append(own_settings(row, alike))
-    if len({each["dataset"] for each in alike}) > 1:
-        words.append(row["dataset"])
+    if len({each["data_fingerprint"] for each in alike}) > 1:
+        words.append(f"{row['dataset']}-{row['data_fingerprint'][:6]}")
     return ", ".join(filter(None, words))
 
 
