@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
+from unittest.mock import patch
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -24,6 +27,11 @@ BERT = pytest.param(
     ),
 )
 CHECKPOINT_DIGEST = "0123456789ab"
+
+
+def traced_for(backend: str) -> Any:
+    """A context in which encoders are traced for a kind of device: "cpu" fast, "gpu" plainly."""
+    return patch.object(jax, "default_backend", lambda: backend)
 
 
 def texts_of(

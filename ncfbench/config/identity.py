@@ -10,7 +10,7 @@ History of the identity:
    identity is that without them.
 4. ``features``, ``word_vectors``, ``coupling``, ``coupling_weight`` and the settings of ``gru``,
    ``transformer`` and of interactions are new; at their defaults the identity is that without them.
-3. ``convolution`` and ``recurrence`` are new; at their defaults the identity is that without them.
+3. ``convolution`` is new; at its default the identity is that without it.
 2. ``user_tower`` and ``interaction`` are new; at their defaults the identity is that without them.
    Settings that only some encoders have are declared on these. A plug-in that does not declare what
    it uses is identified by every setting that it could read; in version 1 two runs of a plug-in

@@ -125,13 +125,6 @@ class Network(Interaction):
     settings = (
         Setting("interaction_units", 64, "Units of a hidden layer of r", at_least=1, since=4),
         Setting("interaction_layers", 1, "Hidden layers of r", at_least=1, since=4),
-        Setting(
-            "interaction_pairing",
-            "split",
-            "First layer of r: of concatenated pairs (plain), or by halves; same result",
-            choices=("split", "plain"),
-            since=4,
-        ),
     )
 
     def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
@@ -142,32 +135,19 @@ class Network(Interaction):
             nnx.Linear(units, units, rngs=rngs) for _ in range(config.interaction_layers - 1)
         )
         self.output = nnx.Linear(units, 1, rngs=rngs)
-        self.is_plain = config.interaction_pairing == "plain"
 
     def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
         """See :meth:`Interaction.pairs`."""
-        if self.is_plain:
-            users, items = jnp.broadcast_arrays(users, items)
-            kernel = jnp.concatenate([self.users.kernel[...], self.items.kernel[...]])
-            products = jnp.concatenate([users, items], axis=-1) @ kernel
-            assert self.users.bias is not None
-            sums = products + _last_axis(self.users.bias[...], products)
-        else:
-            sums = self.users(users) + self.items(items)
-        return self._by_columns(sums)
+        return self._by_columns(self.users(users) + self.items(items))
 
     def indexed(
         self, users_UxD: jax.Array, items_VxD: jax.Array, user: jax.Array, item: jax.Array
     ) -> jax.Array:
         """See :meth:`Interaction.indexed`; each node's half is computed once."""
-        if self.is_plain:
-            return super().indexed(users_UxD, items_VxD, user, item)
         return self._by_columns(self.users(users_UxD)[user] + self.items(items_VxD)[item])
 
     def matrix(self, users_MxD: jax.Array, items_VxD: jax.Array) -> jax.Array:
         """See :meth:`Interaction.matrix`; each node's half is computed once."""
-        if self.is_plain:
-            return super().matrix(users_MxD, items_VxD)
         items_HxV = self.items(items_VxD).T
 
         def scores(users_MxH: jax.Array) -> jax.Array:

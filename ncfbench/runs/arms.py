@@ -26,9 +26,6 @@ TIMELESS_SETTINGS = (
 """Settings that do not change the time of an iteration."""
 COMPUTATION_SETTINGS = (
     "convolution",
-    "recurrence",
-    "packing",
-    "interaction_pairing",
     "item_block",
     "iterations_per_dispatch",
 )

@@ -115,7 +115,6 @@ def test_precedence(tmp_path: Path) -> None:
             {"convolution": "planar"},
             ["convolution = 'planar'", "did you mean 'plain'", "Valid: auto, plain, projected."],
         ),
-        ({"encoder": "lstm", "recurrence": "x"}, ["Valid: auto, plain, grouped."]),
         (
             {"encoder": "transformer", "width": 100, "heads": 3},
             ["width = 100 is not a multiple of heads = 3. Use for example --width 102."],
@@ -216,8 +215,6 @@ def test_unused_settings_do_not_split_identity() -> None:
         ({"devices": 4, "share": "local"}, {"devices": 8, "share": "local"}),
         ({"convolution": "plain"}, {"convolution": "projected"}),
         ({"convolution": "projected"}, {}),
-        ({"encoder": "lstm", "recurrence": "plain"}, {"encoder": "lstm"}),
-        ({"encoder": "gru", "packing": "plain"}, {"encoder": "gru"}),
         ({"encoder": "transformer", "width": 64}, {"encoder": "transformer"}),
     ):
         assert settings(**first).digest() != settings(**second).digest()

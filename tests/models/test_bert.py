@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from tables_of import ITEMS, LINKS, as_csv
+from texts import traced_for
 from tiny_bert import LAYERS, PIECES, POSITIONS, WIDTH, text_vector, write_checkpoint
 
 pytest.importorskip("tokenizers")
@@ -95,10 +96,10 @@ def test_vectors_by_definition(tmp_path: Path, mode: str, normalises: bool) -> N
     found, gradients = [], []
     texts = texts_of(LISTS, 11)
     two = 2 * 11 * LAYERS * WIDTH
-    for way, most in (("auto", bert.MOST_KEPT), ("plain", two), ("auto", two)):
-        config = complete(SMALL | {"checkpoint": digest, "packing": way})
+    config = complete(SMALL | {"checkpoint": digest})
+    for backend, most in (("cpu", bert.MOST_KEPT), ("gpu", two), ("cpu", two)):
         facts = DataFacts(1, len(LISTS), len(PIECES) - 1, folder=tmp_path)
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, traced_for(backend):
             patch.setattr(bert, "SHAPE", packing.Shape(12, 24, 2))
             patch.setattr(bert, "MOST_KEPT", most)
             made = bert.Bert(config, facts, rngs=nnx.Rngs(0))
@@ -170,7 +171,7 @@ def test_fine_tuning_lowers_the_loss(
     """From files to a finished run; pretrained weights learn at their own rate."""
     locations = Locations(home / "data", tmp_path)
     more = {"epochs": 4, "checkpoint": checkpoint, "pretrained_learning_rate": 0.01}
-    more |= {"learning_rate": 0.03, "packing": "plain", "item_dropout": 0.0}
+    more |= {"learning_rate": 0.03, "item_dropout": 0.0}
     monkeypatch.setattr(looks, "NOTABLE_SECONDS", 0.0)
     said = Said()
     record = training.run(complete(SMALL | more), locations, progress=said)

@@ -42,7 +42,7 @@ def test_rows_in_blocks_are_those_at_once(size: int) -> None:
     "settings",
     [
         {"encoder": "cnn", "sampler": "iid", "convolution": "plain"},
-        {"encoder": "gru", "sampler": "ns", "packing": "packed"},
+        {"encoder": "gru", "sampler": "ns"},
         {"encoder": "mf", "sampler": "ns", "loss": "softmax"},
         {"encoder": "cnn", "sampler": "neg", "coupling": "regularised"},
     ],

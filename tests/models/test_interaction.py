@@ -24,7 +24,7 @@ from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import interaction
-from ncfbench.models.interaction import Interaction, make_interaction
+from ncfbench.models.interaction import Interaction, Network, make_interaction
 from ncfbench.models.towers import Content
 from ncfbench.profiling.parts import products
 from ncfbench.reporting.comparison import unusual_settings
@@ -74,7 +74,6 @@ PLAIN: dict[str, tuple[dict[str, Any], Any]] = {
     "gmf": ({}, lambda p, u, v: math.fsum(p["weights"] * u * v) + p["bias"]),
     "mlp": ({}, network),
     "deep": (DEEP, network),
-    "plain": (DEEP | {"interaction_pairing": "plain"}, network),
 }
 
 
@@ -96,7 +95,7 @@ def test_the_three_layouts_are_one_function(name: str, monkeypatch: pytest.Monke
     In blocks of two users too, the last one partly padding, with the gradients of the whole.
     """
     settings, function = PLAIN[name]
-    chosen = {} if name in ("deep", "plain") else {"interaction": name}
+    chosen = {} if name == "deep" else {"interaction": name}
     score, parameters = with_noise(make_interaction(complete(SMALL | chosen | settings)))
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(3, 4)), rng.normal(size=(5, 4))
@@ -122,13 +121,25 @@ def test_the_three_layouts_are_one_function(name: str, monkeypatch: pytest.Monke
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+class Concatenated(Network):
+    """The plain reference: each pair's vectors, concatenated."""
+
+    def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
+        """The first layer is one product with both kernels."""
+        both = jnp.concatenate(jnp.broadcast_arrays(users, items), axis=-1)
+        kernel = jnp.concatenate([self.users.kernel[...], self.items.kernel[...]])
+        return self._by_columns(both @ kernel + self.users.bias[...][None, None, :])
+
+    matrix = Interaction.matrix
+
+
 def test_halves_and_pairs_give_one_gradient() -> None:
     """With the parameters of the same seed: by the plain reference and by halves."""
     rng = np.random.default_rng(0)
     f, g = (jnp.asarray(rng.normal(size=(size, 4)), jnp.float32) for size in (3, 5))
     found = []
-    for pairing in ("plain", "split"):
-        score = make_interaction(complete(SMALL | DEEP | {"interaction_pairing": pairing}))
+    for build in (Concatenated, Network):
+        score = build(complete(SMALL | DEEP), rngs=nnx.Rngs(0))
         value = jax.jit(jax.grad(lambda score: jnp.sum(jnp.sin(score.matrix(f, g)))))
         found.append(jax.tree.leaves(value(score)))
     assert len(found[0]) == 9

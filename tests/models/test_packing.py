@@ -12,7 +12,7 @@ import pytest
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts import texts_of
+from texts import texts_of, traced_for
 
 from ncfbench.config import complete
 from ncfbench.models.encoders import gru, packing, transformer
@@ -24,14 +24,15 @@ SMALL = {"dimension": 4, "word_dimension": 3, "gru_units": 4, "layers": 1, "widt
 ENCODERS = ("gru", "transformer")
 
 
-def program(encoder: str, way: str) -> Any:
+def program(encoder: str, backend: str) -> Any:
     """Value, and the gradients of a weighted sum of it; parameters; compiled."""
-    config = complete({"encoder": encoder, "feed_forward": 5, "packing": way} | SMALL)
+    config = complete({"encoder": encoder, "feed_forward": 5} | SMALL)
     module = find_encoder(encoder).load()(config, DataFacts(1, 1, WORDS), rngs=nnx.Rngs(0))
     graph, parameters = nnx.split(module)
 
     def total(parameters: Any, texts: Texts) -> tuple[jax.Array, jax.Array]:
-        value = nnx.merge(graph, parameters)(texts)
+        with traced_for(backend):
+            value = nnx.merge(graph, parameters)(texts)
         weights = jnp.sin(1 + jnp.arange(value.size, dtype=jnp.float32).reshape(value.shape))
         return jnp.sum(value * weights), value
 
@@ -49,7 +50,7 @@ def _small_blocks() -> Any:
 
 @pytest.fixture(scope="module", params=ENCODERS)
 def both(request: pytest.FixtureRequest) -> Any:
-    return [program(request.param, way) for way in ("plain", "packed")]
+    return [program(request.param, backend) for backend in ("gpu", "cpu")]
 
 
 @settings(max_examples=15, deadline=None)
@@ -70,7 +71,7 @@ def test_both_agree_on_few_texts(items: int, length: int) -> None:
     tokens = np.random.default_rng(0).integers(1, WORDS, (items, length)).astype(np.int32)
     lengths = jnp.full(items, length, jnp.int32)
     texts = Texts(jnp.arange(items), jnp.asarray(tokens), jnp.asarray(tokens > 0), lengths)
-    programs = [program("transformer", way) for way in ("plain", "packed")]
+    programs = [program("transformer", backend) for backend in ("gpu", "cpu")]
     found = [call(parameters, texts) for call, parameters in programs]
     for one, other in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)
@@ -82,7 +83,7 @@ def test_many_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     found, sizes = [], []
     for words in (10**6, 160):
         monkeypatch.setattr(packing, "PLAIN_WORDS", words)
-        call, parameters = program("transformer", "plain")
+        call, parameters = program("transformer", "gpu")
         found.append(jax.tree.leaves(call(parameters, texts)))
         compiled = call.lower(parameters, texts).compile()
         sizes.append(compiled.memory_analysis().temp_size_in_bytes)
@@ -113,17 +114,8 @@ def test_rows_hold_every_word_once(seed: int, removed: float, row_words: int) ->
         assert (row > 0).sum() + (following == following[0]).sum() > row_words
 
 
-def test_the_setting_chooses() -> None:
-    """``auto`` leaves it to the device."""
-    shape = packing.Shape(1, 2, 3)
-    for way, backend, is_packed in (
-        ("auto", "cpu", True),
-        ("auto", "gpu", False),
-        ("packed", "gpu", True),
-        ("plain", "cpu", False),
-    ):
-        chosen: Any = packing.choose(way, backend, shape, 7)
-        expected = (packing.packed, {"shape": shape})
-        if not is_packed:
-            expected = (packing.plain, {"most_words": 7})
-        assert (chosen.func, chosen.keywords) == expected
+def test_a_cpu_packs_and_others_pad() -> None:
+    texts = texts_of(np.random.default_rng(0), 5, 4, WORDS, 0.0)
+    for backend, is_packed in (("cpu", True), ("gpu", False)):
+        call, parameters = program("transformer", backend)
+        assert ("while" in str(jax.make_jaxpr(call)(parameters, texts))) == is_packed

@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts import texts_of
+from texts import texts_of, traced_for
 
 from ncfbench.models.encoders.protocol import Texts
 from ncfbench.models.encoders.recurrence import (
     Recur,
-    choose_recur,
     grouped_recur,
     plain_recur,
+    recur,
 )
 
 
 @partial(jax.jit, static_argnums=0)
-def both(recur: Recur, arrays: list[jax.Array], texts: Texts, weights: jax.Array) -> Any:
+def both(way: Recur, arrays: list[jax.Array], texts: Texts, weights: jax.Array) -> Any:
     """The value, and the gradients of a weighted sum of it."""
 
     def total(arrays: list[jax.Array]) -> tuple[jax.Array, jax.Array]:
-        value = recur(*arrays, texts)
+        value = way(*arrays, texts)
         return jnp.sum(value * weights), value
 
     gradients, value = jax.grad(total, has_aux=True)(arrays)
@@ -40,7 +40,7 @@ def assert_agree(
     shapes = ((words + 1, size), (size, 4 * units), (4 * units,), (units, 4 * units))
     arrays = [jnp.asarray(rng.normal(scale=0.5, size=shape).astype(np.float32)) for shape in shapes]
     weights = jnp.asarray(rng.normal(size=(len(texts.items), units)).astype(np.float32))
-    plain, grouped = (both(recur, arrays, texts, weights) for recur in (plain_recur, grouped_recur))
+    plain, grouped = (both(way, arrays, texts, weights) for way in (plain_recur, grouped_recur))
     names = ("value", "table", "input kernel", "bias", "recurrent kernel")
     for name, one, other in zip(names, plain, grouped, strict=True):
         assert np.linalg.norm(one - other) <= 3e-6 * max(float(np.linalg.norm(one)), 1e-6), name
@@ -61,8 +61,8 @@ def test_both_agree_on_any_texts(seed: int, removed: float) -> None:
     assert_agree(rng, texts_of(rng, 20, 6, 9, removed), 9)
 
 
-@pytest.mark.parametrize("recur", [plain_recur, grouped_recur])
-def test_words_behind_a_text_do_not_matter(recur: Recur) -> None:
+@pytest.mark.parametrize("way", [plain_recur, grouped_recur])
+def test_words_behind_a_text_do_not_matter(way: Recur) -> None:
     rng = np.random.default_rng(1)
     texts = texts_of(rng, 20, 6, 9, 0.2)
     behind = jnp.arange(6)[None, :] >= texts.lengths[:, None]
@@ -73,13 +73,13 @@ def test_words_behind_a_text_do_not_matter(recur: Recur) -> None:
     arrays = [jnp.asarray(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
     weights = jnp.ones((20, 5))
     for one, other in zip(
-        both(recur, arrays, texts, weights), both(recur, arrays, filled, weights), strict=True
+        both(way, arrays, texts, weights), both(way, arrays, filled, weights), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("recur", [plain_recur, grouped_recur])
-def test_a_removed_word_is_skipped(recur: Recur) -> None:
+@pytest.mark.parametrize("way", [plain_recur, grouped_recur])
+def test_a_removed_word_is_skipped(way: Recur) -> None:
     """Removed words give what texts that never had them give."""
     rng = np.random.default_rng(2)
     texts = texts_of(rng, 20, 6, 9, 0.5)
@@ -95,13 +95,16 @@ def test_a_removed_word_is_skipped(recur: Recur) -> None:
     )
     shapes = ((10, 4), (4, 20), (20,), (5, 20))
     arrays = [jnp.asarray(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
-    one, other = (recur(*arrays, each) for each in (texts, shorter))
+    one, other = (way(*arrays, each) for each in (texts, shorter))
     np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
-def test_the_setting_chooses() -> None:
-    """``auto`` leaves it to the device."""
-    for backend, fastest in (("cpu", grouped_recur), ("gpu", plain_recur)):
-        assert choose_recur("auto", backend) is fastest
-        assert choose_recur("plain", backend) is plain_recur
-        assert choose_recur("grouped", backend) is grouped_recur
+def test_a_cpu_groups_and_others_do_not() -> None:
+    rng = np.random.default_rng(3)
+    shapes = ((10, 4), (4, 20), (20,), (5, 20))
+    arrays = [jnp.asarray(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
+    texts = texts_of(rng, 20, 6, 9, 0.5)
+    for backend in ("cpu", "gpu"):
+        with traced_for(backend):
+            program = str(jax.make_jaxpr(partial(recur))(*arrays, texts))
+        assert ("scan[" in program) == (backend == "gpu"), "only the plain way scans"

@@ -30,7 +30,7 @@ SHAPE = packing.Shape(row_words=128, block_words=4096, block_rows=1)
 gradients of all weights. A block of 4,096 keeps 1.3 GB of activations with MiniLM.
 """
 MOST_KEPT = 2**15 * 6 * 384
-"""Word slots times layers times width up to which ``auto`` pads texts and keeps activations for
+"""Word slots times layers times width up to which the encoder pads texts and keeps activations for
 the backward pass: about 10 GB, at 32,768 slots with MiniLM. More are encoded twice: packed on a
 CPU, else padded, in parts of that size. Packed blocks take longer (495 texts of up to 40 pieces:
 12.5 s, padded 10.1 s; two CPU cores), for each adds to the gradients of all weights.
@@ -108,7 +108,7 @@ class Bert(nnx.Module):
 
     title = "BERT"
     summary = "a pretrained checkpoint such as MiniLM, fine-tuned, dense"
-    uses = ("packing", "features")
+    uses = ("features",)
     pretrained_parts = ("pretrained",)
     is_costly = True
     settings = (
@@ -139,7 +139,7 @@ class Bert(nnx.Module):
         weights = read_weights(folder, architecture)
         self.pretrained = Pretrained(architecture, weights, config.frozen_layers, rngs=rngs)
         self.dense = nnx.Linear(architecture.width, config.dimension, rngs=rngs)
-        self.way, self.pooling = config.packing, architecture.pooling
+        self.pooling = architecture.pooling
         self.normalises, self.frozen = architecture.normalises, config.frozen_layers
 
     @staticmethod
@@ -188,10 +188,10 @@ class Bert(nnx.Module):
 
         table = _stopped(self.pretrained.words.embedding[...], self.frozen)
         most_words = MOST_KEPT // (len(self.pretrained.stack.layers) * table.shape[1])
-        is_small = self.way == "auto" and texts.tokens.size <= most_words
-        way = "plain" if is_small else self.way
-        run = packing.choose(way, jax.default_backend(), SHAPE, most_words)
-        vectors_VxE = run(encode, parameters, table, texts)
+        if texts.tokens.size <= most_words:
+            vectors_VxE = packing.plain(encode, parameters, table, texts, most_words=most_words)
+        else:
+            vectors_VxE = packing.run(encode, parameters, table, texts, SHAPE, most_words)
         if self.pooling == "first":
             # The mean over the words, of which all but the first are zero.
             vectors_VxE *= jnp.sum(texts.present, axis=1, keepdims=True)

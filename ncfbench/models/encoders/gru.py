@@ -74,7 +74,7 @@ class Gru(nnx.Module):
 
     title = "GRU"
     summary = "word embeddings, a GRU in both directions, mean over time, dense"
-    uses = ("word_dimension", "word_dropout", "word_vectors", "packing", "features")
+    uses = ("word_dimension", "word_dropout", "word_vectors", "features")
     settings = (
         Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1, since=4),
     )
@@ -89,7 +89,6 @@ class Gru(nnx.Module):
             rngs=rngs,
         )
         self.directions = nnx.List([Direction(size, units, rngs=rngs) for _ in range(2)])
-        self.way = config.packing
         self.dense = nnx.Linear(2 * units, config.dimension, rngs=rngs)
 
     def __call__(self, texts: Texts) -> jax.Array:
@@ -106,5 +105,5 @@ class Gru(nnx.Module):
             )
             return jnp.concatenate(both, axis=-1)
 
-        run = packing.choose(self.way, jax.default_backend(), SHAPE)
-        return self.dense(run(encode, parameters, self.words.embedding[...], texts))
+        table = self.words.embedding[...]
+        return self.dense(packing.run(encode, parameters, table, texts, SHAPE))

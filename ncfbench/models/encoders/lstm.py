@@ -10,7 +10,7 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
-from ncfbench.models.encoders.recurrence import choose_recur
+from ncfbench.models.encoders.recurrence import recur
 from ncfbench.settings import Setting
 
 
@@ -25,17 +25,7 @@ class Lstm(nnx.Module):
     in_paper = True
     revision = 2
     uses = ("word_dimension", "word_dropout", "word_vectors", "features")
-    settings = (
-        Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),
-        Setting(
-            "recurrence",
-            "auto",
-            "Computation of the LSTM: plain, or in groups of texts by length; same result",
-            choices=("auto", "plain", "grouped"),
-            since=3,
-            shown="auto: grouped on a CPU, else plain",
-        ),
-    )
+    settings = (Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),)
     negatives = 5
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
@@ -50,13 +40,11 @@ class Lstm(nnx.Module):
         self.recurrent_gates = nnx.Linear(
             units, 4 * units, use_bias=False, kernel_init=nnx.initializers.orthogonal(), rngs=rngs
         )
-        self.way = config.recurrence
         self.dense = nnx.Linear(units, config.dimension, rngs=rngs)
 
     def __call__(self, texts: Texts) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
         bias = self.input_gates.bias
         assert bias is not None
-        recur = choose_recur(self.way, jax.default_backend())
         kernels = self.input_gates.kernel[...], bias[...], self.recurrent_gates.kernel[...]
         return self.dense(recur(self.words.embedding[...], *kernels, texts))

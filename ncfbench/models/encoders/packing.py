@@ -28,10 +28,6 @@ A row holds the words of several texts. ``texts_RxL``, int32, numbers the texts 
 where there is no word. A word must see the words of its own text only. ``positions``, int32[R, L]
 or int32[1, L], are those of the words in their texts, removed words counted.
 """
-Run: TypeAlias = Callable[[Encode, Any, jax.Array, Texts], jax.Array]
-"""``run(encode, parameters, table_WxE, texts)``: float32[V, H], the mean over the words of each
-text that are present; zero for a text without words. The table holds the vectors of all words.
-"""
 
 PLAIN_WORDS = 2**18
 """Word slots up to which :func:`plain` encodes all texts at once, by default. Where there are more,
@@ -58,7 +54,7 @@ class Shape(NamedTuple):
 def plain(
     encode: Encode, parameters: Any, table: jax.Array, texts: Texts, *, most_words: int = 0
 ) -> jax.Array:
-    """Encode all texts padded to the maximum length, the reference; see :data:`Run`.
+    """Encode all texts padded to the maximum length, the reference; see :func:`run`.
 
     Args:
         most_words: in place of :data:`PLAIN_WORDS`.
@@ -78,7 +74,7 @@ def plain(
 def packed(
     encode: Encode, parameters: Any, table: jax.Array, texts: Texts, *, shape: Shape
 ) -> jax.Array:
-    """Encode several texts in a row, to the same value and gradient; see :data:`Run`.
+    """Encode several texts in a row, to the same value and gradient; see :func:`run`.
 
     It has no forward-mode derivative.
     """
@@ -87,19 +83,24 @@ def packed(
     return _packed(encode, shape, parameters, table, texts)
 
 
-def choose(way: str, backend: str, shape: Shape, most_words: int = 0) -> Run:
-    """Return what a value of a setting stands for.
+def run(
+    encode: Encode,
+    parameters: Any,
+    table: jax.Array,
+    texts: Texts,
+    shape: Shape,
+    most_words: int = 0,
+) -> jax.Array:
+    """Return float32[V, H]: the mean over the words of each text that are present; zero for a text
+    without words. Texts are packed on a CPU, where that is faster, and padded elsewhere.
 
     Args:
-        way: ``plain``, ``packed``, or ``auto``, the faster of the two on the device.
-        backend: the kind of device: "cpu", "gpu", ...
+        table: float32[W, E], the vectors of all words.
         most_words: in place of :data:`PLAIN_WORDS`.
     """
-    if way == "auto":
-        way = "packed" if backend == "cpu" else "plain"
-    return (
-        partial(packed, shape=shape) if way == "packed" else partial(plain, most_words=most_words)
-    )
+    if jax.default_backend() == "cpu":
+        return packed(encode, parameters, table, texts, shape=shape)
+    return plain(encode, parameters, table, texts, most_words=most_words)
 
 
 class Rows(NamedTuple):

@@ -87,16 +87,16 @@ def grouped_recur(
     return jnp.zeros_like(sorted_VxH).at[order].set(sorted_VxH, unique_indices=True)
 
 
-def choose_recur(recurrence: str, backend: str) -> Recur:
-    """Return what a value of the setting stands for.
-
-    Args:
-        recurrence: ``plain``, ``grouped``, or ``auto``, the faster of the two on the device.
-        backend: the kind of device: "cpu", "gpu", ...
-    """
-    if recurrence == "auto":
-        recurrence = "grouped" if backend == "cpu" else "plain"
-    return grouped_recur if recurrence == "grouped" else plain_recur
+def recur(
+    table: jax.Array,
+    input_kernel: jax.Array,
+    bias: jax.Array,
+    recurrent_kernel: jax.Array,
+    texts: Texts,
+) -> jax.Array:
+    """Run texts in groups on a CPU, where that is faster, elsewhere plainly; see :data:`Recur`."""
+    run = grouped_recur if jax.default_backend() == "cpu" else plain_recur
+    return run(table, input_kernel, bias, recurrent_kernel, texts)
 
 
 def _positions(texts: Texts) -> jax.Array:

@@ -91,14 +91,6 @@ class Transformer(nnx.Module):
         Setting(
             "feed_forward", 512, "Units of the hidden layer in each block", at_least=1, since=4
         ),
-        Setting(
-            "packing",
-            "auto",
-            "Computation of words: texts padded to one length, or packed into rows; same result",
-            choices=("auto", "plain", "packed"),
-            since=4,
-            shown="auto: packed on a CPU, else plain",
-        ),
     )
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
@@ -109,7 +101,6 @@ class Transformer(nnx.Module):
             rngs=rngs,
         )
         self.stack = Stack(config, rngs=rngs)
-        self.way = config.packing
         self.dense = nnx.Linear(config.width, config.dimension, rngs=rngs)
 
     def __call__(self, texts: Texts) -> jax.Array:
@@ -121,5 +112,5 @@ class Transformer(nnx.Module):
         ) -> jax.Array:
             return nnx.merge(graph, parameters)(words_RxLxE, positions, texts_RxL)
 
-        run = packing.choose(self.way, jax.default_backend(), SHAPE)
-        return self.dense(run(encode, parameters, self.words.embedding[...], texts))
+        table = self.words.embedding[...]
+        return self.dense(packing.run(encode, parameters, table, texts, SHAPE))
