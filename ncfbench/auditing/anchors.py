@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import CheckFailedError
-from ncfbench.models.item_cache import ItemCache
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
@@ -27,8 +25,7 @@ from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder
 from ncfbench.training.mining import Miner
 from ncfbench.training.probe import Probe
-from ncfbench.training.refresh import CacheMaker
-from ncfbench.training.step import Parameters, Trainer, copy_state, empty_cache_of, hardest_of
+from ncfbench.training.step import Parameters, Trainer, copy_state, hardest_of
 
 STEP_TOLERANCE = 1e-3
 """Largest relative difference between a batch's gradient by the training step and by the audit:
@@ -56,28 +53,17 @@ class Anchor:
     step_gradient: Callable[..., Any]
     """:meth:`ncfbench.training.step.Trainer.gradient`, compiled."""
     earlier: Parameters
-    """Parameters :attr:`age` iterations earlier, of which caches of item vectors are made."""
+    """Parameters :attr:`age` iterations earlier, of which negatives are mined."""
     age: int
-    cache: ItemCache | None = None
-    """All items as they were then, where the sampler has them as negatives."""
     hard_items: NDArray[np.int32] | None = None
     """Items that were mined then, where the sampler draws from such; see :class:`Miner`."""
 
-    def with_cache_of(self, graph: BipartiteGraph, config: RunConfig) -> Anchor:
-        """Return the anchor with the cache of a sampler, or with the items that it mines; the same
-        where the sampler has neither.
-        """
-        embedder, exponent = self.pullback.embedder, config.noise_exponent
-        if config.mines:
-            mined = Miner.of(config, graph, embedder)(self.earlier)
-            return dataclasses.replace(self, hard_items=np.array(mined))
-        if not config.caches_items:
+    def with_mined_items(self, graph: BipartiteGraph, config: RunConfig) -> Anchor:
+        """Return the anchor with the items that a run mines; the same where it mines none."""
+        if not config.mines:
             return self
-        maker = CacheMaker(graph, exponent, embedder, mask=config.mask)
-        cache = maker(self.earlier, empty_cache_of(config, graph))
-        means = copy.copy(self.batch_gradients)
-        means.cache = cache
-        return dataclasses.replace(self, batch_gradients=means, cache=cache)
+        mined = Miner.of(config, graph, self.pullback.embedder)(self.earlier)
+        return dataclasses.replace(self, hard_items=np.array(mined))
 
     def mean(self, block: Block) -> NDArray[np.float32]:
         """Return float32[P]: the mean gradient of a block's batches."""
@@ -94,7 +80,7 @@ class Anchor:
         if hardest:
             own = dataclasses.replace(self.trainer, config=_audited(config))
             gradient = jax.jit(own.gradient)
-        _, tree = gradient(self.parameters, batch, content, None, self.cache)
+        _, tree = gradient(self.parameters, batch, content, None)
         trained, audited = flat(tree), self.mean(Block(graph, [batch], hardest))
         difference = float(np.linalg.norm(trained - audited) / np.linalg.norm(trained))
         if not difference <= STEP_TOLERANCE:
@@ -130,7 +116,7 @@ class AuditedTowers:
         """Return the initial parameters and those after ``warmup`` iterations.
 
         Args:
-            age: iterations that caches of item vectors are old after the warm-up.
+            age: iterations that mined items are old after the warm-up.
         """
         shared = {
             name: value

@@ -80,9 +80,8 @@ def audit(
         " first."
     )
     seconds = iteration_seconds(dataset, content, configs)
-    # A cache is oldest just before it is refreshed.
-    ages = [config.refresh_every - 1 for config in configs.values() if config.caches_items]
-    ages += [config.mine_every - 1 for config in configs.values() if config.mines]
+    # Mined items are oldest just before the next mining.
+    ages = [config.mine_every - 1 for config in configs.values() if config.mines]
     age = min(max(ages, default=0), warmup)
     towers = {
         loss: AuditedTowers.make(dataset, content, config, warmup, age)
@@ -148,7 +147,7 @@ def audit_sampler(
         check: compare a batch's gradient with the training step's.
     """
     anchors = {
-        loss: [anchor.with_cache_of(graph, config) for anchor in anchors[loss]]
+        loss: [anchor.with_mined_items(graph, config) for anchor in anchors[loss]]
         for loss, config in configs.items()
     }
     results: dict[tuple[str, str, str], Bias] = {}
@@ -214,7 +213,7 @@ def _add_variance_parts(
             continue
         seed, size = AUDIT_SEED + config.seed, max(batches // BLOCKS, 1)
         own = [row for row in rows if row["loss"] == loss]
-        cached = [anchor.with_cache_of(graph, config) for anchor in anchors[loss]]
+        cached = [anchor.with_mined_items(graph, config) for anchor in anchors[loss]]
         found = measure_parts(graph, config, cached, seed, BLOCKS, size)
         for row, parts in zip(own, found, strict=True):
             row |= {f"variance_over_{part}": value for part, value in parts._asdict().items()}
@@ -281,10 +280,8 @@ def _row(
     return {
         **{name: effective[name] for name in (*SETTINGS, *SIZES)},
         "point": anchor.name,
-        "negative_items": "mined"
-        if config.mines
-        else config.sampler_settings.get("negative_items"),
-        "cache_age": anchor.age if config.caches_items or config.mines else None,
+        "negative_items": "mined" if config.mines else None,
+        "cache_age": anchor.age if config.mines else None,
         "verdict": verdict,
         "batches": found.batches,
         "margin": margin,

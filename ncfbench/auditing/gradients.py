@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from ncfbench.auditing.blocks import Block
 from ncfbench.config import RunConfig
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.item_cache import ItemCache
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import (
     batch_link_loss,
@@ -36,7 +35,6 @@ from ncfbench.models.objective import (
 from ncfbench.models.precision import full
 from ncfbench.models.towers import INTERACTION, Content, Towers, UserVectors
 from ncfbench.sampling.batch import (
-    AllUsers,
     Batch,
 )
 from ncfbench.training.inference import Embedder
@@ -151,7 +149,6 @@ class BatchGradients:
         interaction: with the parameters at which gradients are taken.
         users: the vectors of all users.
         items: float32[nodes, D], those of the items in use.
-        cache: of all items, where these are negatives besides the batch's.
     """
 
     def __init__(
@@ -160,10 +157,9 @@ class BatchGradients:
         interaction: Interaction,
         users: UserVectors,
         items: jax.Array,
-        cache: ItemCache | None = None,
     ) -> None:
         self.loss, self.lambda_, self.user_l2 = make_loss(config), config.lambda_, config.user_l2
-        self.interaction, self.cache = interaction, cache
+        self.interaction = interaction
         self.users, self.items = np.asarray(users.scored), np.asarray(items)
         self.raw = np.asarray(users.raw, np.float64)
         self.is_small = len(self.users) * len(self.items) <= TABLE_SCORES
@@ -173,28 +169,8 @@ class BatchGradients:
         by_score = self.is_small and not block.remembers
         sums = self.by_score(block) if by_score else self.by_slot(block)
         users, items, interaction = (total / len(block.batches) for total in sums)
-        if self.cache is not None:
-            users += self.by_cache(block, self.cache)
         penalty = 2 * self.user_l2 * block.user_shares[:, None] * self.raw
         return VectorGradient(users, items, interaction, penalty)
-
-    def by_cache(self, block: Block, cache: ItemCache) -> Float64:
-        """Return float64[n_users, D]: what the cache adds to the users' gradient, by the formula of
-        :mod:`ncfbench.models.item_cache`; the mean over the block's batches.
-        """
-        total, linked = np.zeros(self.users.shape), np.asarray(cache.linked)
-        f, g = map(np.asarray, cache.earlier or (self.users, self.items))
-        for batch in block.batches:
-            assert isinstance(batch.negatives, AllUsers)
-            a, c, user, item = batch.negatives
-            met, user, item = batch.users[: len(a)], user[user < len(a)], item[user < len(a)]
-            own = g[batch.items if cache.earlier else block.graph.index_in_use[batch.items]]
-            gap = np.asarray(cache.gramian) - own.T @ (c[:, None] * own.astype(np.float64))
-            by_met = a[:, None] * (self.users[met] @ gap - linked[met])
-            scores = np.sum(f[met[user]] * own[item], axis=1)
-            np.add.at(by_met, user, (a[user] * c[item] * scores)[:, None] * own[item])
-            np.add.at(total, met, by_met)
-        return total * (2 * (self.lambda_ or 0) / len(block.batches))
 
     def by_slot(self, block: Block) -> tuple[Float64, Float64, Float64]:
         """Return the sum by way of the nodes' slots, for graphs of any size.

@@ -160,9 +160,7 @@ def _bias_cells(row: Row, rivals: Sequence[Row]) -> list[Cell]:
 
 
 def _point(row: Row) -> str:
-    """Return the name of the parameters; with the age of the cached item vectors, if there are
-    any.
-    """
+    """Return the name of the parameters; with the age of the mined items, if there are any."""
     if row["cache_age"] is None:
         return str(row["point"])
     return f"{row['point']} ({row['negative_items']} items, {row['cache_age']} old)"
@@ -185,9 +183,8 @@ def _bias_notes(rows: Sequence[Row]) -> list[str]:
     ]
     if any(row["cache_age"] is not None for row in rows):
         notes.append(
-            "Cached, corrected items: every item is a negative, by vectors that were cached as many"
-            " iterations earlier: as they are, or with their age corrected by the batch. Mined"
-            " items: negatives come from those of the highest scores as many iterations earlier."
+            "Mined items: negatives come from those of the highest scores as many iterations"
+            " earlier."
         )
     if any(find_loss(row["loss"]).family == "listwise" for row in rows):
         notes.append(

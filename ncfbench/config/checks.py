@@ -71,7 +71,6 @@ def check(config: RunConfig) -> None:
     _check_loss(config, sampler)
     _check_strata(config, sampler)
     _check_devices(config, sampler)
-    _check_cached_items(config)
     _check_mined_items(config)
 
 
@@ -206,23 +205,6 @@ def _check_devices(config: RunConfig, sampler: SamplerTraits) -> None:
         raise UsageError(
             f"uniform_items = {config.uniform_items} is not a multiple of devices = {n}, as --share"
             f" local needs it. Use for example --uniform-items {-(-config.uniform_items // n) * n}."
-        )
-
-
-def _check_cached_items(config: RunConfig) -> None:
-    if not config.caches_items:
-        return
-    chosen = f"--negative-items {config.sampler_settings['negative_items']}"
-    if not find_loss(config.loss).squares_negatives or config.interaction != "dot":
-        squaring = [name for name in LOSSES if find_loss(name).squares_negatives]
-        raise UsageError(
-            f"{chosen} sums over all items by the Gramian of their vectors, which needs a squared"
-            f" loss and dot products. Use --loss {either(squaring)} with --interaction dot, or"
-            " --negative-items batch."
-        )
-    if config.devices > 1:
-        raise UsageError(
-            f"{chosen} keeps its cache on one device. Use --devices 1, or --negative-items batch."
         )
 
 

@@ -6,8 +6,7 @@ History of the identity:
    skips the words that dropout removes, where it read zeros.
 6. ``hardest``, ``item_block``, ``memory``, ``mined``, ``mine_every`` and ``mine_skip`` are new; at
    their defaults the identity is that without them.
-5. ``negative_users``, ``negative_items`` and ``refresh_every`` are new; at their defaults the
-   identity is that without them.
+5. ``negative_users`` is new; at its default the identity is that without it.
 4. ``features``, ``word_vectors``, ``coupling``, ``coupling_weight`` and the settings of ``gru``,
    ``transformer`` and of interactions are new; at their defaults the identity is that without them.
 3. ``convolution`` is new; at its default the identity is that without it.

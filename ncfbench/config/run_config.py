@@ -280,11 +280,6 @@ class RunConfig:
         return {name: getattr(self, name) for name in settings_of("sampler", self.sampler)}
 
     @property
-    def caches_items(self) -> bool:
-        """True if all items are negatives, by vectors that were cached earlier."""
-        return bool(self.sampler_settings.get("negative_items", "batch") != "batch")
-
-    @property
     def mines(self) -> bool:
         """True if negatives are drawn from items that are mined during training."""
         return bool(self.sampler_settings.get("mined", 0))

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 
 from ncfbench.models.all_users import negative_sum
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.item_cache import ItemCache, cached_sum
 from ncfbench.models.losses import Loss, Pointwise
 from ncfbench.sampling.batch import AllUsers, Batch, Listed, Remembered, Shared
 
@@ -25,7 +24,6 @@ def batch_link_loss(
     loss: Loss,
     lambda_: float | None,
     weight_factor: int = 1,
-    cache: ItemCache | None = None,
     hardest: int = 0,
 ) -> jax.Array:
     """Estimate L from the vectors of a batch's slots, with negatives of any form.
@@ -33,7 +31,6 @@ def batch_link_loss(
     Args:
         hardest: negatives of each positive link that count, those of the highest scores; 0: all.
         weight_factor: rescales the weights of the whole batch to those of a shard's mean.
-        cache: of all items, where these are negatives besides the batch's.
     """
     negatives = batch.negatives
     if not isinstance(negatives, AllUsers):
@@ -47,9 +44,6 @@ def batch_link_loss(
     positive = interaction.pairs(users_UxD[batch.pos_user], items_VxD[batch.pos_item])
     met = users_UxD[: len(negatives.user_weight)]
     summed = negative_sum(met, items_VxD, negatives, interaction, loss)
-    if cache is not None:
-        ids = batch.users[: len(met)]
-        summed += cached_sum(met, items_VxD, ids, batch.items, negatives, cache)
     return jnp.mean(loss.positive(positive)) + lambda_ * weight_factor * summed
 
 

@@ -106,11 +106,6 @@ def run(
             "A profile measures what devices send that have all tables each. Leave out"
             " --shard-tables."
         )
-    if any(config.caches_items for config in configs.values()):
-        raise UsageError(
-            "A profile has no cost for embedding all items again. Use --negative-items batch, or"
-            " compare runs."
-        )
     if any(config.mines for config in configs.values()):
         raise UsageError(
             "A profile has no cost for mining negatives. Use --mined off, or compare runs."

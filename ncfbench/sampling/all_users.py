@@ -60,26 +60,6 @@ class AllUsersSampler(Sampler):
             symbol="M",
             since=5,
         ),
-        Setting(
-            "negative_items",
-            "batch",
-            "Items that are negatives: the batch's; all, by cached vectors; or all, with the age of"
-            " these corrected by the batch",
-            panel="Sampler",
-            choices=("batch", "cached", "corrected"),
-            symbol="items",
-            since=5,
-        ),
-        Setting(
-            "refresh_every",
-            100,
-            "Iterations after which all items are embedded and cached again",
-            panel="Sampler",
-            at_least=1,
-            only_with=("negative_items", "cached", "corrected"),
-            symbol="refresh",
-            since=5,
-        ),
     )
 
     def __init__(

@@ -67,7 +67,8 @@ AUDIT = pa.schema(
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
 ``share``: local where each of ``devices`` shards has negatives of its own, else null.
-``cache_age``: iterations since item vectors were cached, where all items are negatives.
+``cache_age``: iterations since negatives were mined; in older records also since item vectors were
+cached.
 
 Biases are shares of the exact gradient's length, ``batch_variance`` of its square.
 """

@@ -157,7 +157,7 @@ TIMING = pa.schema(
     metadata={"table": "timing"},
 )
 """Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation,
-recommendation, checkpoint; refresh, of the cached item vectors, whose N-th part each of the
+recommendation, checkpoint; refresh, a mining of negatives, whose N-th part each of the
 ``iterations`` = N iterations up to the next one is charged in full, traced and step.
 
 ``item_slots`` is the mean number of real item slots of the block's batches. ``resumed`` marks a

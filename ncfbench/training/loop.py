@@ -2,8 +2,8 @@
 
 *full*: wall time of a block of iterations as a user runs them, with the sampler at work between
 them or beside them, until the updated state is there. *step*: the same iterations on batches that
-are already on the device. Compilation is on neither clock. Where item vectors are cached, or
-hard negatives mined, both hold each iteration's share of the refreshes
+are already on the device. Compilation is on neither clock. Where hard negatives are
+mined, both hold each iteration's share of the refreshes
 (:mod:`ncfbench.training.refresh`), and the refreshes have samples of their own.
 """
 
@@ -31,7 +31,7 @@ from ncfbench.timing.ledger import Ledger
 from ncfbench.training.feed import DEPTH, DirectFeed, Feed, PrefetchingFeed
 from ncfbench.training.inference import Embedder
 from ncfbench.training.mining import Miner
-from ncfbench.training.refresh import CacheMaker, Refresher
+from ncfbench.training.refresh import Refresher
 from ncfbench.training.step import Trainer, TrainState, copy_state
 
 IN_FLIGHT = 4
@@ -98,11 +98,6 @@ class TimedLoop:
         self._refresh_compiled = 0.0
         """Seconds of compiling the refresh, which no sample has yet."""
         config = self.trainer.config
-        if config.caches_items:
-            embedder = Embedder.of(self.trainer, self.content)
-            graph, exponent = self.sampler.graph, config.noise_exponent
-            maker = CacheMaker(graph, exponent, embedder, mask=config.mask)
-            self._refresher = Refresher(maker, config.refresh_every)
         if config.mines:
             self._refresher = Refresher(
                 Miner.of(config, self.sampler.graph, Embedder.of(self.trainer, self.content)),
@@ -264,7 +259,7 @@ class TimedLoop:
         return 1 if self._per_dispatch == 1 else 2
 
     def _before_refresh(self) -> int:
-        """Return how many iterations may be dispatched before the cache is refreshed again."""
+        """Return how many iterations may be dispatched before negatives are mined again."""
         if self._refresher is None:
             return self._per_dispatch
         return self._refresher.until_due(self.iteration) or self._refresher.every

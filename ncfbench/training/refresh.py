@@ -1,6 +1,4 @@
-"""Refreshing what a run keeps of earlier parameters: the cache of item vectors where every item is
-a negative, or the items that hard negatives are drawn from.
-"""
+"""Refreshing the items that hard negatives are drawn from."""
 
 from __future__ import annotations
 
@@ -9,57 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ncfbench.data.graph import BipartiteGraph
-from ncfbench.models.item_cache import Earlier, ItemCache, gramian_of, linked_part
-from ncfbench.sampling.noise import Noise
 from ncfbench.timing.clock import Sample, Stopwatch
-from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Parameters, TrainState
 
 TIMED = 9
 """Refreshes whose median time iterations are charged with."""
-LINKS = 2**18
-"""Linked pairs whose vectors are looked up at a time."""
-
-
-class CacheMaker:
-    """Embeds all users and all items that can be negatives, in blocks, dropout off.
-
-    Args:
-        noise_exponent: of P_n.
-        mask: linked pairs are no negatives.
-    """
-
-    def __init__(
-        self, graph: BipartiteGraph, noise_exponent: float, embedder: Embedder, *, mask: bool
-    ) -> None:
-        self.embedder, self.nodes, self.n_items = embedder, graph.items_in_use, graph.n_items
-        probability = Noise(graph, noise_exponent).probability.astype(np.float32)
-        self._ids, self._weights = jnp.asarray(self.nodes), jnp.asarray(probability)
-        self._links: list[tuple[jax.Array, jax.Array]] = []
-        size = min(LINKS, graph.n_links)
-        for start in range(0, graph.n_links if mask else 0, size):
-            user = np.full(size, graph.n_users, np.int32)
-            item = np.zeros(size, np.int32)
-            end = min(start + size, graph.n_links)
-            user[: end - start] = graph.link_user[start:end]
-            item[: end - start] = graph.link_item[start:end]
-            self._links.append((jnp.asarray(user), jnp.asarray(item)))
-
-    def __call__(self, parameters: Parameters, like: ItemCache) -> ItemCache:
-        """Return the cache at these parameters, of the form of another one."""
-        users = self.embedder.users(parameters).scored
-        vectors = self.embedder.items(parameters, self.nodes)
-        items = jnp.zeros((self.n_items, users.shape[1]), jnp.float32).at[self._ids].set(vectors)
-        linked = jnp.zeros_like(users)
-        for user, item in self._links:
-            linked += linked_part(users, items, self._weights, user, item)
-        # A copy: a tower may return its table, and a step takes over its state's memory.
-        earlier = None if like.earlier is None else Earlier(jnp.copy(users), items)
-        return ItemCache(gramian_of(items, self._weights), linked, earlier)
 
 
 class Refresher:

@@ -23,7 +23,6 @@ from ncfbench.distributed.shards import cut
 from ncfbench.models import precision
 from ncfbench.models.device import iterations_per_dispatch
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.item_cache import ItemCache, empty_cache
 from ncfbench.models.losses import Loss, make_loss
 from ncfbench.models.objective import (
     batch_link_loss,
@@ -60,9 +59,9 @@ class TrainState(NamedTuple):
     iteration: jax.Array
     """uint32: iterations done."""
     kept: Any = None
-    """State that earlier iterations left for the negatives of later ones, or None: the vectors of
-    all items at the last refresh (:class:`ItemCache`), or the items mined then, int32[n_users, M],
-    which an iteration leaves as they are; or the memory of a sampler that remembers, float32[M, D].
+    """State that earlier iterations left for the negatives of later ones, or None: the items that
+    were mined last, int32[n_users, M], which an iteration leaves as they are; or the memory of a
+    sampler that remembers, float32[M, D].
     """
 
 
@@ -74,7 +73,6 @@ def batch_loss(
     loss: Loss,
     config: RunConfig,
     shard: Shard = WHOLE,
-    cache: ItemCache | None = None,
     memory_MxD: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the sampled objective of one batch, or of one device's shard of it, and the vectors of
@@ -107,7 +105,6 @@ def batch_loss(
         loss,
         config.lambda_,
         shard.weight_factor,
-        cache=cache,
         hardest=hardest_of(config),
     )
     total = links + user_penalty(users.raw[batch.pos_user], config.user_l2)
@@ -211,14 +208,10 @@ class Trainer:
         batch: Batch,
         content: Content,
         dropout: Dropout | None,
-        cache: ItemCache | None = None,
     ) -> tuple[jax.Array, Parameters]:
         """Return the sampled objective of a batch and its gradient.
 
         Products have the configured precision.
-
-        Args:
-            cache: of all items; on one device only.
         """
         loss = make_loss(self.config)
 
@@ -226,9 +219,7 @@ class Trainer:
             parameters: Parameters, batch: Batch, content: Content, dropout: Any, shard: Shard
         ) -> jax.Array:
             towers = nnx.merge(self.towers, parameters)
-            return batch_loss(
-                towers, batch, content, dropout, loss, self.config, shard, cache=cache
-            )[0]
+            return batch_loss(towers, batch, content, dropout, loss, self.config, shard)[0]
 
         at_precision = partial(precision.at, self.config.precision)
         return self.layout.value_and_gradient(
@@ -298,8 +289,7 @@ class Trainer:
                 state.parameters, batch, content, dropout, kept
             )
         else:
-            cache = kept if self.config.caches_items else None
-            value, gradient = self.gradient(state.parameters, batch, content, dropout, cache)
+            value, gradient = self.gradient(state.parameters, batch, content, dropout)
         optimizer_ = make_optimizer(scalars.learning_rate)
         updates, optimizer = optimizer_.update(gradient, state.optimizer, state.parameters)
         if self._pretrained:
@@ -339,19 +329,11 @@ def _scaled(updates: Parameters, parts: Sequence[str], factor: jax.Array) -> Par
 
 def _nothing_kept(config: RunConfig, graph: BipartiteGraph) -> Any:
     """Return :attr:`TrainState.kept` before the first iteration."""
-    if config.caches_items:
-        return empty_cache_of(config, graph)
     if find_sampler(config.sampler).keeps_vectors:
         return jnp.zeros((config.memory, config.dimension))
     if config.mines:
         return jnp.zeros((graph.n_users, config.mined), jnp.int32)
     return None
-
-
-def empty_cache_of(config: RunConfig, graph: BipartiteGraph) -> ItemCache:
-    """Return the cache of a run in which all items are negatives, before the first refresh."""
-    is_corrected = config.sampler_settings["negative_items"] == "corrected"
-    return empty_cache(graph.n_users, graph.n_items, config.dimension, is_corrected=is_corrected)
 
 
 def hardest_of(config: RunConfig) -> int:

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from ncfbench.auditing import audit
 from ncfbench.auditing.bias import Bias, consistency
-from ncfbench.auditing.tables import bias_tables
 from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.data import prepare
@@ -56,22 +55,6 @@ def test_a_network_leaves_samplers_unbiased(
     assert {row["verdict"] for row in record.audit} == {"unbiased"}
     for row in record.audit:
         assert row["probe_loss"] == pytest.approx(row["exact_loss"], rel=1e-4)
-
-
-@pytest.mark.parametrize(("form", "verdict"), [("cached", "biased"), ("corrected", "unbiased")])
-def test_the_age_of_cached_items_is_a_bias(
-    few_nodes: Path, quick: None, form: str, verdict: str
-) -> None:
-    """After some iterations; at the initial ones the cache is fresh. Corrected, it has none."""
-    settings = {"dataset": "few", "encoder": "mf", "learning_rate": 0.05, "negative_items": form}
-    options = audit.Options(("strat-all",), ("mse",), ("unigram",))
-    configs = audit.configurations(SMALL | settings, options)
-    dataset = load(few_nodes, "few")
-    first, warm = audit.audit(dataset, configs, batches=240, margin=0.6, warmup=20)
-    assert (first["cache_age"], first["verdict"]) == (0, "unbiased")
-    assert (warm["cache_age"], warm["verdict"]) == (20, verdict)
-    table, *_ = bias_tables([first, warm])
-    assert f"warm ({form} items, 20 old)" in str(table.rows)
 
 
 WRONG = ("planted:DistinctOnce", "planted:UnmaskedPairs")

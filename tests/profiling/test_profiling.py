@@ -404,6 +404,3 @@ def test_profile_from_the_command_line(
 def test_no_sampler_is_a_usage_error(tiny: Dataset) -> None:
     with pytest.raises(UsageError, match="one sampler"):
         profiling.run(tiny, {})
-    cached = complete(SMALL | {"sampler": "ns-all", "loss": "mse", "negative_items": "cached"})
-    with pytest.raises(UsageError, match="Use --negative-items batch, or compare runs"):
-        profiling.run(tiny, {"ns-all": cached})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncfbench.config import complete, unused_settings
+from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
@@ -115,26 +115,6 @@ def test_all_or_fewer_users(tiny: Dataset) -> None:
     for loss in ("hinge", "softmax"):
         with pytest.raises(UsageError, match="--sampler ns-all cannot train"):
             complete({"sampler": "ns-all", "loss": loss})
-
-
-def test_all_items_or_the_batchs() -> None:
-    usual = {"sampler": "strat-all", "loss": "mse"}
-    batch = complete(usual | {"refresh_every": 7})
-    assert batch.digest() == complete(usual).digest(), "it counts with a cache only"
-    (warning,) = unused_settings(["refresh_every"], batch)
-    assert warning.startswith("--refresh-every changes nothing with --negative-items batch; it is")
-    (warning,) = unused_settings(["refresh_every"], complete({}))
-    assert warning.endswith("with --sampler strat-ns; it is used by ns-all or strat-all.")
-    cached = complete(usual | {"negative_items": "cached", "refresh_every": 7})
-    assert cached.digest() != batch.digest()
-    assert Variant.of(cached).note("cnn") == "items=cached refresh=7"
-    for more, message in (
-        ({"loss": "sg"}, "Use --loss mse with --interaction dot, or --negative-items batch"),
-        ({"interaction": "gmf"}, "needs a squared loss and dot products"),
-        ({"devices": 2}, "keeps its cache on one device. Use --devices 1"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            complete(cached.to_dict() | {"lambda": None, "learning_rate": None} | more)
 
 
 def test_more_linked_pairs_get_more_slots(tiny: Dataset) -> None:

@@ -8,25 +8,16 @@ of the softmax is unbiased.
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
-
-import jax
 import numpy as np
 import pytest
-from enumeration import LAMBDA, all_draws, batch_objective, exact_objective, links_of, noise_of
+from enumeration import all_draws, batch_objective, exact_objective
 
 from ncfbench.auditing.variance import meeting_all_users
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.models.interaction import make_interaction
-from ncfbench.models.item_cache import Earlier, ItemCache
-from ncfbench.models.losses import make_loss
-from ncfbench.models.objective import batch_link_loss
 from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.batch import Batch
 from ncfbench.sampling.local import LocalSampler
 
 SIZES = {
@@ -144,85 +135,6 @@ def test_all_users_have_no_larger_variance(
         return sum(chance * (value - mean) ** 2 for chance, value in draws)
 
     assert variance(own) < variance(other)
-
-
-def squared_gradients(
-    graph: BipartiteGraph, noise: dict[int, float], f: Any, g: Any, old_f: Any, old_g: Any
-) -> tuple[Any, Any]:
-    """Return the gradients of L with MSE by users and items, pair by pair.
-
-    Users meet all items as these were earlier; what linked ones gave is that of both earlier.
-    """
-    links = links_of(graph)
-    by_f, by_g = np.zeros_like(f), np.zeros_like(g)
-    for u, v in links:
-        slope = -2 * (1 - f[u] @ g[v]) / len(links)
-        by_f[u] += slope * g[v]
-        by_g[v] += slope * f[u]
-    for u in range(graph.n_users):
-        share = sum(user == u for user, _ in links) / len(links)
-        for v, probability in noise.items():
-            weight = LAMBDA * share * probability
-            by_f[u] += 2 * weight * (f[u] @ old_g[v]) * old_g[v]
-            if (u, v) in links:
-                by_f[u] -= 2 * weight * (old_f[u] @ old_g[v]) * old_g[v]
-            else:
-                by_g[v] += 2 * weight * (f[u] @ g[v]) * f[u]
-    return by_f, by_g
-
-
-@pytest.mark.parametrize("met", [0, 1])
-@pytest.mark.parametrize("sampler", ["ns-all", "strat-all"])
-def test_every_item_as_a_negative(five_nodes: BipartiteGraph, sampler: str, met: int) -> None:
-    """The mean gradient over all draws is exact with a fresh cache, and with an old one too if it
-    is corrected; else its bias is that of the old vectors. The value is that of L, if it is fresh.
-    """
-    b, s, _ = SIZES[sampler]
-    config = complete(
-        {"sampler": sampler, "batch_size": b, "stratum_size": s, "noise": "0.5", "loss": "mse"}
-        | {"negative_users": met, "negative_items": "cached", "lambda": LAMBDA}
-    )
-    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
-    noise, rng = noise_of(five_nodes, 0.5), np.random.default_rng(5)
-    f, g, old_f, old_g = (rng.normal(size=(count, 4)) for count in (2, 3, 2, 3))
-
-    def gradient(f: Any, g: Any, batch: Batch, cache: ItemCache) -> Any:
-        def loss(f: Any, g: Any) -> jax.Array:
-            score, formula = make_interaction(config), make_loss(config)
-            return batch_link_loss(
-                f[batch.users], g[batch.items], batch, score, formula, LAMBDA, cache=cache
-            )
-
-        value, slopes = jax.value_and_grad(loss, argnums=(0, 1))(f, g)
-        return value, *slopes
-
-    draws = [(chance, made.assemble(draw, 3)) for chance, draw in all_draws(config, five_nodes)]
-    with jax.enable_x64(True):
-        compiled = jax.jit(gradient)
-        for (of_f, of_g), is_corrected in itertools.product(
-            ((f, g), (old_f, old_g)), (False, True)
-        ):
-            linked = np.zeros_like(f)
-            for u, v in links_of(five_nodes):
-                linked[u] += noise[v] * (of_f[u] @ of_g[v]) * of_g[v]
-            gramian = sum(p * np.outer(of_g[v], of_g[v]) for v, p in noise.items())
-            cache = ItemCache(gramian, linked, Earlier(of_f, of_g) if is_corrected else None)
-            parts = [
-                [chance * np.asarray(part) for part in compiled(f, g, batch, cache)]
-                for chance, batch in draws
-            ]
-            value, *found = (sum(each) for each in zip(*parts, strict=True))
-            lagging = (f, g) if is_corrected else (of_f, of_g)
-            expected = squared_gradients(five_nodes, noise, f, g, *lagging)
-            for one, other in zip(found, expected, strict=True):
-                np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-            if of_f is f:
-                links = links_of(five_nodes)
-                exact = sum((1 - f[u] @ g[v]) ** 2 for u, v in links) / len(links)
-                for u, v in itertools.product(range(2), noise):
-                    if (u, v) not in links:
-                        exact += LAMBDA * noise[v] / 2 * (f[u] @ g[v]) ** 2
-                assert value == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.parametrize("fault", ["distinct once", "unmasked pairs", "diagonal kept"])

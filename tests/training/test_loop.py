@@ -19,10 +19,8 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.timing.clock import Sample
-from ncfbench.training import refresh
 from ncfbench.training.interleave import interleave
 from ncfbench.training.loop import IN_FLIGHT, TimedLoop
-from ncfbench.training.refresh import Refresher
 from ncfbench.training.step import Trainer
 
 DELAY = 0.03
@@ -206,53 +204,6 @@ def test_dispatches_change_no_number(tiny: Dataset, encoder: str, sampler: str, 
     for one, many in zip(*leaves, strict=True):
         assert one.dtype == many.dtype
         np.testing.assert_allclose(many, one, atol=0 if encoder == "mf" else 2e-6)
-
-
-@pytest.mark.parametrize(("per_dispatch", "every"), [(1, 5), (4, 6)])
-def test_a_cache_is_refreshed_on_the_clock(
-    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, per_dispatch: int, every: int
-) -> None:
-    """Before every N-th iteration, which no dispatch crosses. Each iteration pays its share, in
-    both accounts, whether its block has a refresh or not; here each takes 100 planted seconds.
-    """
-
-    def planted(self: Refresher, state: Any) -> Any:
-        self._seconds.append(100.0)
-        return self._made(state), 100.0
-
-    monkeypatch.setattr(Refresher, "_timed", planted)
-    monkeypatch.setattr(refresh, "LINKS", 1000)
-    settings = {"sampler": "ns-all", "loss": "mse", "negative_items": "corrected"}
-    with loop_for(tiny, per_dispatch, refresh_every=every, **settings) as loop:
-        loop.full_block(2)
-        log = count_dispatches(loop)
-        for count in (2, 12, 1):
-            loop.full_block(count)
-        # From 4 on: up to a refresh at 6, at 12, and to the end of the block at 16.
-        assert log == ([1] * 15 if per_dispatch == 1 else [1, 1, 1, 1, 4, 1, 1, 4, 1])
-        loop.step_block(3)
-        refreshed = [sample.first_iteration for sample in by_kind(loop, "refresh")]
-        assert refreshed == list(range(0, 17, every))
-        for sample in (*by_kind(loop, "full"), *by_kind(loop, "step")):
-            own = range(sample.first_iteration, sample.first_iteration + sample.iterations)
-            count = sum(at in own for at in refreshed) if sample.kind == "full" else 0
-            wall = sample.seconds + 100 * count - 100 * sample.iterations / every
-            assert 0 < wall < 20, sample
-        state, refresher = loop.state, loop._refresher
-    assert refresher is not None
-    fresh, graph, embedder = refresher._made(state), tiny.graph, refresher._maker.embedder
-    users = np.asarray(embedder.users(state.parameters).scored)
-    vectors = np.zeros((tiny.n_items, 8), np.float32)
-    vectors[graph.items_in_use] = embedder.items(state.parameters, graph.items_in_use)
-    np.testing.assert_array_equal(fresh.earlier.items, vectors)
-    np.testing.assert_array_equal(fresh.earlier.users, users)
-    shares = graph.item_degrees / graph.n_links
-    np.testing.assert_allclose(fresh.gramian, vectors.T @ (shares[:, None] * vectors), rtol=1e-4)
-    linked = np.zeros_like(users)
-    for u, v in zip(graph.link_user, graph.link_item, strict=True):
-        linked[u] += shares[v] * (users[u] @ vectors[v]) * vectors[v]
-    np.testing.assert_allclose(fresh.linked, linked, rtol=1e-4, atol=1e-9)
-    assert not np.array_equal(fresh.gramian, state.kept.gramian), "the state's is older"
 
 
 def test_remainders_go_one_by_one(tiny: Dataset) -> None:

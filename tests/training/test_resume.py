@@ -44,13 +44,6 @@ def test_trained_interactions_and_free_items_resume(data_dir: Path, tmp_path: Pa
     ends_with_the_same_curve(data_dir, tmp_path, whole, (5,), **more)
 
 
-def test_cached_items_resume(data_dir: Path, tmp_path: Path, whole: RunRecord) -> None:
-    """Stopped two iterations after a refresh, and where one is due."""
-    more: dict[str, Any] = {"encoder": "bow", "sampler": "strat-all", "loss": "mse", "epochs": 1}
-    more |= {"negative_items": "corrected", "refresh_every": 4, "learning_rate": 0.01}
-    ends_with_the_same_curve(data_dir, tmp_path, whole, (6, 12), **more)
-
-
 def test_mined_negatives_resume(data_dir: Path, tmp_path: Path) -> None:
     """Stopped between two minings, and where one is due."""
     more: dict[str, Any] = {"sampler": "neg", "mined": 12, "mine_every": 4, "mine_skip": 2}
