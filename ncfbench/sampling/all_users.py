@@ -83,7 +83,7 @@ class AllUsersSampler(Sampler):
         """See :meth:`Sampler.assemble`."""
         graph, drawn = self.graph, draw.users.reshape(-1)
         pos_user = graph.link_user[draw.links]
-        items, slot = self._distinct(graph.link_item[draw.links])
+        items, slot = self._distinct(self.slot_items(draw))
         size = max(capacity, len(items))
         item_weight = np.zeros(size, self.weight_dtype)
         item_weight[: len(items)] = np.bincount(slot) * self.item_importance[items]
@@ -108,8 +108,8 @@ class AllUsersSampler(Sampler):
         return with_pair_slots(batch, pairs)
 
     def required_capacity(self, draw: Draw) -> int:
-        """See :meth:`Sampler.required_capacity`; linked pairs need not be found for it."""
-        return len(self._distinct(self.graph.link_item[draw.links])[0])
+        """See :meth:`Sampler.required_capacity`."""
+        return self._count_items(draw)
 
     def shuffled_bias(self) -> float:
         """See :meth:`Sampler.shuffled_bias`: an epoch holds each link once, and items do not depend
@@ -140,11 +140,13 @@ class AllUsersSampler(Sampler):
         the same work.
         """
         pilot = type(self)(self.graph, self.config, Streams(PILOT_SEED))
-        most = max(pilot._count_pairs(draw) for draw in pilot.draw(0, PILOT_BATCHES))
+        most = max(pilot._count_pairs(draw) for draw in pilot.draws(0, PILOT_BATCHES))
         return rounded_up(most + most // 4, PAIR_MULTIPLE)
 
     def _count_pairs(self, draw: Draw) -> int:
-        items, _ = self._distinct(self.graph.link_item[draw.links])
+        items, _ = self._distinct(self.slot_items(draw))
+        if self.config.mask and not self.config.negative_users:
+            return int(self.graph.item_degrees[items].sum())
         return len(self._linked_pairs(draw.users.reshape(-1), items)[0])
 
     def _linked_pairs(self, drawn: Int32, items: Int32) -> tuple[Int, Int]:

@@ -88,17 +88,22 @@ class BatchSource(ABC):
         """Return the ``capacity`` that a batch was assembled with, or what it needed beyond."""
         return len(batch.items)
 
+    def draws(self, start: int = 0, stop: int | None = None) -> Iterator[Draw]:
+        """Yield the random parts of batches ``start``, ``start + 1``, ..., some at a time."""
+        while stop is None or start < stop:
+            count = self.batches_per_draw
+            yield from self.draw(start, count if stop is None else min(count, stop - start))
+            start += count
+
     def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
         """Yield batches ``start``, ``start + 1``, ... without end.
 
         The number of item slots is ``capacity``, and grows with the first batch that needs more.
         """
-        while True:
-            for draw in self.draw(start, self.batches_per_draw):
-                batch = self.assemble(draw, capacity)
-                capacity = max(capacity, self.batch_capacity(batch))
-                yield batch
-            start += self.batches_per_draw
+        for draw in self.draws(start):
+            batch = self.assemble(draw, capacity)
+            capacity = max(capacity, self.batch_capacity(batch))
+            yield batch
 
 
 class Sampler(BatchSource):
@@ -128,8 +133,9 @@ class Sampler(BatchSource):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "assemble" in vars(cls) and "assemble_rows" not in vars(cls):
-            cls.assemble_rows = Sampler.assemble_rows  # type: ignore[method-assign]
+        for name in {"assemble_rows", "required_capacity"} - vars(cls).keys():
+            if "assemble" in vars(cls):
+                setattr(cls, name, getattr(Sampler, name))
 
     def __init__(
         self,
@@ -261,14 +267,31 @@ class Sampler(BatchSource):
         ``n_items``); its weights are those of the positive links ``rows``. None says that these
         rows cannot be made alone; the caller then assembles the whole batch and cuts it.
 
-        A subclass that overrides :meth:`assemble` alone gets this method back: rows made by an
-        inherited method would not be those of its batches.
+        A subclass that overrides :meth:`assemble` alone gets this method back, and
+        :meth:`required_capacity`: inherited ones would not be those of its batches.
         """
         return None
 
     def required_capacity(self, draw: Draw) -> int:
-        """Return the ``capacity`` that the batch of a draw needs."""
+        """Return the ``capacity`` that the batch of a draw needs.
+
+        This form assembles the batch; built-in samplers count the items of the draw.
+        """
         return int(self.assemble(draw).n_items)
+
+    @property
+    def most_item_slots(self) -> int:
+        """Slots that no batch exceeds where equal items are merged."""
+        return len(self.graph.items_in_use)
+
+    def slot_items(self, draw: Draw) -> Int32:
+        """Return the items of a batch before equal ones are merged, the positive links' first."""
+        own, drawn = self.graph.link_item[draw.links], draw.items.reshape(-1)
+        return np.concatenate([own, drawn]) if len(drawn) else own
+
+    def _count_items(self, draw: Draw) -> int:
+        ids = self.slot_items(draw)
+        return len(self._distinct(ids)[0]) if self.merges_items else len(ids)
 
     def _draw_negatives(self, role: str, start: int, count: int) -> Int32:
         """Return k draws for each position, from the stream (seed, role, epoch of the position)."""

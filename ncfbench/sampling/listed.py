@@ -4,10 +4,12 @@ Sampling.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
@@ -25,31 +27,63 @@ so that few batches have a shape of their own.
 
 
 class ListedSampler(Sampler):
-    """Base of the samplers whose negative links are drawn one by one."""
+    """Base of the samplers whose negative links are drawn one by one.
 
-    def with_drawn_items(
-        self, draw: Draw, users: Int32, pos_user: Int32, negative_user: Int32, capacity: int
-    ) -> Batch:
-        """Return the batch that joins ``users[negative_user]``, [b, k], with the drawn items."""
-        b, k = draw.items.shape
-        ids = np.concatenate([self.graph.link_item[draw.links], draw.items.reshape(-1)])
-        if self.config.unique_items:
+    A negative link joins a drawn user, or else the positive link's, with a drawn item, or else the
+    positive link's.
+    """
+
+    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+        """See :meth:`Sampler.assemble`."""
+        users, pos_user, negative_user = self.user_slots(draw)
+        b, k = negative_user.shape
+        ids = self.slot_items(draw)
+        if self.merges_items:
             items, slots = self._distinct(ids)
         else:
             items, slots = ids, np.arange(len(ids), dtype=np.int32)
-        weight = np.full((b, k), 1 / (b * k), dtype=self.weight_dtype)
-        if self.measure is not self.noise.probability:
-            weight *= self._importance_of_noise[draw.items].astype(self.weight_dtype)
+        pos_item = slots[:b]
+        if self.draws_items:
+            negative_item, negative_id = slots[b:].reshape(b, k), ids[b:].reshape(b, k)
+        else:
+            negative_item, negative_id = np.repeat(pos_item, k).reshape(b, k), ids[:, None]
+        weight = self.link_weights(negative_id, (b, k))
         if self.config.mask:
-            weight[self.graph.linked(users[negative_user], draw.items)] = 0
+            weight[self.graph.linked(users[negative_user], negative_id)] = 0
         return Batch(
             users=users,
-            items=padded(items, max(capacity, len(items))),
+            items=padded(items, self.item_slots(len(items), capacity)),
             pos_user=pos_user,
-            pos_item=slots[:b],
-            negatives=Listed(user=negative_user, item=slots[b:].reshape(b, k), weight=weight),
+            pos_item=pos_item,
+            negatives=Listed(user=negative_user, item=negative_item, weight=weight),
             n_items=np.int32(len(items)),
         )
+
+    def required_capacity(self, draw: Draw) -> int:
+        """See :meth:`Sampler.required_capacity`."""
+        return self._count_items(draw)
+
+    def user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
+        """Return the user ids, and the slots of the positive and of the negative links' users."""
+        b = len(draw.links)
+        users, own = self.graph.link_user[draw.links], np.arange(b, dtype=np.int32)
+        if not self.draws_users:
+            k = draw.items.shape[1]
+            return users, own, np.repeat(own, k).reshape(b, k)
+        drawn = draw.users.reshape(-1)
+        slots = np.arange(b, b + len(drawn), dtype=np.int32).reshape(b, -1)
+        return np.concatenate([users, drawn]), own, slots
+
+    def link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
+        """Return the weights of negative links with some items, before the mask."""
+        weight = np.full(shape, 1 / math.prod(shape), dtype=self.weight_dtype)
+        if self.measure is not self.noise.probability:
+            weight *= self._importance_of_noise[items].astype(self.weight_dtype)
+        return weight
+
+    def item_slots(self, n_items: int, capacity: int) -> int:
+        """Return the item slots of a batch."""
+        return max(n_items, capacity)
 
     def shuffled_bias(self) -> float:
         """See :meth:`Sampler.shuffled_bias`: an epoch holds each link once, and negative links are
@@ -86,15 +120,6 @@ class IidSampler(ListedSampler):
     drawn_off_paper_clock = True
     draws_users = True
     draws_items = True
-
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        """See :meth:`Sampler.assemble`."""
-        b, k = draw.items.shape
-        users = np.concatenate([self.graph.link_user[draw.links], draw.users.reshape(-1)])
-        own = np.arange(b, dtype=np.int32)
-        return self.with_drawn_items(
-            draw, users, own, np.arange(b, b + b * k, dtype=np.int32).reshape(b, k), capacity
-        )
 
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`."""
@@ -169,19 +194,22 @@ class NegativeSampler(ListedSampler):
         if self.is_mined:
             require_unlinked(graph, config.mined, config.mine_skip)
 
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        """See :meth:`Sampler.assemble`."""
-        b, k = draw.items.shape
-        own = np.arange(b, dtype=np.int32)
-        users = self.graph.link_user[draw.links]
+    def slot_items(self, draw: Draw) -> Int32:
+        """See :meth:`Sampler.slot_items`; under ``mined`` the drawn items are ranks."""
         if self.is_mined:
-            draw = draw._replace(items=self._mined_items(users, draw.items))
-        batch = self.with_drawn_items(draw, users, own, np.repeat(own, k).reshape(b, k), capacity)
-        slots = len(batch.items)
-        if self.hard_items is None or not 0 < capacity < slots:
-            return batch
-        more = min(slots + slots // MINED_GROWTH, b * (1 + k))
-        return batch._replace(items=padded(batch.items, more))
+            table = self._stand_in if self.hard_items is None else self.hard_items
+            users = self.graph.link_user[draw.links]
+            draw = draw._replace(items=table[users[:, None], draw.items])
+        return super().slot_items(draw)
+
+    def item_slots(self, n_items: int, capacity: int) -> int:
+        """See :meth:`ListedSampler.item_slots`; more where a batch of mined items needs more than
+        any before it.
+        """
+        if self.hard_items is None or not 0 < capacity < n_items:
+            return super().item_slots(n_items, capacity)
+        most = self.config.batch_size * (1 + self.config.negatives)
+        return min(n_items + n_items // MINED_GROWTH, most)
 
     @property
     def drawn_items(self) -> Float64 | None:
@@ -207,13 +235,6 @@ class NegativeSampler(ListedSampler):
         if self.is_mined:
             return rng.integers(self.config.mined, size=size, dtype=np.int32)
         return super()._draw_nodes(role, rng, size)
-
-    def _mined_items(self, users: Int32, ranks: Int32) -> Int32:
-        """Return int32[b, k]: the items of some ranks in each user's list."""
-        table = self.hard_items
-        if table is None:
-            table = self._stand_in
-        return table[users[:, None], ranks]
 
     @cached_property
     def _stand_in(self) -> Int32:
@@ -266,37 +287,22 @@ class StratifiedSampler(ListedSampler):
         self.by_user = config.strata == "user"
         self.draws_items, self.draws_users = self.by_user, not self.by_user
 
-    def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        """See :meth:`Sampler.assemble`."""
-        graph = self.graph
-        pos_user, pos_item = graph.link_user[draw.links], graph.link_item[draw.links]
+    def user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
+        """See :meth:`ListedSampler.user_slots`; with strata by user each user is named once."""
+        if not self.by_user:
+            return super().user_slots(draw)
+        users = self.graph.link_user[draw.links]
+        distinct, inverse = np.unique(users, return_inverse=True)
+        slots = inverse.astype(np.int32)
+        negative_user = np.repeat(slots[:, None], draw.items.shape[1], axis=1)
+        return padded(distinct, len(users)), slots, negative_user
+
+    def link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
+        """See :meth:`ListedSampler.link_weights`; with strata by item, items come from P_d."""
         if self.by_user:
-            distinct_users, inverse = np.unique(pos_user, return_inverse=True)
-            slots, users = inverse.astype(np.int32), padded(distinct_users, len(pos_user))
-            return self.with_drawn_items(
-                draw, users, slots, np.repeat(slots[:, None], draw.items.shape[1], axis=1), capacity
-            )
-        b, k = draw.users.shape
-        distinct, slots = self._distinct(pos_item)
-        weight = (
-            np.repeat(self._importance_of_data[pos_item] / (b * k), k)
-            .reshape(b, k)
-            .astype(self.weight_dtype)
-        )
-        if self.config.mask:
-            weight[graph.linked(draw.users, pos_item[:, None])] = 0
-        return Batch(
-            users=np.concatenate([pos_user, draw.users.reshape(-1)]),
-            items=padded(distinct, max(capacity, len(distinct))),
-            pos_user=np.arange(b, dtype=np.int32),
-            pos_item=slots,
-            negatives=Listed(
-                user=np.arange(b, b + b * k, dtype=np.int32).reshape(b, k),
-                item=np.repeat(slots, k).reshape(b, k),
-                weight=weight,
-            ),
-            n_items=np.int32(len(distinct)),
-        )
+            return super().link_weights(items, shape)
+        weight = self._importance_of_data[items] / math.prod(shape)
+        return np.repeat(weight, shape[1], axis=1).astype(self.weight_dtype)
 
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`."""

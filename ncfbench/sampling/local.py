@@ -69,7 +69,7 @@ class LocalSampler(Sampler):
             own: the shards to return; all by default. Their shapes do not depend on it.
         """
         cuts = self._cuts(draw)
-        counts = [self._n_items(cut) for cut in cuts]
+        counts = [self.shard.required_capacity(cut) for cut in cuts]
         slots = max(-(-capacity // self.n_shards), *counts)
         return [
             self.shard.assemble(cuts[index], slots) for index in own or range(self.n_shards)
@@ -134,7 +134,12 @@ class LocalSampler(Sampler):
 
     def required_capacity(self, draw: Draw) -> int:
         """See :meth:`Sampler.required_capacity`: N times those of the shard that needs most."""
-        return self.n_shards * max(map(self._n_items, self._cuts(draw)))
+        return self.n_shards * max(map(self.shard.required_capacity, self._cuts(draw)))
+
+    @property
+    def most_item_slots(self) -> int:
+        """See :attr:`Sampler.most_item_slots`: each shard may have all items."""
+        return self.n_shards * self.shard.most_item_slots
 
     def _cuts(self, draw: Draw) -> list[Draw]:
         n = self.n_shards
@@ -144,8 +149,3 @@ class LocalSampler(Sampler):
             Draw(*arrays)
             for arrays in zip(np.split(draw.links, n), np.split(draw.users, n), items, strict=True)
         ]
-
-    def _n_items(self, draw: Draw) -> int:
-        """Return the item slots in use of a shard, without assembling it."""
-        items = np.concatenate([self.graph.link_item[draw.links], draw.items.reshape(-1)])
-        return len(np.unique(items)) if self.merges_items else len(items)

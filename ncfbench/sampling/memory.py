@@ -66,6 +66,7 @@ class MemorySharingSampler(SharingSampler):
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
     ) -> None:
         super().__init__(graph, config, streams, **options)
+        self.size = int(config.memory)
         self.is_drawn = bool(options.get("replacement"))
         most = graph.n_links - config.batch_size
         if config.memory > most:
@@ -76,7 +77,7 @@ class MemorySharingSampler(SharingSampler):
 
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; ``items`` are those of the memory, the oldest first."""
-        b, size = self.config.batch_size, self.config.memory
+        b, size = self.config.batch_size, self.size
         # Independent draws need no first batch: the memory is full from the beginning.
         first = start * b + (size if self.is_drawn else 0)
         low = max(first - size, 0)
@@ -111,16 +112,25 @@ class MemorySharingSampler(SharingSampler):
 
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`; g embeds the batch's own items."""
-        b, size = self.config.batch_size, self.config.memory
+        b, size = self.config.batch_size, self.size
         return Nominal(users=b, items=b, negatives=b * (b - 1 + size))
+
+    def required_capacity(self, draw: Draw) -> int:
+        """See :meth:`Sampler.required_capacity`."""
+        return self.size + super().required_capacity(self._without_memory(draw))
+
+    @property
+    def most_item_slots(self) -> int:
+        """See :attr:`Sampler.most_item_slots`: items of the memory come beside the batch's own."""
+        return self.size + super().most_item_slots
 
     def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
         """See :meth:`Sampler.assemble_rows`; a memory lies on one device."""
         return None
 
     def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
-        size, none = self.config.memory, np.zeros((len(draw.links), 0), np.int32)
-        own = super()._share(draw._replace(items=none), max(capacity - size, 0), rows)
+        size = self.size
+        own = super()._share(self._without_memory(draw), max(capacity - size, 0), rows)
         assert isinstance(own.negatives, Shared)
         ids = draw.items[0]
         is_known = ids != MISSING
@@ -138,6 +148,9 @@ class MemorySharingSampler(SharingSampler):
             negatives=Remembered(weight),
             n_items=np.int32(size + own.n_items),
         )
+
+    def _without_memory(self, draw: Draw) -> Draw:
+        return draw._replace(items=draw.users)
 
     def _linked_slots(self, users: Int32, items: Int32) -> tuple[Int64, Int64]:
         """Return the linked pairs of some users and slots, whose items may repeat."""

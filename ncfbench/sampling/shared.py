@@ -88,6 +88,10 @@ class SharingSampler(Sampler):
             return None
         return self._share(draw, capacity, rows)
 
+    def required_capacity(self, draw: Draw) -> int:
+        """See :meth:`Sampler.required_capacity`."""
+        return self._count_items(draw)
+
     def shuffled_bias(self) -> float:
         """See :meth:`Sampler.shuffled_bias`: two links of a batch are never the same; 1/(N-1), by
         strata of order s/N.
@@ -100,9 +104,7 @@ class SharingSampler(Sampler):
         strata.
         """
         graph, s, importance = self.graph, self.stratum_size, self.pair_importance
-        links, extra = draw.links, draw.items.reshape(-1)
-        pos_user, pos_item = graph.link_user[links], graph.link_item[links]
-        ids = np.concatenate([pos_item, extra]) if len(extra) else pos_item
+        links, pos_user, ids = draw.links, graph.link_user[draw.links], self.slot_items(draw)
         distinct, slots = self._distinct(ids)
         merge = self.merges_items
         items, slot = (distinct, slots) if merge else (ids, np.arange(len(ids), dtype=np.int32))

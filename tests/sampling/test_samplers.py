@@ -16,7 +16,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.registry import find_sampler
 from ncfbench.rng import Streams
-from ncfbench.sampling import Draw, base, batches, make_sampler, plan_capacity
+from ncfbench.sampling import Draw, Sampler, base, batches, make_sampler, plan_capacity
 from ncfbench.sampling.batch import (
     AllUsers,
     Batch,
@@ -25,6 +25,7 @@ from ncfbench.sampling.batch import (
     negative_weights,
     remembered,
 )
+from ncfbench.sampling.listed import NegativeSampler
 
 
 def assert_equal(left: Batch, right: Batch) -> None:
@@ -224,6 +225,57 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool)
             own = {"ns": b, "mixed-ns": 2 * b, "xbm": b + 80}
             assert batch.n_items == own.get(sampler, b * (1 + k))
     assert len(shapes - {(capacity,)}) == meets_all
+
+
+@pytest.mark.parametrize("unique", [True, False])
+@pytest.mark.parametrize("sampler", NAMES)
+def test_slots_are_planned_from_draws_alone(
+    tiny: Dataset, sampler: str, unique: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan assembles no batch, and draws no more at a time than training does."""
+    config = configure(sampler, unique_items=unique)
+    made = make_sampler(tiny.graph, config, Streams(1))
+    draws = made.draw(3, 4)
+    counts = [int(made.assemble(draw).n_items) for draw in draws]
+    capacity, drawn = plan_capacity(tiny.graph, config), type(made).draw
+    assert capacity >= max(counts)
+    monkeypatch.setattr(base, "CHUNK_DRAWS", 1000)
+
+    def draw_few(self: Sampler, start: int, count: int) -> list[Draw]:
+        assert count <= self.batches_per_draw <= 10
+        return drawn(self, start, count)
+
+    monkeypatch.setattr(type(made), "draw", draw_few)
+    monkeypatch.setattr(type(made), "assemble", None)
+    assert [made.required_capacity(draw) for draw in draws] == counts
+    assert plan_capacity(tiny.graph, config) == capacity
+
+
+def test_a_plug_in_that_assembles_is_planned_by_its_batches(tiny: Dataset) -> None:
+    class OneMore(NegativeSampler):
+        def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
+            batch = super().assemble(draw, capacity)
+            return batch._replace(n_items=batch.n_items + 1)
+
+    streams, config = Streams(1), configure("neg")
+    made = OneMore(tiny.graph, config, streams)
+    draw = made.draw(0, 1)[0]
+    usual = make_sampler(tiny.graph, config, streams).required_capacity(draw)
+    assert made.required_capacity(draw) == usual + 1
+
+
+@pytest.mark.parametrize("memory", [10, 120])
+def test_a_memory_leaves_shapes_alone(memory: int) -> None:
+    """Its slots come beside the items in use, which bound the batch's own: all seeds do equal
+    work.
+    """
+    pairs = np.random.default_rng(0).choice(30 * 60, 200, replace=False)
+    graph = BipartiteGraph.from_links(pairs // 60, pairs % 60, 30, 60)
+    config = configure("xbm", memory=memory, unique_items=True)
+    planned = plan_capacity(graph, config)
+    for seed in range(8):
+        stream = make_sampler(graph, config, Streams(seed)).batches(0, planned)
+        assert {len(batch.items) for batch in islice(stream, 60)} == {planned}
 
 
 def test_capacity_grows_and_nothing_is_dropped(tiny: Dataset) -> None:
