@@ -150,6 +150,12 @@ def _show(manifest: dict[str, Any], module: SourceModule, *, as_json: bool) -> N
             f"Warning: {statistics['items_without_text']:,} of {statistics['items']:,} items have"
             " no text; an encoder gives them all the same embedding."
         )
+    if statistics.get("texts_without_spaces") and not manifest.get("tokenizer"):
+        say(
+            f"{statistics['texts_without_spaces']:,} of {statistics['items']:,} texts are in"
+            " scripts written without spaces, such as Chinese or Thai: their words are pairs of"
+            " characters."
+        )
     if as_json:
         print_json(manifest)
         return

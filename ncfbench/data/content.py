@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ncfbench.data.features import Float32
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.data.words import is_unspaced
 from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
 
@@ -101,6 +102,8 @@ class Content:
             "words_median": float(np.median(lengths)),
             "items_without_text": int((lengths == 0).sum()),
         }
+        if unspaced := self._unspaced_texts():
+            counts["texts_without_spaces"] = unspaced
         for kind, features in (("user", self.user_features), ("item", self.item_features)):
             if features is not None:
                 counts[f"{kind}_features"] = features.shape[1]
@@ -109,6 +112,14 @@ class Content:
             is_cold[self.users[split_of_link == 0]] = False
             counts["cold_users_with_test_items"] = int(is_cold.sum())
         return counts
+
+    def _unspaced_texts(self) -> int:
+        """Return how many texts have words in scripts that are written without spaces."""
+        unspaced = np.array([False, *map(is_unspaced, self.vocabulary.words)])
+        if not unspaced.any():
+            return 0
+        item_of_word = np.repeat(np.arange(len(self.texts)), self.texts.lengths)
+        return len(np.unique(item_of_word[unspaced[self.texts.words]]))
 
 
 def distinct_links(

@@ -1,17 +1,9 @@
-"""Text to tokens: one tokeniser for every data set, texts as token ids, a vocabulary by count.
-
-A token is a run of Unicode letters and digits, lower-cased after NFKC normalisation; everything
-else separates, so ``state-of-the-art`` is four tokens and ``rr_interval`` two. What bibliographies
-write in LaTeX is cleaned first: braces vanish (``c{DNA}`` is one token), accents join their letter
-(``Barab\\'asi``), symbols keep their name (``$\\lambda$``).
-"""
+"""Texts as token ids, and the vocabulary that these stand for."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.data.words import tokenize
 from ncfbench.errors import DataError
 from ncfbench.storage.tables import storage_errors
 
@@ -32,48 +25,6 @@ WORDS_AT_ONCE = 2**22
 """Words of a corpus in memory at a time: 16 MB."""
 MOST_WORDS = 2**24
 """Different words that a corpus may have; each costs about 150 bytes of memory."""
-
-# fmt: off
-_COMBINING = {
-    "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304",
-    ".": "\u0307", "u": "\u0306", "v": "\u030c", "H": "\u030b", "c": "\u0327", "k": "\u0328",
-    "r": "\u030a", "d": "\u0323", "b": "\u0331",
-}
-_LETTERS = {
-    "ss": "ß", "o": "ø", "O": "Ø", "l": "ł", "L": "Ł", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ",
-    "aa": "å", "AA": "Å", "i": "i", "j": "j", "textless": "<", "textgreater": ">",
-}
-_FORMATTING = {
-    "emph", "textit", "textbf", "textrm", "textsc", "texttt", "textsuperscript", "textsubscript",
-    "mathrm", "mathbf", "mathit", "mathcal", "em", "it", "bf", "rm", "sc", "tt", "ensuremath",
-    "text",
-}
-# fmt: on
-
-_ACCENT = re.compile(
-    r"\\(?:(['`^\"~=.])\s*\{?\\?([A-Za-z])\}?|([uvHckrdb])(?:\s*\{\\?([A-Za-z])\}|\s+([A-Za-z])))"
-)
-_COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
-_TOKEN = re.compile(r"[^\W_]+")
-
-
-def clean_latex(text: str) -> str:
-    r"""Remove LaTeX: ``Barab{\'a}si`` becomes ``Barabási``, ``c{DNA}`` becomes ``cDNA``."""
-    if "\\" not in text and "{" not in text and "<" not in text:
-        return text
-    text = text.replace("\\{", "{").replace("\\}", "}").replace("\\\\", "\\")
-    text = _ACCENT.sub(lambda m: (m[2] or m[4] or m[5]) + _COMBINING[m[1] or m[3]], text)
-    text = _COMMAND.sub(
-        lambda m: "" if m[1] in _FORMATTING else _LETTERS.get(m[1], f" {m[1]} "), text
-    )
-    text = text.replace("{", "").replace("}", "")
-    return _TAG.sub(" ", text)
-
-
-def tokenize(text: str) -> list[str]:
-    """Return the tokens of a text, in order."""
-    return _TOKEN.findall(unicodedata.normalize("NFKC", clean_latex(text)).lower())
 
 
 @dataclass(frozen=True)
@@ -146,10 +97,17 @@ class Corpus:
     Args:
         folder: takes two files of 4 bytes a word; the caller removes it.
         pieces: makes word pieces of a pretrained model, which are then the vocabulary.
+        clean: removes markup from a text before it becomes words.
     """
 
-    def __init__(self, folder: Path, pieces: Pieces | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        pieces: Pieces | None = None,
+        clean: Callable[[str], str] | None = None,
+    ) -> None:
         self._pieces_of = pieces
+        self._clean = clean
         self._raw, self._final = folder / "words.raw", folder / "words.final"
         self._numbers = _Numbers()
         self._pending = array("i")
@@ -162,6 +120,8 @@ class Corpus:
 
     def tokenize(self, text: str) -> list[str]:
         """Return the tokens of a text, in order: words, or word pieces."""
+        if self._clean is not None:
+            text = self._clean(text)
         return tokenize(text) if self._pieces_of is None else self._pieces_of(text)
 
     def add(self, tokens: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ What is kept has a row for each word of the data set.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,13 +142,16 @@ def _from_array(file: Path, n_words: int) -> NDArray[np.float32]:
 
 
 def _from_text(file: Path, words: list[str]) -> NDArray[np.float32]:
-    """Return float32[W, E]; a word that stands in the file twice has its first vector."""
+    """Return float32[W, E]; a word that stands in the file twice has its first vector.
+
+    Accents may be composed or not.
+    """
     rows = {word: row for row, word in enumerate(words)}
     table: NDArray[np.float32] | None = None
     for number, word, numbers in _entries(file):
         if table is None:
             table = np.full((len(words), len(numbers)), np.nan, np.float32)
-        row = rows.pop(word, None)
+        row = rows.pop(unicodedata.normalize("NFC", word), None)
         if row is None:
             continue
         try:

@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 
 from ncfbench.cli import app
 from ncfbench.data import store
-from ncfbench.data.text import tokenize
+from ncfbench.data.words import tokenize
 from ncfbench.errors import DataError, NcfbenchError, UsageError
 
 

@@ -8,50 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ncfbench.data.text import Corpus, Texts, Vocabulary, clean_latex, tokenize
+from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.errors import DataError
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("The {C}hicago Manual of Style", ["the", "chicago", "manual", "of", "style"]),
-        ("copy-number changes using c{DNA}", ["copy", "number", "changes", "using", "cdna"]),
-        (r"Barab{\'a}si and Erd\H{o}s", ["barabási", "and", "erdős"]),
-        (r"Barab\{\'a\}si", ["barabási"]),
-        (r"M{\"u}ller, Stra{\ss}e, na\"{\i}ve", ["müller", "straße", "naïve"]),
-        (r"the $\lambda$-calculus", ["the", "lambda", "calculus"]),
-        (r"\emph{very} \textbf{bold}", ["very", "bold"]),
-        (
-            r"{{\\textless}I{\\textgreater}Visual} {Explanations{\\textless}/I{\\textgreater},}",
-            ["visual", "explanations"],
-        ),
-        ("rr_interval ucsc-browser", ["rr", "interval", "ucsc", "browser"]),
-        ("ﬁrst Ⅳ 漢字 Ñandú", ["first", "iv", "漢字", "ñandú"]),
-        ("a < b and b > a", ["a", "b", "and", "b", "a"]),
-        ("", []),
-        ("{}\\ -- !", []),
-    ],
-)
-def test_tokens(text: str, tokens: list[str]) -> None:
-    assert tokenize(text) == tokens
-
-
-@given(st.text())
-def test_tokens_are_lower_case_letters_and_digits(text: str) -> None:
-    for token in tokenize(text):
-        assert token
-        assert "_" not in token
-        assert token == token.lower()
-        assert not any(character.isspace() for character in token)
-
-
-@given(st.text(alphabet=st.characters(exclude_characters="\\{}<>")))
-def test_text_without_latex_is_left_alone(text: str) -> None:
-    assert clean_latex(text) == text
-
-
-# --- vocabulary
 
 
 def finished(

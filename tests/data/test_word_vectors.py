@@ -16,7 +16,7 @@ from ncfbench.config import complete
 from ncfbench.data.kept_files import WORD_VECTORS
 from ncfbench.data.named_files import name_files
 from ncfbench.data.store import load
-from ncfbench.data.word_vectors import keep_word_vectors, load_word_vectors
+from ncfbench.data.word_vectors import _from_text, keep_word_vectors, load_word_vectors
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import make_towers
 
@@ -41,6 +41,12 @@ def test_text_files(data_dir: Path, tmp_path: Path, vocabulary: Any, header: str
     np.testing.assert_allclose(found.table, expected)
     share = (vocabulary["count"][4] + vocabulary["count"][0]) / sum(vocabulary["count"])
     assert found.coverage == f"2 of {len(words)} words, {100 * share:.0f} % of tokens"
+
+
+def test_accents_may_be_composed_or_not(tmp_path: Path) -> None:
+    (tmp_path / "vectors.txt").write_text("caf\u0065\u0301 1 2\n", encoding="utf-8")
+    table = _from_text(tmp_path / "vectors.txt", ["caf\u00e9"])
+    assert table.tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize(

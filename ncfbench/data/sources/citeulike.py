@@ -21,6 +21,7 @@ from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.sources.citeulike_files import (
     Published,
     PublishedOptions,
+    clean,
     read_libraries,
     read_lists,
 )
@@ -93,7 +94,8 @@ def read_content(
     folder: Path, options: Options, scratch: Path, *, say: Callable[[str], None]
 ) -> Content:
     """Parse the files: links, texts, vocabulary, split."""
-    corpus = Corpus(scratch, options.pieces())
+    pieces = options.pieces()
+    corpus = Corpus(scratch, pieces, None if pieces else clean)
     parts = {part: _texts(folder, part, corpus.tokenize) for part in options.text}
     for item, tokens in enumerate(zip_longest(*parts.values())):
         short = next(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ncfbench.config import cache_dir
 from ncfbench.data.content import distinct_links
+from ncfbench.data.markup import clean_latex
 from ncfbench.data.options import ItemOptions, option
 from ncfbench.data.readers.files import git_blob_id, read_lines
 from ncfbench.data.sources import Progress
@@ -185,6 +186,12 @@ class Published:
                 say(f"Warning: {difference} Accepted (--allow-unverified).")
             result[name] = {"git_blob": found, "verified": found == expected}
         return result
+
+
+def clean(text: str) -> str:
+    """Return a text of the files without LaTeX and tags."""
+    # A soft hyphen there is half of a letter that was decoded wrongly, and ends the other half.
+    return clean_latex(text.replace("\u00ad", " "))
 
 
 def require(folder: Path, names: Sequence[str]) -> None:

@@ -26,10 +26,12 @@ from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.sources.citeulike_files import (
     Published,
     PublishedOptions,
+    clean,
     read_libraries,
     require,
 )
-from ncfbench.data.text import Corpus, tokenize
+from ncfbench.data.text import Corpus
+from ncfbench.data.words import tokenize
 from ncfbench.errors import DataError
 
 FILES = Published(
@@ -231,4 +233,4 @@ def read_bags(path: Path, vocabulary: Path) -> Iterator[Iterator[str]]:
 
 
 def _tokens(text: str) -> list[str]:
-    return tokenize(html.unescape(text))
+    return tokenize(clean(html.unescape(text)))

@@ -20,6 +20,7 @@ from ncfbench.data.content import (
     split_newest,
     stays_with_cold_users,
 )
+from ncfbench.data.markup import clean_markup, has_html
 from ncfbench.data.options import TokenizerOptions, as_flags, option
 from ncfbench.data.readers.files import sha256
 from ncfbench.data.sources import Preparation, Progress, Statistics
@@ -81,6 +82,12 @@ class Options(TokenizerOptions):
         "Instead of a text: tokens already made, a list or separated by spaces.",
         panel=ITEMS,
         shown="tokens, words",
+    )
+    clean_markup: bool = option(
+        False,
+        "Remove HTML's tags and entities and LaTeX from the texts.",
+        panel=ITEMS,
+        is_new=True,
     )
     split_column: str | None = option(
         None, "Each item's split: train, validation or test.", panel=ITEMS, shown="split, fold, ..."
@@ -301,7 +308,7 @@ def read_content(
         n_rows=n_rows,
         say=say,
     )
-    texts, vocabulary = _corpus(options, chosen, rows, scratch)
+    texts, vocabulary = _corpus(options, chosen, rows, scratch, say)
     for line in describe_removed(removed, int(kept_users.sum()), options, chosen):
         say(line)
     return Content(
@@ -320,14 +327,30 @@ def read_content(
 
 
 def _corpus(
-    options: Options, chosen: Columns, rows: NDArray[np.int64], scratch: Path
+    options: Options,
+    chosen: Columns,
+    rows: NDArray[np.int64],
+    scratch: Path,
+    say: Callable[[str], None],
 ) -> tuple[Texts, Vocabulary]:
     """Return the texts of the items in some rows; no words where no column holds a text."""
     if not chosen.texts and not chosen.tokens:
         return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
-    corpus = Corpus(scratch, options.pieces())
-    for tokens in read_texts(chosen, rows, corpus.tokenize):
+    corpus = Corpus(scratch, options.pieces(), clean_markup if options.clean_markup else None)
+    with_html = 0
+
+    def tokenized(text: str) -> list[str]:
+        nonlocal with_html
+        with_html += not options.clean_markup and has_html(text)
+        return corpus.tokenize(text)
+
+    for tokens in read_texts(chosen, rows, tokenized):
         corpus.add(tokens)
     if len(corpus) != len(rows):
         raise DataError(f"{options.items} changed while it was read. Prepare it again.")
+    if with_html:
+        say(
+            f"{with_html:,} of {len(rows):,} texts hold tags or entities of HTML, which count as"
+            " words: --clean-markup removes them."
+        )
     return corpus.finish(options.min_count, options.vocabulary_size, options.max_length)

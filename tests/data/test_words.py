@@ -1,0 +1,139 @@
+# ruff: noqa: RUF001 - letters of many scripts
+"""What a word is, in every script, and which markup is removed where it is asked for."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncfbench.data import prepare
+from ncfbench.data.markup import clean_latex, clean_markup, has_html
+from ncfbench.data.sources import citeulike, custom
+from ncfbench.data.sources.citeulike_files import clean
+from ncfbench.data.words import tokenize
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rr_interval state-of-the-art", "rr interval state of the art"),
+        ("ﬁrst Ⅳ Ñandú x² ＡＢＣ", "first iv ñandú x2 abc"),
+        ("a < b and b > a<c", "a b and b a c"),
+        ("don't don’t CD4 3.14", "don t don t cd4 3 14"),
+        ("आधुनिक हिन्दी कहानी", "आधुनिक हिन्दी कहानी"),
+        ("కలుసుకున్నారు தமிழ் বাংলা", "కలుసుకున్నారు தமிழ் বাংলা"),
+        ("قِصَّةُ حُبٍّ שָׁלוֹם", "قِصَّةُ حُبٍّ שָׁלוֹם"),
+        ("Vie\u0302\u0323t Việt T\u0308u\u0308r", "việt việt ẗür"),
+        ("한국어 영화", "한국어 영화"),
+        ("爱情 电影院 猫。", "爱情 电影 影院 猫"),
+        ("東京タワー2020 ｶﾞﾑ", "東京 京タ タワ ワー 2020 ガム"),
+        ("น้ำตาล ๒๕๖๓", "น้ำ ำต ตา าล ๒๕๖๓"),
+        ("ភាសា ကျွန်တော် ປະ", "ភាសា ကျွန် န်တော် ປະ"),
+        ("iPhone爱好", "iphone 爱好"),
+        ("İstanbul ISTANBUL I\u0307stanbul ıssız", "istanbul istanbul istanbul ıssız"),
+        ("ΟΔΟΣ Straße", "οδος straße"),
+        ("co\u00adop می\u200cخواهم क्\u200dष \ufeffx a\u200bb", "coop میخواهم क्ष x a b"),
+        ("😀😀 ❤\ufe0fa 1\ufe0f\u20e3", "a 1"),
+        (r"one\nline\r\ntwo\tthree", "one line two three"),
+        (r"caf\u00e9 noir \ud83d\ude00x", "café noir x"),
+        (r"l\'amour a \"quoted\" word", "l amour a quoted word"),
+        (r"C:\users\bob\notes", "c users bob notes"),
+        (r"rock \& roll 50\% R\&B", "rock roll 50 r b"),
+        (r"the $\nu$ and \theta", "the nu and theta"),
+        ("x<y and y>z <under twelve> <b>", "x y and y z under twelve b"),
+        ("{}\\ -- ! \u0301", ""),
+    ],
+)
+def test_words(text: str, words: str) -> None:
+    assert tokenize(text) == unicodedata.normalize("NFC", words).split()
+
+
+@given(st.text())
+def test_words_are_normalised_letters_and_marks(text: str) -> None:
+    for word in tokenize(text):
+        assert word == unicodedata.normalize("NFC", word) == word.lower()
+        assert all(unicodedata.category(c)[0] in "LNM" for c in word)
+        assert unicodedata.category(word[0])[0] != "M"
+
+
+@given(st.text(alphabet="कखािीुे्ंঅআাি"))
+def test_no_mark_of_a_word_is_lost(text: str) -> None:
+    expected = unicodedata.normalize("NFC", text)
+    while expected and unicodedata.category(expected[0])[0] == "M":
+        expected = expected[1:]
+    assert "".join(tokenize(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("copy-number changes using c{DNA}", "copy number changes using cdna"),
+        (r"Barab{\'a}si and Erd\H{o}s", "barabási and erdős"),
+        (r"Barab\{\'a\}si", "barabási"),
+        (r"M{\"u}ller, Stra{\ss}e, na\"{\i}ve", "müller straße naïve"),
+        (r"the $\lambda$-calculus", "the lambda calculus"),
+        (r"\emph{very} \textbf{bold}", "very bold"),
+        (
+            r"{{\\textless}I{\\textgreater}Visual} {Explanations{\\textless}/I{\\textgreater},}",
+            "visual explanations",
+        ),
+        ("Tom &amp; Jerry&#39;s &quot;best&quot; &lt;i&gt;show&lt;/i&gt;", "tom jerry s best show"),
+        ('<b>bold</b><BR/><a href="x y" id=z>plain</a> H<sub>2</sub>O', "bold plain h 2 o"),
+        ("x<y and y>z <b and c> <under twelve> &unknown; AT&T", "x y and y z b and c under twelve"
+         " unknown at t"),
+    ],
+)  # fmt: skip
+def test_markup_is_removed(text: str, words: str) -> None:
+    assert tokenize(clean_markup(text)) == words.split()
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="\\{}<>&")))
+def test_text_without_markup_is_left_alone(text: str) -> None:
+    assert clean_latex(text) == clean_markup(text) == text
+
+
+def test_html_is_known_from_other_brackets() -> None:
+    assert all(map(has_html, ["<i>a</i>", "a&amp;b", "&#39;", "<br />"]))
+    assert not any(map(has_html, ["a<b and c>d", "<name>", "AT&T;", "<3", "a < b > c"]))
+
+
+def vocabulary(folder: Path, clean: bool, said: list[str]) -> list[str]:
+    """Return the words of three items of a user's own."""
+    titles = [r"a &amp; b{\'a}", "<i>猫</i>", "爱情片"]
+    links = "".join(f"u,{item}\n" for item in range(3))
+    items = "".join(f"{item},{title}\n" for item, title in enumerate(titles))
+    (folder / "links.csv").write_text(f"user,item\n{links}", encoding="utf-8")
+    (folder / "items.csv").write_text(f"item,title\n{items}", encoding="utf-8")
+    options = custom.Options(
+        links=folder / "links.csv", items=folder / "items.csv", clean_markup=clean
+    )
+    manifest = prepare("custom", options, folder, f"d{clean}", say=said.append)
+    assert manifest["statistics"]["texts_without_spaces"] == 2
+    assert manifest["options"].get("clean_markup", False) == clean
+    path = folder / f"d{clean}" / manifest["fingerprint"][:12] / "vocabulary.parquet"
+    return sorted(pq.read_table(path)["word"].to_pylist())
+
+
+def test_markup_of_own_data_is_removed_by_a_flag(tmp_path: Path) -> None:
+    said: list[str] = []
+    plain = vocabulary(tmp_path, False, said)
+    assert plain == sorted(["a", "amp", "b", "i", "猫", "爱情", "情片"])
+    assert any("2 of 3 texts hold tags or entities of HTML" in line for line in said)
+    said.clear()
+    assert vocabulary(tmp_path, True, said) == sorted(["a", "bá", "猫", "爱情", "情片"])
+    assert not any("HTML" in line for line in said)
+
+
+def test_library_texts_are_always_cleaned() -> None:
+    assert tokenize(clean("c{DNA} <i>in</i> cient\u00c3\u00adfica")) == [
+        "cdna",
+        "in",
+        "cientã",
+        "fica",
+    ]
+    assert "clean_markup" not in citeulike.Options().stored()
