@@ -31,6 +31,7 @@ from big_graph import array_bytes, forget_peak, make_graph, peak_bytes, resident
 from peer_samplers import PEERS
 from samplers_table import MOST_BYTES, MOST_RATIO, show
 
+from ncfbench.catalog import find_sampler
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import (
@@ -40,7 +41,6 @@ from ncfbench.errors import (
     UsageError,
     nearest,
 )
-from ncfbench.registry import find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.timing import environment

@@ -35,12 +35,12 @@ from big_graph import array_bytes, forget_peak, peak_bytes, resident_bytes
 from scale_checks import check, check_batch, check_links, check_ranks
 from scale_table import show
 
+from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.config import complete
 from ncfbench.data import store
 from ncfbench.data.content import Content
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
-from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing import environment
@@ -89,7 +89,7 @@ def main() -> None:
         names = arguments.samplers.split(",")
         if arguments.samplers == "all":
             # Others meet too many pairs for a check that looks at each, or refuse popular items.
-            names = [name for name in SAMPLERS if find_sampler(name).races_unasked]
+            names = [name for name in SAMPLERS if find_sampler(name).in_default_race]
         for name in names:
             find_sampler(name)
         if arguments.child:

@@ -30,10 +30,10 @@ from typing import Any
 
 import numpy as np
 
+from ncfbench.catalog import find_sampler
 from ncfbench.config import resolve
 from ncfbench.data import open_dataset
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
-from ncfbench.registry import find_sampler
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Header, Table, columns_of, text_column

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from cell_files import environment_notes
 
+from ncfbench.catalog import find_sampler
 from ncfbench.profiling.cost_model import DRIFT_TOLERANCE, RESIDUAL_TOLERANCE
-from ncfbench.registry import find_sampler
 from ncfbench.reporting import table
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table

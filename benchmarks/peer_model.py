@@ -10,10 +10,9 @@ import numpy as np
 from peer_encoders import Texts, make_encoder, turned
 from peer_torch import functional, nn, torch
 
+from ncfbench.catalog import LossFamily, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
-from ncfbench.declarations import LossFamily
-from ncfbench.registry import find_encoder
 from ncfbench.sampling.batch import Batch
 from ncfbench.torch import TensorBatch, as_tensors, dot_scores, make_loss, objective
 
@@ -54,7 +53,7 @@ class Peer(nn.Module):
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         super().__init__()
         self.config, self.loss = config, make_loss(config)
-        counts = find_encoder(config.encoder).counts("word_dropout")
+        counts = find_encoder(config.encoder).reads("word_dropout")
         self.drops_words = counts and config.word_dropout > 0
         self.register_buffer(
             "tokens", torch.from_numpy(dataset.tokens_IxL.astype(np.int64)), persistent=False

@@ -42,13 +42,13 @@ import peer_table
 from peer_agreement import check, on_host
 from peer_torch import torch
 
+from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.config import RunConfig, complete, merge
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.named_files import name_files
 from ncfbench.data.text import Texts
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, UsageError
 from ncfbench.models.towers import Content
-from ncfbench.registry import find_loss, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ncfbench.catalog import find_sampler
 from ncfbench.errors import UsageError
-from ncfbench.registry import find_sampler
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Header, Table, columns_of

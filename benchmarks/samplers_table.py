@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ncfbench.registry import SAMPLERS, find_sampler
+from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Header, Table, columns_of, text_column

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ncfbench.registry import SAMPLERS, find_sampler
+from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Header, Table, columns_of

@@ -13,9 +13,9 @@ import numpy as np
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
+from ncfbench.catalog import find_sampler
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.registry import find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch, Shared

@@ -287,9 +287,9 @@ def audit(
         UsageError: no combination can work, or the data set is too large for exact gradients.
     """
     from ncfbench.auditing import audit as auditing
+    from ncfbench.catalog import LOSSES, SAMPLERS
     from ncfbench.config import complete
     from ncfbench.data.named_files import name_files
-    from ncfbench.registry import LOSSES, SAMPLERS
 
     given, locations = _merge(settings, data_dir)
     given = name_files(given, locations.data_dir, say)
@@ -324,10 +324,10 @@ def profile(
         DataError: the data set is not prepared.
         UsageError: too few rounds, or settings that cannot work.
     """
+    from ncfbench.catalog import SAMPLERS, find_sampler
     from ncfbench.data.named_files import name_files
     from ncfbench.distributed.simulation import simulate
     from ncfbench.profiling import profile as profiling
-    from ncfbench.registry import SAMPLERS, find_sampler
     from ncfbench.timing.heap import warn_once
 
     warn_once()

@@ -1,12 +1,13 @@
 """Settings: how one is declared, converted, checked and shown.
 
-Each setting is declared once: in :class:`ncfbench.config.RunConfig`, or on the class of the
-sampler, loss or encoder that it belongs to. Command-line options, TOML keys, checks of range, the
-identity of a run and ``docs/settings.md`` are made from the declaration.
+Each setting is declared once, in :mod:`ncfbench.catalog`: among those of every run, or in the
+record of the sampler, loss or encoder that it belongs to. Command-line options, TOML keys, checks
+of range, the identity of a run and ``docs/settings.md`` are made from the declaration.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -60,6 +61,8 @@ class Setting:
     """``loss`` or ``encoder``, whose declared value is the default, or the name of a setting."""
     only_with: tuple[str, ...] = ()
     """Another setting and the values of it with which this one counts; else it has its default."""
+    needs: str = ""
+    """Name of another setting without which this one has no meaning."""
     symbol: str = ""
     """A letter for it in the tables; by default its name."""
     zero_word: str = ""
@@ -146,7 +149,7 @@ class Setting:
             words = [*(["finite"] if self.type == "float" else []), self.range]
             raise UsageError(f"{self.name} = {value}: it must be {' and '.join(words)}.")
 
-    def counts_with(self, values: Mapping[str, Any]) -> bool:
+    def is_active(self, values: Mapping[str, Any]) -> bool:
         """Return whether these settings have the value with which this one counts."""
         return not self.only_with or values[self.only_with[0]] in self.only_with[1:]
 
@@ -171,3 +174,27 @@ class Setting:
             and (self.below is None or value < self.below)
             and (not self.is_odd or value % 2 == 1)
         )
+
+
+def setting_field(default: Any, help: str, **more: Any) -> Any:
+    """Return a field of a dataclass that declares a setting of its name and type.
+
+    Args:
+        default, help, more: as for :class:`Setting`.
+    """
+    return dataclasses.field(default=default, metadata={"setting": (default, help, more)})
+
+
+def declared(owner: type[Any]) -> dict[str, Setting]:
+    """Return the settings that the fields of a dataclass declare, by name.
+
+    An underscore at the end of a name is left out: ``lambda`` is a word of Python's.
+    """
+    found = {}
+    for each in dataclasses.fields(owner):
+        if "setting" in each.metadata:
+            default, text, more = each.metadata["setting"]
+            kind = str(each.type).partition(" ")[0]
+            name = each.name.rstrip("_")
+            found[name] = Setting(name, default, text, type=kind, **more)
+    return found

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.registry import find_sampler
 from ncfbench.sampling import Draw
 from ncfbench.sampling.batch import AllUsers, Batch, Listed
 

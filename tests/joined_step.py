@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig, complete
 from ncfbench.distributed.simulation import simulate
-from ncfbench.registry import SAMPLERS
 
 DATASET = "odd"
 DEVICES = 4

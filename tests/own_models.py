@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from ncfbench.catalog import InteractionInfo, UserTowerInfo
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.protocol import DataFacts
 from ncfbench.models.interaction import Interaction
@@ -20,8 +21,10 @@ class Distance(Interaction):
     written.
     """
 
-    uses = ()
-    settings = (Setting("steepness", 1.0, "Initial factor of a squared distance", above=0),)
+    info = InteractionInfo(
+        uses=(),
+        settings=(Setting("steepness", 1.0, "Initial factor of a squared distance", above=0),),
+    )
 
     def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
         self.factor = nnx.Param(jnp.float32(config.steepness))
@@ -43,7 +46,7 @@ class Weighted(Interaction):
 class Gated(nnx.Module):
     """A vector for each user, times a gate that all users share."""
 
-    user_tables = ("vectors",)
+    info = UserTowerInfo(user_tables=("vectors",))
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.gate = nnx.Param(jnp.linspace(0.5, 2, config.dimension))

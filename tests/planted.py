@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from ncfbench.catalog import FAMILIES, SamplerInfo
 from ncfbench.sampling import Draw
 from ncfbench.sampling.batch import Batch, Shared
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.sampling.shared import StratifiedSharingSampler
 
-ALL = ("pointwise", "pairwise", "listwise")
+LISTED = SamplerInfo(families=FAMILIES)
+SHARING = SamplerInfo(families=FAMILIES, shares_items=True, least_strata=2)
 
 
 class _Sharing(StratifiedSharingSampler):
-    families = ALL
-
     @abstractmethod
     def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
         """float[b, V]: the faulty weights."""
@@ -32,6 +32,8 @@ class _Sharing(StratifiedSharingSampler):
 
 class DistinctOnce(_Sharing):
     """Counts a distinct item once, however many links brought it."""
+
+    info = SHARING
 
     def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
         ratio = np.zeros(weight.shape[1])
@@ -50,12 +52,16 @@ class DistinctOnce(_Sharing):
 class UnmaskedPairs(_Sharing):
     """Divides by the number of unmasked pairs instead of all pairs of different strata."""
 
+    info = SHARING
+
     def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
         return weight / weight.sum()
 
 
 class DiagonalKept(_Sharing):
     """Lets a positive link's own stratum be its negative."""
+
+    info = SHARING
 
     def wrong(self, batch: Batch, weight: np.ndarray) -> np.ndarray:
         counts = np.bincount(batch.pos_item, minlength=weight.shape[1])
@@ -66,11 +72,13 @@ class DiagonalKept(_Sharing):
 class Right(NegativeSampler):
     """Negative Sampling, under another name."""
 
-    families = ALL
+    info = LISTED
 
 
 class ShapesFault(Right):
     """Weights in double precision."""
+
+    info = LISTED
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         batch = super().assemble(draw, capacity)
@@ -82,6 +90,8 @@ class ShapesFault(Right):
 class IdsFault(Right):
     """A user slot that no link names holds a user there is not."""
 
+    info = LISTED
+
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         batch = super().assemble(draw, capacity)
         return batch._replace(users=np.append(batch.users, np.int32(self.graph.n_users)))
@@ -89,6 +99,8 @@ class IdsFault(Right):
 
 class HeldOutFault(Right):
     """Embeds a held-out item, though no link names it."""
+
+    info = LISTED
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         batch = super().assemble(draw, capacity)
@@ -102,6 +114,8 @@ class HeldOutFault(Right):
 class PermutationsFault(Right):
     """Every epoch trains on one link twice and on another never."""
 
+    info = LISTED
+
     def draw(self, start: int, count: int) -> list[Draw]:
         if self.positives.replacement:
             return super().draw(start, count)
@@ -113,6 +127,8 @@ class PermutationsFault(Right):
 
 class StreamsFault(Right):
     """Draws from a generator of its own, which remembers what was drawn before."""
+
+    info = LISTED
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -129,6 +145,8 @@ class StreamsFault(Right):
 class WeightsFault(Right):
     """A weight that is not a number, once in a while."""
 
+    info = LISTED
+
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         batch = super().assemble(draw, capacity)
         if draw.links[0] % 7 == 0:
@@ -138,6 +156,8 @@ class WeightsFault(Right):
 
 class DrawsFault(Right):
     """Draws unigram whatever P_n is, and makes up for it by weights."""
+
+    info = LISTED
 
     def draw(self, start: int, count: int) -> list[Draw]:
         drawn = []
@@ -157,6 +177,8 @@ class DrawsFault(Right):
 class ExpectationFault(Right):
     """Forgets a tenth of the negative term."""
 
+    info = LISTED
+
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         batch = super().assemble(draw, capacity)
         return batch._replace(
@@ -166,6 +188,8 @@ class ExpectationFault(Right):
 
 class EmptyShuffled(Right):
     """Right with replacement, and without any negative in the stream that training uses."""
+
+    info = LISTED
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         batch = super().assemble(draw, capacity)
@@ -178,6 +202,8 @@ class OneArray(Right):
     """Writes every batch's weights into the same array, over those of batches that still wait in a
     queue.
     """
+
+    info = LISTED
 
     kept: Any = None
 
@@ -192,12 +218,16 @@ class OneArray(Right):
 class RaisesInDraw(Right):
     """Cannot draw."""
 
+    info = LISTED
+
     def draw(self, start: int, count: int) -> list[Draw]:
         raise RuntimeError("planted")
 
 
 class RaisesWithReplacement(Right):
     """Cannot draw with replacement."""
+
+    info = LISTED
 
     def draw(self, start: int, count: int) -> list[Draw]:
         if self.positives.replacement:
@@ -207,6 +237,8 @@ class RaisesWithReplacement(Right):
 
 class NoBatch(Right):
     """Assembles something else."""
+
+    info = LISTED
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Any:
         return super().assemble(draw, capacity).items

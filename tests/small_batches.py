@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig, complete
-from ncfbench.registry import SAMPLERS
 
 NAMES = tuple(SAMPLERS)
 

@@ -15,10 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from ncfbench.config import RunConfig, complete  # noqa: E402
-from ncfbench.data.store import Dataset  # noqa: E402
-from ncfbench.errors import CheckFailedError, UsageError  # noqa: E402
-from ncfbench.registry import (  # noqa: E402
+from ncfbench.catalog import (  # noqa: E402
     ENCODERS,
     SAMPLERS,
     find_encoder,
@@ -26,6 +23,9 @@ from ncfbench.registry import (  # noqa: E402
     find_sampler,
     losses_for,
 )
+from ncfbench.config import RunConfig, complete  # noqa: E402
+from ncfbench.data.store import Dataset  # noqa: E402
+from ncfbench.errors import CheckFailedError, UsageError  # noqa: E402
 from ncfbench.rng import Streams  # noqa: E402
 from ncfbench.sampling import batches  # noqa: E402
 from ncfbench.training.step import Trainer  # noqa: E402

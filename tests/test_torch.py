@@ -19,13 +19,13 @@ from flax import nnx
 
 torch = pytest.importorskip("torch")
 
+from ncfbench.catalog import LOSSES, SAMPLERS, find_sampler, losses_for  # noqa: E402
 from ncfbench.config import complete  # noqa: E402
 from ncfbench.data.store import Dataset  # noqa: E402
 from ncfbench.errors import UsageError  # noqa: E402
 from ncfbench.models.interaction import DotProduct  # noqa: E402
 from ncfbench.models.losses import make_loss  # noqa: E402
 from ncfbench.models.objective import batch_scores, link_loss  # noqa: E402
-from ncfbench.registry import LOSSES, SAMPLERS, find_sampler, losses_for  # noqa: E402
 from ncfbench.rng import Streams  # noqa: E402
 from ncfbench.sampling import make_sampler  # noqa: E402
 from ncfbench.sampling.batch import Batch, Shared  # noqa: E402

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ncfbench.catalog import ENCODERS, find_encoder
 from ncfbench.models.encoders.protocol import Texts
-from ncfbench.registry import ENCODERS, find_encoder
 
 FROM_SCRATCH = [
     name

@@ -35,11 +35,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from ncfbench.advice.question import FIRST_RATES, Question
+from ncfbench.catalog import baseline_sampler, find_loss
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.profiling.cost_model import Counts
-from ncfbench.registry import baseline_sampler, find_loss
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch_stats import effective_negatives

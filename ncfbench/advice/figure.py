@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ncfbench.advice.answer import STAYED, Answer, Standing
-from ncfbench.registry import find_encoder, find_loss
+from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.reporting.figures.drawing import (
     GREY,
     PLUGIN_STYLE,

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from ncfbench.catalog import LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler, import_path
 from ncfbench.config import RunConfig, built_in_settings, complete
 from ncfbench.errors import UsageError, nearest
-from ncfbench.registry import LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler, import_path
 
 Target = Literal["loss", "recall"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -77,7 +77,7 @@ class Question:
                 " recall."
             )
         object.__setattr__(self, "losses", losses)
-        usual = tuple(name for name in SAMPLERS if find_sampler(name).races_unasked)
+        usual = tuple(name for name in SAMPLERS if find_sampler(name).in_default_race)
         object.__setattr__(self, "samplers", self.samplers or usual)
         base = complete(dict(self.fixed))
         object.__setattr__(self, "base", base)
@@ -106,24 +106,24 @@ class Question:
         """The losses that compete where none is named."""
         if self.target == "loss":
             return (RunConfig.loss,)
-        return tuple(name for name in LOSSES if find_loss(name).races_unasked)
+        return tuple(name for name in LOSSES if find_loss(name).in_default_race)
 
     def values(self, name: str, loss: str, sampler: str) -> tuple[Any, ...]:
         """Return the values to try of a setting of :data:`TRIED`, the usual one first.
 
         A setting that the sampler does not use has none.
         """
-        uses = find_sampler(sampler).uses
+        info = find_sampler(sampler)
         usual: Any
         if name == "batch_size":
             given, usual = self.batch_sizes, RunConfig.batch_size
         elif name == "stratum_size":
-            given = self.stratum_sizes if name in uses else ()
+            given = self.stratum_sizes if info.uses_strata else ()
             usual = RunConfig.stratum_size
         elif name == "negatives":
             usual = find_encoder(self.base.encoder).negatives
             shares = dict.fromkeys(max(round(usual * each), 1) for each in NEGATIVE_SHARES)
-            given = (self.negatives or tuple(shares)) if name in uses else ()
+            given = (self.negatives or tuple(shares)) if info.uses_negatives else ()
         else:
             usual = find_loss(loss).learning_rate
             factors = RATE_FACTORS

@@ -13,8 +13,8 @@ from typing import Any
 
 from ncfbench.advice.answer import FALLING, STAYED, Answer, Standing
 from ncfbench.advice.question import Question
+from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.errors import either
-from ncfbench.registry import find_encoder, find_loss
 from ncfbench.reporting.commands import flags, run_command
 from ncfbench.reporting.quality import RECALL, epochs_of
 from ncfbench.reporting.table import Cell, Column, Table, columns_of, three_digits

@@ -8,11 +8,11 @@ from typing import Any
 
 from ncfbench.auditing import conformance
 from ncfbench.auditing.gradient_audit import BLOCKS, audit
+from ncfbench.catalog import find_loss, find_sampler, serves
 from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
-from ncfbench.registry import find_loss, find_sampler, serves
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import batch_stats
 

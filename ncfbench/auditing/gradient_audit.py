@@ -21,12 +21,12 @@ from ncfbench.auditing.anchors import Anchor, AuditedTowers
 from ncfbench.auditing.bias import Bias, consistency, estimate
 from ncfbench.auditing.blocks import blocks_of
 from ncfbench.auditing.variance import PARTS, measure_parts
+from ncfbench.catalog import find_loss
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
-from ncfbench.registry import find_loss
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler

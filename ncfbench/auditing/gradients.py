@@ -201,7 +201,7 @@ class BatchGradients:
         counts = np.zeros(len(table))
         for weight, keys in zip(block.weights, block.keys, strict=True):
             scores = [table[key] for key in keys]
-            keeps = block.hardest and self.loss.includes_positive
+            keeps = block.hardest and self.loss.info.includes_positive
             kept = keys[0][:, :, None] == keys[1] if keeps else None
             parts = _score_gradients(*scores, weight, kept, self.loss, self.lambda_, block.hardest)
             for key, part in zip(keys, parts, strict=True):

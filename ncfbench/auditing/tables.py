@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ncfbench.auditing.conformance import PROPERTIES
-from ncfbench.registry import find_loss, find_sampler
+from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.reporting.table import (
     Cell,
     Column,

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from ncfbench.catalog import BUILT_IN, LOSSES, SAMPLERS
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.errors import CheckFailedError, UsageError, either
-from ncfbench.registry import BUILT_IN, LOSSES, SAMPLERS
 
 NOISES, BATCHES, WARMUP = "unigram,uniform,0.75", 1536, 20
 OF_FRAMEWORKS = ("dataset", "batch_size", "seed")

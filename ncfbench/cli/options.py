@@ -15,9 +15,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from ncfbench.catalog import BUILT_IN, find
 from ncfbench.config import SETTINGS, built_in_settings, default_text, users_of
 from ncfbench.errors import UsageError
-from ncfbench.registry import BUILT_IN, find
 from ncfbench.settings import PANELS, Kind, Setting
 
 Flags = Mapping[str, Any]

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from ncfbench.catalog import BUILT_IN, SAMPLERS, find_sampler
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, progress_bar, reporting
 from ncfbench.distributed.simulation import simulate
 from ncfbench.errors import UsageError
-from ncfbench.registry import BUILT_IN, SAMPLERS, find_sampler
 
 PAPER = tuple(name for name in SAMPLERS if find_sampler(name).in_paper)
 CLOCKS = ("full", "paper")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ncfbench.catalog import BUILT_IN
 from ncfbench.cli import options
 from ncfbench.cli.output import (
     print_json,
@@ -32,7 +33,6 @@ from ncfbench.distributed.cluster import Cluster, refuse_for_processes
 from ncfbench.distributed.simulation import simulate
 from ncfbench.distributed.supervisor import Parent, supervise
 from ncfbench.errors import UsageError
-from ncfbench.registry import BUILT_IN
 
 if TYPE_CHECKING:
     from ncfbench.runs.folder import RunRecord

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ncfbench.catalog import BUILT_IN
 from ncfbench.config import SETTINGS, built_in_settings, default_text, users_of
-from ncfbench.registry import BUILT_IN
 from ncfbench.settings import PANELS, Setting
 
 HEAD = """# Settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ncfbench.catalog import MAX_SEED, SETTINGS, TUNABLE
 from ncfbench.config.checks import is_digest
 from ncfbench.config.completion import complete, default_values, known_settings
 from ncfbench.config.layers import (
@@ -14,7 +15,7 @@ from ncfbench.config.layers import (
     split_assignment,
 )
 from ncfbench.config.own import built_in_settings
-from ncfbench.config.run_config import MAX_SEED, SETTINGS, TUNABLE, RunConfig
+from ncfbench.config.run_config import RunConfig
 from ncfbench.config.texts import default_text, unused_settings, users_of
 from ncfbench.config.toml import as_toml, toml_value
 

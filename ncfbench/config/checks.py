@@ -6,12 +6,11 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from ncfbench.declarations import SamplerTraits
-from ncfbench.errors import UsageError, either, nearest
-from ncfbench.registry import (
+from ncfbench.catalog import (
     ENCODERS,
     LOSSES,
     SAMPLERS,
+    SamplerInfo,
     find_encoder,
     find_loss,
     find_sampler,
@@ -19,6 +18,7 @@ from ncfbench.registry import (
     samplers_for,
     serves,
 )
+from ncfbench.errors import UsageError, either, nearest
 
 if TYPE_CHECKING:
     from ncfbench.config.run_config import RunConfig
@@ -117,7 +117,7 @@ def _check_coupling(config: RunConfig) -> None:
     )
 
 
-def _check_loss(config: RunConfig, sampler: SamplerTraits) -> None:
+def _check_loss(config: RunConfig, sampler: SamplerInfo) -> None:
     loss = find_loss(config.loss)
     served = sampler.families_with(config.strata)
     if loss.family not in served:
@@ -153,7 +153,7 @@ def _check_loss(config: RunConfig, sampler: SamplerTraits) -> None:
         raise UsageError(f"lambda belongs to --loss {either(owners)}; {config.loss} has none.")
 
 
-def _check_strata(config: RunConfig, sampler: SamplerTraits) -> None:
+def _check_strata(config: RunConfig, sampler: SamplerInfo) -> None:
     b, s = config.batch_size, _stratum_size(config, sampler)
     if b % s:
         raise UsageError(
@@ -168,7 +168,7 @@ def _check_strata(config: RunConfig, sampler: SamplerTraits) -> None:
         )
 
 
-def _check_devices(config: RunConfig, sampler: SamplerTraits) -> None:
+def _check_devices(config: RunConfig, sampler: SamplerInfo) -> None:
     b, n = config.batch_size, config.devices
     if sampler.keeps_vectors and n > 1:
         raise UsageError(
@@ -224,5 +224,5 @@ def _check_mined_items(config: RunConfig) -> None:
         )
 
 
-def _stratum_size(config: RunConfig, sampler: SamplerTraits) -> int:
+def _stratum_size(config: RunConfig, sampler: SamplerInfo) -> int:
     return config.stratum_size if sampler.uses_strata else 1

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from ncfbench.catalog import BUILT_IN, SETTINGS, Info, find
 from ncfbench.config.checks import canonical_noise
 from ncfbench.config.own import built_in_settings
-from ncfbench.config.run_config import SETTINGS, RunConfig, field_name, run_settings
-from ncfbench.declarations import Traits
+from ncfbench.config.run_config import RunConfig, field_name, run_settings
 from ncfbench.errors import UsageError, nearest
-from ncfbench.registry import BUILT_IN, find
 from ncfbench.settings import Kind, Setting
 
 
@@ -45,7 +44,7 @@ def complete(settings: Mapping[str, Any], ignored: Collection[str] = ()) -> RunC
         values["noise"] = canonical_noise(values["noise"])
     values = with_defaults(values, had, chosen)
     for name, setting in had.items():
-        if not setting.counts_with(values):
+        if not setting.is_active(values):
             setting.check(values[name])
             values[name] = setting.default
     return RunConfig(
@@ -71,7 +70,7 @@ def with_defaults(
     values: Mapping[str, Any], settings: Mapping[str, Setting], chosen: Mapping[Kind, str]
 ) -> dict[str, Any]:
     """Return values of all settings, in their order."""
-    traits: dict[str, Traits] = {kind: find(kind, name) for kind, name in chosen.items()}
+    traits: dict[str, Info] = {kind: find(kind, name) for kind, name in chosen.items()}
     found: dict[str, Any] = {}
     for name, setting in settings.items():
         if name in values:
@@ -83,7 +82,7 @@ def with_defaults(
     return found
 
 
-def declared_default(traits: Traits, setting: Setting) -> Any:
+def declared_default(traits: Info, setting: Setting) -> Any:
     """Return the default that a loss or encoder declares for a setting."""
     return getattr(traits, field_name(setting.name))
 

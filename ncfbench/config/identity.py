@@ -25,7 +25,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from ncfbench.registry import BUILT_IN, find
+from ncfbench.catalog import BUILT_IN, find
 
 if TYPE_CHECKING:
     from ncfbench.config.run_config import RunConfig
@@ -45,7 +45,7 @@ def effective(config: RunConfig) -> dict[str, Any]:
         for name, setting in config.settings.items()
         if name not in own
         and setting.used_by in ("sampler", "encoder")
-        and not any(traits.counts_with(name, config.strata) for traits in chosen)
+        and not any(traits.reads(name, config.strata) for traits in chosen)
     }
     # Where all items are shared, the number of devices changes no result.
     unused |= {"shard_tables"} if config.shares_locally else {"shard_tables", "devices", "share"}

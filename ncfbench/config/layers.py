@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ncfbench.catalog import BUILT_IN, SETTINGS
 from ncfbench.config.completion import complete, known_settings, unknown
-from ncfbench.config.run_config import SETTINGS, RunConfig
+from ncfbench.config.run_config import RunConfig
 from ncfbench.errors import UsageError, reason
-from ncfbench.registry import BUILT_IN
 from ncfbench.settings import Kind
 
 CACHE_DIR_VARIABLE = "NCFBENCH_CACHE_DIR"

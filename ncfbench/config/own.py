@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterable, Mapping
 
-from ncfbench.declarations import read
+from ncfbench.catalog import BUILT_IN, find
 from ncfbench.errors import UsageError
-from ncfbench.registry import BUILT_IN, find
 from ncfbench.settings import Kind, Setting
 
 
@@ -35,7 +33,7 @@ def own_settings(chosen: Mapping[Kind, str], taken: Collection[str]) -> dict[str
                 )
             declared[setting.name] = setting
         borrowed |= {
-            other: setting for other, setting in built_in_settings().items() if traits.counts(other)
+            other: setting for other, setting in built_in_settings().items() if traits.reads(other)
         }
     return borrowed | declared
 
@@ -47,7 +45,7 @@ def settings_of(kind: Kind, name: str) -> dict[str, Setting]:
     name. A plug-in without ``uses`` has those of all built-in ones of its kind.
     """
     traits, others = find(kind, name), built_in_settings([kind])
-    borrowed = [other for other in others if not traits.declares_uses or other in traits.uses]
+    borrowed = [other for other in others if traits.reads(other)]
     declared = {setting.name: setting for setting in traits.settings}
     return {other: others[other] for other in borrowed} | declared
 
@@ -57,11 +55,6 @@ def built_in_settings(kinds: Iterable[Kind] = BUILT_IN) -> dict[str, Setting]:
     return {
         setting.name: setting
         for kind in kinds
-        for setting in _declared(kind, tuple(BUILT_IN[kind].values()))
+        for info in BUILT_IN[kind].values()
+        for setting in info.settings
     }
-
-
-@functools.cache
-def _declared(kind: Kind, paths: tuple[str, ...]) -> tuple[Setting, ...]:
-    """Return what the classes at import paths declare; ``--help`` asks thousands of times."""
-    return tuple(setting for path in paths for setting in read(kind, path).settings)

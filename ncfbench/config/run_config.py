@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ncfbench.catalog import BUILT_IN, SETTINGS, LossFamily, SharedSettings, find_loss
 from ncfbench.config import identity
 from ncfbench.config.checks import check, noise_exponent
 from ncfbench.config.own import own_settings, settings_of
-from ncfbench.declarations import LossFamily
-from ncfbench.registry import BUILT_IN, find_loss
 from ncfbench.settings import Kind, Setting
-
-MAX_SEED = 2**32 - 1
-
-
-def _setting(default: Any, help: str, **more: Any) -> Any:
-    """Declare a field; its setting gets the field's name in :data:`SETTINGS`."""
-    return field(default=default, metadata={"setting": (default, help, more)})
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(SharedSettings):
     """Everything that decides a run's numbers. Where two runs agree in it and in the data, their
     curves are equal.
 
@@ -35,226 +27,6 @@ class RunConfig:
         UsageError: a value is out of range, or a combination cannot work.
     """
 
-    dataset: str = _setting("citeulike", "Prepared data set", panel="Data")
-    sampler: str = _setting(
-        "strat-ns", "How mini-batches are built", panel="Sampler", chooses="sampler"
-    )
-    encoder: str = _setting("cnn", "Item function g", panel="Model", chooses="encoder")
-    loss: str = _setting("sg", "Loss function", panel="Training", chooses="loss")
-    user_tower: str = _setting(
-        "table", "User function f", panel="Model", chooses="user_tower", since=2
-    )
-    interaction: str = _setting(
-        "dot",
-        "Score r(u, v) of a user's and an item's vector",
-        panel="Model",
-        chooses="interaction",
-        since=2,
-    )
-    coupling: str = _setting(
-        "direct",
-        "Item vectors that training scores: g itself, or free ones pulled towards g",
-        panel="Model",
-        choices=("direct", "regularised"),
-        since=4,
-    )
-    coupling_weight: float = _setting(
-        1.0,
-        "Weight of the mean squared distance of free item vectors from g",
-        panel="Model",
-        at_least=0,
-        only_with=("coupling", "regularised"),
-        since=4,
-    )
-    batch_size: int = _setting(512, "b: positive links in a batch", panel="Sampler", at_least=1)
-    stratum_size: int = _setting(
-        4,
-        "s: positive links in a stratum",
-        panel="Sampler",
-        at_least=1,
-        used_by="sampler",
-    )
-    negatives: int = _setting(
-        None,
-        "k: negative links for each positive one",
-        panel="Sampler",
-        type="int",
-        at_least=1,
-        used_by="sampler",
-        default_from="encoder",
-    )
-    strata: str = _setting(
-        "item",
-        "What the links of a stratum share",
-        panel="Sampler",
-        choices=("item", "user"),
-        used_by="sampler",
-    )
-    uniform_items: int = _setting(
-        None,
-        "k': items drawn uniformly into each batch",
-        panel="Sampler",
-        type="int",
-        at_least=1,
-        used_by="sampler",
-        default_from="batch_size",
-    )
-    noise: str = _setting(
-        "unigram",
-        "Noise distribution P_n: unigram, uniform, or an exponent of the item degree",
-        panel="Sampler",
-    )
-    mask: bool = _setting(
-        True, "Leave linked pairs out of the negatives", panel="Sampler", used_by="sampler"
-    )
-    unique_items: bool = _setting(
-        True, "Embed each distinct item of a batch once", panel="Sampler", used_by="sampler"
-    )
-    epochs: int = _setting(30, "Passes over the training links", panel="Training", at_least=1)
-    learning_rate: float = _setting(
-        None,
-        "Adam's learning rate",
-        panel="Training",
-        type="float",
-        above=0,
-        default_from="loss",
-        is_tunable=True,
-    )
-    gamma: float | None = _setting(
-        None,
-        "Margin of hinge, scale of the others",
-        panel="Training",
-        type="float",
-        above=0,
-        default_from="loss",
-    )
-    lambda_: float | None = _setting(
-        None,
-        "Weight of the negative term",
-        panel="Training",
-        type="float",
-        above=0,
-        default_from="loss",
-    )
-    word_dropout: float = _setting(
-        0.5,
-        "Share of words removed from a text in training",
-        panel="Model",
-        at_least=0,
-        below=1,
-        used_by="encoder",
-        is_tunable=True,
-    )
-    item_dropout: float = _setting(
-        0.1,
-        "Dropout on item embeddings in training",
-        panel="Model",
-        at_least=0,
-        below=1,
-        is_tunable=True,
-    )
-    user_l2: float = _setting(
-        1e-6, "Weight of the users' squared norm", panel="Training", at_least=0
-    )
-    seed: int = _setting(
-        0,
-        "Seed of parameters, batches and dropout",
-        panel="Training",
-        at_least=0,
-        at_most=MAX_SEED,
-    )
-    probe_every: int = _setting(
-        0,
-        "Iterations between probes of the objective; 0: four in an epoch, one with bert",
-        panel="Training",
-        at_least=0,
-        shown="four in an epoch, one with bert",
-    )
-    dimension: int = _setting(
-        50, "Length of the user and item embeddings", panel="Model", at_least=1
-    )
-    word_dimension: int = _setting(
-        50, "Length of the word embeddings", panel="Model", at_least=1, used_by="encoder"
-    )
-    features: str = _setting(
-        "add",
-        "Dense features of items beside their texts: added to g through a linear layer, or ignored",
-        panel="Model",
-        choices=("add", "ignore"),
-        used_by="encoder",
-        since=4,
-    )
-    word_vectors: str = _setting(
-        "",
-        "Word vectors to begin with: a file of word2vec's or GloVe's text or .npy, or its digest",
-        panel="Model",
-        used_by="encoder",
-        since=4,
-        shown="random ones",
-    )
-    patience: int = _setting(
-        10,
-        "Epochs without a better validation recall before the reported epoch is chosen",
-        panel="Training",
-        at_least=1,
-    )
-    probe_links: int = _setting(
-        16384,
-        "Links of the probe, where the exact sum over all pairs is too long",
-        panel="Training",
-        at_least=1,
-    )
-    probe_negatives: int = _setting(
-        64, "Draws from P_n for each link of the probe", panel="Training", at_least=1
-    )
-    precision: str = _setting(
-        "float32",
-        "Precision of the training step's products",
-        panel="Devices",
-        choices=("float32", "tf32", "bfloat16"),
-    )
-    iterations_per_dispatch: int = _setting(
-        0,
-        "Iterations in one call of the compiled step; 0: by backend",
-        panel="Devices",
-        at_least=0,
-        shown="by backend",
-    )
-    item_block: int = _setting(
-        0,
-        "Items that g encodes at a time, computed again in the backward pass: less memory for"
-        " large batches; 0: all",
-        panel="Devices",
-        at_least=0,
-        zero_word="all",
-        shown="all",
-        since=6,
-    )
-    devices: int = _setting(
-        1,
-        "Devices that a batch is spread over; on a CPU simulated ones",
-        panel="Devices",
-        at_least=1,
-        shown="1; of several processes all",
-    )
-    share: str = _setting(
-        "global",
-        "Items that are negatives on several devices, all or each device's own",
-        panel="Devices",
-        choices=("global", "local"),
-    )
-    shard_tables: bool = _setting(
-        False,
-        "Spread embedding tables and their moments over the devices by row",
-        panel="Devices",
-    )
-    tuned: str = _setting(
-        "",
-        "Settings that sweep --tune chose, its trials and their epochs: learning_rate:8x10",
-        panel="Training",
-        has_flag=False,
-        shown="set by sweep --tune",
-    )
     own: tuple[tuple[str, Any], ...] = ()
     """Names and values of the settings that the sampler, the loss and the encoder declare."""
 
@@ -348,28 +120,9 @@ class RunConfig:
         return identity.digest(self)
 
 
-def _outer(name: str) -> str:
-    """Return a setting's name as users write it: ``lambda`` is a word of Python's."""
-    return name.rstrip("_")
-
-
 def field_name(name: str) -> str:
     """Return the name of a setting's field."""
     return "lambda_" if name == "lambda" else name
-
-
-def _shared() -> dict[str, Setting]:
-    return {
-        _outer(each.name): Setting(_outer(each.name), default, text, **more)
-        for each in dataclasses.fields(RunConfig)
-        if "setting" in each.metadata
-        for default, text, more in [each.metadata["setting"]]
-    }
-
-
-SETTINGS: dict[str, Setting] = _shared()
-"""The settings that every run has, by name."""
-TUNABLE = tuple(name for name, setting in SETTINGS.items() if setting.is_tunable)
 
 
 def run_settings(chosen: Mapping[Kind, str]) -> dict[str, Setting]:

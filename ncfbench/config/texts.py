@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ncfbench.catalog import BUILT_IN, SETTINGS, Info, SamplerInfo, find
 from ncfbench.config.completion import declared_default
 from ncfbench.config.own import built_in_settings
-from ncfbench.config.run_config import SETTINGS, RunConfig
-from ncfbench.declarations import SamplerTraits, Traits
+from ncfbench.config.run_config import RunConfig
 from ncfbench.errors import either
-from ncfbench.registry import BUILT_IN, find
 from ncfbench.settings import Kind, Setting
 
 
@@ -46,7 +45,7 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
     """Return a sentence on each given setting that the run does not use.
 
     The declarations of the run's sampler, encoder and other choices decide
-    (:mod:`ncfbench.declarations`).
+    (:mod:`ncfbench.catalog`).
 
     Args:
         given: names of the settings that a user gave.
@@ -58,7 +57,7 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
         if setting is None:
             continue
         is_unused = setting.used_by and used.get(name) is None
-        if name in config.settings and setting.counts_with(values) and not is_unused:
+        if name in config.settings and setting.is_active(values) and not is_unused:
             continue
         is_had = setting.only_with and setting.only_with[0] in config.settings
         users = users_of(setting) if is_had else _choices_with(setting)
@@ -72,12 +71,12 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
     return found
 
 
-def _is_user(traits: Traits, setting: Setting, kind: Kind) -> bool:
+def _is_user(traits: Info, setting: Setting, kind: Kind) -> bool:
     if setting.default_from == kind == "loss":
         return declared_default(traits, setting) is not None
-    by_user = traits.uses_by_user if isinstance(traits, SamplerTraits) else ()
+    by_user = traits.uses_by_user if isinstance(traits, SamplerInfo) else ()
     is_theirs = setting.used_by == kind or built_in_settings([kind]).get(setting.name) == setting
-    is_used = is_theirs and setting.name in (*traits.uses, *by_user)
+    is_used = is_theirs and setting.name in (*traits.names, *by_user)
     return is_used or setting in traits.settings
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.kept_files import WORD_VECTORS
 from ncfbench.data.readers.files import read_lines, sha256
 from ncfbench.data.store import VOCABULARY, Dataset
 from ncfbench.errors import DataError, UsageError, reason
-from ncfbench.registry import find_encoder
 from ncfbench.storage import tables
 
 
@@ -50,7 +50,7 @@ def initial_words(config: RunConfig, dataset: Dataset) -> NDArray[np.float32] | 
     Raises:
         UsageError: see :func:`load_word_vectors`.
     """
-    if not config.word_vectors or "word_vectors" not in find_encoder(config.encoder).uses:
+    if not config.word_vectors or not find_encoder(config.encoder).reads("word_vectors"):
         return None
     return load_word_vectors(dataset, config.word_vectors, config.word_dimension)
 

@@ -25,6 +25,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
+from ncfbench.catalog import find_encoder, find_user_tower
 from ncfbench.config import RunConfig
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.distributed.collectives import AXIS, fetch_rows, gather, reduce_scatter
@@ -32,7 +33,6 @@ from ncfbench.distributed.layout import Layout, Shard, ShardLoss, SingleDevice, 
 from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import ENCODER, FREE_ITEMS, USER_TOWER
-from ncfbench.registry import find_encoder, find_user_tower
 from ncfbench.sampling.base import BatchSource, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 

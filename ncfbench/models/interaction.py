@@ -2,7 +2,7 @@
 
 Everything that scores calls these methods: objective, probe, recall, recommendation, audit and
 profile. The towers own the interaction, so its parameters are trained, saved and restored with
-theirs. To add one, write a subclass and name it in :data:`ncfbench.registry.INTERACTIONS`;
+theirs. To add one, write a subclass and name it in :data:`ncfbench.catalog.INTERACTIONS`;
 :meth:`Interaction.pairs` is enough.
 """
 
@@ -15,10 +15,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from ncfbench.catalog import find_interaction
 from ncfbench.config import RunConfig
 from ncfbench.models.blocks import in_blocks
-from ncfbench.registry import find_interaction
-from ncfbench.settings import Setting
 
 BLOCK_NUMBERS = 2**18
 """Numbers that a block of a matrix of scores holds before they are summed: 1 MB."""
@@ -60,11 +59,6 @@ class Interaction(nnx.Module):
 class DotProduct(Interaction):
     """The dot product of both vectors (KDD 2017, section 3)."""
 
-    title = "Dot product"
-    summary = "the dot product of both vectors"
-    in_paper = True
-    uses = ()
-
     def pairs(self, users: jax.Array, items: jax.Array) -> jax.Array:
         """Return sums of element-wise products: in float32 at every precision."""
         return jnp.sum(users * items, axis=-1)
@@ -86,10 +80,6 @@ class WeightedProduct(Interaction):
 
     It begins as the dot product.
     """
-
-    title = "GMF"
-    summary = "a dot product with a trained weight for each dimension, and a bias"
-    uses = ()
 
     def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
         self.weights = nnx.Param(jnp.ones(config.dimension))
@@ -118,14 +108,6 @@ class Network(Interaction):
     The first layer of concatenated vectors is the sum of a users' half and an items' half. Each
     half is computed once a node, and a pair costs one addition before the ReLU.
     """
-
-    title = "MLP"
-    summary = "a network of hidden layers on both vectors"
-    uses = ()
-    settings = (
-        Setting("interaction_units", 64, "Units of a hidden layer of r", at_least=1, since=4),
-        Setting("interaction_layers", 1, "Hidden layers of r", at_least=1, since=4),
-    )
 
     def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
         units = config.interaction_units

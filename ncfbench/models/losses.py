@@ -17,20 +17,17 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
+from ncfbench.catalog import LOSSES, LossFamily, LossInfo, find_loss
 from ncfbench.config import RunConfig
-from ncfbench.declarations import LossFamily
-from ncfbench.registry import find_loss
 
 
 class Loss(ABC):
     """A loss of any family. Attributes of the class declare what
-    :class:`ncfbench.declarations.LossTraits` lists.
+    :class:`ncfbench.catalog.LossInfo` lists.
     """
 
     family: ClassVar[LossFamily]
-    title: ClassVar[str]
-    uses: ClassVar[tuple[str, ...]]
-    includes_positive = False
+    info: ClassVar[LossInfo] = LossInfo()
 
     @classmethod
     def configured(cls, config: RunConfig) -> Self:
@@ -173,12 +170,6 @@ class Listwise(Loss):
 class SkipGram(Pointwise):
     """SG: ``-log sigmoid(score)`` and ``-log sigmoid(-score)`` (Mikolov et al. 2013)."""
 
-    title = "SG"
-    summary = "skip-gram: -log sigmoid(score) for positives, -log sigmoid(-score) for negatives"
-    in_paper = True
-    uses = ()
-    learning_rate = 0.01
-    default_lambda = 128.0
     costless_score = -math.inf
 
     def positive(self, scores: jax.Array) -> jax.Array:
@@ -213,12 +204,6 @@ class MeanSquaredError(Pointwise):
     2013).
     """
 
-    title = "MSE"
-    summary = "squared distance of the score to 1 (positives) or 0 (negatives)"
-    in_paper = True
-    uses = ()
-    learning_rate = 0.001
-    default_lambda = 8.0
     costless_score = 0.0
     squares_negatives = True
 
@@ -235,13 +220,6 @@ class MeanSquaredError(Pointwise):
 class LogLoss(Pairwise):
     """Log: ``-log sigmoid(gamma (positive - negative))`` (Rendle et al. 2009)."""
 
-    title = "Log"
-    summary = "-log sigmoid(gamma (positive score - negative score)), on unit vectors"
-    in_paper = True
-    uses = ()
-    learning_rate = 0.01
-    default_gamma = 10.0
-
     gamma: float
 
     def pair(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
@@ -252,13 +230,6 @@ class LogLoss(Pairwise):
 @dataclass(frozen=True)
 class Hinge(Pairwise):
     """Hinge: ``max(negative - positive + gamma, 0)`` (Weimer et al. 2008)."""
-
-    title = "Hinge"
-    summary = "max(negative score - positive score + gamma, 0), on unit vectors"
-    in_paper = True
-    uses = ()
-    learning_rate = 0.01
-    default_gamma = 0.1
 
     gamma: float
 
@@ -283,15 +254,6 @@ class SampledSoftmax(Listwise):
     form of the refined logQ correction (Khrylchenko et al. 2025), P estimated from the same batch.
     """
 
-    title = "Softmax"
-    summary = (
-        "-log of the positive item's share of exp(gamma score), with logQ correction, on unit"
-        " vectors"
-    )
-    uses = ()
-    learning_rate = 0.01
-    default_gamma = 10.0
-
     gamma: float
 
     def row(self, positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
@@ -314,17 +276,7 @@ class UsualSoftmax(SampledSoftmax):
     that of :class:`SampledSoftmax`.
     """
 
-    title = "Softmax, usual logQ"
-    summary = "softmax whose positive item is corrected like a drawn one, for comparison"
-    uses = ()
-    includes_positive = True
-    races_unasked = False
-    bias = (
-        "the positive item is in every sample of its own link, and yet has the weight 1 / (n Q) of"
-        " a draw instead of 1"
-    )
-    learning_rate = 0.01
-    default_gamma = 10.0
+    info = LOSSES["softmax-logq"]
 
     def batch_rows(
         self,

@@ -35,7 +35,7 @@ def batch_link_loss(
     negatives = batch.negatives
     if not isinstance(negatives, AllUsers):
         positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction)
-        keeps = hardest and loss.includes_positive
+        keeps = hardest and loss.info.includes_positive
         kept = batch.items[batch.pos_item][:, None] == batch.items[None, :] if keeps else None
         weight = hardest_weights(negative, negatives.weight, hardest, kept)
         return link_loss(positive, negative, weight * weight_factor, loss, lambda_)

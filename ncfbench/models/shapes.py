@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from ncfbench.catalog import BUILT_IN, find, find_encoder, find_user_tower
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
 from ncfbench.models.encoders.protocol import DataFacts, Texts
 from ncfbench.models.losses import make_loss
 from ncfbench.models.user_table import Users
-from ncfbench.registry import BUILT_IN, find, find_encoder, find_user_tower
 from ncfbench.settings import Kind
 
 ITEMS, USERS, LISTED = 7, 5, 3

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from ncfbench.catalog import find_encoder, find_interaction, find_user_tower
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.data.word_vectors import initial_words
@@ -18,7 +19,6 @@ from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Build, DataFacts,
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.shapes import require_shapes
 from ncfbench.models.user_table import Users, UserTower
-from ncfbench.registry import find_encoder, find_interaction, find_user_tower
 
 
 class Content(NamedTuple):
@@ -88,7 +88,7 @@ class Towers(nnx.Module):
         )
         traits = find_encoder(config.encoder)
         self.encodes_rows = bool(traits.item_tables)
-        self.word_dropout = config.word_dropout if traits.counts("word_dropout") else 0.0
+        self.word_dropout = config.word_dropout if traits.reads("word_dropout") else 0.0
         self.item_dropout = config.item_dropout
         self.normalize = config.normalize
         self.item_block = config.item_block

@@ -44,12 +44,6 @@ class UserTower(Protocol):
 class UserTable(nnx.Module):
     """f(u) is row u of a table."""
 
-    title = "Table"
-    summary = "a free vector for each user"
-    in_paper = True
-    uses = ()
-    user_tables = ("vectors",)
-
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.vectors = nnx.Embed(
             data.users,

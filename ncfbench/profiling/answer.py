@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ncfbench.catalog import find_sampler
 from ncfbench.profiling.cost_model import (
     DRIFT_TOLERANCE,
     PARTS,
     RESIDUAL_TOLERANCE,
     SPREAD_TOLERANCE,
 )
-from ncfbench.registry import find_sampler
 from ncfbench.reporting.table import three_digits
 
 Row = Mapping[str, Any]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.distributed.bytes_sent import Sizes
@@ -14,7 +15,6 @@ from ncfbench.profiling import roofline
 from ncfbench.profiling.calibration import Points, labels
 from ncfbench.profiling.cost_model import AXES, Costs, Counts, mean_rise, predict_full, residuals
 from ncfbench.profiling.pace import pace
-from ncfbench.registry import find_sampler
 from ncfbench.sampling.batch_stats import xray
 from ncfbench.timing import statistics as analysis
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ncfbench.catalog import baseline_sampler, find_loss, find_sampler, serves
 from ncfbench.config import RunConfig, cache_dir, complete
 from ncfbench.data import Dataset
 from ncfbench.distributed import signals
@@ -42,7 +43,6 @@ from ncfbench.profiling.rounds import (
     timed_sampler,
     timed_steps,
 )
-from ncfbench.registry import baseline_sampler, find_loss, find_sampler, serves
 from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress

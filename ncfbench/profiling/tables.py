@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.profiling.answer import noise, predicted_parts, title
 from ncfbench.profiling.cost_model import (
     AXES,
@@ -13,7 +14,6 @@ from ncfbench.profiling.cost_model import (
     PARTS,
     RESIDUAL_TOLERANCE,
 )
-from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.table import Column, Header, Table, columns_of
 from ncfbench.storage import tables
 from ncfbench.storage.profile_schemas import PROFILE_TABLES

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean as mean
 from typing import Any, Literal, get_args
 
+from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.baselines import best_baseline, seconds_to
 from ncfbench.reporting.comparison import (
     Comparison,

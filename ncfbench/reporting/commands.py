@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig, known_settings
-from ncfbench.registry import find_encoder
 from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.runs.arms import Variant, shared_settings
 

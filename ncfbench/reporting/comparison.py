@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ncfbench.catalog import baseline_sampler, find_encoder
 from ncfbench.config import RunConfig, default_values
-from ncfbench.registry import baseline_sampler, find_encoder
 from ncfbench.runs.arms import Variant, shared_settings
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import statistics as analysis

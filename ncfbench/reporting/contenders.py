@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean as mean
 
+from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.registry import find_sampler
 from ncfbench.reporting.retimed import RetimedRun
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ncfbench.registry import find_sampler
+from ncfbench.catalog import find_sampler
 from ncfbench.runs.folder import RunRecord
 
 CHANCE_ERRORS = 2.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler, serves
 from ncfbench.config import RunConfig
-from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler, serves
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, arm_of
 from ncfbench.reporting.convergence import why_untrained

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.registry import find_encoder, find_sampler
 
 ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items", "share")
 """Settings in which the runs of one comparison may differ."""

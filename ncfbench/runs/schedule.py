@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
-from ncfbench.registry import find_encoder
 
 PROBES = 4
 """Probes in an epoch by default."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
-from ncfbench.registry import find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import PILOT_SEED, Draw, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up

@@ -28,7 +28,6 @@ from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import PILOT_SEED, Draw, Float64, Int32, Nominal, Sampler
 from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, padded, rounded_up, with_pair_slots
-from ncfbench.settings import Setting
 
 Int: TypeAlias = NDArray[np.integer]
 PAIR_MULTIPLE = 256
@@ -46,21 +45,6 @@ class AllUsersSampler(Sampler):
     a_u is 1/M for each. Linked pairs are left out under ``mask``. Nothing of size U x V is made.
     Weights: a_u for a user, c_j rho_j / b for an item.
     """
-
-    families = ("pointwise",)
-    races_unasked = False
-    settings = (
-        Setting(
-            "negative_users",
-            0,
-            "Users that each item of a batch meets: all, or this many drawn ones",
-            panel="Sampler",
-            at_least=0,
-            zero_word="all",
-            symbol="M",
-            since=5,
-        ),
-    )
 
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
@@ -179,11 +163,6 @@ class NegativeSharingAllUsersSampler(AllUsersSampler):
     drawn users). Cost per link: O(degree of the item), and on the device U (or M) scores an item.
     """
 
-    title = "N.S., all users"
-    summary = "like ns, but the batch's items are negatives of all users, not of the batch's"
-    uses = ("mask",)
-    symbols = ("bU", "U", "b", "bU", "all_users")
-
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`."""
         b = self.config.batch_size
@@ -198,11 +177,6 @@ class StratifiedAllUsersSampler(AllUsersSampler):
     :class:`NegativeSharingAllUsersSampler`. About b/s item slots; by users b.
     """
 
-    title = "Strat., all users"
-    summary = "s positive links an item, and the batch's items are negatives of all users"
-    uses = ("stratum_size", "strata", "mask")
-    symbols = ("bU/s", "U", "b/s", "bU/s", "all_users")
-    symbols_by_user = ("bU", "U", "b", "bU", "all_users")
     stratified = True
 
     def nominal(self) -> Nominal:

@@ -7,20 +7,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.catalog import find_loss
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph, Scratch
-from ncfbench.declarations import LossFamily
-from ncfbench.registry import find_loss
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
 from ncfbench.sampling.noise import Noise
 from ncfbench.sampling.positives import PositiveStream
-from ncfbench.settings import Setting
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -110,7 +108,7 @@ class Sampler(BatchSource):
     """A sampling strategy bound to a graph, the settings and a seed.
 
     Subclasses define what they draw and assemble, and declare what
-    :class:`ncfbench.declarations.SamplerTraits` lists.
+    :class:`ncfbench.catalog.SamplerInfo` lists.
 
     Args:
         graph: the training links.
@@ -121,11 +119,6 @@ class Sampler(BatchSource):
             which audits need.
         weight_dtype: float32 as the layout says; float64 for exact tests.
     """
-
-    families: ClassVar[tuple[LossFamily, ...]]
-    uses: ClassVar[tuple[str, ...]]
-    uses_by_user: ClassVar[tuple[str, ...]]
-    settings: ClassVar[tuple[Setting, ...]]
 
     stratified = False
     draws_users = False

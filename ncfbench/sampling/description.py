@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ncfbench.catalog import SAMPLERS, baseline_sampler
 from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.distribution import Distribution
 from ncfbench.errors import NcfbenchError, UsageError
-from ncfbench.registry import SAMPLERS, baseline_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import AllUsers, Batch, Listed, remembered

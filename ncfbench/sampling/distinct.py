@@ -52,13 +52,6 @@ class DistinctSharingSampler(SharingSampler):
     b user slots, b item slots. Cost per link: O(V + degree), and its share of the epoch's order.
     """
 
-    title = "N.S., distinct"
-    summary = "like ns, but no user and no item twice in a batch"
-    uses = ("mask",)
-    least_strata = 2
-    races_unasked = False
-    symbols = ("b(b-1)", "b", "b", "b^2", "matrix")
-
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
     ) -> None:

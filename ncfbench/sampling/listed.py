@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.declarations import FAMILIES
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Int32, Nominal, Sampler
 from ncfbench.sampling.batch import Batch, Listed, padded
 from ncfbench.sampling.mined import popular_unlinked, require_unlinked
-from ncfbench.settings import Setting
 
 MINED_GROWTH = 8
 """A batch of mined negatives with more items than any before it gets a further slot for each eight,
@@ -110,14 +108,6 @@ class IidSampler(ListedSampler):
     k log degree).
     """
 
-    title = "IID"
-    summary = "positive and negative links drawn independently"
-    in_paper = True
-    families = ("pointwise",)
-    uses = ("negatives", "mask", "unique_items")
-    symbols = ("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors")
-    baseline_for = ("pointwise",)
-    drawn_off_paper_clock = True
     draws_users = True
     draws_items = True
 
@@ -140,46 +130,6 @@ class NegativeSampler(ListedSampler):
     a listwise loss M / (b k). P_n is not read.
     """
 
-    title = "Negative"
-    summary = "k negative items drawn for the user of each positive link"
-    in_paper = True
-    families = FAMILIES
-    uses = ("negatives", "mask", "unique_items")
-    settings = (
-        Setting(
-            "mined",
-            0,
-            "Draw negatives from a user's items of the highest scores that have no link: this many",
-            panel="Sampler",
-            at_least=0,
-            zero_word="off",
-            symbol="M",
-            changes_objective=True,
-            since=6,
-        ),
-        Setting(
-            "mine_every",
-            100,
-            "Iterations after which the items of the highest scores are found again",
-            panel="Sampler",
-            at_least=1,
-            symbol="mine",
-            changes_objective=True,
-            since=6,
-        ),
-        Setting(
-            "mine_skip",
-            0,
-            "Items of the highest scores that are passed over before --mined counts",
-            panel="Sampler",
-            at_least=0,
-            symbol="skip",
-            changes_objective=True,
-            since=6,
-        ),
-    )
-    symbols = ("bk", "b", "b(1+k)", "b(1+k)", "vectors")
-    baseline_for = ("pairwise", "listwise")
     draws_items = True
 
     def __init__(
@@ -269,15 +219,6 @@ class StratifiedSampler(ListedSampler):
     ways: O(1 + k log degree).
     """
 
-    title = "Stratified"
-    summary = "s positive links an item; k negative users drawn for the item of each"
-    in_paper = True
-    families = ("pointwise",)
-    families_by_user = FAMILIES
-    uses = ("stratum_size", "strata", "negatives", "mask")
-    uses_by_user = ("unique_items",)
-    symbols = ("bk", "b(1+k)", "b/s", "b(1+k)", "vectors")
-    symbols_by_user = ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors")
     stratified = True
 
     def __init__(

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.registry import find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Nominal, Sampler
 from ncfbench.sampling.batch import Batch, Shared, negative_weights, padded

@@ -17,7 +17,6 @@ from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Int32, Nominal
 from ncfbench.sampling.batch import Batch, Remembered, Shared
 from ncfbench.sampling.shared import SharingSampler
-from ncfbench.settings import Setting
 
 Int64 = NDArray[np.int64]
 MISSING = -1
@@ -41,26 +40,6 @@ class MemorySharingSampler(SharingSampler):
     The layout is :class:`ncfbench.sampling.batch.Remembered`: M slots of remembered items, the
     oldest first, then the batch's own. g embeds the latter only. Cost per link: O(V + M + degree).
     """
-
-    title = "N.S., memory"
-    summary = "like ns, and the item vectors of the last M links are negatives too"
-    uses = ("mask", "unique_items")
-    settings = (
-        Setting(
-            "memory",
-            2048,
-            "Positive links whose item vectors are remembered as further negatives",
-            panel="Sampler",
-            at_least=1,
-            symbol="M",
-            since=6,
-        ),
-    )
-    least_strata = 2
-    keeps_vectors = True
-    races_unasked = False
-    shares_items = False
-    symbols = ("b(b-1+M)", "b", "b", "b(b+M)", "matrix")
 
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any

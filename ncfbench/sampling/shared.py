@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.declarations import FAMILIES
 from ncfbench.errors import UsageError
-from ncfbench.registry import find_loss, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Int32, Nominal, Sampler
 from ncfbench.sampling.batch import Batch, Shared, padded
-from ncfbench.settings import Setting
 
 
 class SharingSampler(Sampler):
@@ -28,22 +26,6 @@ class SharingSampler(Sampler):
     with four links counts four times. Under ``hardest`` the model lets only the K items of the
     highest scores in each row count (:func:`ncfbench.models.objective.hardest_weights`).
     """
-
-    families = FAMILIES
-    shares_items = True
-    settings = (
-        Setting(
-            "hardest",
-            0,
-            "Shared negatives of a positive link that count, those of the highest scores",
-            panel="Sampler",
-            at_least=0,
-            zero_word="all",
-            symbol="K",
-            changes_objective=True,
-            since=6,
-        ),
-    )
 
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
@@ -160,16 +142,7 @@ class StratifiedSharingSampler(SharingSampler):
     0 under ``mask``. b user slots; about b/s item slots, by users b. Cost per link: O(V + degree).
     """
 
-    title = "Strat. w. N.S."
-    summary = "s positive links an item, and the batch's other items are every user's negatives"
-    in_paper = True
-    uses = ("stratum_size", "strata", "mask")
-    uses_by_user = ("unique_items",)
-    least_strata = 2
     # The paper prints b(b-1)/s negative links; these are without those of a link's own stratum.
-    symbols = ("b(b-s)/s", "b", "b/s", "b^2/s", "matrix")
-    symbols_by_user = ("b(b-s)", "b/s", "b", "b^2", "matrix")
-    drawn_off_paper_clock = True
     stratified = True
 
     def nominal(self) -> Nominal:
@@ -191,14 +164,6 @@ class NegativeSharingSampler(SharingSampler):
     ``unique_items`` merges equal items.
     """
 
-    title = "N.S."
-    summary = "the batch's other items are every user's negatives"
-    in_paper = True
-    uses = ("mask", "unique_items")
-    least_strata = 2
-    symbols = ("b(b-1)", "b", "b", "b^2", "matrix")
-    drawn_off_paper_clock = True
-
     def nominal(self) -> Nominal:
         """See :meth:`Sampler.nominal`."""
         b = self.config.batch_size
@@ -218,11 +183,6 @@ class MixedSharingSampler(SharingSampler):
     Unbiased with replacement. Linked pairs get weight 0 under ``mask``. b user slots, b + k' item
     slots, where ``unique_items`` merges equal items. Cost per link: O(V + degree).
     """
-
-    title = "Mixed N.S."
-    summary = "like ns, with k' items drawn uniformly added to the batch"
-    uses = ("uniform_items", "mask", "unique_items")
-    symbols = ("b(b-1+k')", "b", "b+k'", "b(b+k')", "matrix")
 
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; each batch has a stream of its own for its uniform items."""

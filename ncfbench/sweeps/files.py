@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ncfbench.catalog import BUILT_IN
 from ncfbench.config import (
     LOCATION_VARIABLES,
     MAX_SEED,
@@ -39,7 +40,6 @@ from ncfbench.config import (
 )
 from ncfbench.data.named_files import name_axes
 from ncfbench.errors import DataError, UsageError, nearest, reason
-from ncfbench.registry import BUILT_IN
 from ncfbench.runs.trials import Budget
 from ncfbench.settings import Kind
 from ncfbench.storage import tables

@@ -18,12 +18,12 @@ from typing import Any
 
 import jax
 
+from ncfbench.catalog import LOSSES, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import Content
 from ncfbench.profiling.profile import settings_digest
-from ncfbench.registry import LOSSES, find_encoder
 from ncfbench.runs.arms import TIMELESS_SETTINGS
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling.batch import Batch

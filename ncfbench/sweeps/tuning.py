@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ncfbench.catalog import find_encoder
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.errors import DataError, UsageError
-from ncfbench.registry import find_encoder
 from ncfbench.runs.trials import Budget
 from ncfbench.sweeps.grid import SweepStatus
 

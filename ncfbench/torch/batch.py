@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ncfbench.declarations import LossFamily
+from ncfbench.catalog import LossFamily
 from ncfbench.errors import UsageError
 from ncfbench.sampling.batch import Batch, Listed, Shared
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor
 from torch.nn.functional import pad, relu, softplus
 
+from ncfbench.catalog import LossFamily
 from ncfbench.config import RunConfig, complete
-from ncfbench.declarations import LossFamily
 from ncfbench.errors import UsageError
 from ncfbench.sampling.batch import Listed
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import BatchSampler, SequentialSampler
 
+from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.config import complete
 from ncfbench.data import BipartiteGraph
 from ncfbench.errors import UsageError, either
-from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, Sampler, make_sampler
 from ncfbench.torch.batch import TensorBatch, as_tensors

@@ -15,10 +15,10 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
+from ncfbench.catalog import find_encoder
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
 from ncfbench.models.towers import FREE_ITEMS, Content, Towers, UserVectors
-from ncfbench.registry import find_encoder
 from ncfbench.training.step import Parameters, Trainer
 
 Embed: TypeAlias = Callable[[Parameters, NDArray[np.int32], Content], jax.Array]

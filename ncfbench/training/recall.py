@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
-from ncfbench.registry import find_encoder
 from ncfbench.runs.quality import Evaluation, Ranking
 from ncfbench.storage.schemas import EVALUATED
 from ncfbench.training.inference import Embedder

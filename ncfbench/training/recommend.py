@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ncfbench.catalog import ENCODERS, find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError, either
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
 from ncfbench.models.towers import Content
-from ncfbench.registry import ENCODERS, find_encoder
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables

@@ -13,6 +13,7 @@ import numpy as np
 import optax
 from flax import nnx
 
+from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
@@ -31,7 +32,6 @@ from ncfbench.models.objective import (
     without_remembered,
 )
 from ncfbench.models.towers import ENCODER, Content, Towers, make_towers
-from ncfbench.registry import find_encoder, find_sampler
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Remembered
 

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from ncfbench.auditing import audit
 from ncfbench.auditing.bias import Bias, consistency
+from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import Dataset, load
-from ncfbench.registry import SAMPLERS
 from ncfbench.sampling.batch_stats import xray
 from ncfbench.storage import audit_schemas, tables
 

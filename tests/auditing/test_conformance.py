@@ -11,10 +11,10 @@ import pytest
 
 from ncfbench.auditing.conformance import PROPERTIES, conformance
 from ncfbench.auditing.estimator_tests import TestFunctions, chi_squared
+from ncfbench.catalog import LOSSES, SAMPLERS, find_loss, find_sampler
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
-from ncfbench.registry import LOSSES, SAMPLERS, find_loss, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import negative_ids

@@ -16,11 +16,11 @@ from flax import nnx
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
+from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
-from ncfbench.registry import SAMPLERS
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.training.inference import Embedder

@@ -21,10 +21,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from ncfbench import __main__ as entry
+from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import app
 from ncfbench.config import resolve
 from ncfbench.data import store
-from ncfbench.registry import SAMPLERS
 from ncfbench.runs.progress import LiveProgress, PlainProgress
 
 SMALL = [

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from ncfbench.catalog import ENCODERS, SAMPLERS, find_encoder, find_sampler, losses_for
 from ncfbench.config import SETTINGS, RunConfig, complete, resolve
 from ncfbench.errors import UsageError
-from ncfbench.registry import ENCODERS, SAMPLERS, find_encoder, find_sampler, losses_for
 
 
 def settings(**flags: Any) -> RunConfig:

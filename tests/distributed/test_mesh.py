@@ -15,13 +15,13 @@ from processes import SMALL
 from stopping import StopAt
 
 from ncfbench.auditing.gradients import flat
+from ncfbench.catalog import SAMPLERS
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.mesh import MeshLayout, make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import Content
-from ncfbench.registry import SAMPLERS
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.training import session

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from ncfbench.auditing import audit
+from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.shards import ShardedSampler, cut
 from ncfbench.errors import CheckFailedError, UsageError
-from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler, plan_capacity
 from ncfbench.sampling.batch import AllUsers, Batch, Listed, Shared, negative_ids

@@ -16,7 +16,7 @@ from devices import on_devices
 from flax import nnx
 from own_models import WEIGHTS
 
-from ncfbench import registry
+from ncfbench import catalog
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
@@ -170,7 +170,8 @@ def trained(
     tiny: Dataset, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Distances]:
     patch = pytest.MonkeyPatch()
-    patch.setitem(registry.INTERACTIONS, "distance", "own_models:Distance")
+    distance = catalog.find_interaction("own_models:Distance")
+    patch.setitem(catalog.INTERACTIONS, "distance", distance)
     config = complete(SMALL | {"sampler": "ns", "interaction": "distance"})
     places = Locations(data_dir, tmp_path_factory.mktemp("runs"))
     yield Distances(tiny, training.run(config, places, recommend=5))

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ncfbench.catalog import LOSSES, SAMPLERS, find_sampler, losses_for
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_link_loss, link_loss, user_penalty
-from ncfbench.registry import LOSSES, SAMPLERS, find_sampler, losses_for
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.sampling.batch import AllUsers, Listed, negative_ids, negative_weights

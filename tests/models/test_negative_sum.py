@@ -24,8 +24,6 @@ USERS, ITEMS, D = 23, 7, 5
 class Cubic(Pointwise):
     """A plug-in's loss, whose negative links cost something at every score."""
 
-    title = "Cubic"
-
     def positive(self, scores: jax.Array) -> jax.Array:
         return -scores
 

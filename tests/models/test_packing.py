@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from texts import texts_of, traced_for
 
+from ncfbench.catalog import find_encoder
 from ncfbench.config import complete
 from ncfbench.models.encoders import gru, packing, transformer
 from ncfbench.models.encoders.protocol import DataFacts, Texts
-from ncfbench.registry import find_encoder
 
 WORDS = 9
 SMALL = {"dimension": 4, "word_dimension": 3, "gru_units": 4, "layers": 1, "width": 6}

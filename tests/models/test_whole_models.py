@@ -21,11 +21,11 @@ from typer.testing import Result
 
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
+from ncfbench.catalog import find_encoder
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.kept_files import CHECKPOINT
 from ncfbench.data.store import Dataset
 from ncfbench.models.towers import Content
-from ncfbench.registry import find_encoder
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.storage import schemas, tables

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.profiling.cost_model import (
@@ -26,7 +27,6 @@ from ncfbench.profiling.cost_model import (
     responsible,
 )
 from ncfbench.profiling.pace import pace
-from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.timing import statistics as analysis

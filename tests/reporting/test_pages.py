@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from kept import FOLDERS, REPOSITORY, kept
 
+from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.paper import printed
-from ncfbench.registry import find_encoder, find_loss
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.claims.case import Judged
 from ncfbench.reporting.objectives import find_fields

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from folders import write_folder, write_run
 
+from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.paper import printed
 from ncfbench.paper.printed import PrintedCell
-from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting import verdicts
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.rows import recall_rows, speedup_rows

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_batches import NAMES, configure, size_of
 
+from ncfbench.catalog import find_sampler
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.registry import find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, Sampler, base, batches, make_sampler, plan_capacity
 from ncfbench.sampling.batch import (

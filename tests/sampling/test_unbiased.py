@@ -13,9 +13,9 @@ import pytest
 from enumeration import all_draws, batch_objective, exact_objective
 
 from ncfbench.auditing.variance import meeting_all_users
+from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.registry import SAMPLERS, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.local import LocalSampler
@@ -41,7 +41,7 @@ CASES = [
     for noise in ("unigram", "uniform", "0.5")
     for mask in (True, False)
     for unique in (True, False)
-    if unique or find_sampler(sampler).counts_with("unique_items", strata)
+    if unique or find_sampler(sampler).reads("unique_items", strata)
 ]
 
 

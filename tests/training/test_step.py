@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from texts import FROM_SCRATCH
 
+from ncfbench.catalog import SAMPLERS, find_loss, find_sampler, losses_for
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import Content
-from ncfbench.registry import SAMPLERS, find_loss, find_sampler, losses_for
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches, make_sampler
 from ncfbench.sampling.batch import Batch

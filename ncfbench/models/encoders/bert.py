@@ -20,7 +20,6 @@ from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention
 from ncfbench.models.encoders.protocol import DataFacts, Texts
-from ncfbench.settings import Setting
 
 if TYPE_CHECKING:
     from ncfbench.data.store import Dataset
@@ -105,33 +104,6 @@ class Bert(nnx.Module):
     The data set must have been prepared with the checkpoint's tokenizer. Words are not dropped:
     the texts that the checkpoint was trained on were whole.
     """
-
-    title = "BERT"
-    summary = "a pretrained checkpoint such as MiniLM, fine-tuned, dense"
-    uses = ("features",)
-    pretrained_parts = ("pretrained",)
-    is_costly = True
-    settings = (
-        Setting(
-            "checkpoint",
-            "",
-            "Pretrained model: folder of config.json, model.safetensors, tokenizer; or a digest",
-            shown="needed",
-        ),
-        Setting(
-            "pretrained_learning_rate",
-            5e-5,
-            "Adam's learning rate for the pretrained weights",
-            panel="Training",
-            above=0,
-        ),
-        Setting(
-            "frozen_layers",
-            0,
-            "First layers that are not trained, with the embeddings before them",
-            at_least=0,
-        ),
-    )
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         folder = CHECKPOINT.path(data.folder, config.checkpoint)

@@ -13,10 +13,6 @@ from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
 class BagOfWords(nnx.Module):
     """Word embedding -> mean over the words of the text -> dense; the words' order is lost."""
 
-    title = "BoW"
-    summary = "mean of word embeddings, dense"
-    uses = ("word_dimension", "word_dropout", "word_vectors", "features")
-
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.words = nnx.Embed(
             data.words + 1,

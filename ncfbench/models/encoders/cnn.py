@@ -11,7 +11,6 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.pooling import choose_pool
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
-from ncfbench.settings import Setting
 
 
 class Convolution(nnx.Module):
@@ -20,24 +19,6 @@ class Convolution(nnx.Module):
     A filter is centred on each word of the text; beyond both ends, and where a word was removed, it
     sees zeros.
     """
-
-    title = "CNN"
-    summary = "word embeddings, convolution of width 3, maximum over time, dense"
-    in_paper = True
-    uses = ("word_dimension", "word_dropout", "word_vectors", "features")
-    settings = (
-        Setting("filters", 50, "Filters of the convolution", at_least=1),
-        Setting("filter_width", 3, "Words that a filter spans", at_least=1, is_odd=True),
-        Setting(
-            "convolution",
-            "auto",
-            "Computation of the convolution: plain, or from projected words; same result",
-            choices=("auto", "plain", "projected"),
-            since=3,
-            shown="auto: projected on a CPU, else plain",
-        ),
-    )
-    negatives = 10
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.words = nnx.Embed(

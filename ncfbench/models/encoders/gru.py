@@ -15,7 +15,6 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
-from ncfbench.settings import Setting
 
 SHAPE = packing.Shape(row_words=40, block_words=0, block_rows=64)
 """Blocks of 64 rows take a third of the time of 256 at 160 texts of up to 40 words, two thirds at
@@ -71,14 +70,6 @@ class Gru(nnx.Module):
 
     A word that dropout removed is skipped, as if the text did not have it.
     """
-
-    title = "GRU"
-    summary = "word embeddings, a GRU in both directions, mean over time, dense"
-    uses = ("word_dimension", "word_dropout", "word_vectors", "features")
-    settings = (
-        Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1, since=4),
-    )
-    negatives = 5
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         size, units = config.word_dimension, config.gru_units

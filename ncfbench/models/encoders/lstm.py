@@ -11,7 +11,6 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
 from ncfbench.models.encoders.recurrence import recur
-from ncfbench.settings import Setting
 
 
 class Lstm(nnx.Module):
@@ -19,14 +18,6 @@ class Lstm(nnx.Module):
 
     A word that dropout removed is skipped, as if the text did not have it.
     """
-
-    title = "LSTM"
-    summary = "word embeddings, LSTM over the words, dense"
-    in_paper = True
-    revision = 2
-    uses = ("word_dimension", "word_dropout", "word_vectors", "features")
-    settings = (Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),)
-    negatives = 5
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         units = config.lstm_units

@@ -15,14 +15,6 @@ class MatrixFactorization(nnx.Module):
     An item without training links keeps its initial vector: cold items have no meaningful score.
     """
 
-    title = "MF"
-    summary = "a free vector for each item; cannot score cold items"
-    in_paper = True
-    uses = ()
-    content = ()
-    scores_cold_items = False
-    item_tables = ("vectors",)
-
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.vectors = nnx.Embed(
             data.items,

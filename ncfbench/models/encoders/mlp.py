@@ -8,20 +8,10 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.protocol import DataFacts, Encoder, Texts
 from ncfbench.models.feature_layers import FeatureLayers
-from ncfbench.settings import Setting
 
 
 class FeatureMlp(nnx.Module):
     """Dense features -> hidden layers with ReLU -> dense. It reads no text."""
-
-    title = "MLP"
-    summary = "dense features, hidden layers, dense; reads no text"
-    uses = ()
-    content = ("features",)
-    settings = (
-        Setting("mlp_units", 128, "Units of a hidden layer", at_least=1),
-        Setting("mlp_layers", 1, "Hidden layers; with 0 it is linear", at_least=0, at_most=16),
-    )
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.layers = FeatureLayers(

@@ -15,7 +15,6 @@ from ncfbench.config import RunConfig
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
-from ncfbench.settings import Setting
 
 POSITIONS = 512
 """Rows of the table of positions; words behind the last share its row."""
@@ -73,25 +72,6 @@ class Transformer(nnx.Module):
     A word that dropout removed is neither seen nor part of the mean; the others keep their
     positions.
     """
-
-    title = "Transformer"
-    summary = "word and position embeddings, self-attention, mean over the words, dense"
-    uses = ("word_dropout", "features")
-    settings = (
-        Setting("layers", 2, "Blocks of self-attention and a hidden layer", at_least=1, since=4),
-        Setting("heads", 2, "Heads of the self-attention", at_least=1, since=4),
-        Setting(
-            "width",
-            128,
-            "Length of a word's vector in the transformer",
-            at_least=1,
-            multiple_of="heads",
-            since=4,
-        ),
-        Setting(
-            "feed_forward", 512, "Units of the hidden layer in each block", at_least=1, since=4
-        ),
-    )
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         self.words = nnx.Embed(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ncfbench.registry import find_sampler
+from ncfbench.catalog import find_sampler
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.verdicts import RECALL, REPRODUCED, UNDECIDED
 from ncfbench.runs.arms import Variant

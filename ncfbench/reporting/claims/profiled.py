@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from ncfbench.registry import find_sampler
+from ncfbench.catalog import find_sampler
 from ncfbench.reporting.claims.case import (
     SHORTER,
     SOONEST,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ncfbench.registry import find_loss, find_sampler, samplers_for
+from ncfbench.catalog import find_loss, find_sampler, samplers_for
 from ncfbench.reporting.claims.case import (
     BOTH,
     NOT_REPRODUCED,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ncfbench.registry import SAMPLERS, find_sampler
+from ncfbench.catalog import SAMPLERS, find_sampler
 from ncfbench.reporting.claims.case import BOTH, NOT_REPRODUCED, Case, Finding, recalls_of
 from ncfbench.reporting.comparison import Comparison, arm_of
 from ncfbench.reporting.verdicts import REPRODUCED, UNDECIDED

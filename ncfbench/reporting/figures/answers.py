@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ncfbench.registry import find_loss
+from ncfbench.catalog import find_loss
 from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.figures.drawing import (
     GREY,

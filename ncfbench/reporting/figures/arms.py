@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.registry import find_encoder, find_sampler
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.drawing import (
     PLUGIN_STYLE,

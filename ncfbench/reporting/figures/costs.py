@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ncfbench.registry import find_encoder, find_loss, find_sampler
+from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.figures.drawing import (
     GREY,
     PLUGIN_STYLE,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ncfbench.registry import find_loss, find_sampler
+from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.figures.drawing import (
     GREY,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.errors import UsageError
-from ncfbench.registry import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.reporting.comparison import Comparison, label
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import Variant

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from ncfbench.catalog import ENCODERS, find_encoder, find_loss, find_sampler
 from ncfbench.config import SETTINGS
-from ncfbench.registry import ENCODERS, find_encoder, find_loss, find_sampler
 from ncfbench.reporting.comparison import Comparison, unusual_settings
 from ncfbench.reporting.figures.drawing import (
     PLUGIN_STYLE,

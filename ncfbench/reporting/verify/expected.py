@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ncfbench.catalog import SAMPLERS, baseline_sampler, find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.registry import SAMPLERS, baseline_sampler, find_encoder, find_loss, find_sampler
 from ncfbench.runs.folder import RunRecord
 
 SEPARATE_ROWS = ("sampler", "stratum_size", "strata", "negatives", "uniform_items", "share")
@@ -141,13 +141,13 @@ def _key(record: RunRecord) -> Key:
 def _variant(config: RunConfig) -> str:
     """Return the sampler's settings that are not the paper's: ``by user s=8 k=20 k'=64``."""
     sampler, parts = find_sampler(config.sampler), []
-    if sampler.counts("strata") and config.strata == "user":
+    if sampler.reads("strata") and config.strata == "user":
         parts.append("by user")
-    if sampler.counts("stratum_size") and config.stratum_size != 4:
+    if sampler.reads("stratum_size") and config.stratum_size != 4:
         parts.append(f"s={config.stratum_size}")
-    if sampler.counts("negatives") and config.negatives != find_encoder(config.encoder).negatives:
+    if sampler.reads("negatives") and config.negatives != find_encoder(config.encoder).negatives:
         parts.append(f"k={config.negatives}")
-    if sampler.counts("uniform_items") and config.uniform_items != config.batch_size:
+    if sampler.reads("uniform_items") and config.uniform_items != config.batch_size:
         parts.append(f"k'={config.uniform_items}")
     if config.share == "local":
         parts.append("local")
@@ -187,7 +187,7 @@ def _own_objective(config: RunConfig) -> list[str]:
 def _negatives(runs: Mapping[int, RunRecord]) -> int | None:
     """Return k of a row; None for a sampler without k."""
     config = next(iter(runs.values())).config
-    return config.negatives if find_sampler(config.sampler).counts("negatives") else None
+    return config.negatives if find_sampler(config.sampler).reads("negatives") else None
 
 
 def _baseline(

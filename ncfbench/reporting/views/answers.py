@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ncfbench.registry import find_sampler
+from ncfbench.catalog import find_sampler
 from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.commands import flags
 from ncfbench.reporting.frontier import frontier

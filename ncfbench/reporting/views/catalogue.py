@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ncfbench.data.sources import SOURCES, how_to_prepare
-from ncfbench.data.store import read_manifest
-from ncfbench.errors import DataError, NcfbenchError, UsageError
-from ncfbench.registry import (
+from ncfbench.catalog import (
     BUILT_IN,
     LOSSES,
     SAMPLERS,
@@ -18,6 +15,9 @@ from ncfbench.registry import (
     losses_for,
     registered,
 )
+from ncfbench.data.sources import SOURCES, how_to_prepare
+from ncfbench.data.store import read_manifest
+from ncfbench.errors import DataError, NcfbenchError, UsageError
 from ncfbench.reporting.table import Column, Header, Table, text_column
 from ncfbench.settings import Kind
 

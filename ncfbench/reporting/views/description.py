@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ncfbench.registry import find_sampler
+from ncfbench.catalog import find_sampler
 from ncfbench.reporting.table import Column, Header, Table, facts_table, sentence, text_column
 from ncfbench.reporting.views.run import statistics_table
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncfbench.registry import (
+from ncfbench.catalog import (
     ENCODERS,
     LOSSES,
     SAMPLERS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ncfbench.registry import find_encoder, find_loss
+from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.reporting.answers import Answer
 from ncfbench.reporting.objectives import LEVEL_SHARES, Field, Racer, find_fields
 from ncfbench.reporting.table import Column, Table, slug, three_digits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from ncfbench.registry import find_loss
+from ncfbench.catalog import find_loss
 from ncfbench.reporting import claims, verdicts
 from ncfbench.reporting.claims import Judged
 from ncfbench.reporting.comparison import Comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ncfbench.registry import find_encoder, find_loss, find_sampler
+from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.reporting.comparison import label
 from ncfbench.reporting.profiled_speedups import ProfiledComparison, ProfiledSpeedup
 from ncfbench.reporting.table import Column, Header, Table, slug, three_digits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from ncfbench.catalog import find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.registry import find_encoder, find_loss, find_sampler
 from ncfbench.reporting import table
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import BUSY, Mark, marks, no_mark

@@ -1,4 +1,4 @@
-"""Declarations of built-in classes, read from their sources."""
+"""Records of built-in classes, and the settings that they name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ncfbench import declarations
+from ncfbench.catalog import BUILT_IN, SAMPLERS, find, find_sampler
+from ncfbench.catalog.plugins import read_plugin
 from ncfbench.cli.settings_page import settings_page
-from ncfbench.config import SETTINGS, built_in_settings, complete
+from ncfbench.config import SETTINGS, complete
 from ncfbench.data.store import Dataset
-from ncfbench.registry import BUILT_IN, SAMPLERS, find, find_sampler
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.settings import Setting
@@ -21,21 +21,13 @@ from ncfbench.settings import Setting
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, names in BUILT_IN.items() for name in names]
 )
-def test_source_and_class_declare_the_same(kind: Any, name: str) -> None:
-    path = BUILT_IN[kind][name]
-    read, imported = declarations._in_source(path), declarations._of_class(kind, path)
-    assert read is not None
-    assert read.docstring == imported.docstring
-    levels = [
-        {each: value for each, value in level.items() if each in declarations.DECLARED}
-        for level in imported.levels
-    ]
-    assert [level for level in read.levels if level] == [level for level in levels if level]
-    traits = find(kind, name)
-    assert traits.declares_uses
-    assert {"title", "summary"} <= read.levels[-1].keys()
-    shared = {setting.name for setting in SETTINGS.values() if setting.used_by == kind}
-    assert set(traits.uses) <= shared | built_in_settings([kind]).keys()
+def test_built_in_records_are_right(kind: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They pass the checks of plug-ins, and name the settings that they use."""
+    info = find(kind, name)
+    assert "" not in (info.title, info.summary)
+    assert info.uses is not None
+    monkeypatch.setattr(info.load(), "info", info, raising=False)
+    assert read_plugin.__wrapped__(kind, info.path) == info
 
 
 OTHERS = {
@@ -64,13 +56,13 @@ def test_unused_settings_change_no_batch(tiny: Dataset, sampler: str, strata: st
         found = made.assemble(made.draw(1, 1)[0], 200)
         return [*found[:4], *found.negatives, found.n_items]
 
-    usual, traits = batch(), find_sampler(sampler)
+    usual, info = batch(), find_sampler(sampler)
     for name, value in OTHERS.items():
         if name == "strata" and strata == "user":
             continue
         other = batch(**{name: value})
         is_same = len(usual) == len(other) and all(map(np.array_equal, usual, other))
-        assert is_same != traits.counts_with(name, strata), name
+        assert is_same != info.reads(name, strata), name
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,252 @@
+"""Records of the built-in losses, encoders, user towers and interactions."""
+
+from __future__ import annotations
+
+from ncfbench.catalog.infos import EncoderInfo, InteractionInfo, LossInfo, UserTowerInfo
+from ncfbench.settings import Setting
+
+USER_LAYERS = (
+    Setting("user_units", 128, "Units of a hidden layer of the user tower", at_least=1),
+    Setting(
+        "user_layers",
+        1,
+        "Hidden layers of the user tower; with 0 it is linear",
+        at_least=0,
+        at_most=16,
+    ),
+)
+LOSSES: dict[str, LossInfo] = {
+    "sg": LossInfo(
+        path="ncfbench.models.losses:SkipGram",
+        title="SG",
+        summary="skip-gram: -log sigmoid(score) for positives, -log sigmoid(-score) for negatives",
+        in_paper=True,
+        uses=(),
+        lambda_=128.0,
+    ),
+    "mse": LossInfo(
+        path="ncfbench.models.losses:MeanSquaredError",
+        title="MSE",
+        summary="squared distance of the score to 1 (positives) or 0 (negatives)",
+        in_paper=True,
+        uses=(),
+        learning_rate=0.001,
+        lambda_=8.0,
+    ),
+    "log": LossInfo(
+        path="ncfbench.models.losses:LogLoss",
+        title="Log",
+        summary="-log sigmoid(gamma (positive score - negative score)), on unit vectors",
+        in_paper=True,
+        uses=(),
+        family="pairwise",
+        gamma=10.0,
+    ),
+    "hinge": LossInfo(
+        path="ncfbench.models.losses:Hinge",
+        title="Hinge",
+        summary="max(negative score - positive score + gamma, 0), on unit vectors",
+        in_paper=True,
+        uses=(),
+        family="pairwise",
+        gamma=0.1,
+    ),
+    "softmax": LossInfo(
+        path="ncfbench.models.losses:SampledSoftmax",
+        title="Softmax",
+        summary=(
+            "-log of the positive item's share of exp(gamma score), with logQ correction, on unit"
+            " vectors"
+        ),
+        uses=(),
+        family="listwise",
+        gamma=10.0,
+    ),
+    "softmax-logq": LossInfo(
+        path="ncfbench.models.losses:UsualSoftmax",
+        title="Softmax, usual logQ",
+        summary="softmax whose positive item is corrected like a drawn one, for comparison",
+        uses=(),
+        family="listwise",
+        includes_positive=True,
+        bias=(
+            "the positive item is in every sample of its own link, and yet has the weight 1 / (n"
+            " Q) of a draw instead of 1"
+        ),
+        in_default_race=False,
+        gamma=10.0,
+    ),
+}
+ENCODERS: dict[str, EncoderInfo] = {
+    "mf": EncoderInfo(
+        path="ncfbench.models.encoders.mf:MatrixFactorization",
+        title="MF",
+        summary="a free vector for each item; cannot score cold items",
+        in_paper=True,
+        uses=(),
+        content=(),
+        scores_cold_items=False,
+        item_tables=("vectors",),
+    ),
+    "cnn": EncoderInfo(
+        path="ncfbench.models.encoders.cnn:Convolution",
+        title="CNN",
+        summary="word embeddings, convolution of width 3, maximum over time, dense",
+        in_paper=True,
+        uses=("word_dimension", "word_dropout", "word_vectors", "features"),
+        settings=(
+            Setting("filters", 50, "Filters of the convolution", at_least=1),
+            Setting("filter_width", 3, "Words that a filter spans", at_least=1, is_odd=True),
+            Setting(
+                "convolution",
+                "auto",
+                "Computation of the convolution: plain, or from projected words; same result",
+                choices=("auto", "plain", "projected"),
+                shown="auto: projected on a CPU, else plain",
+                since=3,
+            ),
+        ),
+    ),
+    "lstm": EncoderInfo(
+        path="ncfbench.models.encoders.lstm:Lstm",
+        title="LSTM",
+        summary="word embeddings, LSTM over the words, dense",
+        in_paper=True,
+        revision=2,
+        uses=("word_dimension", "word_dropout", "word_vectors", "features"),
+        settings=(Setting("lstm_units", 50, "Units of the recurrent layer", at_least=1),),
+        negatives=5,
+    ),
+    "bow": EncoderInfo(
+        path="ncfbench.models.encoders.bow:BagOfWords",
+        title="BoW",
+        summary="mean of word embeddings, dense",
+        uses=("word_dimension", "word_dropout", "word_vectors", "features"),
+    ),
+    "gru": EncoderInfo(
+        path="ncfbench.models.encoders.gru:Gru",
+        title="GRU",
+        summary="word embeddings, a GRU in both directions, mean over time, dense",
+        uses=("word_dimension", "word_dropout", "word_vectors", "features"),
+        settings=(
+            Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1, since=4),
+        ),
+        negatives=5,
+    ),
+    "transformer": EncoderInfo(
+        path="ncfbench.models.encoders.transformer:Transformer",
+        title="Transformer",
+        summary="word and position embeddings, self-attention, mean over the words, dense",
+        uses=("word_dropout", "features"),
+        settings=(
+            Setting(
+                "layers", 2, "Blocks of self-attention and a hidden layer", at_least=1, since=4
+            ),
+            Setting("heads", 2, "Heads of the self-attention", at_least=1, since=4),
+            Setting(
+                "width",
+                128,
+                "Length of a word's vector in the transformer",
+                at_least=1,
+                multiple_of="heads",
+                since=4,
+            ),
+            Setting(
+                "feed_forward", 512, "Units of the hidden layer in each block", at_least=1, since=4
+            ),
+        ),
+    ),
+    "bert": EncoderInfo(
+        path="ncfbench.models.encoders.bert:Bert",
+        title="BERT",
+        summary="a pretrained checkpoint such as MiniLM, fine-tuned, dense",
+        uses=("features",),
+        settings=(
+            Setting(
+                "checkpoint",
+                "",
+                "Pretrained model: folder of config.json, model.safetensors, tokenizer; or a"
+                " digest",
+                shown="needed",
+            ),
+            Setting(
+                "pretrained_learning_rate",
+                5e-05,
+                "Adam's learning rate for the pretrained weights",
+                panel="Training",
+                above=0,
+            ),
+            Setting(
+                "frozen_layers",
+                0,
+                "First layers that are not trained, with the embeddings before them",
+                at_least=0,
+            ),
+        ),
+        pretrained_parts=("pretrained",),
+        is_costly=True,
+    ),
+    "mlp": EncoderInfo(
+        path="ncfbench.models.encoders.mlp:FeatureMlp",
+        title="MLP",
+        summary="dense features, hidden layers, dense; reads no text",
+        uses=(),
+        settings=(
+            Setting("mlp_units", 128, "Units of a hidden layer", at_least=1),
+            Setting("mlp_layers", 1, "Hidden layers; with 0 it is linear", at_least=0, at_most=16),
+        ),
+        content=("features",),
+    ),
+}
+USER_TOWERS: dict[str, UserTowerInfo] = {
+    "table": UserTowerInfo(
+        path="ncfbench.models.user_table:UserTable",
+        title="Table",
+        summary="a free vector for each user",
+        in_paper=True,
+        uses=(),
+        user_tables=("vectors",),
+    ),
+    "features": UserTowerInfo(
+        path="ncfbench.models.user_features:UserFeatures",
+        title="Features",
+        summary="dense features of the user, hidden layers, dense; scores cold users",
+        uses=(),
+        settings=USER_LAYERS,
+        content=("features",),
+    ),
+    "table-features": UserTowerInfo(
+        path="ncfbench.models.user_features:UserTableAndFeatures",
+        title="Table + features",
+        summary="a free vector for each user plus her features' vector; scores cold users",
+        uses=(),
+        settings=USER_LAYERS,
+        content=("features",),
+        user_tables=("vectors",),
+    ),
+}
+INTERACTIONS: dict[str, InteractionInfo] = {
+    "dot": InteractionInfo(
+        path="ncfbench.models.interaction:DotProduct",
+        title="Dot product",
+        summary="the dot product of both vectors",
+        in_paper=True,
+        uses=(),
+    ),
+    "gmf": InteractionInfo(
+        path="ncfbench.models.interaction:WeightedProduct",
+        title="GMF",
+        summary="a dot product with a trained weight for each dimension, and a bias",
+        uses=(),
+    ),
+    "mlp": InteractionInfo(
+        path="ncfbench.models.interaction:Network",
+        title="MLP",
+        summary="a network of hidden layers on both vectors",
+        uses=(),
+        settings=(
+            Setting("interaction_units", 64, "Units of a hidden layer of r", at_least=1, since=4),
+            Setting("interaction_layers", 1, "Hidden layers of r", at_least=1, since=4),
+        ),
+    ),
+}
