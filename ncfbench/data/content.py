@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from ncfbench.data.features import Float32
 from ncfbench.data.graph import MAX_LINKS
-from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.data.words import is_unspaced
 from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
 
-Int32: TypeAlias = NDArray[np.int32]
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 FINGERPRINT_VERSION = 1

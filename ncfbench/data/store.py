@@ -15,21 +15,13 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
 
 Arrays are mapped into memory, not read. Replacing the manifest is one rename, so an interrupted
 ``prepare`` leaves the previous data set as it was.
-
-History of the format, by the manifest's ``format_version``:
-
-1. (21 November 2026) Parquet tables of links and of items, with their tokens.
-2. (22 November 2026) Arrays that are mapped into memory, and the source's ids.
-
-A data set of version 1 counts as missing: the message says how to prepare it again.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,16 +31,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench import __version__
-from ncfbench.data.content import SPLITS, Content, Int32, Split
+from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.features import Float32
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import SOURCES, Preparation, how_to_prepare, prepare_command
-from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError, nearest, reason, shown
 from ncfbench.storage import locks, tables
 
 FORMAT_VERSION = 2
-"""Version of the files; the fingerprint of their content has one of its own."""
+"""Version of the files; a data set of another one must be prepared again."""
 FINGERPRINT_DIGITS = 12
 """Digits of the fingerprint in the name of the folder of the content."""
 
@@ -193,7 +185,7 @@ def _make(
     home: Path,
     origin: Mapping[str, Any],
     options: dict[str, Any],
-    read: Callable[[Path], Content],
+    read: Callable[[], Content],
     *,
     replace: bool,
 ) -> dict[str, Any]:
@@ -201,30 +193,34 @@ def _make(
     if before is not None and before["options"] != options:
         # Options are part of the fingerprint: nothing has to be read to know.
         raise _in_the_way(home, before["options"], options)
-    with _scratch(home) as scratch:
-        content = read(scratch)
-        manifest = {
-            "format_version": FORMAT_VERSION,
-            "name": home.name,
-            **origin,
-            "options": options,
-            "fingerprint": content.fingerprint(options),
-            "statistics": content.statistics(),
-            "removed": {reason: count for reason, count in content.removed.items() if count},
-            "ncfbench_version": __version__,
-        }
-        if before is not None and before["fingerprint"] != manifest["fingerprint"]:
-            raise _in_the_way(home, options, options)
-        with tables.storage_errors(home):
-            folder = _folder(home, manifest)
+    content = read()
+    manifest = {
+        "format_version": FORMAT_VERSION,
+        "name": home.name,
+        **origin,
+        "options": options,
+        "fingerprint": content.fingerprint(options),
+        "statistics": content.statistics(),
+        "removed": {reason: count for reason, count in content.removed.items() if count},
+        "ncfbench_version": __version__,
+    }
+    if before is not None and before["fingerprint"] != manifest["fingerprint"]:
+        raise _in_the_way(home, options, options)
+    folder, new = _folder(home, manifest), home / ".new"
+    with tables.storage_errors(home):
+        # What a killed process left.
+        shutil.rmtree(new, ignore_errors=True)
+        try:
             if not _is_intact(home, manifest):
-                _write(scratch / "content", content)
+                _write(new, content)
                 shutil.rmtree(folder, ignore_errors=True)
-                (scratch / "content").rename(folder)
+                new.rename(folder)
             tables.write_json(home / "manifest.json", manifest)
-            for other in home.iterdir():
-                if other.is_dir() and other != folder and len(other.name) == FINGERPRINT_DIGITS:
-                    shutil.rmtree(other, ignore_errors=True)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+        for other in home.iterdir():
+            if other.is_dir() and other != folder and len(other.name) == FINGERPRINT_DIGITS:
+                shutil.rmtree(other, ignore_errors=True)
     return manifest
 
 
@@ -244,37 +240,23 @@ def _in_the_way(home: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -
     )
 
 
-@contextmanager
-def _scratch(home: Path) -> Iterator[Path]:
-    """Make a folder for a data set that is being prepared; what a kill left of one goes first."""
-    scratch = home / ".new"
-    with tables.storage_errors(scratch):
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
 def _write(folder: Path, content: Content) -> None:
     folder.mkdir()
-    texts = content.texts
-    arrays: list[tables.Rows] = [
-        (content.users, content.items),
-        texts.words,
-        texts.lengths,
-        content.split,
-    ]
-    for (part, (dtype, _)), array in zip(ARRAYS.items(), arrays, strict=True):
-        tables.write_array(folder / f"{part}.npy", array, dtype)
+    arrays: dict[str, tables.Rows] = {
+        "links": (content.users, content.items),
+        "words": content.texts.words,
+        "lengths": content.texts.lengths,
+        "split": content.split,
+    }
+    for part, (dtype, _) in ARRAYS.items():
+        tables.write_array(folder / f"{part}.npy", arrays[part], dtype)
     words = [
         pa.array(content.vocabulary.words, pa.string()),
         pa.array(content.vocabulary.counts, pa.int64()),
     ]
     tables.write_table(folder / "vocabulary.parquet", pa.table(words, schema=VOCABULARY))
-    for part, ids in (("user_ids", content.user_ids), ("item_ids", content.item_ids)):
-        if ids is not None:
+    for part in NAMES:
+        if (ids := getattr(content, part)) is not None:
             tables.write_table(folder / f"{part}.parquet", pa.table([ids], schema=IDS))
     for part in FEATURES:
         if (features := getattr(content, part)) is not None:
@@ -302,24 +284,19 @@ def load(data_dir: Path, name: str) -> Dataset:
             f"Data set {name!r} is not prepared in {shown(data_dir)}{near}{prepared} Prepare it"
             f" with: {how}"
         )
-    again = f"Prepare it again: {prepare_command(name, manifest)}"
     try:
         content = _verified(data_dir / name, manifest)
     except DataError as error:
-        raise DataError(f"Data set {name!r} in {data_dir} is damaged: {error} {again}") from error
+        raise DataError(
+            f"Data set {name!r} in {data_dir} is damaged: {error} Prepare it again:"
+            f" {prepare_command(name, manifest)}"
+        ) from error
+    shared = {each.name for each in fields(Content)} & {each.name for each in fields(Dataset)}
     return Dataset(
         name=name,
         manifest=manifest,
-        n_users=content.n_users,
-        users=content.users,
-        items=content.items,
-        split=content.split,
-        texts=content.texts,
-        user_ids=content.user_ids,
-        item_ids=content.item_ids,
-        user_features=content.user_features,
-        item_features=content.item_features,
         folder=_folder(data_dir / name, manifest),
+        **{part: getattr(content, part) for part in shared},
     )
 
 
@@ -352,11 +329,11 @@ def _read(folder: Path, n_users: int) -> Content:
     if len(links) != 2 or lengths.sum(dtype=np.int64) != len(words) or len(lengths) != len(split):
         raise DataError("Its arrays do not belong together.")
     vocabulary = tables.read_table(folder / "vocabulary.parquet", VOCABULARY)
-    ids = {}
-    for part in ("user_ids", "item_ids"):
-        path = folder / f"{part}.parquet"
-        ids[part] = tables.read_table(path, IDS)["id"].combine_chunks() if path.exists() else None
-    features = {
+    optional: dict[str, Any] = {
+        part: tables.read_table(path, IDS)["id"].combine_chunks()
+        for part in NAMES
+        if (path := folder / f"{part}.parquet").exists()
+    } | {
         part: tables.read_array(path, np.float32, 2)
         for part in FEATURES
         if (path := folder / f"{part}.npy").exists()
@@ -370,10 +347,7 @@ def _read(folder: Path, n_users: int) -> Content:
             tuple(vocabulary["word"].to_pylist()), tuple(vocabulary["count"].to_pylist())
         ),
         split=split,
-        user_ids=ids["user_ids"],
-        item_ids=ids["item_ids"],
-        user_features=features.get("user_features"),
-        item_features=features.get("item_features"),
+        **optional,
     )
 
 
@@ -384,6 +358,8 @@ ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
     "split": (np.uint8, 1),
 }
 """Type and number of axes of each array."""
+NAMES = ("user_ids", "item_ids")
+"""Tables of the source's names, where it has any."""
 FEATURES = ("user_features", "item_features")
 """Arrays of dense features, where there are any."""
 VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])

@@ -1,39 +1,32 @@
-"""Free memory and disk space, checked before something large is made."""
+"""Free memory, checked before something large is made."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import psutil
 
-from ncfbench.errors import UsageError, shown
+from ncfbench.errors import UsageError
 
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 """This process's control group (version 2), as containers mount it."""
 
 
-def require_space(what: str, folder: Path, *, memory_bytes: int, disk_bytes: int) -> None:
-    """Refuse what cannot fit.
+def require_memory(what: str, needed: int) -> None:
+    """Refuse what cannot fit into memory.
 
     Args:
         what: the thing to be made, for the message.
-        folder: the existing folder that will hold it.
+        needed: bytes.
 
     Raises:
-        UsageError: more memory or disk space is needed than is free.
+        UsageError: more memory is needed than is free.
     """
-    memory = available_memory()
-    if memory_bytes > memory:
+    free = available_memory()
+    if needed > free:
         raise UsageError(
-            f"{what}: making these takes about {_gib(memory_bytes)} of memory, and {_gib(memory)}"
-            " are free. Ask for fewer, or use a machine with more memory."
-        )
-    disk = shutil.disk_usage(folder).free
-    if disk_bytes > disk:
-        raise UsageError(
-            f"{what}: these take about {_gib(disk_bytes)} of disk space, and {_gib(disk)} are free"
-            f" below {shown(folder)}. Ask for fewer, or choose another folder with --data-dir."
+            f"{what}: making these takes about {_gib(needed)} of memory, and {_gib(free)} are free."
+            " Ask for fewer, or use a machine with more memory."
         )
 
 

@@ -199,9 +199,7 @@ def test_texts_beyond_every_library_are_counted(folder: Path, tmp_path: Path) ->
     (folder / "users.dat").write_text("2 0 1\n1 1\n")
     manifest, said = prepare(folder, tmp_path)
     assert manifest["statistics"]["items"] == 4
-    assert (
-        "Warning: rawtext.dat has 4 texts; the last 2 are of articles in nobody's library." in said
-    )
+    assert "Warning: of 4 texts the last 2 are of articles in nobody's library." in said
 
 
 def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path) -> None:

@@ -286,7 +286,6 @@ def test_many_pieces_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("ncfbench.data.readers.rows.PIECE_BYTES", 700)
     monkeypatch.setattr("ncfbench.data.readers.rows.PIECE_ROWS", 13)
     monkeypatch.setattr("ncfbench.data.ids.MOST_PIECES", 3)
-    monkeypatch.setattr("ncfbench.data.text.WORDS_AT_ONCE", 17)
     for form in ("csv", "parquet"):
         links = FORMATS[form](tmp_path / f"r.{form}", pairs)
         pieces, _ = prepare(tmp_path / form, links, tmp_path / "m.jsonl")

@@ -41,8 +41,8 @@ class Options(SplitOptions):
 
 
 def plan(options, *, say, progress=nullcontext):
-    def read(scratch):
-        corpus = Corpus(scratch)
+    def read():
+        corpus = Corpus()
         for colour in options.colours:
             for _ in range(options.items):
                 corpus.add([colour, *(["bright"] if options.bright else [])])

@@ -131,7 +131,7 @@ def test_another_origin_replaces_the_manifest_only(
 ) -> None:
     """Content that is there stays: a process that is killed meanwhile leaves the old or the new."""
     content = synthetic.make(tiny_options)
-    preparation = Preparation({}, {}, lambda scratch: content)
+    preparation = Preparation({}, {}, lambda: content)
     first = store.prepare(tmp_path, "x", "a", preparation, quiet)
     folder = tmp_path / "x" / first["fingerprint"][:12]
     before = {path.name: path.stat().st_ino for path in folder.iterdir()}
@@ -149,7 +149,7 @@ def test_other_content_is_replaced_only_on_demand(
     with pytest.raises(UsageError, match=r"with seed = 0 \(now 1\), and runs may depend on it"):
         prepare("synthetic", other, tmp_path, "x", say=quiet)
     content, options = synthetic.make(other), tiny_options.stored()
-    preparation = Preparation({"files": {"a": {"sha256": "b"}}}, options, lambda scratch: content)
+    preparation = Preparation({"files": {"a": {"sha256": "b"}}}, options, lambda: content)
     with pytest.raises(UsageError, match=r"has other content, .* --name .* --force"):
         store.prepare(tmp_path, "x", "synthetic", preparation, quiet)
     assert store.load(tmp_path, "x").fingerprint == first["fingerprint"]

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ncfbench.data.text import Corpus, Texts, Vocabulary
@@ -13,9 +12,9 @@ from ncfbench.errors import DataError
 
 
 def finished(
-    folder: Path, texts: list[list[str]], min_count: int, size: int | None, length: int
+    texts: list[list[str]], min_count: int, size: int | None, length: int
 ) -> tuple[Texts, Vocabulary]:
-    corpus = Corpus(folder)
+    corpus = Corpus()
     for tokens in texts:
         corpus.add(tokens)
     return corpus.finish(min_count, size, length)
@@ -24,7 +23,7 @@ def finished(
 def plain(
     texts: list[list[str]], min_count: int, size: int | None, length: int
 ) -> tuple[list[list[int]], list[str]]:
-    """The same, of texts that are all in memory."""
+    """The same in plain Python."""
     counts = Counter(token for tokens in texts for token in tokens)
     words = sorted(
         (word for word in counts if counts[word] >= min_count),
@@ -35,14 +34,14 @@ def plain(
     ], words
 
 
-def test_vocabulary_by_count_then_alphabet(tmp_path: Path) -> None:
+def test_vocabulary_by_count_then_alphabet() -> None:
     texts = [["b", "a", "a", "c"], ["c", "b", "d"], ["c"]]
-    found, vocabulary = finished(tmp_path, texts, 2, None, 2)
+    found, vocabulary = finished(texts, 2, None, 2)
     assert vocabulary == Vocabulary(("c", "a", "b"), (3, 2, 2))
     assert [found[item].tolist() for item in range(3)] == [[3, 2], [1, 3], [1]]
-    assert finished(tmp_path, texts, 1, 2, 9)[1].words == ("c", "a")
+    assert finished(texts, 1, 2, 9)[1].words == ("c", "a")
     with pytest.raises(DataError, match="No word is left of 3 texts with min_count = 9"):
-        finished(tmp_path, texts, 9, None, 9)
+        finished(texts, 9, None, 9)
 
 
 @given(
@@ -52,30 +51,21 @@ def test_vocabulary_by_count_then_alphabet(tmp_path: Path) -> None:
     st.integers(1, 4),
     st.none() | st.integers(1, 5),
     st.integers(1, 6),
-    st.integers(1, 9),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_a_corpus_in_pieces_is_what_it_is_in_memory(
-    tmp_path: Path,
-    texts: list[list[str]],
-    min_count: int,
-    size: int | None,
-    length: int,
-    piece: int,
+def test_words_are_kept_by_count_and_cut(
+    texts: list[list[str]], min_count: int, size: int | None, length: int
 ) -> None:
     expected, words = plain(texts, min_count, size, length)
     assume(words)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ncfbench.data.text.WORDS_AT_ONCE", piece)
-        found, vocabulary = finished(tmp_path, texts, min_count, size, length)
+    found, vocabulary = finished(texts, min_count, size, length)
     assert [found[item].tolist() for item in range(len(texts))] == expected
     assert list(vocabulary.words) == words
 
 
-def test_too_many_different_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_different_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ncfbench.data.text.MOST_WORDS", 3)
     with pytest.raises(DataError, match="More than 3 different words: is this text"):
-        finished(tmp_path, [["a", "b", "c", "d"]], 1, None, 9)
+        finished([["a", "b", "c", "d"]], 1, None, 9)
 
 
 def test_padding() -> None:

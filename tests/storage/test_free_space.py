@@ -1,4 +1,4 @@
-"""Free memory and disk space: what is refused, and where the numbers come from."""
+"""Free memory: what is refused, and where the numbers come from."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from ncfbench.errors import UsageError
 from ncfbench.storage import free_space
 
 
-def test_what_cannot_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(free_space, "available_memory", lambda: 2**30)
-    free_space.require_space("x", tmp_path, memory_bytes=2**30, disk_bytes=1)
+    free_space.require_memory("x", 2**30)
     with pytest.raises(
         UsageError, match="seven links: making these takes about 2.0 GiB of memory, and 1.0 GiB are"
     ):
-        free_space.require_space("seven links", tmp_path, memory_bytes=2**31, disk_bytes=1)
-    with pytest.raises(UsageError, match=r"x: these take about [\d,.]+ GiB of disk.*--data-dir"):
-        free_space.require_space("x", tmp_path, memory_bytes=1, disk_bytes=2**60)
+        free_space.require_memory("seven links", 2**31)
 
 
 def test_a_control_group_limits_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ncfbench.data.readers.files import Member, find_members
@@ -38,22 +38,20 @@ def find_parts(
     if not folder.exists():
         raise DataError(f"{folder} does not exist. {HOW_TO_GET}")
     direct = find_members(folder, tuple(FIELDS))
+    paths = list(folder.iterdir()) if folder.is_dir() else []
     homes: dict[str, Path] = {}
     sizes = set()
     # Folders first: an unpacked part is preferred to its archive.
-    for home in (
-        sorted(folder.iterdir(), key=lambda path: (path.is_file(), path.name))
-        if folder.is_dir()
-        else ()
-    ):
-        found = _PART.fullmatch(home.name)
-        if found and (home.is_dir() or home.suffix == ".zip"):
-            homes.setdefault(found[2], home)
-            sizes.add(found[1])
+    for path in sorted(paths, key=lambda path: (path.is_file(), path.name)):
+        match = _PART.fullmatch(path.name)
+        if match and (path.is_dir() or path.suffix == ".zip"):
+            homes.setdefault(match[2], path)
+            sizes.add(match[1])
+    named = ", ".join(sorted(home.name for home in homes.values()))
     if direct and homes:
         raise DataError(
-            f"{folder} holds {next(iter(direct))} and also {_listed(homes)}. Give one of them to"
-            " --from, or a folder of parts only."
+            f"{folder} holds {next(iter(direct))} and also {named}. Give one of them to --from, or"
+            " a folder of parts only."
         )
     if direct:
         if wanted is not None:
@@ -63,14 +61,13 @@ def find_parts(
         return {"": _complete(folder, direct)}
     if len(sizes) > 1:
         raise DataError(
-            f"{folder} holds parts of several data sets: {_listed(homes)}. Give each a folder of"
-            " its own."
+            f"{folder} holds parts of several data sets: {named}. Give each a folder of its own."
         )
     if "test" in homes:
-        say(f"Left out: {homes.pop('test').name} is published without clicks.")
+        say(f"Left out: {homes['test'].name} is published without clicks.")
     for part in wanted or ():
         if part not in homes:
-            raise DataError(f"{folder} has no part {part!r}; it has {_listed(homes) or 'none'}.")
+            raise DataError(f"{folder} has no part {part!r}; it has {named or 'none'}.")
     chosen = [part for part in PARTS if part in (wanted or homes)]
     if not chosen:
         raise DataError(
@@ -82,15 +79,11 @@ def find_parts(
     }
 
 
-def _complete(home: Path, found: dict[str, Member]) -> dict[str, Member]:
+def _complete(home: Path, files: dict[str, Member]) -> dict[str, Member]:
     for name in FIELDS:
-        if name not in found:
+        if name not in files:
             raise DataError(f"{name} is missing in {shown(home)}.")
-    return found
-
-
-def _listed(homes: Mapping[str, Path]) -> str:
-    return ", ".join(sorted(home.name for home in homes.values()))
+    return files
 
 
 def read_news(file: Member, text: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -131,7 +124,7 @@ def read_clicks(file: Member, *, history: bool) -> Iterator[tuple[str, list[str]
 
 
 def _rows(file: Member, kind: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each line's name for messages, and its fields; quotes are ordinary characters."""
+    """Yield where each line stands, for messages, and its fields; quotes are plain characters."""
     for number, line in enumerate(file.lines(), start=1):
         fields = line.rstrip("\r\n").split("\t")
         where = f"{file.path}, line {number}"

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from ncfbench.data.options import SourceOptions, as_flags
@@ -31,8 +30,8 @@ class Preparation(NamedTuple):
     """
     options: Mapping[str, Any]
     """Options that decide the content; part of its fingerprint."""
-    read: Callable[[Path], Content]
-    """Makes the content; it is given a folder for what it does not hold in memory."""
+    read: Callable[[], Content]
+    """Makes the content."""
 
 
 class Statistics(NamedTuple):

@@ -14,22 +14,21 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
-from ncfbench.data.content import Content, split_items
+from ncfbench.data.content import Content
 from ncfbench.data.options import TokenizerOptions, option
 from ncfbench.data.readers.files import read_lines
-from ncfbench.data.sources import Preparation, Progress, Statistics
+from ncfbench.data.sources import Preparation, Progress, Statistics, citeulike_files
 from ncfbench.data.sources.citeulike_files import (
     Published,
     PublishedOptions,
     clean,
-    read_libraries,
     read_lists,
 )
 from ncfbench.data.text import Corpus
 from ncfbench.errors import DataError, reason
 
 FILES = Published(
-    "js05212/citeulike-a",
+    "citeulike-a",
     "91b603922d7f2d3db18071d4798bf78c9c5d1680",
     {
         "users.dat": "01c329a6df4e883f3282421557543a547eada9de",
@@ -86,43 +85,32 @@ def plan(
     return Preparation(
         {"commit": FILES.commit, "files": files, **options.tokenizer_origin()},
         options.stored(),
-        partial(read_content, folder, options, say=say),
+        partial(read_content, folder, options, say),
     )
 
 
-def read_content(
-    folder: Path, options: Options, scratch: Path, *, say: Callable[[str], None]
-) -> Content:
+def read_content(folder: Path, options: Options, say: Callable[[str], None]) -> Content:
     """Parse the files: links, texts, vocabulary, split."""
     pieces = options.pieces()
-    corpus = Corpus(scratch, pieces, None if pieces else clean)
-    parts = {part: _texts(folder, part, corpus.tokenize) for part in options.text}
-    for item, tokens in enumerate(zip_longest(*parts.values())):
-        short = next(
-            (part for part, of_part in zip(parts, tokens, strict=True) if of_part is None), None
-        )
-        if short:
-            raise DataError(
-                f"The files in {folder} disagree about the number of items: {short} ends after"
-                f" {item}."
-            )
-        corpus.add(token for of_part in tokens for token in of_part)
-    n_items = len(corpus)
-    texts, vocabulary = corpus.finish(
-        options.min_count, options.vocabulary_size, options.max_length
+    corpus = Corpus(pieces, None if pieces else clean)
+    return citeulike_files.read_content(
+        folder, options, corpus, _articles(folder, options.text, corpus.tokenize), say
     )
-    n_users, users, items, repeated = read_libraries(folder / "users.dat", n_items, say)
-    return Content(
-        n_users=n_users,
-        users=users,
-        items=items,
-        texts=texts,
-        vocabulary=vocabulary,
-        split=split_items(
-            n_items, options.test_fraction, options.validation_fraction, options.split_seed
-        ),
-        removed={"duplicate_links": repeated},
-    )
+
+
+def _articles(
+    folder: Path, parts: Sequence[str], tokenize: Callable[[str], list[str]]
+) -> Iterator[list[str]]:
+    """Yield the tokens of each article, those of its parts in order."""
+    texts = [_texts(folder, part, tokenize) for part in parts]
+    for item, tokens in enumerate(zip_longest(*texts)):
+        for part, of_part in zip(parts, tokens, strict=True):
+            if of_part is None:
+                raise DataError(
+                    f"The files in {folder} disagree about the number of items: {part} ends after"
+                    f" {item}."
+                )
+        yield [token for of_part in tokens for token in of_part]
 
 
 def _texts(folder: Path, part: str, tokenize: Callable[[str], list[str]]) -> Iterator[list[str]]:

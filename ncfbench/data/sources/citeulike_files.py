@@ -1,4 +1,4 @@
-"""Files of both CiteULike sources: published on GitHub, with users' libraries.
+"""Both CiteULike sources: files published on GitHub, users' libraries, and their content.
 
 Files are pinned to a commit, downloaded, and verified by git's id of their content.
 """
@@ -6,20 +6,20 @@ Files are pinned to a commit, downloaded, and verified by git's id of their cont
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ncfbench.config import cache_dir
-from ncfbench.data.content import distinct_links
+from ncfbench.data.content import Content, distinct_links, split_items
 from ncfbench.data.markup import clean_latex
 from ncfbench.data.options import ItemOptions, option
 from ncfbench.data.readers.files import git_blob_id, read_lines
 from ncfbench.data.sources import Progress
+from ncfbench.data.text import Corpus
 from ncfbench.errors import DataError, VerificationError, reason
 from ncfbench.storage import locks
 from ncfbench.storage.tables import storage_errors
@@ -53,7 +53,7 @@ class Published:
     """The files of one commit of a repository.
 
     Args:
-        repository: owner and name.
+        repository: its name.
         commit: 40 hexadecimal digits.
         blob_ids: git's id of the content of each file.
     """
@@ -65,12 +65,7 @@ class Published:
     @property
     def url(self) -> str:
         """Address of the folder of the files."""
-        return f"https://raw.githubusercontent.com/{self.repository}/{self.commit}/"
-
-    @property
-    def cache_name(self) -> str:
-        """Name of this commit's folder in the cache."""
-        return f"{self.repository.rsplit('/', 1)[1]}/{self.commit[:12]}"
+        return f"https://raw.githubusercontent.com/js05212/{self.repository}/{self.commit}/"
 
     def obtain(
         self,
@@ -91,7 +86,7 @@ class Published:
         """
         folder = options.from_
         if folder is None:
-            folder = cache_dir() / self.cache_name
+            folder = cache_dir() / self.repository / self.commit[:12]
             # A second process waits, and then finds the files.
             with locks.held(folder, "downloading into", wait=say), progress() as bar:
                 self.download(folder, names, options.url, bar)
@@ -117,23 +112,17 @@ class Published:
         import pooch
         import requests
 
-        blob_ids = self.blob_ids
-
-        class Downloader:
-            """pooch's HTTP downloader with a time-out, refusing what is not the published file."""
-
-            def __call__(
-                self, url: str, output_file: str, source: Any, check_only: bool = False
-            ) -> bool | None:
-                fetch = pooch.HTTPDownloader(progressbar=progress or False, timeout=TIMEOUT_SECONDS)
-                result: bool | None = fetch(url, output_file, source, check_only=check_only)
-                found = git_blob_id(Path(output_file))
-                expected = blob_ids[url.rsplit("/", 1)[1]]
-                if found != expected:
-                    raise ValueError(f"expected git blob {expected}, found {found}")
-                return result
+        def fetch(url: str, output_file: str, source: Any, check_only: bool = False) -> Any:
+            download = pooch.HTTPDownloader(progressbar=progress or False, timeout=TIMEOUT_SECONDS)
+            result = download(url, output_file, source, check_only=check_only)
+            found = git_blob_id(Path(output_file))
+            expected = self.blob_ids[url.rsplit("/", 1)[1]]
+            if found != expected:
+                raise ValueError(f"expected git blob {expected}, found {found}")
+            return result
 
         with_slash = (base_url or self.url).rstrip("/") + "/"
+        pooch.get_logger().setLevel("ERROR")
         for file in names:
             path = folder / file
             with storage_errors(path):
@@ -143,9 +132,8 @@ class Published:
             pup = pooch.create(
                 path=folder, base_url=with_slash, registry={file: None}, retry_if_failed=RETRIES
             )
-            pooch.get_logger().setLevel("ERROR")
             try:
-                pup.fetch(file, downloader=Downloader())
+                pup.fetch(file, downloader=fetch)
             except (requests.exceptions.RequestException, OSError) as error:
                 raise DataError(
                     f"Could not download {with_slash}{file}: {reason(error)}. Check the connection"
@@ -205,26 +193,51 @@ def require(folder: Path, names: Sequence[str]) -> None:
             raise DataError(f"{folder / name} is missing. Needed there: {', '.join(names)}.")
 
 
-def read_libraries(
-    path: Path, n_items: int, say: Callable[[str], None]
-) -> tuple[int, NDArray[np.int32], NDArray[np.int32], int]:
-    """Read ``users.dat``, whose line u lists the articles in user u's library.
+def read_content(
+    folder: Path,
+    options: PublishedOptions,
+    corpus: Corpus,
+    texts: Iterable[Iterable[str]],
+    say: Callable[[str], None],
+) -> Content:
+    """Return the content of texts and of ``users.dat``, whose line u lists user u's articles.
 
-    Returns:
-        The number of users, the two ends of each link, and how many links were named twice.
+    Args:
+        texts: the tokens of each article.
 
     Raises:
-        DataError: see :func:`read_lists`.
+        DataError: a damaged file, or an article that has no text.
     """
+    for tokens in texts:
+        corpus.add(tokens)
+    n_items = len(corpus)
     sizes, articles = array("i"), array("i")
-    for row in read_lists(path, limit=n_items, what="item"):
+    for row in read_lists(folder / "users.dat", limit=n_items, what="item"):
         sizes.append(len(row))
         articles.extend(row)
     users = np.repeat(np.arange(len(sizes), dtype=np.int32), np.asarray(sizes))
     users, items, repeated = distinct_links(users, np.asarray(articles))
     if repeated:
-        say(f"Warning: {path.name} names {repeated:,} links twice; each counts once.")
-    return len(sizes), users, items, repeated
+        say(f"Warning: users.dat names {repeated:,} links twice; each counts once.")
+    if unread := n_items - 1 - int(items.max()):
+        say(
+            f"Warning: of {n_items:,} texts the last {unread:,} are of articles in nobody's"
+            " library."
+        )
+    token_ids, vocabulary = corpus.finish(
+        options.min_count, options.vocabulary_size, options.max_length
+    )
+    return Content(
+        n_users=len(sizes),
+        users=users,
+        items=items,
+        texts=token_ids,
+        vocabulary=vocabulary,
+        split=split_items(
+            n_items, options.test_fraction, options.validation_fraction, options.split_seed
+        ),
+        removed={"duplicate_links": repeated},
+    )
 
 
 def read_lists(path: Path, limit: int, what: str) -> Iterator[list[int]]:

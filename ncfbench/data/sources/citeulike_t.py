@@ -19,15 +19,14 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from ncfbench.data.content import Content, split_items
+from ncfbench.data.content import Content
 from ncfbench.data.options import option
 from ncfbench.data.readers.files import read_lines
-from ncfbench.data.sources import Preparation, Progress, Statistics
+from ncfbench.data.sources import Preparation, Progress, Statistics, citeulike_files
 from ncfbench.data.sources.citeulike_files import (
     Published,
     PublishedOptions,
     clean,
-    read_libraries,
     require,
 )
 from ncfbench.data.text import Corpus
@@ -35,7 +34,7 @@ from ncfbench.data.words import tokenize
 from ncfbench.errors import DataError
 
 FILES = Published(
-    "js05212/citeulike-t",
+    "citeulike-t",
     "4f103c6ea0fe407b23be230837b65517e613c34a",
     {
         "users.dat": "a363574955fa4def72e3025ee79c2e36b9a05fd0",
@@ -105,45 +104,19 @@ def plan(
     return Preparation(
         {"commit": FILES.commit, "files": files},
         options.stored(),
-        partial(read_content, folder, options, say=say),
+        partial(read_content, folder, options, say),
     )
 
 
-def read_content(
-    folder: Path, options: Options, scratch: Path, *, say: Callable[[str], None]
-) -> Content:
+def read_content(folder: Path, options: Options, say: Callable[[str], None]) -> Content:
     """Parse the files: links, texts, vocabulary, split."""
-    corpus = Corpus(scratch)
-    texts_path = folder / TEXTS[options.text][0]
-    found: Iterator[Iterable[str]] = (
-        read_texts(texts_path, say)
+    path = folder / TEXTS[options.text][0]
+    texts: Iterator[Iterable[str]] = (
+        read_texts(path, say)
         if options.text == "raw"
-        else read_bags(texts_path, folder / "vocabulary.dat")
+        else read_bags(path, folder / "vocabulary.dat")
     )
-    for tokens in found:
-        corpus.add(tokens)
-    n_items = len(corpus)
-    n_users, users, items, repeated = read_libraries(folder / "users.dat", n_items, say)
-    behind = n_items - 1 - int(items.max())
-    if behind:
-        say(
-            f"Warning: {texts_path.name} has {n_items:,} texts; the last {behind:,} are of articles"
-            " in nobody's library."
-        )
-    texts, vocabulary = corpus.finish(
-        options.min_count, options.vocabulary_size, options.max_length
-    )
-    return Content(
-        n_users=n_users,
-        users=users,
-        items=items,
-        texts=texts,
-        vocabulary=vocabulary,
-        split=split_items(
-            n_items, options.test_fraction, options.validation_fraction, options.split_seed
-        ),
-        removed={"duplicate_links": repeated},
-    )
+    return citeulike_files.read_content(folder, options, Corpus(), texts, say)
 
 
 def read_texts(path: Path, say: Callable[[str], None]) -> Iterator[list[str]]:
@@ -201,30 +174,28 @@ def read_bags(path: Path, vocabulary: Path) -> Iterator[Iterator[str]]:
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"
         try:
-            count, *pairs = line.split()
-            bag = [
-                (int(word), int(occurrences))
-                for word, occurrences in (pair.split(":") for pair in pairs)
-            ]
-            n_words = int(count)
+            n_words, *pairs = line.split()
+            bag = [tuple(map(int, pair.split(":"))) for pair in pairs]
+            is_whole = int(n_words) == len(bag)
+            for word, occurrences in bag:
+                if not 0 <= word < len(words):
+                    raise DataError(
+                        f"{where}: word {word} is outside 0..{len(words) - 1}, the lines of"
+                        f" {vocabulary.name}."
+                    )
+                if occurrences < 1:
+                    raise DataError(
+                        f"{where}: word {word} occurs {occurrences} times; it must be at least"
+                        " once."
+                    )
         except ValueError:
             raise DataError(
                 f"{where}: expected a whole number and then word:count pairs."
             ) from None
-        if n_words != len(bag):
+        if not is_whole:
             raise DataError(
                 f"{where}: says {n_words} words and lists {len(bag)}. Is the file truncated?"
             )
-        for word, occurrences in bag:
-            if not 0 <= word < len(words):
-                raise DataError(
-                    f"{where}: word {word} is outside 0..{len(words) - 1}, the lines of"
-                    f" {vocabulary.name}."
-                )
-            if occurrences < 1:
-                raise DataError(
-                    f"{where}: word {word} occurs {occurrences} times; it must be at least once."
-                )
         if sum(occurrences for _, occurrences in bag) > MOST_WORDS:
             raise DataError(f"{where}: more than {MOST_WORDS:,} words in one article. {_DAMAGED}")
         yield chain.from_iterable(

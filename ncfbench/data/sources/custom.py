@@ -243,7 +243,6 @@ def read_content(
     options: Options,
     chosen: Columns,
     features: Features,
-    scratch: Path,
     *,
     say: Callable[[str], None],
 ) -> Content:
@@ -308,7 +307,7 @@ def read_content(
         n_rows=n_rows,
         say=say,
     )
-    texts, vocabulary = _corpus(options, chosen, rows, scratch, say)
+    texts, vocabulary = _corpus(options, chosen, rows, say)
     for line in describe_removed(removed, int(kept_users.sum()), options, chosen):
         say(line)
     return Content(
@@ -330,13 +329,12 @@ def _corpus(
     options: Options,
     chosen: Columns,
     rows: NDArray[np.int64],
-    scratch: Path,
     say: Callable[[str], None],
 ) -> tuple[Texts, Vocabulary]:
     """Return the texts of the items in some rows; no words where no column holds a text."""
     if not chosen.texts and not chosen.tokens:
         return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
-    corpus = Corpus(scratch, options.pieces(), clean_markup if options.clean_markup else None)
+    corpus = Corpus(options.pieces(), clean_markup if options.clean_markup else None)
     with_html = 0
 
     def tokenized(text: str) -> list[str]:

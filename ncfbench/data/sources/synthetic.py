@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.storage.free_space import require_space
+from ncfbench.storage.free_space import require_memory
 
 STATISTICS: Statistics | None = None
 TOPICS_OF_A_USER = 3
@@ -35,8 +34,8 @@ OFF_TOPIC_SHARE = 0.1
 """Share of links that ignore topics."""
 FEATURE_NOISE = np.float32(0.5)
 """Standard deviation of a feature's noise; a topic's centre has 1."""
-PIECE = 2**22
-"""Links or words drawn at a time."""
+LINKS_AT_ONCE = 2**22
+"""Links drawn at a time; part of what a seed means."""
 
 
 def _size(default: int, help_: str) -> int:
@@ -96,30 +95,12 @@ class Options(SplitOptions):
             )
 
     @property
-    def words(self) -> int:
-        """About how many words all texts have together."""
-        return self.items * (self.min_words + self.max_length) // 2
-
-    @property
     def memory_bytes(self) -> int:
-        """About the most memory that making the data set takes; see :func:`make`."""
+        """About the most memory that making the data set takes."""
+        words = self.items * (self.min_words + self.max_length) // 2
+        features = self.users * self.user_features + self.items * self.item_features
         nodes = 40 * (self.users + self.items) + 200 * self.vocabulary_size
-        return (
-            nodes
-            + max(24 * self.links, 8 * self.links + 14 * self.words)
-            + 60 * min(self.links, PIECE)
-            + 3 * self.feature_bytes
-        )
-
-    @property
-    def disk_bytes(self) -> int:
-        """About the disk space that it takes."""
-        return 8 * self.links + 4 * self.words + 5 * self.items + self.feature_bytes
-
-    @property
-    def feature_bytes(self) -> int:
-        """Bytes of all dense features."""
-        return 4 * (self.users * self.user_features + self.items * self.item_features)
+        return nodes + max(100 * self.links, 8 * self.links + 45 * words) + 12 * features
 
 
 def plan(
@@ -127,28 +108,19 @@ def plan(
 ) -> Preparation:
     """Prepare a synthetic data set; see :class:`ncfbench.data.sources.SourceModule`.
 
-    Its ``read`` refuses sizes that memory or disk cannot hold, before anything is made.
+    Its ``read`` refuses sizes that memory cannot hold, before anything is made.
     """
 
-    def read(scratch: Path) -> Content:
-        what = (
-            f"{options.users:,} users, {options.items:,} items with {options.words:,} words and"
-            f" {options.links:,} links"
-        )
-        require_space(
-            what, scratch, memory_bytes=options.memory_bytes, disk_bytes=options.disk_bytes
-        )
+    def read() -> Content:
+        what = f"{options.users:,} users, {options.items:,} items and {options.links:,} links"
+        require_memory(what, options.memory_bytes)
         return make(options)
 
     return Preparation({"files": {}}, options.stored(), read)
 
 
 def make(options: Options) -> Content:
-    """Make the content; the same options give the same content, bit for bit.
-
-    It takes about 24 bytes a link while the surplus is drawn, or 8 bytes a link and 14 a word; and
-    40 bytes a user and an item.
-    """
+    """Make the content; the same options give the same content, bit for bit."""
     streams = Streams(options.seed)
     rng = streams.generator("items")
     # Sorted, so that a topic's items are a contiguous run and drawing one takes two look-ups.
@@ -249,36 +221,12 @@ def _links(
     while len(keys) < options.links:
         # Popular pairs are drawn repeatedly, so draw more than are missing.
         wanted = (options.links - len(keys)) * 5 // 4 + 64
-        grown = np.empty(len(keys) + wanted, np.int64)
-        grown[: len(keys)] = keys
-        for start in range(len(keys), len(grown), PIECE):
-            grown[start : start + PIECE] = draw(min(PIECE, len(grown) - start))
-        del keys
-        grown.sort()
-        kept = np.ones(len(grown), bool)
-        np.not_equal(grown[1:], grown[:-1], out=kept[1:])
-        keys = _compacted(grown, kept)
-        del grown
+        drawn = [draw(min(LINKS_AT_ONCE, wanted - n)) for n in range(0, wanted, LINKS_AT_ONCE)]
+        keys = np.unique(np.concatenate([keys, *drawn]))
     kept = np.ones(len(keys), bool)
     kept[rng.choice(len(keys), len(keys) - options.links, replace=False)] = False
-    keys = _compacted(keys, kept)
-    del kept
-    users, items = np.empty(len(keys), np.int32), np.empty(len(keys), np.int32)
-    for start in range(0, len(keys), PIECE):
-        part = slice(start, start + PIECE)
-        users[part], items[part] = np.divmod(keys[part], options.items)
-    return users, items, topics_of_user
-
-
-def _compacted(values: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Move ``values[kept]`` to the front of the same memory, and return it."""
-    filled = 0
-    for start in range(0, len(values), PIECE):
-        part = slice(start, start + PIECE)
-        found = values[part][kept[part]]
-        values[filled : filled + len(found)] = found
-        filled += len(found)
-    return values[:filled]
+    users, items = np.divmod(keys[kept], options.items)
+    return users.astype(np.int32), items.astype(np.int32), topics_of_user
 
 
 def _texts(
@@ -287,25 +235,14 @@ def _texts(
     """Draw each item's words; the vocabulary is ``w0001``, ``w0002``, ... by falling count."""
     rng = streams.generator("texts")
     lengths = rng.integers(options.min_words, options.max_length + 1, size=options.items)
-    topic = np.repeat(topic_of_item.astype(np.int32), lengths)
-    total = len(topic)
-    zipf = np.cumsum(1 / np.arange(1, options.vocabulary_size + 1))
-    pieces = [slice(start, min(start + PIECE, total)) for start in range(0, total, PIECE)]
-    words, own = np.empty(total, np.int32), topic
-    for part in pieces:
-        words[part] = _choose(rng, zipf, part.stop - part.start)
+    topic = np.repeat(topic_of_item, lengths)
+    words = _choose(rng, np.cumsum(1 / np.arange(1, options.vocabulary_size + 1)), len(topic))
     # Topic t owns the words t, t + topics, t + 2 topics, ...: each topic has frequent and rare
     # words.
     per_topic = np.cumsum(1 / np.sqrt(np.arange(1, options.vocabulary_size // options.topics + 1)))
-    for part in pieces:
-        own[part] += options.topics * _choose(rng, per_topic, part.stop - part.start)
-    counts = np.zeros(options.vocabulary_size, np.int64)
-    for part in pieces:
-        words[part] = np.where(
-            rng.random(part.stop - part.start) < TOPIC_WORD_SHARE, own[part], words[part]
-        )
-        counts += np.bincount(words[part], minlength=options.vocabulary_size)
-    del topic, own
+    topic_words = topic + options.topics * _choose(rng, per_topic, len(topic))
+    words = np.where(rng.random(len(topic)) < TOPIC_WORD_SHARE, topic_words, words)
+    counts = np.bincount(words, minlength=options.vocabulary_size)
     by_count = np.argsort(-counts, kind="stable")
     by_count = by_count[counts[by_count] > 0]
     ids = np.zeros(options.vocabulary_size, np.int32)
@@ -313,6 +250,4 @@ def _texts(
     vocabulary = Vocabulary(
         tuple(f"w{word:04d}" for word in by_count), tuple(counts[by_count].tolist())
     )
-    for part in pieces:
-        words[part] = ids[words[part]]
-    return Texts(words, lengths.astype(np.int32)), vocabulary
+    return Texts(ids[words], lengths.astype(np.int32)), vocabulary
