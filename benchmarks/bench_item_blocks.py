@@ -29,7 +29,8 @@ from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Table
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
-from ncfbench.training.step import Trainer, copy_state
+from ncfbench.training.state import copy_state
+from ncfbench.training.step import Trainer
 
 
 def main() -> None:

@@ -28,7 +28,8 @@ from ncfbench.sampling import batches
 from ncfbench.torch import BatchLoader
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
-from ncfbench.training.step import Parameters, Trainer, TrainState
+from ncfbench.training.state import Parameters, TrainState
+from ncfbench.training.step import Trainer
 
 sys.path.append(str(Path(__file__).parent.parent / "examples"))
 from train_in_pytorch import TwoTower, train

@@ -19,7 +19,8 @@ from ncfbench.data import Dataset
 from ncfbench.errors import CheckFailedError
 from ncfbench.models.towers import Content
 from ncfbench.sampling.batch import Batch
-from ncfbench.training.step import Parameters, Trainer
+from ncfbench.training.state import Parameters
+from ncfbench.training.step import Trainer
 
 TOLERANCE = 1e-4
 

@@ -22,10 +22,11 @@ from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch
+from ncfbench.training.carry import MinedItems
 from ncfbench.training.inference import Embedder
-from ncfbench.training.mining import Miner
 from ncfbench.training.probe import Probe
-from ncfbench.training.step import Parameters, Trainer, copy_state, hardest_of
+from ncfbench.training.state import Parameters, copy_state
+from ncfbench.training.step import Trainer, hardest_of
 
 STEP_TOLERANCE = 1e-3
 """Largest relative difference between a batch's gradient by the training step and by the audit:
@@ -56,14 +57,14 @@ class Anchor:
     """Parameters :attr:`age` iterations earlier, of which negatives are mined."""
     age: int
     hard_items: NDArray[np.int32] | None = None
-    """Items that were mined then, where the sampler draws from such; see :class:`Miner`."""
+    """Items that were mined then, where the sampler draws from such; see :class:`MinedItems`."""
 
     def with_mined_items(self, graph: BipartiteGraph, config: RunConfig) -> Anchor:
         """Return the anchor with the items that a run mines; the same where it mines none."""
         if not config.mines:
             return self
-        mined = Miner.of(config, graph, self.pullback.embedder)(self.earlier)
-        return dataclasses.replace(self, hard_items=np.array(mined))
+        mined = MinedItems(config, graph).refreshed(self.earlier, self.pullback.embedder)
+        return dataclasses.replace(self, hard_items=mined)
 
     def mean(self, block: Block) -> NDArray[np.float32]:
         """Return float32[P]: the mean gradient of a block's batches."""
@@ -133,7 +134,7 @@ class AuditedTowers:
                 old = copy_state(trained).parameters
             trained, loss = trainer.step(trained, next(batches), content)
             jax.block_until_ready(loss)
-        embedder = Embedder.of(trainer, content)
+        embedder = trainer.embedder(content)
         pullback = Pullback(trainer.towers, embedder, dataset.graph.items_in_use)
         parameters = {"initial": state.parameters, "warm": trained.parameters}
         if old is None:

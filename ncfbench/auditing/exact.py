@@ -27,7 +27,7 @@ from ncfbench.models.objective import row_losses
 from ncfbench.models.precision import full
 from ncfbench.sampling.noise import Noise
 from ncfbench.training.inference import Embedder
-from ncfbench.training.step import Parameters
+from ncfbench.training.state import Parameters
 
 MAX_TERMS = 2**34
 """Pairs of a row and an item that the sum may have: about ten minutes of two cores."""

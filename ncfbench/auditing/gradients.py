@@ -38,7 +38,7 @@ from ncfbench.sampling.batch import (
     Batch,
 )
 from ncfbench.training.inference import Embedder
-from ncfbench.training.step import Parameters
+from ncfbench.training.state import Parameters
 
 TABLE_SCORES = 2**21
 """Up to this many pairs of a user and an item, their scores are kept in a table."""

@@ -38,8 +38,10 @@ class Shard(NamedTuple):
 WHOLE = Shard(lambda vectors: vectors, 1, None)
 """The whole batch, on one device."""
 
-ShardLoss: TypeAlias = Callable[[Tree, Batch, Any, Any, Shard], jax.Array]
-"""A loss of parameters, a shard of a batch, texts, dropout, and the :class:`Shard`."""
+ShardLoss: TypeAlias = Callable[[Tree, Batch, Any, Any, Shard], tuple[jax.Array, jax.Array]]
+"""Returns the loss of parameters, a shard of a batch, texts, dropout and the :class:`Shard`, and
+the vectors of the item slots.
+"""
 
 
 class Layout(ABC):
@@ -118,8 +120,9 @@ class Layout(ABC):
         batch: Batch,
         content: Any,
         dropout: Any,
-    ) -> tuple[jax.Array, Tree]:
-        """Return the mean of a loss over the shards of a batch, and its gradient.
+    ) -> tuple[jax.Array, jax.Array | None, Tree]:
+        """Return the mean of a loss over the shards of a batch, the vectors of the item slots, and
+        the gradient. On several devices there are no vectors.
 
         Called while ``jax.jit`` traces.
 
@@ -185,10 +188,10 @@ class SingleDevice(Layout):
         batch: Batch,
         content: Any,
         dropout: Any,
-    ) -> tuple[jax.Array, Tree]:
+    ) -> tuple[jax.Array, jax.Array | None, Tree]:
         """See :meth:`Layout.value_and_gradient`."""
         by_parameters = jax.value_and_grad(
-            lambda parameters: loss(parameters, batch, content, dropout, WHOLE)
+            lambda parameters: loss(parameters, batch, content, dropout, WHOLE), has_aux=True
         )
-        value, gradient = transform(by_parameters)(parameters)
-        return value, gradient
+        (value, items_VxD), gradient = transform(by_parameters)(parameters)
+        return value, items_VxD, gradient

@@ -276,7 +276,7 @@ class MeshLayout(Layout):
         batch: Batch,
         content: Any,
         dropout: Any,
-    ) -> tuple[jax.Array, Tree]:
+    ) -> tuple[jax.Array, jax.Array | None, Tree]:
         """See :meth:`Layout.value_and_gradient`."""
         specs = self.specs(parameters)
 
@@ -286,7 +286,7 @@ class MeshLayout(Layout):
             def own(parameters: Tree) -> jax.Array:
                 held, *rows = self._held(parameters, batch)
                 shard = Shard(self._gather, 1 if self.shares_locally else self.size, *rows)
-                return loss(held, batch, content, dropout, shard) / self.size
+                return loss(held, batch, content, dropout, shard)[0] / self.size
 
             value, gradient = transform(jax.value_and_grad(own))(parameters)
             # The rows of a sharded table have been summed over the devices already.
@@ -306,8 +306,8 @@ class MeshLayout(Layout):
             out_specs=(Spec(), specs),
             check_vma=False,
         )
-        found: tuple[jax.Array, Tree] = mapped(parameters, batch, content, dropout)
-        return found
+        value, gradient = mapped(parameters, batch, content, dropout)
+        return value, None, gradient
 
     def _gather(self, vectors: jax.Array) -> jax.Array:
         return vectors if self.shares_locally else gather(vectors)

@@ -21,7 +21,8 @@ from ncfbench.models.towers import Content
 from ncfbench.profiling.cost_model import Counts
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.training.loop import IN_FLIGHT, InFlight
-from ncfbench.training.step import Trainer, TrainState
+from ncfbench.training.state import TrainState
+from ncfbench.training.step import Trainer
 
 SPACING = 4.0
 """No size is more than this many times the one before it."""

@@ -27,7 +27,8 @@ from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_pe
 from ncfbench.models.precision import at
 from ncfbench.models.towers import ENCODER, FREE_ITEMS, USER_TOWER, Content, Towers
 from ncfbench.sampling.batch import Batch
-from ncfbench.training.step import Parameters, Trainer, TrainState, copy_state
+from ncfbench.training.state import Parameters, TrainState, copy_state
+from ncfbench.training.step import Trainer
 
 Call = Callable[[], Any]
 """Runs a part once; returns an array, or a tree of them, to wait for."""

@@ -138,8 +138,8 @@ class NegativeSampler(ListedSampler):
         self.is_mined = config.mines
         super().__init__(graph, config, streams, **options)
         self.hard_items: Int32 | None = None
-        """int32[n_users, M]: what :class:`ncfbench.training.mining.Miner` found last. Before that
-        the most popular items stand in, so that batches can be looked at without a model.
+        """int32[n_users, M]: what :class:`ncfbench.training.carry.MinedItems` found last. Before
+        that the most popular items stand in, so that batches can be looked at without a model.
         """
         if self.is_mined:
             require_unlinked(graph, config.mined, config.mine_skip)

@@ -105,7 +105,7 @@ _LATER_QUALITY = [
     if name not in _RECALLS
 ]
 STALENESS = ("memory_newest_distance", "memory_oldest_distance", "memory_age_updates")
-"""The staleness of remembered item vectors (:class:`ncfbench.training.staleness.Staleness`)."""
+"""The staleness of remembered item vectors (:class:`ncfbench.training.carry.Memory`)."""
 
 CURVE = pa.schema(
     [

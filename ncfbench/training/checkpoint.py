@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from ncfbench.errors import DataError
 from ncfbench.storage import tables
-from ncfbench.training.step import TrainState
+from ncfbench.training.state import TrainState
 
 KEPT = 2
 """Checkpoints kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -22,6 +23,8 @@ class Feed:
         """Seconds spent on building batches."""
         self.transfer_seconds = 0.0
         """Seconds spent on moving them to the device."""
+        self.built = 0
+        """Batches built so far."""
 
     def __enter__(self) -> Self:
         return self
@@ -37,6 +40,9 @@ class Feed:
 
     def wait_until_paused(self) -> None:
         """Wait until the batch that is being built is complete."""
+
+    def allow(self, count: int) -> None:
+        """Allow this many batches in all to be built; without a call any number of them."""
 
     def get(self) -> Batch:
         """Return the next batch."""
@@ -65,6 +71,7 @@ class DirectFeed(Feed):
         drawn = next(self._batches)
         built = time.perf_counter()
         batch = self._transfer(drawn)
+        self.built += 1
         self.sampling_seconds += built - begin
         self.transfer_seconds += time.perf_counter() - built
         return batch
@@ -94,6 +101,7 @@ class PrefetchingFeed(Feed):
         self._running = False
         self._building = False
         self._closed = False
+        self._allowed = math.inf
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
 
@@ -123,6 +131,12 @@ class PrefetchingFeed(Feed):
         with self._change:
             self._change.wait_for(lambda: not self._building)
 
+    def allow(self, count: int) -> None:
+        """See :class:`Feed`."""
+        with self._change:
+            self._allowed = count
+            self._change.notify_all()
+
     def get(self) -> Batch:
         """Wait for the next batch and return it. An error of the thread is raised here."""
         with self._change:
@@ -137,7 +151,14 @@ class PrefetchingFeed(Feed):
         while True:
             with self._change:
                 self._change.wait_for(
-                    lambda: self._closed or (self._running and len(self._ready) < self._depth)
+                    lambda: (
+                        self._closed
+                        or (
+                            self._running
+                            and len(self._ready) < self._depth
+                            and self.built < self._allowed
+                        )
+                    )
                 )
                 if self._closed:
                     return
@@ -155,6 +176,7 @@ class PrefetchingFeed(Feed):
                 self._building = False
                 if batch is not None:
                     self._ready.append(batch)
+                    self.built += 1
                 self._error = error
                 self._change.notify_all()
                 if error is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +15,10 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
-from ncfbench.catalog import find_encoder
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
 from ncfbench.models.towers import FREE_ITEMS, Content, Towers, UserVectors
-from ncfbench.training.step import Parameters, Trainer
+from ncfbench.training.state import Parameters
 
 Embed: TypeAlias = Callable[[Parameters, NDArray[np.int32], Content], jax.Array]
 BLOCK_WORDS = 2**16
@@ -70,12 +69,6 @@ class Embedder:
             return nnx.merge(towers, parameters).cold_items(ids, content)
 
         self._users, self._items, self._cold_items = users, items, cold_items
-
-    @classmethod
-    def of(cls, trainer: Trainer, content: Content) -> Self:
-        """Return the embedder of a trainer's towers."""
-        is_costly = find_encoder(trainer.config.encoder).is_costly
-        return cls(trainer.towers, content, by_length=is_costly)
 
     def interaction(self, parameters: Parameters) -> Interaction:
         """Return the interaction with its trained parameters: a tree of arrays."""

@@ -13,7 +13,8 @@ from ncfbench.timing.clock import format_duration
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
 from ncfbench.training.recall import RecallEvaluator, make_evaluators
-from ncfbench.training.step import Parameters, Trainer
+from ncfbench.training.state import Parameters
+from ncfbench.training.step import Trainer
 
 NOTABLE_SECONDS = 5.0
 """A probe and an evaluation that take longer together are announced."""
@@ -36,7 +37,7 @@ def measure_looks(
     Both are made twice, or forecast from a block of items where an item is costly.
     """
     begin = time.perf_counter()
-    embedder = Embedder.of(trainer, content)
+    embedder = trainer.embedder(content)
     probe = Probe(dataset.graph, trainer.config, embedder)
     evaluators, _ = make_evaluators(trainer.config, dataset, embedder)
     if embedder.by_length:

@@ -2,9 +2,8 @@
 
 *full*: wall time of a block of iterations as a user runs them, with the sampler at work between
 them or beside them, until the updated state is there. *step*: the same iterations on batches that
-are already on the device. Compilation is on neither clock. Where hard negatives are
-mined, both hold each iteration's share of the refreshes
-(:mod:`ncfbench.training.refresh`), and the refreshes have samples of their own.
+are already on the device. Compilation is on neither clock. Where a carry is refreshed, both hold
+each iteration's share of the refreshes, which have samples of their own.
 """
 
 from __future__ import annotations
@@ -24,21 +23,22 @@ from ncfbench.models.towers import Content
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, Shape, capacity, shape
-from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.timing import statistics
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
+from ncfbench.training.carry import Carry
 from ncfbench.training.feed import DEPTH, DirectFeed, Feed, PrefetchingFeed
 from ncfbench.training.inference import Embedder
-from ncfbench.training.mining import Miner
-from ncfbench.training.refresh import Refresher
-from ncfbench.training.step import Trainer, TrainState, copy_state
+from ncfbench.training.state import TrainState, copy_state
+from ncfbench.training.step import Trainer
 
 IN_FLIGHT = 4
 """Most iterations dispatched but not done; or two dispatches, if these are more.
 
 Enough to keep the device busy, and few to wait for after Ctrl-C.
 """
+TIMED_REFRESHES = 9
+"""Refreshes whose median time iterations are charged with."""
 
 
 class InFlight:
@@ -59,6 +59,50 @@ class InFlight:
         while self._iterations >= self._limit:
             done = jax.block_until_ready(self._losses.popleft())
             self._iterations -= done.size
+
+
+class Refresher:
+    """Refreshes the carry of a state before every N-th iteration, and times it.
+
+    The first is iteration 0. Which others follow depends on their numbers alone, and the carry is
+    part of the state: a run that is resumed has what it would have had.
+
+    A block of a few iterations has a refresh in it or not. Each iteration is therefore charged the
+    N-th part of one: :meth:`charge`.
+    """
+
+    def __init__(self, carry: Carry, embedder: Embedder) -> None:
+        self.every = carry.every
+        self._carry, self._embedder = carry, embedder
+        self._seconds: deque[float] = deque(maxlen=TIMED_REFRESHES)
+
+    def until_due(self, iteration: int) -> int:
+        """Return how many iterations are left before the next refresh; 0 where it is due now."""
+        return -iteration % self.every
+
+    def warm_up(self, state: TrainState, iteration: int) -> None:
+        """Compile, and time a refresh unless the next iteration has one; the state stays."""
+        self._carry.refreshed(state.parameters, self._embedder)
+        if self.until_due(iteration):
+            self._timed(state)
+
+    def __call__(self, state: TrainState, iteration: int) -> tuple[TrainState, Sample]:
+        """Return the state with a refreshed carry, and a sample of the time that it took."""
+        jax.block_until_ready(state)
+        carry, seconds = self._timed(state)
+        return state._replace(carry=carry), Sample("refresh", iteration, self.every, seconds)
+
+    def charge(self, iterations: int) -> float:
+        """Return the share of refreshes, in seconds, that some iterations are charged."""
+        return float(np.median(self._seconds)) * iterations / self.every
+
+    def _timed(self, state: TrainState) -> tuple[Any, float]:
+        watch = Stopwatch()
+        watch.start()
+        carry = jax.block_until_ready(self._carry.refreshed(state.parameters, self._embedder))
+        watch.stop()
+        self._seconds.append(watch.seconds)
+        return carry, watch.seconds
 
 
 @dataclass
@@ -84,36 +128,38 @@ class TimedLoop:
     samples: list[Sample] = field(default_factory=list)
     """Samples since the last :meth:`take_samples`."""
     ledger: Ledger = field(default_factory=Ledger)
+    embedder: Embedder | None = None
+    """Embeds items for the refreshes of a carry; by default one is made, and compiled."""
 
     def __post_init__(self) -> None:
         self.iteration = self.start
         self._compiled: set[Shape] = set()
         self._per_dispatch = n = self.trainer.per_dispatch
-        # Slots of remembered items are not embedded.
-        self._remembered = self.trainer.config.memory if self.trainer.remembers else 0
         self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
         self._held: deque[Batch] = deque()
         """Batches taken from the feed and not used yet."""
         self._refresher: Refresher | None = None
         self._refresh_compiled = 0.0
         """Seconds of compiling the refresh, which no sample has yet."""
-        config = self.trainer.config
-        if config.mines:
-            self._refresher = Refresher(
-                Miner.of(config, self.sampler.graph, Embedder.of(self.trainer, self.content)),
-                config.mine_every,
-            )
-            if self.start:
-                self._hand_over_mined()
+        if self.trainer.carry.every:
+            embedder = self.embedder or self.trainer.embedder(self.content)
+            self._refresher = Refresher(self.trainer.carry, embedder)
         self.content = self.trainer.layout.replicate(self.content)
-        batches = self.trainer.layout.shard(self.sampler).batches(self.start, self.item_slots)
-        put = self.trainer.layout.put
-        # Nothing is built ahead of the mining that it depends on.
+        source = self.trainer.layout.shard(self.sampler)
+        batches, put = source.batches(self.start, self.item_slots), self.trainer.layout.put
         self._feed: Feed = (
             DirectFeed(batches, put)
-            if jax.default_backend() == "cpu" or config.mines
+            if jax.default_backend() == "cpu"
             else PrefetchingFeed(batches, put, depth=max(DEPTH, 2 * n))
         )
+        if self._refresher is None:
+            with self.ledger.line("initialising"):
+                # The tables that a sampler makes when it first needs them are made off the clock.
+                source.assemble(source.draw(self.start, 1)[0], self.item_slots)
+        elif self.start:
+            self._hand_over()
+        else:
+            self._feed.allow(0)
 
     def __enter__(self) -> Self:
         self._feed.__enter__()
@@ -171,7 +217,7 @@ class TimedLoop:
                 if self._refresher and not self._refresher.until_due(self.iteration):
                     self.state, sample = self._refresher(self.state, self.iteration)
                     refreshes.append(sample)
-                    self._hand_over_mined()
+                    self._hand_over()
                 most = min(self._per_dispatch, iterations - len(counts), self._before_refresh())
                 gathered = self._gather(most, waiting, stop)
                 if shape(gathered[0]) not in self._compiled:
@@ -196,7 +242,7 @@ class TimedLoop:
             raise CheckFailedError(
                 "The step was compiled during timed work; its times cannot be trusted."
             )
-        seconds = watch.seconds
+        seconds, given = watch.seconds, self.trainer.carry.given_slots  # which are not embedded
         if self._refresher:
             seconds += self._refresher.charge(len(counts)) - sum(one.seconds for one in refreshes)
         self.samples += refreshes
@@ -209,7 +255,7 @@ class TimedLoop:
                 sampling_seconds=self._feed.sampling_seconds - sampled,
                 transfer_seconds=self._feed.transfer_seconds - transferred,
                 waiting_seconds=waiting.seconds,
-                item_slots=float(np.mean([int(count) for count in counts])) - self._remembered,
+                item_slots=float(np.mean([int(count) for count in counts])) - given,
             )
         )
         found: list[float] = np.concatenate([np.atleast_1d(loss) for loss in losses]).tolist()
@@ -248,10 +294,10 @@ class TimedLoop:
         assert seconds is not None, f"no {kind} sample was taken"
         return seconds
 
-    def _hand_over_mined(self) -> None:
-        """Give the sampler the items that the state keeps, as a copy: steps take over the state."""
-        if isinstance(self.sampler, NegativeSampler) and self.trainer.config.mines:
-            self.sampler.hard_items = np.array(self.state.kept)
+    def _hand_over(self) -> None:
+        """Give the sampler what it needs of the carry, and allow batches up to the next refresh."""
+        self.trainer.carry.hand_over(self.state.carry, self.sampler)
+        self._feed.allow(self.iteration - self.start + self._before_refresh())
 
     @property
     def _programs(self) -> int:
@@ -259,7 +305,7 @@ class TimedLoop:
         return 1 if self._per_dispatch == 1 else 2
 
     def _before_refresh(self) -> int:
-        """Return how many iterations may be dispatched before negatives are mined again."""
+        """Return how many iterations may be dispatched before the next refresh."""
         if self._refresher is None:
             return self._per_dispatch
         return self._refresher.until_due(self.iteration) or self._refresher.every
@@ -309,7 +355,7 @@ class TimedLoop:
     def _end(self, watch: Stopwatch) -> None:
         self._feed.request_pause()
         # An interruption inside a step may leave a state whose memory was given away.
-        if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state)):
+        if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state.parameters)):
             jax.block_until_ready(self.state)
         with self.ledger.line("waiting"):
             self._feed.wait_until_paused()

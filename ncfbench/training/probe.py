@@ -26,7 +26,7 @@ from ncfbench.models.towers import UserVectors
 from ncfbench.rng import Streams
 from ncfbench.sampling.noise import Noise
 from ncfbench.training.inference import Embedder
-from ncfbench.training.step import Parameters
+from ncfbench.training.state import Parameters
 
 PROBE_SEED = MAX_SEED + 2
 EXACT_TERMS = 2**23

@@ -23,7 +23,7 @@ from ncfbench.models.precision import full
 from ncfbench.runs.quality import Evaluation, Ranking
 from ncfbench.storage.schemas import EVALUATED
 from ncfbench.training.inference import Embedder
-from ncfbench.training.step import Parameters
+from ncfbench.training.state import Parameters
 
 BLOCK_SCORES = 2**23
 """Scores in memory at a time where all items are one block: 32 MB."""

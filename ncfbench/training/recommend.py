@@ -31,7 +31,8 @@ from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
 from ncfbench.training.checkpoint import Checkpoints
 from ncfbench.training.inference import Embedder
-from ncfbench.training.step import Parameters, Trainer, TrainState
+from ncfbench.training.state import Parameters, TrainState
+from ncfbench.training.step import Trainer
 
 FILE = "recommendations.parquet"
 ITEM_BLOCK = 4096
@@ -235,7 +236,7 @@ def write_finished(
             " that nothing can be recommended from it. Train it again with --again."
         )
     schedule = Schedule.of(record.config, dataset.graph.n_links)
-    embedder = Embedder.of(trainer, Content.of(dataset))
+    embedder = trainer.embedder(Content.of(dataset))
     Recommender(dataset, embedder, count).write(record.folder, found[0], schedule)
 
 

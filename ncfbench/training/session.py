@@ -24,16 +24,15 @@ from ncfbench.storage import schemas, tables
 from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.contention import OtherPrograms
-from ncfbench.training import staleness
 from ncfbench.training.checkpoint import Checkpoints
-from ncfbench.training.inference import Embedder
 from ncfbench.training.looks import describe_waits, forecast_looks
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.probe import Probe
 from ncfbench.training.recall import make_evaluators
 from ncfbench.training.recommend import Recommender
-from ncfbench.training.step import Parameters, Trainer, TrainState
+from ncfbench.training.state import Parameters, TrainState
+from ncfbench.training.step import Trainer
 
 TRACE_ITERATIONS = 10
 CHECKPOINT_SECONDS = 30.0
@@ -79,7 +78,7 @@ class Session:
             with self._ledger.line("transfer"):
                 content = jax.block_until_ready(Content.of(plan.dataset))
         self._trainer, fresh = Trainer.create(plan.config, plan.dataset, plan.layout)
-        self._embedder = Embedder.of(self._trainer, content)
+        self._embedder = self._trainer.embedder(content)
         self._embedder.watch = self._progress.embedded
         self._probe = Probe(plan.dataset.graph, plan.config, self._embedder)
         self._evaluators, recall_reason = make_evaluators(plan.config, plan.dataset, self._embedder)
@@ -93,6 +92,8 @@ class Session:
         }
         with self._ledger.line("checkpoint"):
             state, slots, earlier = self._restore(fresh)
+        if earlier is None:
+            slots = plan_capacity(plan.dataset.graph, plan.config)
         self._environment["interleaved"] = [*(earlier or []), turns]
         self._start = int(state.iteration)
         continued = None if earlier is None else self._start
@@ -114,6 +115,7 @@ class Session:
             start=self._start,
             say=self._progress.say,
             ledger=self._ledger,
+            embedder=self._embedder,
         )
 
     def __enter__(self) -> Self:
@@ -293,20 +295,22 @@ class Session:
             "batch_loss": float(np.mean(self._losses)) if self._losses else None,
         }
         evaluated = self._evaluated(parameters) if self._schedule.ends_epoch(iteration) else {}
-        if self._trainer.remembers and self._schedule.ends_epoch(iteration):
-            row |= self._measure_staleness()
+        if self._schedule.ends_epoch(iteration):
+            row |= self._observe_carry()
         self._losses = []
         self.recorder.record(row, evaluated)
 
-    def _measure_staleness(self) -> dict[str, Any]:
-        """Say how stale remembered vectors are, and return the columns of the curve."""
-        graph, state = self.plan.dataset.graph, self._loop.state
+    def _observe_carry(self) -> dict[str, Any]:
+        """Say what is known of the carry, and return its columns of the curve."""
+        if not self._trainer.carry.is_observed:
+            return {}
         with self._timed("probe"):
-            found = staleness.measure(state, graph, self._config, self._embedder)
+            found = self._trainer.carry.observe(self._loop.state, self._embedder)
         if found is None:
             return {}
-        self._progress.say(found.text())
-        return found.row()
+        columns, text = found
+        self._progress.say(text)
+        return columns
 
     def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
         with self._timed("evaluation"):
@@ -348,12 +352,12 @@ class Session:
         """Return the state to continue from, its item slots, and the ids of earlier sessions.
 
         Every process gets what the first one has read. Without a checkpoint these are the fresh
-        state, the planned slots, and None.
+        state, 0 and None.
         """
         found = self._checkpoints.restore(self._trainer.shapes) if self._checkpoints else None
         (is_there,) = self._group.any(found is not None)
         if not is_there:
-            return fresh, plan_capacity(self.plan.dataset.graph, self._config), None
+            return fresh, 0, None
         state, extra = found or (self._trainer.shapes, {})
         self._losses = [float(loss) for loss in extra.get("pending_losses", [])]
         with self._ledger.line("collective"):

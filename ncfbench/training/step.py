@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,8 @@ import numpy as np
 import optax
 from flax import nnx
 
-from ncfbench.catalog import find_encoder, find_sampler
+from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
-from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.distributed.layout import WHOLE, Layout, Shard
@@ -33,10 +32,10 @@ from ncfbench.models.objective import (
 )
 from ncfbench.models.towers import ENCODER, Content, Towers, make_towers
 from ncfbench.sampling import Sampler
-from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Remembered
-
-Parameters: TypeAlias = Any
-"""The towers' parameters, a tree of arrays."""
+from ncfbench.sampling.batch import AllUsers, Batch, EveryUser
+from ncfbench.training.carry import Carry, make_carry
+from ncfbench.training.inference import Embedder
+from ncfbench.training.state import Parameters, TrainState
 
 
 class Scalars(NamedTuple):
@@ -51,20 +50,6 @@ class Scalars(NamedTuple):
     """uint32."""
 
 
-class TrainState(NamedTuple):
-    """Everything an iteration changes."""
-
-    parameters: Parameters
-    optimizer: Any
-    iteration: jax.Array
-    """uint32: iterations done."""
-    kept: Any = None
-    """State that earlier iterations left for the negatives of later ones, or None: the items that
-    were mined last, int32[n_users, M], which an iteration leaves as they are; or the memory of a
-    sampler that remembers, float32[M, D].
-    """
-
-
 def batch_loss(
     towers: Towers,
     batch: Batch,
@@ -73,7 +58,7 @@ def batch_loss(
     loss: Loss,
     config: RunConfig,
     shard: Shard = WHOLE,
-    memory_MxD: jax.Array | None = None,
+    given_MxD: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the sampled objective of one batch, or of one device's shard of it, and the vectors of
     its item slots.
@@ -81,22 +66,22 @@ def batch_loss(
     The penalties of users and of coupling are included.
 
     Args:
-        memory_MxD: vectors of the remembered items; without it those of the parameters, as
-            constants.
+        given_MxD: vectors of the first item slots, which are constants; by default all are
+            embedded, and remembered items are constants of the present parameters.
     """
     named = None if isinstance(batch.negatives, EveryUser) else batch.users
     # Of a shard of a batch, the number of items is not known.
     n_items = batch.n_items if shard is WHOLE else None
     users = towers.users(content, named, shard.user_rows)
-    if memory_MxD is None:
+    if given_MxD is None:
         items_VxD = shard.gather(
             towers.items(batch.items, content, dropout, shard.item_rows, n_items)
         )
         items_VxD = without_remembered(items_VxD, batch)
     else:
-        first = len(memory_MxD)
+        first = len(given_MxD)
         own = towers.items(batch.items[first:], content, dropout, None, batch.n_items - first)
-        items_VxD = jnp.concatenate([memory_MxD, own])
+        items_VxD = jnp.concatenate([given_MxD, own])
     links = batch_link_loss(
         users.scored,
         items_VxD,
@@ -110,7 +95,7 @@ def batch_loss(
     total = links + user_penalty(users.raw[batch.pos_user], config.user_l2)
     if towers.free_items is None:
         return total, items_VxD
-    first = 0 if memory_MxD is None else len(memory_MxD)
+    first = 0 if given_MxD is None else len(given_MxD)
     own_items = None if n_items is None else n_items - first
     gaps_V = shard.gather(
         towers.gaps(batch.items[first:], content, dropout, shard.item_rows, own_items)
@@ -135,6 +120,7 @@ class Trainer:
     shapes: TrainState
     """Shapes and dtypes of the state as it is saved: the same for any number of devices."""
     layout: Layout
+    carry: Carry
     traces: int = 0
     step: Callable[[TrainState, Batch, Content], tuple[TrainState, jax.Array]] = field(init=False)
     steps: Callable[[TrainState, tuple[Batch, ...], Content], tuple[TrainState, jax.Array]] = field(
@@ -150,7 +136,7 @@ class Trainer:
         rate, seed = np.float32(config.learning_rate), np.uint32(config.seed)
         scalars = Scalars(rate, np.float32(factor), seed)
         self.step, self.steps = (
-            _WithScalars(jax.jit(function, donate_argnums=0, out_shardings=out), scalars)
+            _Compiled(jax.jit(function, donate_argnums=0, out_shardings=out), scalars, self.carry)
             for function in (self._step, self._steps)
         )
 
@@ -173,10 +159,12 @@ class Trainer:
         with layout.initialise_on_host():
             graph, variables = nnx.split(make_towers(config, dataset))
             parameters = nnx.as_pure(variables)
-            kept = _nothing_kept(config, dataset.graph)
-            state = TrainState(parameters, optimizer.init(parameters), jnp.uint32(0), kept)
+            carry = make_carry(config, dataset.graph)
+            state = TrainState(
+                parameters, optimizer.init(parameters), jnp.uint32(0), carry.initial()
+            )
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
-        trainer = cls(config, graph, optimizer, shapes, layout)
+        trainer = cls(config, graph, optimizer, shapes, layout, carry)
         return trainer, trainer.from_host(state)
 
     def to_host(self, state: TrainState) -> TrainState:
@@ -184,8 +172,11 @@ class Trainer:
         return TrainState(*self.layout.to_host(state, self.shapes))
 
     def from_host(self, state: TrainState) -> TrainState:
-        """Put a state as it is saved onto the devices."""
-        return TrainState(*self.layout.from_host(state))
+        """Put a state as it is saved onto the devices, without what stays on the host."""
+        placed = TrainState(*self.layout.from_host(state))
+        if self.carry.is_in_step:
+            return placed
+        return placed._replace(carry=jax.tree.map(np.asarray, state.carry))
 
     def sizes(self, sampler: Sampler, item_slots: int, dataset: Dataset) -> Sizes:
         """Return what the devices send each other in a step on the sampler's batches."""
@@ -197,72 +188,64 @@ class Trainer:
             self.shapes.parameters, user_slots, item_slots, dataset.tokens_IxL.shape[1]
         )
 
+    def embedder(self, content: Content) -> Embedder:
+        """Return an embedder of the towers."""
+        is_costly = find_encoder(self.config.encoder).is_costly
+        return Embedder(self.towers, content, by_length=is_costly)
+
     @property
     def per_dispatch(self) -> int:
         """Iterations in one dispatch."""
         return iterations_per_dispatch(self.config.iterations_per_dispatch)
 
     def gradient(
+        self, parameters: Parameters, batch: Batch, content: Content, dropout: Dropout | None
+    ) -> tuple[jax.Array, Parameters]:
+        """Return the sampled objective of a batch and its gradient, all item slots embedded.
+
+        Products have the configured precision.
+        """
+        value, _, gradient = self._gradient(parameters, batch, content, dropout, None)
+        return value, gradient
+
+    def _gradient(
         self,
         parameters: Parameters,
         batch: Batch,
         content: Content,
         dropout: Dropout | None,
-    ) -> tuple[jax.Array, Parameters]:
-        """Return the sampled objective of a batch and its gradient.
+        given_MxD: jax.Array | None,
+    ) -> tuple[jax.Array, jax.Array | None, Parameters]:
+        """Return the objective, the vectors of item slots (None on several devices), and the
+        gradient.
 
-        Products have the configured precision.
+        Args:
+            given_MxD: vectors of the first item slots, which are constants.
         """
         loss = make_loss(self.config)
 
         def objective(
             parameters: Parameters, batch: Batch, content: Content, dropout: Any, shard: Shard
-        ) -> jax.Array:
+        ) -> tuple[jax.Array, jax.Array]:
             towers = nnx.merge(self.towers, parameters)
-            return batch_loss(towers, batch, content, dropout, loss, self.config, shard)[0]
+            return batch_loss(towers, batch, content, dropout, loss, self.config, shard, given_MxD)
 
         at_precision = partial(precision.at, self.config.precision)
         return self.layout.value_and_gradient(
             objective, at_precision, parameters, batch, content, dropout
         )
 
-    @property
-    def remembers(self) -> bool:
-        """True if the state keeps the vectors of earlier batches' items."""
-        return find_sampler(self.config.sampler).keeps_vectors
-
     def fitted(self, state: TrainState) -> TrainState:
-        """Return a state of another sampler's trainer as this one takes it: with an empty memory of
-        its own size, or without. Another's memory is left out.
+        """Return a state of another sampler's trainer as this one takes it: with a carry of its
+        own, before the first iteration, unless both are alike.
         """
-        size = self.config.memory if self.remembers else 0
-        if size == (0 if state.kept is None else len(state.kept)):
+
+        def described(tree: Any) -> Any:
+            return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+
+        if described(state.carry) == described(self.shapes.carry):
             return state
-        return state._replace(kept=jnp.zeros((size, self.config.dimension)) if size else None)
-
-    def _remembering(
-        self,
-        parameters: Parameters,
-        batch: Batch,
-        content: Content,
-        dropout: Dropout,
-        memory_MxD: jax.Array,
-    ) -> tuple[jax.Array, Parameters, jax.Array]:
-        """Return the objective with a memory, its gradient, and the memory for the next batch."""
-        loss = make_loss(self.config)
-
-        def objective(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
-            towers = nnx.merge(self.towers, parameters)
-            return batch_loss(
-                towers, batch, content, dropout, loss, self.config, memory_MxD=memory_MxD
-            )
-
-        by_parameters = jax.value_and_grad(objective, has_aux=True)
-        (value, items_VxD), gradient = precision.at(self.config.precision, by_parameters)(
-            parameters
-        )
-        both = jnp.concatenate([memory_MxD, items_VxD[batch.pos_item]])
-        return value, gradient, both[-len(memory_MxD) :]
+        return state._replace(carry=self.carry.initial())
 
     def _step(
         self, state: TrainState, batch: Batch, content: Content, scalars: Scalars
@@ -283,36 +266,38 @@ class Trainer:
         self, state: TrainState, batch: Batch, content: Content, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
         dropout = Dropout(scalars.seed, state.iteration)
-        kept = state.kept
-        if self.remembers and isinstance(batch.negatives, Remembered):
-            value, gradient, kept = self._remembering(
-                state.parameters, batch, content, dropout, kept
-            )
-        else:
-            value, gradient = self.gradient(state.parameters, batch, content, dropout)
+        batch, given_MxD = self.carry.inputs(state.carry, batch)
+        value, items_VxD, gradient = self._gradient(
+            state.parameters, batch, content, dropout, given_MxD
+        )
+        carry = self.carry.after_step(state.carry, batch, items_VxD)
         optimizer_ = make_optimizer(scalars.learning_rate)
         updates, optimizer = optimizer_.update(gradient, state.optimizer, state.parameters)
         if self._pretrained:
             # Adam's update is proportional to its learning rate.
             updates = _scaled(updates, self._pretrained, scalars.pretrained_factor)
         parameters = optax.apply_updates(state.parameters, updates)
-        return TrainState(parameters, optimizer, state.iteration + 1, kept), value
+        return TrainState(parameters, optimizer, state.iteration + 1, carry), value
 
 
 @dataclass(frozen=True)
-class _WithScalars:
-    """A compiled step and its last argument."""
+class _Compiled:
+    """A compiled step with its last argument, and without a carry that stays on the host."""
 
-    compiled: Any
+    function: Any
     scalars: Scalars
+    carry: Carry
 
-    def __call__(self, *arguments: Any) -> tuple[TrainState, jax.Array]:
-        stepped: tuple[TrainState, jax.Array] = self.compiled(*arguments, self.scalars)
-        return stepped
+    def __call__(self, state: TrainState, *rest: Any) -> tuple[TrainState, jax.Array]:
+        after, losses = self.function(self._inside(state), *rest, self.scalars)
+        return (after if self.carry.is_in_step else after._replace(carry=state.carry)), losses
 
-    def trace(self, *arguments: Any) -> Any:
+    def trace(self, state: TrainState, *rest: Any) -> Any:
         """Trace it for inspection."""
-        return self.compiled.trace(*arguments, self.scalars)
+        return self.function.trace(self._inside(state), *rest, self.scalars)
+
+    def _inside(self, state: TrainState) -> TrainState:
+        return state if self.carry.is_in_step else state._replace(carry=None)
 
 
 def _scaled(updates: Parameters, parts: Sequence[str], factor: jax.Array) -> Parameters:
@@ -327,15 +312,6 @@ def _scaled(updates: Parameters, parts: Sequence[str], factor: jax.Array) -> Par
     return scaled_updates
 
 
-def _nothing_kept(config: RunConfig, graph: BipartiteGraph) -> Any:
-    """Return :attr:`TrainState.kept` before the first iteration."""
-    if find_sampler(config.sampler).keeps_vectors:
-        return jnp.zeros((config.memory, config.dimension))
-    if config.mines:
-        return jnp.zeros((graph.n_users, config.mined), jnp.int32)
-    return None
-
-
 def hardest_of(config: RunConfig) -> int:
     """Return how many shared negatives of a positive link count; 0 for all."""
     return int(config.sampler_settings.get("hardest", 0))
@@ -344,9 +320,3 @@ def hardest_of(config: RunConfig) -> int:
 def make_optimizer(learning_rate: Any) -> optax.GradientTransformation:
     """Return Adam at a learning rate, a number or a traced scalar."""
     return optax.adam(learning_rate)
-
-
-def copy_state(state: TrainState) -> TrainState:
-    """Copy a state, for steps whose result is thrown away."""
-    copied: TrainState = jax.tree.map(jnp.copy, state)
-    return copied

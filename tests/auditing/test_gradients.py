@@ -24,7 +24,8 @@ from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.training.inference import Embedder
-from ncfbench.training.step import Parameters, Trainer
+from ncfbench.training.state import Parameters
+from ncfbench.training.step import Trainer
 
 
 def dense_objective(

@@ -84,7 +84,7 @@ def test_the_audit_has_the_gradient_of_the_step(featured: Dataset, encoder: str)
         state.parameters,
     )
     content = Content.of(featured)
-    embedder = Embedder.of(trainer, content)
+    embedder = trainer.embedder(content)
     some = list(islice(batches(featured.graph, config, Streams(1)), 2))
     users, items = embedder.users(parameters), embedder.items(parameters, nodes)
     means = BatchGradients(config, embedder.interaction(parameters), users, items)

@@ -17,7 +17,8 @@ from ncfbench.profiling.calibration import StepTimer, calibration_points, labels
 from ncfbench.profiling.constructed import BatchMaker
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
 from ncfbench.sampling.batch import Listed, negative_ids, negative_weights
-from ncfbench.training.step import Trainer, copy_state
+from ncfbench.training.state import copy_state
+from ncfbench.training.step import Trainer
 
 SMALL = {"dataset": "tiny", "encoder": "mf", "dimension": 8, "batch_size": 32, "negatives": 4}
 IID = Counts(users=160, items=150, interactions=160, kind="vectors")

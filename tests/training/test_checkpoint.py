@@ -15,7 +15,7 @@ import pytest
 
 from ncfbench.errors import DataError
 from ncfbench.training.checkpoint import KEPT, Checkpoints
-from ncfbench.training.step import TrainState
+from ncfbench.training.state import TrainState
 
 PROGRESS = {"item_slots": 64, "pending_losses": [0.5]}
 
@@ -123,7 +123,7 @@ from pathlib import Path
 import jax.numpy as jnp, numpy as np
 from ncfbench.errors import DataError
 from ncfbench.training.checkpoint import Checkpoints
-from ncfbench.training.step import TrainState
+from ncfbench.training.state import TrainState
 numbers = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
 state = TrainState({"embedding": jnp.asarray(numbers)}, (), jnp.uint32(30))
 checkpoints = Checkpoints(Path(sys.argv[1]))

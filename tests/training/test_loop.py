@@ -37,6 +37,9 @@ class SlowSampler:
             time.sleep(DELAY)
             yield batch
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sampler, name)
+
 
 def loop_for(
     dataset: Dataset,
@@ -91,6 +94,13 @@ def test_a_slow_sampler_shows_as_waiting(tiny: Dataset) -> None:
     assert (full.waiting_seconds or 0) >= 0.8 * full.seconds
     assert (full.sampling_seconds or 0) >= 20 * DELAY
     assert step.seconds / step.iterations < 0.7 * DELAY
+
+
+def test_a_samplers_tables_are_made_off_the_clock(tiny: Dataset) -> None:
+    """Such as the slots for linked pairs, which 64 pilot batches plan."""
+    loop = loop_for(tiny, sampler="ns-all", loss="mse")
+    assert "pair_slots" in vars(loop.sampler)
+    assert loop.ledger.seconds()["initialising"] > 0
 
 
 def test_a_slow_step_shows_in_both_accounts(tiny: Dataset) -> None:

@@ -16,9 +16,8 @@ from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
-from ncfbench.training.inference import Embedder
-from ncfbench.training.staleness import measure
-from ncfbench.training.step import Trainer, copy_state
+from ncfbench.training.state import copy_state
+from ncfbench.training.step import Trainer
 
 
 def configure(**more: Any) -> RunConfig:
@@ -67,7 +66,7 @@ def test_the_step_remembers_the_vectors_of_the_last_links(tiny: Dataset) -> None
     config = configure(word_dropout=0.0)
     trainer, state = Trainer.create(config, tiny)
     content = Content.of(tiny)
-    embedder = Embedder.of(trainer, content)
+    embedder = trainer.embedder(content)
     made = make_sampler(tiny.graph, config, Streams(0))
     draws, expected = made.draw(0, 4), np.zeros((80, 6), np.float32)
     for draw in draws:
@@ -75,14 +74,12 @@ def test_the_step_remembers_the_vectors_of_the_last_links(tiny: Dataset) -> None
         parameters = copy_state(state).parameters
         dropout = Dropout(jnp.uint32(0), jnp.uint32(1))
         # The memory holds vectors of older parameters, so that its part differs from a fresh one.
-        _, found, _ = trainer._remembering(
-            parameters, batch, content, dropout, jnp.asarray(expected)
-        )
+        *_, found = trainer._gradient(parameters, batch, content, dropout, jnp.asarray(expected))
         assert all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(found))
         own = np.asarray(embedder.items(parameters, tiny.graph.link_item[draw.links]))
         expected = np.concatenate([expected, own])[-80:]
         state, _ = trainer.step(state, batch, content)
-        np.testing.assert_allclose(state.kept, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(state.carry, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_fresh_memory_has_the_audits_gradient(tiny: Dataset) -> None:
@@ -92,8 +89,8 @@ def test_a_fresh_memory_has_the_audits_gradient(tiny: Dataset) -> None:
     content = Content.of(tiny)
     made = make_sampler(tiny.graph, config, Streams(0))
     batch = made.assemble(made.draw(3, 1)[0], 200)
-    vectors = Embedder.of(trainer, content).items(state.parameters, batch.items[:80])
-    value, gradient, _ = trainer._remembering(state.parameters, batch, content, None, vectors)
+    vectors = trainer.embedder(content).items(state.parameters, batch.items[:80])
+    value, _, gradient = trainer._gradient(state.parameters, batch, content, None, vectors)
     other, audited = trainer.gradient(state.parameters, batch, content, None)
     assert float(value) == pytest.approx(float(other), rel=1e-6)
     for one, two in zip(jax.tree.leaves(gradient), jax.tree.leaves(audited), strict=True):
@@ -105,24 +102,25 @@ def test_staleness_by_hand(tiny: Dataset) -> None:
     config = configure(word_dropout=0.0, memory=96)
     trainer, state = Trainer.create(config, tiny)
     content = Content.of(tiny)
-    embedder = Embedder.of(trainer, content)
-    assert measure(state, tiny.graph, config, embedder) is None
+    embedder = trainer.embedder(content)
+    assert trainer.carry.observe(state, embedder) is None
     made = make_sampler(tiny.graph, config, Streams(0))
     kept = []
     for draw in made.draw(0, 5):
         items = tiny.graph.link_item[draw.links]
         kept.append((items, np.asarray(embedder.items(state.parameters, items))))
         state, _ = trainer.step(state, made.assemble(draw, 200), content)
-    found = measure(state, tiny.graph, config, embedder)
+    found = trainer.carry.observe(state, embedder)
     assert found is not None
+    columns, text = found
     expected = []
     for items, vectors in (kept[4], kept[2]):
         present = np.asarray(embedder.items(state.parameters, items))
         lengths = np.linalg.norm(present, axis=1)
         expected.append(np.mean(np.linalg.norm(vectors - present, axis=1) / lengths))
-    assert found == pytest.approx((*expected, 3), rel=1e-4)
-    assert found.newest < found.oldest
-    assert "3 updates old" in found.text()
+    assert tuple(columns.values()) == pytest.approx((*expected, 3), rel=1e-4)
+    assert expected[0] < expected[1]
+    assert "3 updates old" in text
 
 
 def test_a_state_fits_another_samplers_step(tiny: Dataset) -> None:
@@ -130,7 +128,7 @@ def test_a_state_fits_another_samplers_step(tiny: Dataset) -> None:
     plain, state = Trainer.create(configure(sampler="ns"), tiny)
     small, large = (Trainer.create(configure(memory=size), tiny)[0] for size in (48, 80))
     there = large.fitted(small.fitted(state))
-    assert there.kept.shape == (80, 6)
+    assert there.carry.shape == (80, 6)
     assert jax.tree.structure(there) == jax.tree.structure(large.shapes)
     assert large.fitted(there) is there
     assert plain.fitted(state) is state

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -20,13 +22,13 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, mined, plan_capacity
 from ncfbench.sampling.batch import Listed
 from ncfbench.sampling.listed import NegativeSampler
-from ncfbench.training import mining
+from ncfbench.training import carry
+from ncfbench.training.carry import MinedItems
 from ncfbench.training.inference import Embedder
-from ncfbench.training.loop import TimedLoop
-from ncfbench.training.mining import Miner
+from ncfbench.training.loop import Refresher, TimedLoop
 from ncfbench.training.plan import RunPlan
-from ncfbench.training.refresh import Refresher
-from ncfbench.training.step import Parameters, Trainer, copy_state
+from ncfbench.training.state import Parameters, copy_state
+from ncfbench.training.step import Trainer
 
 COUNT, SKIP = 9, 3
 
@@ -67,29 +69,33 @@ def test_the_best_unlinked_items_are_found(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
     """By sorting all scores; with all users at once, and with a few at a time."""
-    monkeypatch.setattr(mining, "SCORES", cells)
+    monkeypatch.setattr(carry, "SCORES", cells)
     monkeypatch.setattr(mined, "CELLS", cells)
     config = configure()
     trainer, state = Trainer.create(config, tiny)
-    embedder = Embedder.of(trainer, Content.of(tiny))
-    miner = Miner.of(config, tiny.graph, embedder)
+    embedder = trainer.embedder(Content.of(tiny))
+    miner = trainer.carry
+    assert isinstance(miner, MinedItems)
     assert (len(miner._blocks) > 1) == (cells == 3000)
-    found = np.asarray(miner(state.parameters))
+    found = miner.refreshed(state.parameters, embedder)
     assert found.tolist() == best(tiny, scores_of(tiny, embedder, state.parameters))
     popular = np.broadcast_to(tiny.graph.item_degrees, (tiny.n_users, tiny.n_items))
     assert mined.popular_unlinked(tiny.graph, COUNT, SKIP).tolist() == best(tiny, popular)
 
 
-@pytest.mark.parametrize("per_dispatch", [1, 4])
-def test_batches_draw_from_the_last_mining(tiny: Dataset, per_dispatch: int) -> None:
+@pytest.mark.parametrize(("per_dispatch", "backend"), [(1, "cpu"), (4, "cpu"), (1, "gpu")])
+def test_batches_draw_from_the_last_mining(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch, per_dispatch: int, backend: str
+) -> None:
     """Every negative is one of its user's best items at the last multiple of five iterations, and
-    so never linked; all of these come up.
+    so never linked; all of these come up. Beside an accelerator a thread builds batches ahead.
     """
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     rows: list[list[int]] = []
     used: set[tuple[int, int]] = set()
     pairs = set(zip(tiny.graph.link_user.tolist(), tiny.graph.link_item.tolist(), strict=True))
     with loop_for(tiny, iterations_per_dispatch=per_dispatch) as loop:
-        embedder = Embedder.of(loop.trainer, loop.content)
+        embedder = loop.trainer.embedder(loop.content)
         while loop.iteration < 16:
             if loop.iteration % 5 == 0:
                 rows = best(tiny, scores_of(tiny, embedder, copy_state(loop.state).parameters))
@@ -105,8 +111,26 @@ def test_batches_draw_from_the_last_mining(tiny: Dataset, per_dispatch: int) -> 
                     used.add((user, rows[user].index(item)))
         assert isinstance(loop.sampler, NegativeSampler)
         assert loop.sampler.hard_items is not None
-        assert loop.sampler.hard_items.tolist() == np.asarray(loop.state.kept).tolist()
+        assert loop.sampler.hard_items.tolist() == loop.state.carry.tolist()
     assert {rank for _, rank in used} == set(range(COUNT))
+
+
+def test_batches_are_built_ahead_up_to_the_next_mining(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a thread, and with the only embedder of the run; the items stay on the host."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with loop_for(tiny) as loop:
+        for count, built in ((1, 5), (5, 10)):
+            loop.full_block(count)
+            loop._feed.resume()
+            deadline = time.monotonic() + 20
+            while loop._feed.built < built and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.05)
+            assert loop._feed.built == built
+        assert isinstance(loop.state.carry, np.ndarray)
+        assert loop.sampler.hard_items is loop.state.carry
 
 
 def test_mining_is_on_both_clocks(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +138,7 @@ def test_mining_is_on_both_clocks(tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 
     def planted(self: Refresher, state: Any) -> Any:
         self._seconds.append(100.0)
-        return self._made(state), 100.0
+        return self._carry.refreshed(state.parameters, self._embedder), 100.0
 
     monkeypatch.setattr(Refresher, "_timed", planted)
     with loop_for(tiny) as loop:

@@ -21,7 +21,8 @@ from ncfbench.sampling import batches, make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
-from ncfbench.training.step import Trainer, TrainState, copy_state
+from ncfbench.training.state import TrainState, copy_state
+from ncfbench.training.step import Trainer
 
 
 def settings(**more: object) -> RunConfig:

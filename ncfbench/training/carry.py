@@ -1,0 +1,236 @@
+"""The carry: state that iterations leave for later ones besides parameters and moments.
+
+A run has one kind of it, mostly :class:`Carry` itself: none. A further kind is a subclass and its
+place in :data:`KINDS`; the step, the loop, checkpoints and the curve follow from that.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ncfbench.catalog import find_sampler
+from ncfbench.config import RunConfig
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.models.interaction import Interaction
+from ncfbench.models.precision import full
+from ncfbench.rng import Streams
+from ncfbench.sampling import Sampler, make_sampler
+from ncfbench.sampling.batch import Batch, Remembered
+from ncfbench.sampling.listed import NegativeSampler
+from ncfbench.sampling.memory import MISSING
+from ncfbench.storage.schemas import STALENESS
+from ncfbench.training.inference import Embedder
+from ncfbench.training.state import Parameters, TrainState
+
+SCORES = 2**22
+"""Scores of a mining that are in memory at a time: 16 MB."""
+
+
+class Carry:
+    """No carry, and the base of its kinds.
+
+    Args:
+        config: settings of the run.
+        graph: the training links.
+    """
+
+    every = 0
+    """Iterations from one refresh to the next, the first before iteration 0; 0: none."""
+    is_in_step = True
+    """False if the step neither reads nor changes it: it then stays in the host's memory."""
+    given_slots = 0
+    """First item slots of a batch whose vectors :meth:`inputs` gives."""
+
+    is_observed = False
+    """True if :meth:`observe` has something to say."""
+
+    def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
+        self.config, self.graph = config, graph
+
+    @staticmethod
+    def is_used(config: RunConfig) -> bool:
+        """Return whether a run has this kind of carry."""
+        return True
+
+    def initial(self) -> Any:
+        """Return the carry before the first iteration, a tree of arrays."""
+        return None
+
+    def refreshed(self, parameters: Parameters, embedder: Embedder) -> Any:
+        """Return the carry made anew from the parameters, every :attr:`every` iterations."""
+        raise NotImplementedError
+
+    def hand_over(self, carry: Any, sampler: Sampler) -> None:
+        """Give the sampler what it needs of the carry; after a refresh, and on resuming."""
+
+    def inputs(self, carry: Any, batch: Batch) -> tuple[Batch, jax.Array | None]:
+        """Return the batch as the loss takes it, and vectors of its first item slots, as constants.
+
+        None in place of these: all slots are embedded. Called while the step is traced.
+        """
+        return batch, None
+
+    def after_step(self, carry: Any, batch: Batch, items_VxD: jax.Array | None) -> Any:
+        """Return the carry for the next iteration. Called while the step is traced.
+
+        Args:
+            items_VxD: vectors of the batch's item slots; None on several devices.
+        """
+        return carry
+
+    def observe(self, state: TrainState, embedder: Embedder) -> tuple[dict[str, Any], str] | None:
+        """Return columns of the curve at an epoch's end, and a sentence; None without any."""
+        return None
+
+
+class Memory(Carry):
+    """Vectors of the last M positive links' items, float32[M, D], the oldest first.
+
+    For samplers whose first item slots are those items. They lie on one device.
+    """
+
+    is_observed = True
+
+    def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
+        super().__init__(config, graph)
+        self.given_slots = config.memory
+
+    @staticmethod
+    def is_used(config: RunConfig) -> bool:
+        """See :meth:`Carry.is_used`."""
+        return find_sampler(config.sampler).keeps_vectors
+
+    def initial(self) -> jax.Array:
+        """See :meth:`Carry.initial`."""
+        return jnp.zeros((self.config.memory, self.config.dimension))
+
+    def inputs(self, carry: jax.Array, batch: Batch) -> tuple[Batch, jax.Array | None]:
+        """See :meth:`Carry.inputs`."""
+        return batch, carry if isinstance(batch.negatives, Remembered) else None
+
+    def after_step(self, carry: jax.Array, batch: Batch, items_VxD: jax.Array | None) -> jax.Array:
+        """See :meth:`Carry.after_step`."""
+        assert items_VxD is not None
+        return jnp.concatenate([carry, items_VxD[batch.pos_item]])[-len(carry) :]
+
+    def observe(self, state: TrainState, embedder: Embedder) -> tuple[dict[str, Any], str] | None:
+        """See :meth:`Carry.observe`: the mean distance of vectors from the present ones, over the
+        length of these; for the last batch's links and for as many of the oldest.
+
+        A remembered vector has the dropout of its iteration, a present one none: what age adds is
+        the difference of both figures.
+        """
+        # A sampler of its own, since the loop's may be at work: the next batch names the items.
+        sampler = make_sampler(self.graph, self.config, Streams(self.config.seed))
+        ids = sampler.draw(int(state.iteration), 1)[0].items[0]
+        known, b = ids != MISSING, self.config.batch_size
+        if not known.any():
+            return None
+        present = np.asarray(embedder.items(state.parameters, ids[known]))
+        away = np.linalg.norm(np.asarray(state.carry)[known] - present, axis=1)
+        share = away / np.maximum(np.linalg.norm(present, axis=1), 1e-12)
+        newest, oldest = float(share[-b:].mean()), float(share[:b].mean())
+        age = -(-len(share) // b)
+        text = (
+            f"Remembered item vectors: those of the last batch are {100 * newest:.1f} % of"
+            f" their length from the present ones (one update, and dropout), those {age}"
+            f" updates old {100 * oldest:.1f} %."
+        )
+        return dict(zip(STALENESS, (newest, oldest, age), strict=True)), text
+
+
+class MinedItems(Carry):
+    """The items that hard negatives are drawn from, int32[n_users, M], the highest score first.
+
+    Each user's items of the highest exact scores of all items in use, dropout off, without a
+    training link (ANCE: Xiong et al. 2020, arXiv 2007.00808). Users are scored in blocks, so that
+    no matrix of all users and items is made.
+    """
+
+    is_in_step = False
+
+    def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
+        super().__init__(config, graph)
+        self.every, self.nodes = config.mine_every, graph.items_in_use
+        self._top = partial(_top, count=config.mined, skip=config.mine_skip)
+
+    @staticmethod
+    def is_used(config: RunConfig) -> bool:
+        """See :meth:`Carry.is_used`."""
+        return config.mines
+
+    def initial(self) -> NDArray[np.int32]:
+        """See :meth:`Carry.initial`."""
+        return np.zeros((self.graph.n_users, self.config.mined), np.int32)
+
+    def refreshed(self, parameters: Parameters, embedder: Embedder) -> NDArray[np.int32]:
+        """See :meth:`Carry.refreshed`."""
+        interaction = embedder.interaction(parameters)
+        users = embedder.users(parameters).scored
+        items = embedder.items(parameters, self.nodes)
+        found = [self._top(interaction, users, items, *block) for block in self._blocks]
+        return np.concatenate([np.asarray(part) for part in found])[: self.graph.n_users]
+
+    def hand_over(self, carry: NDArray[np.int32], sampler: Sampler) -> None:
+        """See :meth:`Carry.hand_over`."""
+        assert isinstance(sampler, NegativeSampler)
+        sampler.hard_items = carry
+
+    @cached_property
+    def _blocks(self) -> list[tuple[Any, ...]]:
+        """The items' ids, the rows of some users, and their linked pairs, for each block."""
+        graph, ids = self.graph, jnp.asarray(self.nodes)
+        size = int(np.clip(SCORES // len(self.nodes), 1, graph.n_users))
+        starts = range(0, graph.n_users, size)
+        bounds = [graph.user_offsets[[at, min(at + size, graph.n_users)]] for at in starts]
+        most = max(end - begin for begin, end in bounds)
+        blocks = []
+        for start, (begin, end) in zip(starts, bounds, strict=True):
+            row, column = np.full(most, size, np.int32), np.zeros(most, np.int32)
+            row[: end - begin] = graph.link_user[begin:end] - start
+            column[: end - begin] = graph.index_in_use[graph.link_item[begin:end]]
+            users = np.minimum(np.arange(start, start + size), graph.n_users - 1)
+            blocks.append((ids, *map(jnp.asarray, (users, row, column))))
+        return blocks
+
+
+@partial(jax.jit, static_argnames=("count", "skip"))
+@full
+def _top(
+    interaction: Interaction,
+    users: jax.Array,
+    items: jax.Array,
+    ids: jax.Array,
+    rows: jax.Array,
+    linked_row: jax.Array,
+    linked_column: jax.Array,
+    *,
+    count: int,
+    skip: int,
+) -> jax.Array:
+    """Return the ids of the unlinked items of the highest scores of some users.
+
+    Args:
+        users, items: vectors.
+        ids: int32[V], the items' ids.
+        rows: int32[n], the users.
+        linked_row, linked_column: linked pairs; a row after the last marks padding.
+    """
+    scores = interaction.matrix(users[rows], items)
+    scores = scores.at[linked_row, linked_column].set(-jnp.inf, mode="drop")
+    return ids[jax.lax.top_k(scores, skip + count)[1][:, skip:]]
+
+
+KINDS: tuple[type[Carry], ...] = (Memory, MinedItems, Carry)
+"""Kinds of carry; a run has the first that it uses."""
+
+
+def make_carry(config: RunConfig, graph: BipartiteGraph) -> Carry:
+    """Return the carry of a run."""
+    return next(kind for kind in KINDS if kind.is_used(config))(config, graph)
