@@ -47,7 +47,7 @@ from ncfbench.config import RunConfig, complete, merge
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.named_files import name_files
 from ncfbench.data.text import Texts
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, UsageError
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, UsageError, install_command
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
@@ -202,7 +202,7 @@ def require_device(device: str) -> None:
     platform = jax.default_backend()
     if (platform == "gpu") != (device == "cuda"):
         instead = (
-            "Install ncfbench[cuda12] or [cuda13]"
+            f"Use {install_command('cuda13')} (or cuda12)"
             if device == "cuda"
             else "Set JAX_PLATFORMS=cpu, or use --device cuda"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from ncfbench.timing import allocator
@@ -12,6 +13,7 @@ TIMED = {"run", "sweep", "advise", "audit", "profile", "doctor"}
 
 def main() -> None:
     """Run the program, so that Ctrl-C ends it with its own exit code from the start."""
+    open_closed_streams()
     try:
         start()
     except KeyboardInterrupt:  # while a command is imported; later its own handlers answer
@@ -19,6 +21,13 @@ def main() -> None:
 
         print("Interrupted.", file=sys.stderr)
         raise SystemExit(INTERRUPTED_EXIT_CODE) from None
+
+
+def open_closed_streams() -> None:
+    """Send closed standard streams to the null device; else a file would get their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def start() -> None:

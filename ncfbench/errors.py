@@ -6,6 +6,7 @@ Logic raises these; only :mod:`ncfbench.cli` prints them and exits.
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -69,6 +70,14 @@ def reason(error: BaseException) -> str:
 def shown(path: Path) -> str:
     """Return a path for a sentence; one that ends with a full stop, as ``.`` does, is resolved."""
     return str(path.resolve() if str(path).endswith(".") else path)
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of this program, which no package index has."""
+    folder = Path(__file__).resolve().parents[1]
+    if (folder / "pyproject.toml").exists():
+        return f"pip install {shlex.quote(f'{folder}[{extra}]')}"
+    return f"pip install '.[{extra}]' in a checkout of ncfbench"
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from invoked import invoke
 from ncfbench.advice.calibration import Calibration
 from ncfbench.data import store
 from ncfbench.data.sources import synthetic
+from ncfbench.errors import install_command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -45,6 +46,13 @@ LESS = {
 def blocks(page: Path, language: str) -> list[str]:
     """Return the code blocks of a page in one language."""
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+
+
+def test_extras_are_installed_from_a_checkout() -> None:
+    sources = [path for suffix in ("py", "html") for path in ROOT.glob(f"ncfbench/**/*.{suffix}")]
+    wrong = re.compile(r"""(pip install|Install) ["']?ncfbench\[""")
+    assert [path for path in (*LINKED, *sources) if wrong.search(path.read_text("utf-8"))] == []
+    assert install_command("torch") == f"pip install {shlex.quote(f'{ROOT}[torch]')}"
 
 
 def commands(page: Path) -> list[list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -30,7 +29,28 @@ EXIT_CODES = """Exit codes: 0 done; 2 usage or an impossible combination; 3 bad 
 
 
 class _Commands(TyperGroup):
-    """The commands, with ``prepare`` first, where a user begins."""
+    """The commands, with ``prepare`` first, where a user begins.
+
+    What the system refuses, such as output to a full disk or a closed pipe, ends in one sentence.
+    """
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """See ``main`` of Click's commands."""
+        output.forget_unknown_size()
+        try:
+            try:
+                return super().main(*args, **kwargs)
+            finally:
+                output.flush_output()
+        except OSError as error:
+            raise SystemExit(output.report_system_error(error)) from None
+
+    def invoke(self, ctx: Any) -> Any:
+        """See ``invoke`` of Click's commands, which would end at a closed pipe without a word."""
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            raise typer.Exit(output.report_system_error(error)) from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order of help."""
@@ -87,8 +107,4 @@ app.command("report")(report.report)
 
 def main() -> None:
     """The ``ncfbench`` command."""
-    try:
-        app()
-    except BrokenPipeError:  # the reader, such as `head`, has gone
-        sys.stderr.close()
-        raise SystemExit(0) from None
+    app()

@@ -99,11 +99,11 @@ def audit(
         ),
     ] = None,
     margin: Annotated[
-        float,
+        str,
         typer.Option(
             help="Largest bias, as a share of the exact gradient, that may be called unbiased."
         ),
-    ] = 0.1,
+    ] = "10%",
     warmup: Annotated[
         int, typer.Option(help="Training iterations before the second set of parameters.")
     ] = WARMUP,
@@ -147,6 +147,7 @@ def audit(
     """
     from ncfbench.config import complete, merge
 
+    share = options.parse_share(margin, "--margin")
     if frameworks or framework is not None or installed:
         changed = {"--samplers": samplers != "all", "--loss": loss != "all"}
         changed |= {"--noise": noise != NOISES, "--warmup": warmup != WARMUP}
@@ -157,7 +158,7 @@ def audit(
             framework,
             installed=installed,
             batches=batches,
-            margin=margin,
+            margin=share,
             config=config,
             set_=set_,
             data_dir=data_dir,
@@ -190,7 +191,7 @@ def audit(
         chosen_losses,
         noises,
         batches=batches,
-        margin=margin,
+        margin=share,
         warmup=warmup,
         variance_parts=variance_parts,
     )

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import shlex
+import sys
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
 
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, DataError, NcfbenchError, reason
 
 if TYPE_CHECKING:
     from ncfbench.reporting.table import Table
@@ -44,6 +46,47 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(INTERRUPTED_EXIT_CODE) from error
 
     return wrapped
+
+
+def forget_unknown_size() -> None:
+    """Remove a terminal's size that is none from the environment: containers and CI set 0."""
+    for name in ("COLUMNS", "LINES"):
+        value = os.environ.get(name, "")
+        if not (value.isascii() and value.isdecimal() and value.strip("0")):
+            os.environ.pop(name, None)
+
+
+def flush_output() -> None:
+    """Write what is buffered while a failure can still be reported."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+
+
+def report_system_error(error: OSError) -> int:
+    """Say which output or file the system refused, and return the exit code.
+
+    A stream that cannot be written is sent to the null device, so that the interpreter's own end
+    does not fail on it again.
+    """
+    is_output = error.filename is None
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            is_output = True
+            _discard(stream)
+    what = "write the output" if is_output else f"use {error.filename}"
+    try:
+        say(f"Error: Cannot {what}: {reason(error)}.")
+    except OSError:
+        _discard(sys.stderr)
+    return DataError.exit_code
+
+
+def _discard(stream: IO[str]) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def say(text: str) -> None:

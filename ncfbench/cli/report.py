@@ -359,11 +359,11 @@ def _against(
     import dataclasses
 
     from ncfbench.reporting.collecting import collect
-    from ncfbench.reporting.regression import changes, parse_limit
+    from ncfbench.reporting.regression import changes
     from ncfbench.reporting.selection import parse_only
     from ncfbench.reporting.views.checks import changes_table
 
-    limit = parse_limit(regression)
+    limit = options.parse_share(regression, "--regression")
     both = [
         collect(path, where.data_dir, allow_mixed=allow_mixed, locations={}, only=parse_only(only))
         for path in (where.runs_dir, other)

@@ -130,7 +130,7 @@ def sweep(
     wanted = read_sweep(source, flags=flags, assignments=set_ or (), seeds=seeds)
     _, locations = merge({"data_dir": data_dir, "runs_dir": runs_dir})
     wanted = with_named_files(wanted, locations.data_dir, say)
-    cells = expand(wanted.axes).cells
+    cells = expand(wanted.axes, wanted.cells).cells
     budget_of_trials = _tuning(wanted.tuning, cells, tune, tune_epochs, tune_over)
     wanted = replace(wanted, tuning=budget_of_trials)
     _check_launcher(launcher, slurm, is_tuned=wanted.tuning is not None, budget=budget)

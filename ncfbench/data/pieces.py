@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ncfbench.errors import DataError, UsageError, reason
+from ncfbench.errors import DataError, UsageError, install_command, reason
 
 FILES = ("tokenizer.json", "vocab.txt")
 """Files of a tokenizer; the first one that is there is read."""
 CONFIG = "tokenizer_config.json"
 PADDING, BEGIN, END = "[PAD]", "[CLS]", "[SEP]"
-INSTALL = "pip install 'ncfbench[bert]'"
+INSTALL = install_command("bert")
 
 
 class Pieces:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ncfbench.errors import UsageError
 from ncfbench.reporting.comparison import Comparison, arm_of
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
@@ -110,21 +108,6 @@ def changes(
             found = (_change(ours[key], theirs[key], one, limit, allow_mixed) for one in measures)
             result += [change for change in found if change is not None]
     return result
-
-
-def parse_limit(text: str) -> float:
-    """Return ``10%`` or ``0.1`` as a share.
-
-    Raises:
-        UsageError: it is neither, or below 0.
-    """
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise UsageError(f"--regression {text!r}: give a share such as 10% or 0.1.")
-    return value
 
 
 def _readings(member: Member, measure: str, allow_mixed: bool) -> Readings:

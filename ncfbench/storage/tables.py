@@ -223,7 +223,8 @@ def write_array(path: Path, array: Rows, dtype: type[np.generic] | None = None) 
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         for row in rows:
-            row.tofile(file)
+            # Not row.tofile, whose error lacks the system's reason.
+            file.write(row.reshape(-1).view(np.uint8).data)
 
 
 def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:

@@ -15,7 +15,8 @@ of the grid. ``[tune]`` gives every arm trials of its own first::
     settings = ["learning_rate"]
 
 A sweep that trains writes its settings, with all replacements made, to ``sweeps/NAME.toml`` below
-the runs. That file expands to the same cells.
+the runs. That file expands to the same cells. Where a budget left no whole grid, the file names
+them one by one, in tables ``[[cells]]`` of the settings that vary.
 """
 
 from __future__ import annotations
@@ -57,12 +58,14 @@ class Sweep:
     Args:
         axes: values by setting (keys as in ``config.json``); one value where it does not vary.
         tuning: trials of every arm; None for no tuning.
+        cells: combinations of further settings; empty for a grid of the axes alone.
     """
 
     name: str
     title: str
     axes: Mapping[str, tuple[Any, ...]]
     tuning: Budget | None = None
+    cells: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def text(self) -> str:
@@ -73,6 +76,9 @@ class Sweep:
             lines += ["", "[tune]", f"trials = {self.tuning.trials}"]
             lines += [f"epochs = {self.tuning.epochs}"]
             lines += [f"settings = {toml_value(list(self.tuning.settings))}"]
+        for cell in self.cells:
+            lines += ["", "[[cells]]"]
+            lines += [f"{name} = {toml_value(value)}" for name, value in cell.items()]
         return "".join(f"{line}\n" for line in lines)
 
 
@@ -111,6 +117,7 @@ def read_sweep(
     if not isinstance(title, str):
         raise UsageError(f"{path}: title = {title!r}: it must be a text.")
     tuning = _read_tuning(path, document.pop("tune")) if "tune" in document else None
+    listed = document.pop("cells", [])
     given = {_name(key): (str(path), value) for key, value in document.items()}
     for key, text in map(split_assignment, assignments):
         given[_name(key)] = ("--set", _split(text))
@@ -118,15 +125,20 @@ def read_sweep(
         if value is not None:
             values = _split(value) if isinstance(value, str) else value
             given[_name(key)] = (f"--{key.replace('_', '-')}", values)
+    replaced = {name for name, (origin, _) in given.items() if origin != str(path)}
+    replaced |= {"seed"} if seeds is not None else set()
+    cells = _read_cells(path, listed, given)
     axes = _read_axes(given)
     if seeds is not None:
         if seeds < 1:
             raise UsageError(f"--seeds {seeds}: a sweep needs one seed or more.")
-        first = min(axes.get("seed", (RunConfig.seed,)))
+        own = [cell["seed"] for cell in cells if "seed" in cell]
+        first = min(axes.get("seed", own or (RunConfig.seed,)))
         if first + seeds - 1 > MAX_SEED:
             raise UsageError(f"--seeds {seeds}: the last would be above {MAX_SEED}.")
         axes["seed"] = tuple(range(first, first + seeds))
-    return Sweep(path.stem, title, axes, tuning)
+    kept = [{name: cell[name] for name in cell if name not in replaced} for cell in cells]
+    return Sweep(path.stem, title, axes, tuning, tuple(cell for cell in kept if cell))
 
 
 def write_sweep(sweep: Sweep, runs_dir: Path) -> Path:
@@ -212,6 +224,31 @@ def _read_axes(given: Mapping[str, tuple[str, Any]]) -> dict[str, tuple[Any, ...
             raise UsageError(f"{origin}: {error}") from error
         axes[name] = tuple(dict.fromkeys(found))
     return {name: axes[name] for name in given}
+
+
+def _read_cells(
+    path: Path, listed: Any, given: Mapping[str, tuple[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the settings of each table ``[[cells]]``.
+
+    Args:
+        given: the settings of the whole sweep.
+    """
+    if not isinstance(listed, list) or not all(isinstance(cell, dict) for cell in listed):
+        raise UsageError(f"{path}: cells must be tables: write [[cells]] above each.")
+    shared = {name: value for name, (origin, value) in given.items() if origin == str(path)}
+    found = []
+    for cell in listed:
+        named = {_name(key): (f"{path}: [[cells]]", value) for key, value in cell.items()}
+        for name, (origin, value) in named.items():
+            if name in shared or isinstance(value, list):
+                raise UsageError(
+                    f"{origin}: {name} = {toml_value(value)}: a cell has one value for a setting,"
+                    " which does not stand above the cells too."
+                )
+        axes = _read_axes({**given, **named})
+        found.append({name: axes[name][0] for name in named})
+    return found
 
 
 def _read_tuning(path: Path, table: Any) -> Budget:

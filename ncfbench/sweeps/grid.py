@@ -36,6 +36,8 @@ class Grid:
     """The cells of a sweep, those of the first seed first, and the combinations left out."""
 
     cells: tuple[RunConfig, ...]
+    combinations: tuple[Mapping[str, Any], ...]
+    """The settings that give each cell; the first where several combinations do."""
     left_out: tuple[LeftOut, ...]
 
 
@@ -51,28 +53,61 @@ class Group:
         return self.cells[0].seed
 
 
-def expand(axes: Mapping[str, Sequence[Any]]) -> Grid:
+def expand(axes: Mapping[str, Sequence[Any]], cells: Sequence[Mapping[str, Any]] = ()) -> Grid:
     """Return all cells of a grid, each once.
+
+    Args:
+        axes: values by setting; every combination is tried.
+        cells: combinations of further settings, each tried with every combination of the axes.
 
     Raises:
         UsageError: no combination can work; the message gives the first one's reason.
     """
     # The seed varies slowest, so that a sweep that stops early has whole seeds.
     names = sorted(axes, key=lambda name: name != "seed")
-    cells: dict[str, RunConfig] = {}
+    found: dict[str, tuple[RunConfig, Mapping[str, Any]]] = {}
     reasons: dict[str, int] = {}
-    for values in itertools.product(*(axes[name] for name in names)):
+    products = itertools.product(*(axes[name] for name in names), cells or ({},))
+    for *values, further in products:
+        combination = dict(zip(names, values, strict=True)) | further
         try:
-            config = complete(dict(zip(names, values, strict=True)), ignored=names)
+            config = complete(combination, ignored=combination)
         except UsageError as error:
             reasons[str(error)] = reasons.get(str(error), 0) + 1
             continue
-        cells.setdefault(cell_identity(config), config)
-    if not cells:
+        found.setdefault(cell_identity(config), (config, combination))
+    if not found:
         raise UsageError(f"No combination of the sweep can work. The first: {next(iter(reasons))}")
     return Grid(
-        tuple(cells.values()), tuple(LeftOut(reason, count) for reason, count in reasons.items())
+        tuple(config for config, _ in found.values()),
+        tuple(combination for _, combination in found.values()),
+        tuple(LeftOut(reason, count) for reason, count in reasons.items()),
     )
+
+
+def narrow(
+    combinations: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, tuple[Any, ...]], tuple[Mapping[str, Any], ...]]:
+    """Return axes and cells that :func:`expand` makes exactly these combinations of.
+
+    There are cells only where no grid is these combinations and no others.
+
+    Args:
+        combinations: some of those of a :class:`Grid`.
+    """
+    shared = [name for name in combinations[0] if all(name in each for each in combinations)]
+    axes = {
+        name: tuple(dict.fromkeys(settings[name] for settings in combinations)) for name in shared
+    }
+    wanted = {cell_identity(complete(dict(each), ignored=each)) for each in combinations}
+    if {cell_identity(config) for config in expand(axes).cells} == wanted:
+        return axes, ()
+    fixed = {name: values for name, values in axes.items() if len(values) == 1}
+    cells = [
+        {name: value for name, value in settings.items() if name not in fixed}
+        for settings in combinations
+    ]
+    return fixed, tuple(cells)
 
 
 def cell_identity(config: RunConfig) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ncfbench import errors
 from ncfbench.config import Locations, RunConfig, complete
-from ncfbench.errors import NcfbenchError, UsageError
+from ncfbench.errors import NcfbenchError, UsageError, install_command
 from ncfbench.storage import tables
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def require_submitit(launcher: str) -> None:
         import submitit  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"--launcher {launcher} needs submitit. Install it with: pip install 'ncfbench[slurm]'"
+            f"--launcher {launcher} needs submitit. Install it with: {install_command('slurm')}"
         ) from error
     import logging
 

@@ -21,6 +21,7 @@ from ncfbench.sweeps.grid import (
     expand,
     fit_budget,
     label_cells,
+    narrow,
     read_status,
 )
 from ncfbench.sweeps.progress import SweepProgress
@@ -191,7 +192,7 @@ def run_sweep(
         KeyboardInterrupt: interrupted; the open cells were saved, and the same call resumes.
         UsageError: no cell can work, none fits the budget, or another process sweeps here.
     """
-    others, grid = OtherPrograms(), expand(sweep.axes)
+    others, grid = OtherPrograms(), expand(sweep.axes, sweep.cells)
     for each in grid.left_out:
         tell(f"Left out ({each.combinations}): {each.reason}")
     simulate(max(config.devices for config in grid.cells))
@@ -217,12 +218,15 @@ def run_sweep(
                 f"The trials of --tune alone are predicted to take {trials:,.0f} s. Use fewer"
                 " trials, or a larger --budget."
             )
+        before = stage.cells
         dropped = stage.fit(budget_seconds - trials)
         if dropped:
-            count = len(grid.cells) - len(stage.cells)
+            count = len(before) - len(stage.cells)
             tell(f"Dropped to fit the budget: {', '.join(dropped)} ({count} cells).")
-        seeds = tuple(dict.fromkeys(config.seed for config in stage.cells))
-        sweep = dataclasses.replace(sweep, axes={**sweep.axes, "seed": seeds})
+            fitting = set(stage.cells)
+            pairs = zip(before, grid.combinations, strict=True)
+            axes, cells = narrow([settings for config, settings in pairs if config in fitting])
+            sweep = dataclasses.replace(sweep, axes=axes, cells=cells)
     problems, file = stage.status().problems, None
     if not dry_run:
         file = write_sweep(sweep, locations.runs_dir)

@@ -99,7 +99,7 @@ def launch(
     from ncfbench.data import open_dataset
 
     require_submitit("slurm")
-    grid = expand(sweep.axes)
+    grid = expand(sweep.axes, sweep.cells)
     for each in grid.left_out:
         tell(f"Left out ({each.combinations}): {each.reason}")
     _require_alike(grid.cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ncfbench.errors import install_command
 from ncfbench.timing import heap
 
 BUSY_SHARE = 0.3
@@ -30,7 +31,7 @@ def warnings(environment: Mapping[str, Any], others: str | None = None) -> list[
     if environment["accelerators"] and on_cpu:
         found.append(
             f"There is {environment['accelerators'][0]}, and JAX does not use it. Install the"
-            " extra: pip install 'ncfbench[cuda13]' (or cuda12)"
+            f" extra: {install_command('cuda13')} (or cuda12)"
             + (", and unset JAX_PLATFORMS." if "JAX_PLATFORMS" in variables else ".")
         )
     load = environment["load_average"][0]

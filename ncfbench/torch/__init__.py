@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from ncfbench.errors import install_command
+
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "ncfbench.torch needs PyTorch. Install it with: pip install 'ncfbench[torch]'", name="torch"
+        f"ncfbench.torch needs PyTorch. Install it with: {install_command('torch')}", name="torch"
     ) from error
 
 from ncfbench.torch.batch import TensorBatch, as_tensors

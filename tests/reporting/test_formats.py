@@ -15,6 +15,7 @@ from html_tables import table_html
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
+from ncfbench.errors import install_command
 from ncfbench.reporting.render import html, latex, markdown
 from ncfbench.reporting.render.terminal import make_console, show
 from ncfbench.reporting.results import SWEEPS
@@ -340,7 +341,7 @@ def test_a_page_without_matplotlib(
     assert invoke(folder, "--format", "html", "--output", tmp_path / "p.html").exit_code == 0
     reader = read((tmp_path / "p.html").read_text())
     assert "svg" not in reader.tags
-    assert "pip install 'ncfbench[plots]'" in reader.text
+    assert install_command("plots") in reader.text
 
 
 def test_figures_inlined_twice_share_no_id() -> None:

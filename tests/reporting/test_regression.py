@@ -12,7 +12,6 @@ from folders import write_folder, write_run
 from typer.testing import CliRunner, Result
 
 from ncfbench.cli import app
-from ncfbench.reporting.regression import parse_limit
 
 
 def invoke(*words: str | Path) -> Result:
@@ -226,10 +225,3 @@ def test_other_machines_are_not_divided(tmp_path: Path) -> None:
     write_run(tmp_path / "c", "iid", [9, 5, 3], 100, [0.1, 0.2, 0.4], seed=4)
     _, found = changes(tmp_path / "a", "--against", tmp_path / "c")
     assert {row["note"] for row in found.values()} == {"no seed in common"}
-
-
-@pytest.mark.parametrize(
-    ("text", "limit"), [("10%", 0.1), ("0.05", 0.05), ("0", 0.0), ("12.5%", 0.125)]
-)
-def test_limits(text: str, limit: float) -> None:
-    assert parse_limit(text) == pytest.approx(limit)

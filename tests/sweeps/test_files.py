@@ -57,6 +57,10 @@ def test_a_file_with_overrides(tmp_path: Path) -> None:
         ("[sampler]\na = 1", "sampler = "),
         ("seed = [[1, 2]]", "seed = [1, 2] is not a whole number"),
         ('runs_dir = "x"', "given by --data-dir and --runs-dir"),
+        ("cells = 3", "write [[cells]] above each"),
+        ('[[cells]]\nsampler = ["ns"]', "a cell has one value for a setting"),
+        ("seed = 1\n[[cells]]\nseed = 2", "seed = 2: a cell has one value"),
+        ('[[cells]]\nsamplr = "ns"', "[[cells]]: Unknown setting 'samplr'"),
         ("title = 3", "title = 3: it must be a text"),
     ],
 )
@@ -108,6 +112,7 @@ SWEEPS = st.builds(
         st.integers(1, 99),
         st.lists(st.sampled_from(TUNABLE), min_size=1, unique=True).map(tuple),
     ),
+    cells=st.sampled_from([(), ({"loss": "sg", "epochs": 2}, {"loss": "mse"})]),
 )
 
 

@@ -192,6 +192,17 @@ def test_a_budget_drops_seeds_then_groups() -> None:
         sweeps.fit_budget(cells, seconds, 19)
 
 
+@pytest.mark.parametrize("count", range(1, 9))
+def test_some_combinations_are_named_exactly(count: int) -> None:
+    axes = {"sampler": ["iid", "strat-ns"], "loss": ["sg", "mse"], "stratum_size": [2, 4]}
+    grid = sweeps.expand(axes | {"batch_size": [64, 128]})
+    assert len(grid.cells) == len(grid.combinations) == 12
+    kept = sweeps.expand(*sweeps.narrow(grid.combinations[:count]))
+    assert kept.cells == grid.cells[:count]
+    ends = (grid.combinations[0], grid.combinations[-1])
+    assert sweeps.expand(*sweeps.narrow(ends)).cells == (grid.cells[0], grid.cells[-1])
+
+
 def test_dropped_groups_are_told_apart() -> None:
     axes = {"sampler": ["ns"], "batch_size": [128, 512], "epochs": [5, 6]}
     cells = sweeps.expand(axes).cells

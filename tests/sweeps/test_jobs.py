@@ -23,7 +23,7 @@ from ncfbench.cli import app
 from ncfbench.cli.launch import slurm_parameters
 from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
-from ncfbench.errors import DivergedError, NcfbenchError, UsageError
+from ncfbench.errors import DivergedError, NcfbenchError, UsageError, install_command
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import PlainProgress
 from ncfbench.storage import locks
@@ -170,7 +170,7 @@ def test_without_submitit_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
     for words in (SLURM, ("--launcher", "local")):
-        assert "pip install 'ncfbench[slurm]'" in invoke(*words, exit_code=2).stderr
+        assert install_command("slurm") in invoke(*words, exit_code=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,31 @@ def test_a_budget_says_what_it_drops(
     assert (result.exit_code, "not a time" in result.stderr) == (2, True)
 
 
+def test_a_budgets_file_has_the_cells_that_were_trained(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        forecast,
+        "predict",
+        lambda states, *_: dict.fromkeys(states, forecast.Prediction(600.0, "pilot")),
+    )
+    grid = ("--epochs", "1", "--set", "loss=sg,mse", "--set", "seed=0,1", "--set", "dimension=4,8")
+    trained = invoke(data_dir, tmp_path, *grid, "--sampler", "ns", "--budget", "25m", "--json")
+    assert trained.exit_code == 0, trained.output
+    done = json.loads(trained.stdout)
+    locations = ["--data-dir", str(data_dir), "--runs-dir", str(tmp_path), "--dry-run", "--json"]
+
+    def cells(*words: str) -> list[dict[str, object]]:
+        again = CliRunner().invoke(app, ["sweep", done["file"], *locations, *words])
+        assert again.exit_code == 0, again.output
+        return [row["config"] for row in json.loads(again.stdout)["cells"]]
+
+    assert cells() == [row["config"] for row in done["cells"]]
+    assert len(cells()) == 2
+    assert [config["seed"] for config in cells("--seeds", "2")] == [0, 0, 1, 1]
+    assert {config["loss"] for config in cells("--loss", "log")} == {"log"}
+
+
 def test_a_diverged_cell_gives_exit_code_5(data_dir: Path, tmp_path: Path) -> None:
     settings = ("encoder=mf", "loss=mse", "sampler=ns", "learning_rate=1e30,0.001")
     words = [word for text in settings for word in ("--set", text)]

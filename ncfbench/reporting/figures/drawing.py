@@ -12,7 +12,7 @@ from typing import Any, TextIO, TypeVar
 
 from ncfbench.catalog import SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig
-from ncfbench.errors import UsageError
+from ncfbench.errors import UsageError, install_command
 from ncfbench.reporting.comparison import Comparison, label
 from ncfbench.reporting.table import slug
 from ncfbench.runs.arms import Variant
@@ -60,9 +60,8 @@ def new_figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UsageError(
-            "Figures need Matplotlib. Install it with: pip install 'ncfbench[plots]'"
-        ) from error
+        command = install_command("plots")
+        raise UsageError(f"Figures need Matplotlib. Install it with: {command}") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from ncfbench import __version__
 from ncfbench.data.sources import prepare_command
+from ncfbench.errors import install_command
 from ncfbench.reporting import verdicts
 from ncfbench.reporting.results import SWEEPS, Results
 from ncfbench.reporting.selection import choose
@@ -85,6 +86,7 @@ def page(
             answer_drawings=[each for each in drawings if each.name in answers],
             drawings=[each for each in drawings if each.name not in answers],
             has_plots=find_spec("matplotlib") is not None,
+            install=install_command("plots"),
             environments=_environments(results),
             sweeps=_sweeps(results, locations),
             commands=_commands(results, locations),

@@ -27,12 +27,19 @@ ASCII = str.maketrans({"±": "+-", "†": "+", "‡": "++"} | dict.fromkeys("▏
 """Stand-ins where the terminal's encoding has ASCII only."""
 
 
+class _Console(Console):
+    """A console that raises BrokenPipeError; Rich's would exit without a word."""
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
 def make_console(*, stderr: bool = False) -> Console:
     """Return a console that folds nothing where no terminal, nor ``COLUMNS``, limits its width.
 
     ``NO_COLOR`` is honoured. Names and paths of users are text, not Rich's markup or emoji codes.
     """
-    plain = partial(Console, stderr=stderr, markup=False, highlight=False, emoji=False)
+    plain = partial(_Console, stderr=stderr, markup=False, highlight=False, emoji=False)
     console = plain()
     return console if console.is_terminal or os.environ.get("COLUMNS") else plain(width=400)
 
