@@ -12,8 +12,8 @@ from peer_torch import functional, nn, torch
 
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
-from ncfbench.data.bert_checkpoint import Architecture
-from ncfbench.data.kept_files import CHECKPOINT
+from ncfbench.data.assets.checkpoint import Architecture
+from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders.transformer import POSITIONS
 

@@ -122,7 +122,7 @@ def run(
     import warnings
 
     from ncfbench.config import complete, unused_settings
-    from ncfbench.data.named_files import name_files
+    from ncfbench.data.assets.names import name_files
     from ncfbench.distributed.simulation import simulate
     from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.timing.heap import warn_once
@@ -213,7 +213,7 @@ def advise(
 
     from ncfbench.advice import pipeline
     from ncfbench.advice.question import Question
-    from ncfbench.data.named_files import name_files
+    from ncfbench.data.assets.names import name_files
 
     names = {each.name for each in dataclasses.fields(Question)}
     tried = {name: tuple(asked.pop(name)) for name in sorted(names & asked.keys())}
@@ -289,7 +289,7 @@ def audit(
     from ncfbench.auditing import audit as auditing
     from ncfbench.catalog import LOSSES, SAMPLERS
     from ncfbench.config import complete
-    from ncfbench.data.named_files import name_files
+    from ncfbench.data.assets.names import name_files
 
     given, locations = _merge(settings, data_dir)
     given = name_files(given, locations.data_dir, say)
@@ -325,7 +325,7 @@ def profile(
         UsageError: too few rounds, or settings that cannot work.
     """
     from ncfbench.catalog import SAMPLERS, find_sampler
-    from ncfbench.data.named_files import name_files
+    from ncfbench.data.assets.names import name_files
     from ncfbench.distributed.simulation import simulate
     from ncfbench.profiling import profile as profiling
     from ncfbench.timing.heap import warn_once

@@ -20,8 +20,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from ncfbench.config import complete  # noqa: E402
-from ncfbench.data.bert_checkpoint import Architecture, Arrays, read_weights  # noqa: E402
-from ncfbench.data.kept_files import CHECKPOINT  # noqa: E402
+from ncfbench.data.assets.checkpoint import Architecture, Arrays, read_weights  # noqa: E402
+from ncfbench.data.assets.kept import CHECKPOINT  # noqa: E402
 from ncfbench.models.encoders.bert import Bert  # noqa: E402
 from ncfbench.models.encoders.protocol import DataFacts, Texts  # noqa: E402
 

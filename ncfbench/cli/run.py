@@ -28,7 +28,7 @@ from ncfbench.config import (
     merge,
     unused_settings,
 )
-from ncfbench.data.named_files import name_files
+from ncfbench.data.assets.names import name_files
 from ncfbench.distributed.cluster import Cluster, refuse_for_processes
 from ncfbench.distributed.simulation import simulate
 from ncfbench.distributed.supervisor import Parent, supervise

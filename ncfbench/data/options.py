@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ncfbench.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from ncfbench.data.pieces import Pieces
+    from ncfbench.data.assets.pieces import Pieces
 
 LEAST_PIECES = 3
 """Fewest word pieces of a text: one between those that begin and end it."""
@@ -147,15 +147,15 @@ class TokenizerOptions(ItemOptions):
         """Return the tokenizer; None where tokens are words.
 
         Raises:
-            DataError, UsageError: see :class:`ncfbench.data.pieces.Pieces`.
+            DataError, UsageError: see :class:`ncfbench.data.assets.pieces.Pieces`.
         """
-        from ncfbench.data.pieces import Pieces
+        from ncfbench.data.assets.pieces import Pieces
 
         return None if self.tokenizer is None else Pieces(self.tokenizer, self.max_length)
 
     def tokenizer_origin(self) -> dict[str, Any]:
         """Return what the manifest says about the tokenizer: None where tokens are words."""
-        from ncfbench.data.pieces import tokenizer_digest
+        from ncfbench.data.assets.pieces import tokenizer_digest
 
         if self.tokenizer is None:
             return {"tokenizer": None}

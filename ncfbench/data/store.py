@@ -10,8 +10,8 @@ On disk, ``DATA_DIR/NAME/manifest.json`` names a folder beside it that holds the
         vocabulary.parquet                word, count: row i is token i + 1
         user_ids.parquet, item_ids.parquet   id: row i is the source's id of user or item i
         user_features.npy, item_features.npy   float32[n, F]: where there are any
-        word-vectors-DIGEST.npy           float32[words + 1, length]; see word_vectors.py
-        checkpoint-DIGEST/                files of a pretrained model; see pretrained.py
+        word-vectors-DIGEST.npy           float32[words + 1, length]; see assets/
+        checkpoint-DIGEST/                files of a pretrained model; see assets/
 
 Arrays are mapped into memory, not read. Replacing the manifest is one rename, so an interrupted
 ``prepare`` leaves the previous data set as it was.

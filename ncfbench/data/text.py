@@ -16,7 +16,7 @@ from ncfbench.data.words import tokenize
 from ncfbench.errors import DataError
 
 if TYPE_CHECKING:
-    from ncfbench.data.pieces import Pieces
+    from ncfbench.data.assets.pieces import Pieces
 
 Int32: TypeAlias = NDArray[np.int32]
 PADDING = 0

@@ -10,8 +10,8 @@ from flax import nnx
 
 from ncfbench.catalog import find_encoder, find_interaction, find_user_tower
 from ncfbench.config import RunConfig
+from ncfbench.data.assets.word_vectors import initial_words
 from ncfbench.data.store import Dataset
-from ncfbench.data.word_vectors import initial_words
 from ncfbench.models.blocks import in_blocks
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
@@ -209,7 +209,7 @@ def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
 
     Raises:
         UsageError: see :func:`ncfbench.models.shapes.require_shapes` and
-            :func:`ncfbench.data.word_vectors.load_word_vectors`.
+            :func:`ncfbench.data.assets.word_vectors.load_word_vectors`.
     """
     require_shapes(config, dataset)
     towers = Towers(config, DataFacts.of(dataset), rngs=nnx.Rngs(config.seed))

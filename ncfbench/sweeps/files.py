@@ -39,7 +39,7 @@ from ncfbench.config import (
     split_assignment,
     toml_value,
 )
-from ncfbench.data.named_files import name_axes
+from ncfbench.data.assets.names import name_axes
 from ncfbench.errors import DataError, UsageError, nearest, reason
 from ncfbench.runs.trials import Budget
 from ncfbench.settings import Kind
@@ -86,7 +86,7 @@ def with_named_files(sweep: Sweep, data_dir: Path, say: Callable[[str], None]) -
     """Return a sweep in which digests stand for files and folders, whose content is kept.
 
     Raises:
-        DataError, UsageError: see :func:`ncfbench.data.named_files.name_files`.
+        DataError, UsageError: see :func:`ncfbench.data.assets.names.name_files`.
     """
     datasets = sweep.axes.get("dataset", (SETTINGS["dataset"].default,))
     return replace(sweep, axes=name_axes(sweep.axes, datasets, data_dir, say))

@@ -11,7 +11,7 @@ import psutil
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
-from ncfbench.data.word_vectors import initial_words
+from ncfbench.data.assets.word_vectors import initial_words
 from ncfbench.distributed.cluster import refuse_for_processes
 from ncfbench.distributed.layout import Layout
 from ncfbench.distributed.mesh import make_layout

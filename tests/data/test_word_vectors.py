@@ -13,10 +13,10 @@ from flax import nnx
 from invoked import invoke
 
 from ncfbench.config import complete
-from ncfbench.data.kept_files import WORD_VECTORS
-from ncfbench.data.named_files import name_files
+from ncfbench.data.assets.kept import WORD_VECTORS
+from ncfbench.data.assets.names import name_files
+from ncfbench.data.assets.word_vectors import _from_text, keep_word_vectors, load_word_vectors
 from ncfbench.data.store import load
-from ncfbench.data.word_vectors import _from_text, keep_word_vectors, load_word_vectors
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import make_towers
 

@@ -27,11 +27,10 @@ from tokenizers import BertWordPieceTokenizer
 from ncfbench import data
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
-from ncfbench.data.bert_checkpoint import read_verified
-from ncfbench.data.kept_files import CHECKPOINT
-from ncfbench.data.named_files import name_files
-from ncfbench.data.pieces import Pieces, tokenizer_digest
-from ncfbench.data.pretrained import keep_checkpoint
+from ncfbench.data.assets.checkpoint import keep_checkpoint, read_verified
+from ncfbench.data.assets.kept import CHECKPOINT
+from ncfbench.data.assets.names import name_files
+from ncfbench.data.assets.pieces import Pieces, tokenizer_digest
 from ncfbench.data.sources.custom import Options
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError

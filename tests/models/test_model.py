@@ -15,7 +15,7 @@ from texts import BERT, CHECKPOINT_DIGEST, FROM_SCRATCH
 from tiny_bert import write_checkpoint
 
 from ncfbench.config import RunConfig, complete
-from ncfbench.data.kept_files import CHECKPOINT
+from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.cnn import Convolution
 from ncfbench.models.encoders.lstm import Lstm

@@ -23,7 +23,7 @@ from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
 from ncfbench.catalog import find_encoder
 from ncfbench.config import Locations, RunConfig, complete
-from ncfbench.data.kept_files import CHECKPOINT
+from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.data.store import Dataset
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams

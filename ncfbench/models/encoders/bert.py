@@ -14,8 +14,8 @@ import numpy as np
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.data.bert_checkpoint import Architecture, Arrays, read_verified, read_weights
-from ncfbench.data.kept_files import CHECKPOINT
+from ncfbench.data.assets.checkpoint import Architecture, Arrays, read_verified, read_weights
+from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention

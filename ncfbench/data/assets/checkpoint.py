@@ -1,14 +1,18 @@
-"""The architecture and the weights of BERT-like models, in folders of the usual layout.
+"""Checkpoints: the architecture and the weights of BERT-like models.
 
-``config.json`` has the architecture and ``model.safetensors`` the weights. Where they are there,
-``1_Pooling/config.json`` and ``modules.json`` say how a text's vector is made of its words'.
+A folder holds ``config.json`` with the architecture, ``model.safetensors`` with the weights and the
+tokenizer. ``1_Pooling/config.json`` and ``modules.json``, where they are there, say how a text's
+vector is made of its words'.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import math
+import re
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +21,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.pieces import INSTALL
+from ncfbench.data.assets.kept import CHECKPOINT
+from ncfbench.data.assets.pieces import INSTALL, tokenizer_digest, tokenizer_file
+from ncfbench.data.readers.files import sha256
+from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError, either, reason
 
 CONFIG = "config.json"
@@ -31,10 +38,24 @@ SUPPORTED = (
     " length (Normalize) or not"
 )
 """How a text's vector may be made of its words'."""
+KNOWN = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
+"""Settings of a configuration that must have these values, where they are given."""
+SIZES = {
+    "words": "vocab_size",
+    "positions": "max_position_embeddings",
+    "width": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "feed_forward": "intermediate_size",
+}
+"""Names of an architecture's sizes in a configuration."""
+FLAG = "pooling_mode_"
+"""Beginning of the flags of poolings, such as ``pooling_mode_cls_token``."""
 FLOATS = ("F64", "F32", "F16", "BF16")
 """Types of weights that can be read; they become float32."""
 Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
 Pooling: TypeAlias = Literal["mean", "first"]
+POOLINGS: Mapping[str, Pooling] = {"mean": "mean", "cls": "first"}
 
 
 @dataclass(frozen=True)
@@ -60,39 +81,76 @@ class Architecture:
             DataError: a file is missing or damaged, or the model is none of BERT's kind.
         """
         path = folder / CONFIG
-        found = _json(path, dict)
-        for name, known in (
-            ("model_type", "bert"),
-            ("hidden_act", "gelu"),
-            ("position_embedding_type", "absolute"),
-        ):
-            if (value := found.get(name, known)) != known:
+        given = _json(path, dict)
+        for name, known in KNOWN.items():
+            if (value := given.get(name, known)) != known:
                 raise DataError(
                     f"{path}: {name} is {value!r}, and only models of BERT's kind are supported"
                     f" ({known!r}), such as MiniLM."
                 )
-        words, positions, width, layers, heads, units = (
-            _size(path, found, name)
-            for name in (
-                "vocab_size",
-                "max_position_embeddings",
-                "hidden_size",
-                "num_hidden_layers",
-                "num_attention_heads",
-                "intermediate_size",
-            )
-        )
-        if width % heads:
+        sizes = {field: _size(path, given, name) for field, name in SIZES.items()}
+        if sizes["width"] % sizes["heads"]:
             raise DataError(
-                f"{path}: num_attention_heads is {heads}, and it must divide hidden_size, {width}."
+                f"{path}: num_attention_heads is {sizes['heads']}, and it must divide hidden_size,"
+                f" {sizes['width']}."
             )
-        epsilon = found.get("layer_norm_eps", 1e-12)
+        epsilon = given.get("layer_norm_eps", 1e-12)
         if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
             raise DataError(f"{path}: layer_norm_eps is {epsilon!r}, and it must be above 0.")
-        pooling = _pooling(folder / POOLING)
-        normalises = _normalises(folder / MODULES)
-        sizes = words, positions, width, layers, heads, units
-        return cls(*sizes, float(epsilon), pooling, normalises)
+        return cls(
+            **sizes,
+            epsilon=float(epsilon),
+            pooling=_pooling(folder / POOLING),
+            normalises=_normalises(folder / MODULES),
+        )
+
+
+def keep_checkpoint(folder: Path, dataset: Dataset) -> str:
+    """Keep the files of a checkpoint beside a data set, and return the digest that names them.
+
+    Raises:
+        DataError: a file is damaged, the model is none of BERT's kind, the tokenizer is missing, or
+            the folder cannot be written.
+        UsageError: a file is missing, or the data set was prepared with words or with another
+            tokenizer.
+    """
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise UsageError(
+                f"--checkpoint {folder}: there is no {name}. Name the folder of a pretrained model."
+            )
+    tokenizer = dataset.manifest.get("tokenizer")
+    if tokenizer is None or tokenizer["sha256"] != tokenizer_digest(folder):
+        made = "words" if tokenizer is None else f"the tokenizer of {tokenizer['name']}"
+        raise UsageError(
+            f"{dataset.name} was prepared with {made}, and --encoder bert needs the pieces of its"
+            f" checkpoint. Prepare it again with --tokenizer {folder}."
+        )
+    try:
+        read_verified(folder)
+    except DataError as error:
+        raise DataError(
+            f"{error} Get its files again, or use another checkpoint, such as MiniLM's."
+        ) from error
+    # The last two may be missing.
+    names = [n for n in (CONFIG, WEIGHTS, POOLING, MODULES) if (folder / n).is_file()]
+    token_file = tokenizer_file(folder).name
+
+    def digests(home: Path) -> list[str]:
+        return [f"{name} {sha256(home / name)}" for name in names]
+
+    def copy(home: Path) -> None:
+        for name in (*names, token_file):
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / name, home / name)
+
+    def is_whole(home: Path) -> bool:
+        return digests(home) == whole and sha256(home / token_file) == sha256(folder / token_file)
+
+    whole = digests(folder)
+    return CHECKPOINT.keep(
+        dataset, hashlib.sha256("\n".join(whole).encode()).hexdigest(), copy, is_whole
+    )
 
 
 def read_verified(folder: Path) -> Architecture:
@@ -120,7 +178,6 @@ def read_weights(folder: Path, architecture: Architecture) -> Arrays:
 
 
 def _weights(folder: Path, architecture: Architecture) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Yield the name and the values of each weight; see :func:`read_weights`."""
     if importlib.util.find_spec("safetensors") is None:
         raise UsageError(f"--encoder bert needs the package safetensors. Install it: {INSTALL}")
     from safetensors import SafetensorError, safe_open
@@ -130,22 +187,22 @@ def _weights(folder: Path, architecture: Architecture) -> Iterator[tuple[str, ND
         with safe_open(path, "numpy") as file:
             names = set(file.keys())
             anchor = "embeddings.word_embeddings.weight"
-            prefix = next((each for each in PREFIXES if each + anchor in names), None)
+            prefix = next((prefix for prefix in PREFIXES if prefix + anchor in names), None)
             if prefix is None:
                 raise DataError(f"{path} holds no {anchor}: it is none of BERT's kind.")
             for name, shape in shapes(architecture).items():
-                own = prefix + name
-                stored = file.get_slice(own) if own in names else None
+                key = prefix + name
+                stored = file.get_slice(key) if key in names else None
                 had = tuple(stored.get_shape()) if stored else None
                 if stored is None or had != shape:
                     which = "is missing" if stored is None else f"has the shape {had}"
-                    raise DataError(f"{path}: {own} {which}; {CONFIG} asks for {shape}.")
+                    raise DataError(f"{path}: {key} {which}; {CONFIG} asks for {shape}.")
                 if (kind := stored.get_dtype()) not in FLOATS:
-                    raise DataError(f"{path}: {own} is of type {kind}, not {either(FLOATS)}.")
+                    raise DataError(f"{path}: {key} is of type {kind}, not {either(FLOATS)}.")
                 with np.errstate(over="ignore"):
-                    value = np.asarray(file.get_tensor(own), np.float32)
+                    value = np.asarray(file.get_tensor(key), np.float32)
                 if not np.isfinite(value).all():
-                    raise DataError(f"{path}: {own} has a value that is not a finite number.")
+                    raise DataError(f"{path}: {key} has a value that is not a finite number.")
                 yield name, value
     except (OSError, SafetensorError, ValueError, TypeError) as error:
         raise DataError(f"{path} is damaged: {reason(error)}.") from error
@@ -154,41 +211,33 @@ def _weights(folder: Path, architecture: Architecture) -> Iterator[tuple[str, ND
 def shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
     """Return the shape of each weight by its name in BERT; linear maps are [out, in]."""
     e, h = architecture.width, architecture.feed_forward
-    found: dict[str, tuple[int, ...]] = {
+    shapes: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": (architecture.words, e),
         "embeddings.position_embeddings.weight": (architecture.positions, e),
         "embeddings.token_type_embeddings.weight": (2, e),
         "embeddings.LayerNorm.weight": (e,),
         "embeddings.LayerNorm.bias": (e,),
     }
+    linear = {
+        "attention.self.query": (e, e),
+        "attention.self.key": (e, e),
+        "attention.self.value": (e, e),
+        "attention.output.dense": (e, e),
+        "intermediate.dense": (h, e),
+        "output.dense": (e, h),
+    }
+    norms = {"attention.output.LayerNorm": (e,), "output.LayerNorm": (e,)}
     for layer in range(architecture.layers):
-        for name, (out, in_) in LINEAR.items():
-            sizes = {"e": e, "h": h}
-            found[f"encoder.layer.{layer}.{name}.weight"] = (sizes[out], sizes[in_])
-            found[f"encoder.layer.{layer}.{name}.bias"] = (sizes[out],)
-        for name in NORMS:
-            found[f"encoder.layer.{layer}.{name}.weight"] = (e,)
-            found[f"encoder.layer.{layer}.{name}.bias"] = (e,)
-    return found
+        for name, shape in (linear | norms).items():
+            shapes[f"encoder.layer.{layer}.{name}.weight"] = shape
+            shapes[f"encoder.layer.{layer}.{name}.bias"] = shape[:1]
+    return shapes
 
 
-LINEAR: Mapping[str, tuple[str, str]] = {
-    "attention.self.query": ("e", "e"),
-    "attention.self.key": ("e", "e"),
-    "attention.self.value": ("e", "e"),
-    "attention.output.dense": ("e", "e"),
-    "intermediate.dense": ("h", "e"),
-    "output.dense": ("e", "h"),
-}
-"""Linear maps of a layer: their outputs and inputs, e for the width and h for the hidden layer."""
-NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
-"""Normalisations of a layer."""
-
-
-def _size(path: Path, found: Mapping[str, Any], name: str) -> int:
-    value = found.get(name)
+def _size(path: Path, given: Mapping[str, Any], name: str) -> int:
+    value = given.get(name)
     if type(value) is not int or value < 1:
-        shown = f"is {repr(value)[:40]}" if name in found else "is missing"
+        shown = f"is {repr(value)[:40]}" if name in given else "is missing"
         raise DataError(f"{path}: {name} {shown}, and it must be a whole number above 0.")
     return value
 
@@ -199,31 +248,25 @@ def _pooling(path: Path) -> Pooling:
     The modes are flags (``pooling_mode_mean_tokens``) or, since sentence-transformers 6, one name
     or a list of names (``pooling_mode``).
     """
-    found = _json(path, dict) if path.exists() else {}
-    flags = {name: value for name, value in found.items() if name.startswith(FLAG)}
-    if flags and "pooling_mode" not in found:
-        names = [name.removeprefix(FLAG) for name, value in flags.items() if value]
-        modes = [name.removesuffix("_tokens").removesuffix("_token") for name in names]
+    given = _json(path, dict) if path.exists() else {}
+    flags = [name for name, value in given.items() if name.startswith(FLAG) and value]
+    if "pooling_mode" in given or not any(name.startswith(FLAG) for name in given):
+        modes = given.get("pooling_mode", "mean")
+        modes = modes if isinstance(modes, list) else [modes]
     else:
-        given = found.get("pooling_mode", "mean")
-        modes = given if isinstance(given, list) else [given]
+        modes = [re.sub("_tokens?$", "", name.removeprefix(FLAG)) for name in flags]
     if len(modes) != 1 or str(modes[0]) not in POOLINGS:
         shown = " + ".join(map(str, modes)) or "none"
         raise DataError(f"{path}: the pooling {shown[:80]} is not supported; {SUPPORTED}.")
     return POOLINGS[modes[0]]
 
 
-FLAG = "pooling_mode_"
-"""Beginning of the flags' names, such as ``pooling_mode_cls_token``."""
-POOLINGS: Mapping[str, Pooling] = {"mean": "mean", "cls": "first"}
-
-
 def _normalises(path: Path) -> bool:
     """Read whether a text's vector is scaled to unit length; other modules are refused."""
     modules = _json(path, list) if path.exists() else []
     kinds = [
-        str(each.get("type") if isinstance(each, dict) else each).rsplit(".", 1)[-1]
-        for each in modules
+        str(module.get("type") if isinstance(module, dict) else module).rsplit(".", 1)[-1]
+        for module in modules
     ]
     for kind in kinds:
         if kind not in ("Transformer", "Pooling", "Normalize"):
@@ -233,10 +276,10 @@ def _normalises(path: Path) -> bool:
 
 def _json(path: Path, kind: type) -> Any:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"Cannot read {path}: {reason(error)}.") from error
-    if not isinstance(found, kind):
+    if not isinstance(value, kind):
         name = "object" if kind is dict else "list"
         raise DataError(f"{path} is damaged: it must hold a JSON {name}.")
-    return found
+    return value

@@ -1,10 +1,10 @@
-"""Settings that are files: they are kept beside the data set, and named by a digest."""
+"""Settings that are files or folders: their content is kept, and a digest takes their place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ncfbench.config import SETTINGS, is_digest
 from ncfbench.data import open_dataset
@@ -12,26 +12,24 @@ from ncfbench.data import open_dataset
 if TYPE_CHECKING:
     from ncfbench.data.store import Dataset
 
-    Keep: TypeAlias = Callable[[Path, Dataset, Callable[[str], None]], str]
-
 
 def _keep_word_vectors(file: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
-    from ncfbench.data.word_vectors import keep_word_vectors
+    from ncfbench.data.assets.word_vectors import keep_word_vectors
 
-    found = keep_word_vectors(file, dataset)
-    say(f"Word vectors {found.digest}: {found.coverage}.")
-    return found.digest
+    vectors = keep_word_vectors(file, dataset)
+    say(f"Word vectors {vectors.digest}: {vectors.coverage}.")
+    return vectors.digest
 
 
 def _keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
-    from ncfbench.data.pretrained import keep_checkpoint
+    from ncfbench.data.assets.checkpoint import keep_checkpoint
 
     digest = keep_checkpoint(folder, dataset)
     say(f"Checkpoint {digest}: {folder.name}.")
     return digest
 
 
-FILES: Mapping[str, Keep] = {"word_vectors": _keep_word_vectors, "checkpoint": _keep_checkpoint}
+KEEPERS = {"word_vectors": _keep_word_vectors, "checkpoint": _keep_checkpoint}
 """Keepers of the settings that are files or folders."""
 
 
@@ -48,13 +46,13 @@ def name_files(
         DataError: the data set is not prepared, or a file is damaged or cannot be kept.
         UsageError: a file is missing, or does not go with the data set.
     """
-    found = dict(given)
-    for name, keep in FILES.items():
+    named = dict(given)
+    for name, keep in KEEPERS.items():
         value = given.get(name)
         if value and (not is_digest(value) or Path(value).exists()):
             dataset = open_dataset(data_dir, given.get("dataset", SETTINGS["dataset"].default), say)
-            found[name] = keep(Path(value), dataset, say)
-    return found
+            named[name] = keep(Path(value), dataset, say)
+    return named
 
 
 def name_axes(
@@ -69,9 +67,9 @@ def name_axes(
         axes: values by setting.
         datasets: the data sets beside which they are kept.
     """
-    found = {name: tuple(values) for name, values in axes.items()}
-    for name in found.keys() & FILES.keys():
+    named = {name: tuple(values) for name, values in axes.items()}
+    for name in named.keys() & KEEPERS.keys():
         for dataset in datasets:
             given = [{"dataset": dataset, name: value} for value in axes[name]]
-            found[name] = tuple(name_files(each, data_dir, say)[name] for each in given)
-    return found
+            named[name] = tuple(name_files(cell, data_dir, say)[name] for cell in given)
+    return named

@@ -1,15 +1,11 @@
-"""Files of users that runs need: kept beside a data set, and named by a digest of their content.
-
-A run that is resumed, a sweep and the other processes of a run need the user's own files no more,
-and runs with other content are others.
-"""
+"""Where assets are kept, and how: whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,21 +14,25 @@ from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import tables
 
 DIGITS = 12
-"""Hexadecimal digits of a SHA-256 that name a file; see :func:`ncfbench.config.is_digest`."""
+"""Hexadecimal digits of a SHA-256 that name an asset; see :func:`ncfbench.config.is_digest`."""
 
 
 @dataclass(frozen=True)
-class KeptKind:
-    """A kind of files that are kept."""
+class AssetKind:
+    """A kind of assets.
+
+    Args:
+        noun: for messages.
+        again: how a user gives one again.
+        pattern: name of the file or folder that is kept, with ``{}`` for the digest.
+    """
 
     noun: str
     again: str
-    """How a user gives them again."""
     pattern: str
-    """Name of the file or folder that is kept, with ``{}`` for the digest."""
 
     def path(self, folder: Path | None, digest: str) -> Path:
-        """Return where the content of a digest is kept, beside the content of a data set.
+        """Return where an asset is kept, beside the content of a data set.
 
         Raises:
             DataError: the data set is in no folder.
@@ -42,10 +42,10 @@ class KeptKind:
         return folder / self.pattern.format(digest)
 
     def find(self, dataset: Dataset, digest: str) -> Path:
-        """Return the path of what was kept.
+        """Return the path of an asset that was kept.
 
         Raises:
-            UsageError: there is nothing of that digest.
+            UsageError: there is none of that digest.
         """
         path = self.path(dataset.folder, digest)
         if not path.exists():
@@ -56,7 +56,7 @@ class KeptKind:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Add to a DataError about what was kept how a user gives it again."""
+        """Add to a DataError about an asset how a user gives it again."""
         try:
             yield
         except DataError as error:
@@ -69,11 +69,11 @@ class KeptKind:
         write: Callable[[Path], None],
         is_whole: Callable[[Path], bool],
     ) -> str:
-        """Keep content, whole or not at all, and return the digest that names it.
+        """Keep an asset, unless it is there undamaged, and return the digest that names it.
 
         Args:
             sha256: of the content.
-            write: writes it to a path, unless it is there already, undamaged.
+            write: writes it to a path.
             is_whole: returns whether the content at a path is undamaged; a DataError counts as no.
 
         Raises:
@@ -83,23 +83,17 @@ class KeptKind:
         path = self.path(dataset.folder, digest)
         if _is_there(path, is_whole):
             return digest
+        new = path.with_name(f".new-{path.name}-{os.getpid()}")
         with tables.storage_errors(path):
-            scratch, damaged = (
-                path.with_name(f".{state}-{path.name}-{os.getpid()}") for state in ("new", "old")
-            )
             try:
-                write(scratch)
-                with suppress(FileNotFoundError):
-                    path.rename(damaged)
-                scratch.rename(path)
+                write(new)
+                _remove(path)
+                new.rename(path)
             except OSError:
                 if not _is_there(path, is_whole):  # or another process was faster
                     raise
             finally:
-                for each in (scratch, damaged):
-                    shutil.rmtree(each, ignore_errors=True)
-                    if each.is_file():
-                        each.unlink()
+                _remove(new)
         return digest
 
 
@@ -110,7 +104,14 @@ def _is_there(path: Path, is_whole: Callable[[Path], bool]) -> bool:
         return False
 
 
-WORD_VECTORS = KeptKind(
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+WORD_VECTORS = AssetKind(
     "word vectors", "their file again, with --word-vectors FILE", "word-vectors-{}.npy"
 )
-CHECKPOINT = KeptKind("checkpoint", "its folder again, with --checkpoint FOLDER", "checkpoint-{}")
+CHECKPOINT = AssetKind("checkpoint", "its folder again, with --checkpoint FOLDER", "checkpoint-{}")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
-from ncfbench.data.kept_files import WORD_VECTORS
+from ncfbench.data.assets.kept import WORD_VECTORS
 from ncfbench.data.readers.files import read_lines, sha256
 from ncfbench.data.store import VOCABULARY, Dataset
 from ncfbench.errors import DataError, UsageError, reason
@@ -65,9 +65,8 @@ def keep_word_vectors(file: Path, dataset: Dataset) -> WordVectors:
     Raises:
         DataError: the file is damaged or has none of the words, or the folder cannot be written.
     """
-    if dataset.folder is None:
-        raise DataError(f"Data set {dataset.name!r} is in no folder that could hold word vectors.")
-    vocabulary = tables.read_table(dataset.folder / "vocabulary.parquet", VOCABULARY)
+    home = WORD_VECTORS.path(dataset.folder, "").parent
+    vocabulary = tables.read_table(home / "vocabulary.parquet", VOCABULARY)
     words = vocabulary["word"].to_pylist()
     table = _from_array(file, len(words)) if file.suffix == ".npy" else _from_text(file, words)
     _require_whole_rows(file, table)

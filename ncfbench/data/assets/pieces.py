@@ -39,16 +39,15 @@ class Pieces:
     def __init__(self, folder: Path, max_length: int) -> None:
         self.max_length = max_length
         self._tokenizer = _read(tokenizer_file(folder), folder)
-        found: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
-        ordered = sorted(found, key=lambda piece: found[piece])
-        if [found[piece] for piece in ordered] != list(range(len(ordered))):
+        self.ids: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
+        ordered = sorted(self.ids, key=lambda piece: self.ids[piece])
+        if [self.ids[piece] for piece in ordered] != list(range(len(ordered))):
             raise DataError(f"The tokenizer in {folder} leaves out ids. Use one of BERT's kind.")
-        if found.get(PADDING) != 0 or BEGIN not in found or END not in found:
+        if self.ids.get(PADDING) != 0 or BEGIN not in self.ids or END not in self.ids:
             raise DataError(
                 f"The tokenizer in {folder} is none of BERT's kind: {PADDING} must have the id 0,"
                 f" and {BEGIN} and {END} an id."
             )
-        self.ids = found
         self.words = tuple(ordered[1:])
         """The pieces of the ids 1, 2, ..."""
 
@@ -100,16 +99,16 @@ def _read(path: Path, folder: Path) -> Any:
 
     try:
         if path.name == FILES[0]:
-            found = tokenizers.Tokenizer.from_file(str(path))
+            tokenizer = tokenizers.Tokenizer.from_file(str(path))
         else:
-            found = tokenizers.BertWordPieceTokenizer(
+            tokenizer = tokenizers.BertWordPieceTokenizer(
                 str(path), lowercase=_is_lowercase(folder)
             )._tokenizer
     except Exception as error:  # the package raises Exception itself
         raise DataError(f"{path} is damaged: {reason(error)}.") from error
-    found.no_truncation()
-    found.no_padding()
-    return found
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def _is_lowercase(folder: Path) -> bool:
