@@ -12,6 +12,8 @@ import pytest
 from tables_of import ITEMS, LINKS, as_csv, as_jsonl, prepare
 
 from ncfbench.data.sources import prepare_command
+from ncfbench.data.table import read_table
+from ncfbench.data.values import times
 from ncfbench.errors import DataError, UsageError
 
 
@@ -58,12 +60,12 @@ def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
     ids = {"user": [1, 2, 3], "item": [1, 2, 3]}
     items = as_csv(tmp_path / "m.csv", [{"id": n, "title": "w"} for n in (1, 2, 3)])
     newest = []
-    for times in (
+    for moments in (
         pa.array([2**61, 2**60, 2**59]),
         pa.array([3, 2, 1], pa.timestamp("ns", "Asia/Tokyo")),
         pa.array([3, 2, 1]).cast(pa.decimal128(30, 2)),
     ):
-        pq.write_table(pa.table({**ids, "timestamp": times}), tmp_path / "r.parquet")
+        pq.write_table(pa.table({**ids, "timestamp": moments}), tmp_path / "r.parquet")
         dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", items, split="time")
         newest.append(dataset.split.tolist())
     assert newest == [[2, 0, 0]] * 3
@@ -90,7 +92,10 @@ def test_dates_and_numbers_in_one_column_are_refused(tmp_path: Path) -> None:
         [{"user": 1, "item": 1, "time": "1999"}, {"user": 1, "item": 2, "time": "2001-05-01"}],
     )
     items = as_csv(tmp_path / "m.csv", [{"id": n, "title": "w"} for n in (1, 2)])
-    with pytest.raises(DataError, match=r"r.csv, line 2: time '1999' is not a time"):
+    with pytest.raises(
+        DataError,
+        match=r"r.csv, line 3: time '2001-05-01' is a date, and '1999' on line 2 a number",
+    ):
         prepare(tmp_path, links, items, split="time")
 
 
@@ -130,7 +135,7 @@ NASTY_JSON = {
     "not a number": (b'{"id": NaN, "title": "w"}', "without id"),
     "nested": (
         b'{"id": 1, "title": ' + b"[" * 900 + b"]" * 900 + b"}",
-        "line 1: title has lists in lists",
+        "line 1: title is \\[\\[\\[",
     ),
     "true": (b'{"id": true, "title": "w"}', "line 1: id is true"),
 }
@@ -156,13 +161,13 @@ def test_tables_that_parquet_can_hold(tmp_path: Path) -> None:
         1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")
     )
     for table, message in (
-        (pa.table({"id": [1], "title": invalid}), "m.parquet, after row 0: .*UTF"),
+        (pa.table({"id": [1], "title": invalid}), "m.parquet: title is damaged: .*UTF"),
         (
             pa.table([[1], [1], ["w"]], names=["id", "id", "title"]),
             "the column 'id' is named twice",
         ),
         (pa.table({"id": pa.array([None], pa.string()), "title": ["w"]}), "holds no item with id"),
-        (pa.table({"id": ["x" * (2**24 + 1)], "title": ["w"]}), "row 1: longer than 16 MiB"),
+        (pa.table({"id": ["x" * (2**24 + 1)], "title": ["w"]}), "row 1: id is longer than 16 MiB"),
     ):
         pq.write_table(table, path)
         with pytest.raises(DataError, match=message):
@@ -180,3 +185,132 @@ def test_an_encoding_without_all_characters(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_bytes(b"user,item\n1,5\n2,caf\x81\n")
     with pytest.raises(DataError, match=r"r.csv, line 3: byte 0x81 is not valid cp1252"):
         prepare(tmp_path, tmp_path / "r.csv", items, encoding="cp1252")
+
+
+@pytest.mark.parametrize(("threshold", "links"), [(0.7, 3), (0.9, 1), (0.3, 4), (0.1, 5)])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "decimal", "text"])
+def test_a_threshold_has_the_type_of_the_ratings(
+    tmp_path: Path, kind: str, threshold: float, links: int
+) -> None:
+    scores = pa.array([0.1, 0.3, 0.7, 0.7, 0.9])
+    types = {"float16": pa.float16(), "float32": pa.float32(), "text": pa.string()}
+    if kind == "decimal":
+        scores = scores.cast(pa.string()).cast(pa.decimal128(12, 3))
+    else:
+        scores = scores.cast(types.get(kind, pa.float64()))
+    table = {"user": [1, 2, 3, 4, 5], "item": [1] * 5, "score": scores}
+    pq.write_table(pa.table(table), tmp_path / "r.parquet")
+    items = as_csv(tmp_path / "m.csv", [{"id": n, "title": "w"} for n in (1, 2)])
+    dataset, _ = prepare(
+        tmp_path, tmp_path / "r.parquet", items, rating_threshold=threshold, test_fraction=0.0
+    )
+    assert len(dataset.users) == links
+
+
+def times_of(folder: Path, *values: object) -> np.ndarray:
+    path = as_csv(folder / "t.csv", [{"time": value} for value in values])
+    return times(read_table(path)["time"])
+
+
+@pytest.mark.parametrize(
+    ("values", "order"),
+    [
+        (["20240131"] * 66_000 + ["2019-05-01"], [66_000, 0]),
+        (["2024-01-31T10:00:00+02:00", "2024-01-31 09:00:00 UTC", "2024-01-31"], [2, 0, 1]),
+        (["1.7e9", "1600000000"], [1, 0]),
+        (["20240131", "20190501"], [1, 0]),
+        (["3", "700000000", "1", "5000000000000"], [2, 0, 1, 3]),
+    ],
+)
+def test_times_are_of_one_form(tmp_path: Path, values: list[str], order: list[int]) -> None:
+    found = times_of(tmp_path, *values)
+    assert np.argsort(found[order], kind="stable").tolist() == list(range(len(order)))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1600000000] * 70_000 + [1600000000000], "line 70002: .*milliseconds.* on line 2 seconds"),
+        ([1600000000, "2019-05-01"], "line 3: .* is a date, and '1600000000' on line 2 a number"),
+        ([20240131, 1600000000], "line 3: time '1600000000' is seconds, and '20240131' on line 2"),
+        ([0, 1600000000, 1.6e15] * 9, "line 4: .*microseconds"),
+        ([20240131, 20240131120000], "line 3: .*a date with seconds"),
+        (["31/01/2024"], "line 2: time '31/01/2024' is not a time"),
+        ([1, "inf"], "line 3: time 'inf' is not a time"),
+    ],
+)
+def test_times_of_two_forms_name_both_rows(
+    tmp_path: Path, values: list[object], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        times_of(tmp_path, *values)
+
+
+def test_equal_times_are_told(tmp_path: Path) -> None:
+    links = as_csv(tmp_path / "r.csv", [row | {"timestamp": 5} for row in LINKS])
+    _, said = prepare(tmp_path, links, as_csv(tmp_path / "m.csv", ITEMS), split="time")
+    assert any("all times timestamp of r.csv are equal" in line for line in said)
+
+
+def test_values_decide_between_columns(tmp_path: Path) -> None:
+    """Names alone would give three users, and other items' texts."""
+    rows = [{"user": "AB"[n % 2], "user_id": n % 5, "item_id": n} for n in range(1, 21)]
+    links = as_csv(tmp_path / "r.csv", rows)
+    items = as_csv(
+        tmp_path / "m.csv", [{"id": n, "docid": n + 5, "title": f"t{n}"} for n in range(1, 21)]
+    )
+    dataset, said = prepare(tmp_path, links, items, test_fraction=0.0)
+    assert dataset.manifest["statistics"]["users"] == 5
+    assert dataset.manifest["options"]["id_column"] == "id"
+    assert dataset.manifest["removed"] == {}
+    assert "Not used of r.csv: user." in said
+    assert "Not used of m.csv: docid." in said
+
+
+@pytest.mark.parametrize(
+    ("links", "items", "options", "message"),
+    [
+        ("user_id,visitor_id,item", "item,title", {}, "user_id; visitor_id.*--user-column NAME"),
+        ("user,item_id", "id,docid,title", {}, "item_id and docid.*--item-column item_id"),
+        ("user,item_id", "id,docid,title", {"id_column": "id"}, ""),
+        ("user,item_id,post_id", "id,title", {}, "item_id and id; post_id and id"),
+        ("user,item_id,post_id", "id,title", {"item_column": "post_id"}, ""),
+        ("user,package", "package,title", {}, ""),
+        ("user,title", "title,plot", {}, ""),
+        ("user,item_id,key", "key,item_id,title", {"item_column": "key"}, ""),
+    ],
+)
+def test_columns_that_fit_as_well_are_asked_for(
+    tmp_path: Path, links: str, items: str, options: dict[str, str], message: str
+) -> None:
+    """Every column holds the same numbers, in another order."""
+    for path, header in (("r.csv", links), ("m.csv", items)):
+        names = header.split(",")
+        rows = [{name: (n * (3 + k)) % 7 for k, name in enumerate(names)} for n in range(7)]
+        as_csv(tmp_path / path, rows)
+    if message:
+        with pytest.raises(DataError, match=message):
+            prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv", **options)
+    else:
+        prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv", **options)
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [([0, 1], 3), ([-1, 1], 3), (["true", "False"], 3), ([0, 2], 0), ([1, 1], 0), (["a", "b"], 0)],
+)
+def test_columns_that_mark_links_are_pointed_at(
+    tmp_path: Path, values: list[object], count: int
+) -> None:
+    rows = [row | {"clicked": values[n % 2]} for n, row in enumerate(LINKS)]
+    links, items = as_csv(tmp_path / "r.csv", rows), as_csv(tmp_path / "m.csv", ITEMS)
+    _, said = prepare(tmp_path, links, items)
+    assert "Not used of r.csv: rating, timestamp, clicked." in said
+    warnings = [line for line in said if "--rating-column clicked --rating-threshold 1" in line]
+    assert len(warnings) == (count > 0)
+    if count:
+        assert f"{count} rows" in warnings[0]
+        options = {"rating_column": "clicked", "rating_threshold": 1, "test_fraction": 0.0}
+        dataset, said = prepare(tmp_path, links, items, **options)
+        assert dataset.manifest["removed"]["links_below_threshold"] == count
+        assert not any("clicked of" in line for line in said)

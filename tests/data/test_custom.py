@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -273,23 +272,6 @@ def test_ids_beyond_any_integer_are_names(tmp_path: Path) -> None:
     as_csv(tmp_path / "m.csv", [{"id": number, "title": "w"} for number in (2**63, 1)])
     dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", tmp_path / "m.csv", test_fraction=0.0)
     assert named_links(dataset) == [("1", "1"), (str(2**64 - 1), str(2**63))]
-
-
-def test_many_pieces_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows over the borders of pieces, and names that are put together again and again."""
-    rng = np.random.default_rng(0)
-    pairs = [{"user": f"u{rng.integers(300)}", "item": f"i{rng.integers(90)}"} for _ in range(5000)]
-    titles = [{"id": f"i{n}", "title": f"first{n} second{n}"} for n in range(90)]
-    whole, _ = prepare(
-        tmp_path, as_csv(tmp_path / "r.csv", pairs), as_jsonl(tmp_path / "m.jsonl", titles)
-    )
-    monkeypatch.setattr("ncfbench.data.readers.rows.PIECE_BYTES", 700)
-    monkeypatch.setattr("ncfbench.data.readers.rows.PIECE_ROWS", 13)
-    monkeypatch.setattr("ncfbench.data.ids.MOST_PIECES", 3)
-    for form in ("csv", "parquet"):
-        links = FORMATS[form](tmp_path / f"r.{form}", pairs)
-        pieces, _ = prepare(tmp_path / form, links, tmp_path / "m.jsonl")
-        assert pieces.fingerprint == whole.fingerprint
 
 
 @pytest.mark.parametrize(

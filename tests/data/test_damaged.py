@@ -4,17 +4,12 @@ the file; nothing else happens.
 
 from __future__ import annotations
 
-import gzip
 import random
 import re
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from damage import CASES, DAMAGES, HARMLESS, MOST_BYTES
 
@@ -48,8 +43,8 @@ STATED = {
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short lines count as long."""
-    for module in ("files", "rows", "parquet"):
-        monkeypatch.setattr(f"ncfbench.data.readers.{module}.MOST_BYTES", MOST_BYTES)
+    for module in ("readers.files", "table", "csv_rows", "json_lines"):
+        monkeypatch.setattr(f"ncfbench.data.{module}.MOST_BYTES", MOST_BYTES)
 
 
 def prepared(source: str, options: Any, data: Path) -> tuple[NcfbenchError | None, str]:
@@ -140,63 +135,3 @@ def test_files_that_cannot_be_read(
         assert name in str(error)
         if refused.is_dir():
             refused.rmdir()
-
-
-MEASURED = """
-import resource, sys
-from typer.testing import CliRunner
-from ncfbench.cli import app
-resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-result = CliRunner().invoke(app, ["prepare", "custom", *sys.argv[1:]])
-# Not ru_maxrss, which begins with what the parent had.
-peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(result.exit_code, int(peak) // 1024, result.stderr)
-"""
-
-
-def measured(files: Path, links: str, items: str, *more: str) -> tuple[int, int, str]:
-    """Exit code, peak memory in MiB and messages of a process that prepares."""
-    words = ["--links", str(files / links), "--items", str(files / items), *more]
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *words, "--data-dir", str(files / "data")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    code, peak, *message = done.stdout.split(maxsplit=2)
-    return int(code), int(peak), " ".join(message)
-
-
-@pytest.mark.long_cases(r"m.jsonl|r.csv.gz-user,item.n1")
-@pytest.mark.parametrize(
-    ("name", "head", "unit"),
-    [
-        ("r.csv.gz", b"user,item\n", b"0" * 2**16),
-        ("m.jsonl.gz", b'{"movieId": "', b"0" * 2**16),
-        ("r.csv.gz", b'user,item\n1,"', b"1,2\n" * 2**14),
-    ],
-)
-def test_what_unpacks_to_half_a_gigabyte_stays_small(
-    tmp_path: Path, name: str, head: bytes, unit: bytes
-) -> None:
-    CASES["gzip"].write(tmp_path)
-    with gzip.open(tmp_path / name, "wb", compresslevel=1) as file:
-        file.write(head)
-        for _ in range(2**29 // len(unit)):
-            file.write(unit)
-    code, peak, message = measured(tmp_path, "r.csv.gz", "m.jsonl.gz")
-    assert (code, name in message) == (3, True), message
-    assert peak < 400, "MiB"
-
-
-@pytest.mark.long
-def test_parquet_that_repeats_a_long_text_stays_small(tmp_path: Path) -> None:
-    """A gigabyte of text in a few kilobytes; every row of it is read."""
-    CASES["parquet"].write(tmp_path)
-    ids = list(range(1, 1001))
-    table = pa.table({"movieId": ids, "title": ["x" * 2**20] * len(ids)})
-    pq.write_table(table, tmp_path / "m.parquet")
-    assert (tmp_path / "m.parquet").stat().st_size < 2**20
-    code, peak, message = measured(tmp_path, "r.parquet", "m.parquet", "--min-item-links", "0")
-    assert (code, "items without a link" in message) == (0, False), message
-    assert peak < 400, "MiB"

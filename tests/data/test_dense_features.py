@@ -197,8 +197,35 @@ def test_standardised_by_definition(features: np.ndarray, scale: float) -> None:
     fitted = np.arange(len(features)) % 3 != 1
     rows = features.astype(np.float64)
     mean, deviation = rows[fitted].mean(axis=0), rows[fitted].std(axis=0)
-    constant = standardise(features, fitted)
+    found, constant = standardise(features, fitted)
     is_constant = deviation <= 1e-6 * np.abs(mean)
     assert constant == is_constant.sum()
     scaled = (rows - mean) / np.where(is_constant, np.inf, deviation)
-    np.testing.assert_allclose(features, scaled, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found, scaled, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "npy"])
+def test_large_numbers_keep_their_differences(tmp_path: Path, form: str) -> None:
+    """Seconds since 1970 are the same to float32, where they differ by a minute."""
+    seconds = [1_570_000_000 + 20 * n for n in (3, 1, 2, 0)]
+    path = tmp_path / f"f.{form}"
+    rows = [{"movieId": item["movieId"], "at": at} for item, at in zip(ITEMS, seconds, strict=True)]
+    if form == "npy":
+        np.save(path, np.array(seconds)[:, None])
+    else:
+        {"csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet}[form](path, rows)
+    dataset, said = made(tmp_path, item_features=path, test_fraction=0.0)
+    assert dataset.item_features is not None
+    expected = np.array(seconds[:3]) - np.mean(seconds[:3])
+    np.testing.assert_allclose(dataset.item_features[:, 0], expected / expected.std(), rtol=1e-6)
+    assert not any("are the same" in line for line in said)
+
+
+def test_constant_columns_of_many_rows_are_constant() -> None:
+    """Sums of 1.6e9 over many rows are rounded; their mean must not be."""
+    features = np.full((100_000, 2), 1_600_000_000.1)
+    features[:, 1] += np.arange(100_000) % 2
+    found, constant = standardise(features, np.arange(100_000) % 3 > 0)
+    assert constant == 1
+    assert not found[:, 0].any()
+    np.testing.assert_allclose(np.abs(found[:, 1]), 1.0, rtol=1e-4)

@@ -91,8 +91,16 @@ def git_blob_id(path: Path) -> str:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, hexadecimal."""
+    """Return the SHA-256 of a file, or of the Parquet files of a folder, hexadecimal."""
+    if path.is_dir():
+        parts = (f"{part.relative_to(path)} {sha256(part)}\n" for part in parquet_files(path))
+        return hashlib.sha256("".join(parts).encode()).hexdigest()
     return _digest(path, hashlib.sha256())
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """Return the Parquet files anywhere in a folder, by name."""
+    return sorted(folder.rglob("*.parquet"))
 
 
 def _digest(path: Path, digest: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,19 +20,23 @@ from ncfbench.data.content import (
     split_newest,
     stays_with_cold_users,
 )
+from ncfbench.data.features import FeatureArray, FeatureTable, standardised
+from ncfbench.data.ids import Ids
 from ncfbench.data.markup import clean_markup, has_html
 from ncfbench.data.options import TokenizerOptions, as_flags, option
 from ncfbench.data.readers.files import sha256
 from ncfbench.data.sources import Preparation, Progress, Statistics
-from ncfbench.data.sources.custom_columns import Columns
-from ncfbench.data.sources.custom_features import Features
-from ncfbench.data.sources.custom_kept import (
-    count_removed,
-    describe_removed,
-    keep_frequent,
-    sample_users,
+from ncfbench.data.sources.custom_columns import (
+    choose,
+    choose_id,
+    choose_ids,
+    choose_texts,
+    choose_user,
+    named,
 )
-from ncfbench.data.sources.custom_rows import read_items, read_links, read_texts
+from ncfbench.data.sources.custom_files import Files, describe_missing
+from ncfbench.data.sources.filters import count_removed, keep_frequent, sample_users
+from ncfbench.data.table import Table, read_table
 from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
 
@@ -217,15 +221,14 @@ class Options(TokenizerOptions):
 def plan(
     options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
 ) -> Preparation:
-    """Look at both files and choose their columns; see :class:`ncfbench.data.sources.SourceModule`.
+    """Read the files and choose their columns; see :class:`ncfbench.data.sources.SourceModule`.
 
     Raises:
         DataError: a file cannot be read, or no column has the name that is needed.
         UsageError: a choice that these files do not allow.
     """
-    chosen = Columns.choose(options)
-    features = Features.choose(options, chosen)
-    for line in [*chosen.describe(), *features.describe()]:
+    chosen = choose_columns(options)
+    for line in chosen.describe():
         say(line)
     files = {
         role: {"name": path.name, "sha256": sha256(path)} for role, path in options.files().items()
@@ -235,27 +238,127 @@ def plan(
     return Preparation(
         {"files": files, "arguments": options.arguments(), **options.tokenizer_origin()},
         stored,
-        partial(read_content, options, chosen, features, say=say),
+        partial(read_content, options, chosen, say=say),
     )
 
 
-def read_content(
-    options: Options,
-    chosen: Columns,
-    features: Features,
-    *,
-    say: Callable[[str], None],
-) -> Content:
+def choose_columns(options: Options) -> Files:
+    """Read the files and choose their columns.
+
+    Raises:
+        DataError: a file cannot be read, or no column has the name that is needed.
+        UsageError: a column that was asked for is missing, or a choice that these files do not
+            allow.
+    """
+    look = partial(
+        read_table, quotes=options.quotes, encoding=options.encoding, delimiter=options.delimiter
+    )
+    links, items = look(options.links), look(options.items)
+    user = choose_user(options.user_column, links)
+    item, id_, warnings = choose_ids(options.item_column, options.id_column, links, items, user)
+    threshold, lacks = options.rating_threshold, f"{links.path.name} has no column of"
+    rating = choose("rating", options.rating_column, links)
+    if threshold is not None and rating is None:
+        raise UsageError(
+            f"--rating-threshold {threshold:g}: {lacks} ratings. Name it by --rating-column"
+            " NAME, or leave --rating-threshold out: then every row is a link."
+        )
+    time = choose("time", options.time_column, links)
+    if options.split == "time" and time is None:
+        raise UsageError(f"--split time: {lacks} times. Name it: --time-column NAME.")
+    split_column = choose("split", options.split_column, items)
+    if options.split == "column" and split_column is None:
+        raise UsageError(
+            f"--split column: {items.path.name} has no column called split. Name it:"
+            " --split-column NAME."
+        )
+    split = options.split or ("column" if split_column else "random")
+    texts, tokens = _choose_text(options, items)
+    return Files(
+        links=links,
+        items=items,
+        user=user,
+        item=item,
+        rating=rating if threshold is not None else None,
+        rating_threshold=threshold,
+        time=time if split == "time" else None,
+        id=id_,
+        texts=texts,
+        tokens=tokens,
+        split=split,
+        split_column=split_column if split == "column" else None,
+        user_features=_choose_user_features(options.user_features, user, look),
+        item_features=_choose_item_features(options, items, id_, look),
+        warnings=tuple(warnings),
+    )
+
+
+def _choose_text(options: Options, items: Table) -> tuple[tuple[str, ...], str | None]:
+    """Choose the columns of text, or the column of tokens."""
+    texts = choose_texts(options.text_columns, items)
+    # A column called words may hold their number, so it is tokens only without any text.
+    may_guess = ("tokens" in items.names or not texts) and not options.tokenizer
+    tokens = None
+    if not options.text_columns and (may_guess or options.tokens_column):
+        tokens = choose("tokens", options.tokens_column, items)
+    if tokens:
+        return (), tokens
+    if not texts and not options.has_item_features:
+        raise DataError(
+            f"{items.path} ({items.summary}): no column is called like a text. Its columns:"
+            f" {', '.join(items.names)}. Name some: --text-columns A,B, or --tokens-column NAME;"
+            " or give --item-features."
+        )
+    return texts, None
+
+
+def _choose_item_features(
+    options: Options, items: Table, id_: str, look: Callable[[Path], Table]
+) -> FeatureTable | FeatureArray | None:
+    if options.feature_columns:
+        names = tuple(named(name, items, "--feature-columns") for name in options.feature_columns)
+        return FeatureTable(items, "item", id_, names)
+    path = options.item_features
+    if path is None:
+        return None
+    if path.suffix == ".npy":
+        return FeatureArray.open(path)
+    table = look(path)
+    return FeatureTable.of(table, "item", choose_id("item", id_, table))
+
+
+def _choose_user_features(
+    path: Path | None, user: str, look: Callable[[Path], Table]
+) -> FeatureTable | None:
+    if path is None:
+        return None
+    if path.suffix == ".npy":
+        raise UsageError(
+            f"--user-features {path}: an array does not say which user a row belongs to. Give a"
+            f" table with a column {user}, such as Parquet with a list in each row."
+        )
+    table = look(path)
+    return FeatureTable.of(table, "user", choose_id("user", user, table))
+
+
+def read_content(options: Options, files: Files, *, say: Callable[[str], None]) -> Content:
     """Read the links, which decide what items are kept, and then those items' texts and features.
 
     Raises:
         DataError: a file is damaged, nothing is left, or an item or a user lacks its features.
     """
-    item_ids, first_rows, splits, removed = read_items(chosen)
-    n_rows = len(item_ids) + removed["items_without_id"] + removed["duplicate_items"]
-    links = read_links(chosen, item_ids, removed)
-    frequent = keep_frequent(links, len(item_ids), options)
-    sampled = sample_users(links, frequent, options)
+    removed: dict[str, int] = {}
+    ids = files.read_ids(say)
+    items = files.read_items(ids["items"], removed)
+    links = files.read_links(ids["links_user"], ids["links_item"], items.ids, removed, say)
+    frequent = keep_frequent(links, len(items.ids), options.min_user_links, options.min_item_links)
+    sampled = sample_users(
+        links,
+        frequent,
+        options.sample_users,
+        options.split_seed,
+        keep_items=not options.min_item_links,
+    )
     removed |= count_removed(frequent, sampled)
     kept_users, kept_items, kept = sampled
     if not kept.any():
@@ -266,13 +369,13 @@ def read_content(
     user_number, item_number = (
         np.cumsum(flags, dtype=np.int32) - 1 for flags in (kept_users, kept_items)
     )
-    users, items, removed["duplicate_links"] = distinct_links(
+    link_users, link_items, removed["duplicate_links"] = distinct_links(
         user_number[links.users[kept]], item_number[links.items[kept]]
     )
     n_items = int(kept_items.sum())
-    if chosen.split == "column":
-        split = splits[kept_items]
-    elif chosen.split == "time":
+    if files.split == "column":
+        split = items.splits[kept_items]
+    elif files.split == "time":
         first = np.full(n_items, np.inf)
         np.minimum.at(first, item_number[links.items[kept]], links.times[kept])
         first[np.isinf(first)] = -np.inf  # without a link there is nothing to find
@@ -281,39 +384,40 @@ def read_content(
         split = split_items(
             n_items, options.test_fraction, options.validation_fraction, options.split_seed
         )
-    if not (split[items] == 0).any():
+    is_trained = split == 0
+    if not is_trained[link_items].any():
         raise DataError("There is nothing to train on: every link belongs to a held-out item.")
-    user_ids, item_ids = (
-        links.user_ids.filter(pa.array(kept_users)),
-        item_ids.filter(pa.array(kept_items)),
-    )
-    rows = first_rows[kept_items]
+    user_ids = links.user_ids.filter(pa.array(kept_users))
+    item_ids = items.ids.filter(pa.array(kept_items))
+    rows = items.rows[kept_items]
     if options.cold_user_fraction:
         stays = stays_with_cold_users(
-            users,
-            split[items] == 0,
+            link_users,
+            is_trained[link_items],
             len(user_ids),
             options.cold_user_fraction,
             options.split_seed,
         )
         removed["links_of_cold_users"] = int(np.sum(~stays))
-        users, items = users[stays], items[stays]
-    user_features, item_features = features.read(
-        user_ids,
-        item_ids,
-        has_links=np.bincount(users[split[items] == 0], minlength=len(user_ids)) > 0,
-        is_trained=split == 0,
-        rows=rows,
-        n_rows=n_rows,
-        say=say,
-    )
-    texts, vocabulary = _corpus(options, chosen, rows, say)
-    for line in describe_removed(removed, int(kept_users.sum()), options, chosen):
+        link_users, link_items = link_users[stays], link_items[stays]
+    has_links = np.bincount(link_users[is_trained[link_items]], minlength=len(user_ids)) > 0
+    user_features = item_features = None
+    if files.user_features:
+        found = files.user_features.read(ids["user_features"], user_ids)
+        user_features = standardised(found, files.user_features, user_ids, has_links, say)
+    if files.item_features:
+        if isinstance(files.item_features, FeatureTable):
+            found = files.item_features.read(ids["item_features"], item_ids)
+        else:
+            found = files.item_features.read(rows, len(ids["items"].codes))
+        item_features = standardised(found, files.item_features, item_ids, is_trained, say)
+    texts, vocabulary = _corpus(options, files, rows, say)
+    for line in describe_removed(removed, ids, len(user_ids), options):
         say(line)
     return Content(
-        n_users=int(kept_users.sum()),
-        users=users,
-        items=items,
+        n_users=len(user_ids),
+        users=link_users,
+        items=link_items,
         texts=texts,
         vocabulary=vocabulary,
         split=split,
@@ -327,12 +431,12 @@ def read_content(
 
 def _corpus(
     options: Options,
-    chosen: Columns,
+    files: Files,
     rows: NDArray[np.int64],
     say: Callable[[str], None],
 ) -> tuple[Texts, Vocabulary]:
     """Return the texts of the items in some rows; no words where no column holds a text."""
-    if not chosen.texts and not chosen.tokens:
+    if not files.texts and not files.tokens:
         return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
     corpus = Corpus(options.pieces(), clean_markup if options.clean_markup else None)
     with_html = 0
@@ -342,13 +446,61 @@ def _corpus(
         with_html += not options.clean_markup and has_html(text)
         return corpus.tokenize(text)
 
-    for tokens in read_texts(chosen, rows, tokenized):
+    for tokens in files.read_texts(rows, tokenized):
         corpus.add(tokens)
-    if len(corpus) != len(rows):
-        raise DataError(f"{options.items} changed while it was read. Prepare it again.")
     if with_html:
         say(
             f"{with_html:,} of {len(rows):,} texts hold tags or entities of HTML, which count as"
             " words: --clean-markup removes them."
         )
     return corpus.finish(options.min_count, options.vocabulary_size, options.max_length)
+
+
+def describe_removed(
+    removed: Mapping[str, int], ids: Mapping[str, Ids], n_users: int, options: Options
+) -> Iterator[str]:
+    """Yield a message for each reason for which something was left out.
+
+    Args:
+        n_users: number of users who are kept.
+    """
+    links, items, id_ = options.links.name, options.items.name, ids["items"].column.name
+    fewer = {
+        name: "without a link" if least <= 1 else f"of fewer than {least} links"
+        for name, least in (("users", options.min_user_links), ("items", options.min_item_links))
+    }
+    messages = {
+        "items_without_id": f"rows of {items} without {id_}",
+        "duplicate_items": f"rows of {items} that repeat the {id_} of an earlier one",
+        "links_without_id": f"rows of {links} without a user or an item",
+        "links_to_unknown_items": f"links to items that {items} does not have",
+        "duplicate_links": f"links of {links} that are given again",
+        "links_of_rare": "links of users or items that are left out",
+        "rare_users": f"users {fewer['users']}",
+        "rare_items": f"items {fewer['items']}",
+    }
+    spelled = {
+        "items_without_id": describe_missing(ids["items"]),
+        "links_without_id": describe_missing(ids["links_user"], ids["links_item"]),
+    }
+    for reason, message in messages.items():
+        if removed.get(reason):
+            yield f"Warning: left out, {message}: {removed[reason]:,}.{spelled.get(reason, '')}"
+    if removed["links_below_threshold"]:
+        yield (
+            f"Rows of {links} below the threshold, which are not links:"
+            f" {removed['links_below_threshold']:,}."
+        )
+    if cold := removed.get("links_of_cold_users"):
+        yield f"Links of cold users that are not trained on: {cold:,}."
+    if options.sample_users is None:
+        return
+    not_drawn = removed["users_not_drawn"]
+    if not_drawn:
+        yield (
+            f"A sample: {n_users:,} of {n_users + not_drawn:,} users; left out with the others:"
+            f" {removed['links_of_users_not_drawn']:,} links,"
+            f" {removed['items_not_drawn']:,} items without a link."
+        )
+    else:
+        yield f"--sample-users {options.sample_users:,}: there are {n_users:,} users; all are kept."

@@ -1,19 +1,17 @@
-"""Columns of users' own files: which column is what, as asked or by its usual names."""
+"""Columns of users' own files: which column is what, as asked, or by names and values."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
-from ncfbench.data.readers.opening import open_rows
-from ncfbench.data.readers.rows import RowFile
+import numpy as np
+
+from ncfbench.data.ids import Ids, encode, positions, unify
+from ncfbench.data.table import Table
+from ncfbench.data.values import numbers
 from ncfbench.errors import DataError, UsageError, nearest
-
-if TYPE_CHECKING:
-    from ncfbench.data.sources.custom import Options
 
 # fmt: off
 USUAL: dict[str, tuple[str, ...]] = {
@@ -42,180 +40,162 @@ TEXTS = (
 )
 """Usual names of columns of text, in the order in which an item's text is put together."""
 # fmt: on
+IDS = ("id", "key", "index")
+"""Usual names of a column of ids in a file about one kind of things."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Two files, and which of their columns is what. Make one with :meth:`choose`."""
-
-    links: RowFile
-    items: RowFile
-    user: str
-    item: str
-    rating: str | None
-    """None if every row is a link."""
-    rating_threshold: float | None
-    time: str | None
-    """None unless the newest items are held out."""
-    id: str
-    texts: tuple[str, ...]
-    tokens: str | None
-    split: str
-    """``random``, ``time`` or ``column``."""
-    split_column: str | None
-
-    @classmethod
-    def choose(cls, options: Options) -> Columns:
-        """Look at both files and choose their columns.
-
-        Raises:
-            DataError: a file cannot be read, or no column has the name that is needed.
-            UsageError: a column that was asked for is missing, or a choice that these files do not
-                allow.
-        """
-        look = partial(
-            open_rows, quotes=options.quotes, encoding=options.encoding, delimiter=options.delimiter
-        )
-        links, items = look(options.links), look(options.items)
-        user = str(choose("user", options.user_column, links, needed=True))
-        item, id_ = choose_ids(options.item_column, options.id_column, links, items)
-        if user == item:
-            raise UsageError(
-                f"{user} of {links.path.name} cannot be both user and item. Use --user-column or"
-                " --item-column."
-            )
-        threshold, lacks = options.rating_threshold, f"{links.path.name} has no column of"
-        rating = choose("rating", options.rating_column, links)
-        if threshold is not None and rating is None:
-            raise UsageError(
-                f"--rating-threshold {threshold:g}: {lacks} ratings. Name it by --rating-column"
-                " NAME, or leave --rating-threshold out: then every row is a link."
-            )
-        time = choose("time", options.time_column, links)
-        if options.split == "time" and time is None:
-            raise UsageError(f"--split time: {lacks} times. Name it: --time-column NAME.")
-        split_column = choose("split", options.split_column, items)
-        if options.split == "column" and split_column is None:
-            raise UsageError(
-                f"--split column: {items.path.name} has no column called split. Name it:"
-                " --split-column NAME."
-            )
-        split = options.split or ("column" if split_column else "random")
-        texts, tokens = _choose_text(options, items)
-        return cls(
-            links=links,
-            items=items,
-            user=user,
-            item=item,
-            rating=rating if threshold is not None else None,
-            rating_threshold=threshold,
-            time=time if split == "time" else None,
-            id=id_,
-            texts=texts,
-            tokens=tokens,
-            split=split,
-            split_column=split_column if split == "column" else None,
-        )
-
-    def describe(self) -> list[str]:
-        """Return what was chosen, a line for each file, and warnings."""
-        ratings = ", every row a link"
-        if self.rating:
-            ratings = f", of {self.rating} {self.rating_threshold:g} and more"
-        elif unused := choose("rating", None, self.links):
-            ratings += f" whatever its {unused} (--rating-threshold)"
-        times = f", times {self.time}" if self.time else ""
-        text = f"tokens {self.tokens}" if self.tokens else f"text {', '.join(self.texts) or 'none'}"
-        splits = {
-            "random": "random",
-            "time": "the newest items are held out",
-            "column": f"column {self.split_column}",
-        }
-        return [
-            (
-                f"Links: {self.links.path.name} ({self.links.summary}): user {self.user}, item"
-                f" {self.item}{times}{ratings}."
-            ),
-            (
-                f"Items: {self.items.path.name} ({self.items.summary}): id {self.id}, {text}."
-                f" Split: {splits[self.split]}."
-            ),
-            *self.links.warnings,
-            *self.items.warnings,
-        ]
-
-    def stored(self) -> dict[str, Any]:
-        """Return the choices for the manifest, under the names of their options."""
-        return {
-            "user_column": self.user,
-            "item_column": self.item,
-            "rating_column": self.rating,
-            "time_column": self.time,
-            "id_column": self.id,
-            "text_columns": list(self.texts),
-            "tokens_column": self.tokens,
-            "split": self.split,
-            "split_column": self.split_column,
-        }
-
-
-def _choose_text(options: Options, items: RowFile) -> tuple[tuple[str, ...], str | None]:
-    """Choose the columns of text, or the column of tokens."""
-    texts = choose_texts(options.text_columns, items)
-    # A column called words may hold their number, so it is tokens only without any text.
-    may_guess = ("tokens" in items.columns or not texts) and not options.tokenizer
-    tokens = None
-    if not options.text_columns and (may_guess or options.tokens_column):
-        tokens = choose("tokens", options.tokens_column, items)
-    if tokens:
-        return (), tokens
-    if not texts and options.has_item_features:
-        return (), None
-    if not texts:
-        raise DataError(
-            f"{items.path} ({items.summary}): no column is called like a text. Its columns:"
-            f" {', '.join(items.columns)}. Name some: --text-columns A,B, or --tokens-column NAME;"
-            " or give --item-features."
-        )
-    return texts, None
-
-
-def choose(role: str, asked: str | None, rows: RowFile, *, needed: bool = False) -> str | None:
-    """Return the column of a role: the one asked for, or the one with a usual name.
+def choose(role: str, asked: str | None, table: Table) -> str | None:
+    """Return the column of a role: the one asked for, or the first usual name; None without one.
 
     Raises:
         UsageError: the file has no such column.
-        DataError: no column has a usual name, and one is needed.
     """
-    return _chosen(
-        asked, USUAL[role], rows, f"--{role}-column", f"the id of a {role}" if needed else ""
-    )
+    if asked is not None:
+        return named(asked, table, f"--{role}-column")
+    return next(iter(_with_names(USUAL[role], table)), None)
+
+
+def choose_user(asked: str | None, links: Table) -> str:
+    """Return the column of users: the one asked for, or a usual name, preferably an id's.
+
+    Raises:
+        UsageError: the file has no such column.
+        DataError: no column has a usual name, or several of them might be meant.
+    """
+    if asked is not None:
+        return named(asked, links, "--user-column")
+    found = _with_names(USUAL["user"], links)
+    if not found:
+        raise _no_column(links, "the id of a user", "--user-column")
+    ids = [name for name in found if _is_id(name)]
+    if len(ids) > 1:
+        raise _several(links, ids, "user", "--user-column NAME")
+    return (ids or found)[0]
+
+
+class Match(NamedTuple):
+    """A column of links and one of items that may name the same items.
+
+    Args:
+        fit: the share of links whose item is known, or of items with an id of their own, whichever
+            is smaller.
+        chosen: what each link and each item would be called.
+    """
+
+    link: str
+    item: str
+    fit: float
+    chosen: tuple[Ids, Ids]
+
+    @property
+    def has_one_name(self) -> bool:
+        """True if both columns are called the same."""
+        return _plain(self.link) == _plain(self.item)
+
+    def equals(self, other: Match) -> bool:
+        """Return whether another match makes the same data set."""
+        return all(
+            np.array_equal(own.codes, others.codes) and own.names.equals(others.names)
+            for own, others in zip(self.chosen, other.chosen, strict=True)
+        )
 
 
 def choose_ids(
-    in_links: str | None, in_items: str | None, links: RowFile, items: RowFile
-) -> tuple[str, str]:
-    """Return the columns of an item's id in the links and in the items, preferably the first usual
-    name that both files have.
+    in_links: str | None, in_items: str | None, links: Table, items: Table, user: str
+) -> tuple[str, str, list[str]]:
+    """Return the columns of an item's id in the links and in the items, and warnings.
+
+    Candidates have a usual name, or one that both files have. Of several, columns that are called
+    the same are preferred, and then those whose values fit.
 
     Args:
         in_links, in_items: the columns asked for, or None to guess.
 
     Raises:
-        UsageError, DataError: as :func:`choose`.
+        UsageError: a file has no such column, or it is that of users.
+        DataError: no column has such a name, or several fit as well.
     """
-    present = {_plain(name) for name in items.columns}
-    both = tuple(usual for usual in USUAL["item"] if usual in present)
-    of_links = _chosen(
-        in_links, (*both, *USUAL["item"]), links, "--item-column", "the id of an item"
-    )
-    # A column called movie may hold a title; one called movieId holds an id.
-    ids = tuple(usual for usual in USUAL["item"] if usual.endswith(("id", "asin", "isbn")))
-    usual = (_plain(str(of_links)), *ids, "id", "key", "index", *USUAL["item"])
-    return str(of_links), str(_chosen(in_items, usual, items, "--id-column", "the id of an item"))
+    others = {
+        name for role in ("user", "rating", "time", "tokens", "split") for name in USUAL[role]
+    }
+    shared = {_plain(name) for name in links.names} & {_plain(name) for name in items.names}
+    both = [*USUAL["item"], *sorted(shared - others - {_plain(user), *USUAL["item"]})]
+    if in_links is not None:
+        link_columns = [named(in_links, links, "--item-column")]
+        both.insert(0, _plain(in_links))
+    else:
+        link_columns = _with_names(both, links)
+        if link_columns != [user]:
+            link_columns = [name for name in link_columns if name != user]
+    if in_items is not None:
+        item_columns = [named(in_items, items, "--id-column")]
+        if in_links is None and in_items in links.names:
+            link_columns = [in_items]
+    else:
+        item_columns = _with_names([*both, *IDS], items)
+    if not link_columns:
+        raise _no_column(links, "the id of an item", "--item-column")
+    if not item_columns:
+        raise _no_column(items, "the id of an item", "--id-column")
+    if link_columns == [user]:
+        raise UsageError(
+            f"{user} of {links.path.name} cannot be both user and item. Use --user-column or"
+            " --item-column."
+        )
+    pairs = [(link, item) for link in link_columns for item in item_columns]
+    if len(pairs) == 1:
+        return *pairs[0], []
+    matches = _matches(links, items, pairs)
+    best = max(match.fit for match in matches)
+    one_name = [match for match in matches if match.has_one_name and match.fit >= best / 2]
+    chosen = max(one_name or matches, key=lambda match: (match.fit, _is_id(match.item)))
+    rivals = [
+        match
+        for match in one_name or matches
+        if match.fit >= chosen.fit - 0.01 and best > 0 and not match.equals(chosen)
+    ]
+    flags = f"--item-column {chosen.link} --id-column {chosen.item}"
+    if rivals:
+        names = [f"{match.link} and {match.item}" for match in [chosen, *rivals]]
+        raise _several(items, names, "item", f"{flags}, for example")
+    warnings = []
+    better = max(matches, key=lambda match: match.fit)
+    if better.fit > chosen.fit + 0.1:
+        warnings.append(
+            f"Warning: {chosen.item} of {items.path.name} fits {chosen.fit:.0%} of the links, and"
+            f" {better.item} {better.fit:.0%}. If that is the id: --item-column {better.link}"
+            f" --id-column {better.item}."
+        )
+    return chosen.link, chosen.item, warnings
 
 
-def choose_id(what: str, same: str, rows: RowFile) -> str:
+def _matches(links: Table, items: Table, pairs: Sequence[tuple[str, str]]) -> list[Match]:
+    """Compare the values of columns; one that cannot hold ids fits nothing."""
+    encoded: dict[tuple[int, str], Ids | None] = {}
+    for number, table in enumerate((links, items)):
+        for name in {pair[number] for pair in pairs}:
+            try:
+                encoded[number, name] = encode(table[name])
+            except DataError:
+                encoded[number, name] = None
+    matches = []
+    for link, item in pairs:
+        one, two = encoded[0, link], encoded[1, item]
+        if one is None or two is None or not len(one.names) or not len(two.names):
+            continue
+        (of_links, of_items), _ = unify([one, two])
+        known = np.append(positions(of_links.names, of_items.names) >= 0, False)
+        unique = len(of_items.names) / max(int(np.sum(of_items.codes >= 0)), 1)
+        fit = min(float(np.mean(known[of_links.codes[of_links.codes >= 0]])), unique)
+        matches.append(Match(link, item, fit, (of_links, of_items)))
+    if not matches:
+        link, item = pairs[0]
+        encode(links[link]), encode(items[item])
+        raise DataError(f"{items.path} holds no item with {item}, or {links.path} no link.")
+    return matches
+
+
+def choose_id(what: str, same: str, table: Table) -> str:
     """Return the column of ids in a further file of users or items: preferably the one that is
     called as in the other files.
 
@@ -224,65 +204,105 @@ def choose_id(what: str, same: str, rows: RowFile) -> str:
         same: what the column is called there.
 
     Raises:
-        DataError: no column has that name or a usual one.
+        DataError: no column has that name or a usual one, or several have a usual one.
     """
-    usual = (_plain(same), *USUAL[what], "id", "key", "index")
-    plain = {_plain(name): name for name in reversed(rows.columns)}
-    for name in usual:
-        if name in plain:
-            return plain[name]
-    raise DataError(
-        f"{rows.path} ({rows.summary}): no column is called {same}, as the {what}s' ids are"
-        f" elsewhere. Its columns: {_listed(rows)}."
-    )
-
-
-def _chosen(
-    asked: str | None, usual: Sequence[str], rows: RowFile, flag: str, needed: str
-) -> str | None:
-    if asked is not None:
-        return named(asked, rows, flag)
-    plain = {_plain(name): name for name in reversed(rows.columns)}
-    found = next((plain[name] for name in usual if name in plain), None)
-    if needed and found is None:
+    found = _with_names([_plain(same)], table)
+    if not found:
+        usual = _with_names([*USUAL[what], *IDS], table)
+        found = [name for name in usual if _is_id(name)] or usual
+    if len(found) > 1:
         raise DataError(
-            f"{rows.path} ({rows.summary}): no column is called like {needed}. Its columns:"
-            f" {_listed(rows)}. Name it: {flag} NAME. A file without a header needs one."
+            f"{table.path}: {' or '.join(found)} may be the {what}'s id. Rename the right one to"
+            f" {same}, as it is called elsewhere."
         )
-    return found
+    if not found:
+        raise DataError(
+            f"{table.path} ({table.summary}): no column is called {same}, as the {what}s' ids are"
+            f" elsewhere. Its columns: {_listed(table.names)}."
+        )
+    return found[0]
 
 
-def choose_texts(asked: Sequence[str], rows: RowFile) -> tuple[str, ...]:
+def choose_texts(asked: Sequence[str], table: Table) -> tuple[str, ...]:
     """Return the columns of text: those asked for, or all with a usual name, in the usual order."""
     if asked:
-        return tuple(named(name, rows, "--text-columns") for name in dict.fromkeys(asked))
-    plain = {_plain(name): name for name in reversed(rows.columns)}
-    return tuple(plain[usual] for usual in TEXTS if usual in plain)
+        return tuple(named(name, table, "--text-columns") for name in dict.fromkeys(asked))
+    return tuple(_with_names(TEXTS, table))
 
 
-def named(name: str, rows: RowFile, flag: str) -> str:
+def named(name: str, table: Table, flag: str) -> str:
     """Return the column of exactly this name.
 
     Raises:
         UsageError: the file has none.
     """
-    if not rows.has(name):
+    if name not in table.names:
         raise UsageError(
-            f"{flag} {name}: {rows.path.name} has no such column{nearest(name, rows.columns)} Its"
-            f" columns: {_listed(rows)}."
+            f"{flag} {name}: {table.path.name} has no such column{nearest(name, table.names)} Its"
+            f" columns: {_listed(table.names)}."
         )
     return name
+
+
+def describe_unused(table: Table, used: Sequence[str | None]) -> list[str]:
+    """Return a message that names the columns that are not used."""
+    unused = [name for name in table.names if name not in used]
+    return [f"Not used of {table.path.name}: {_listed(unused)}."] if unused else []
+
+
+def describe_marks(links: Table, used: Sequence[str | None]) -> list[str]:
+    """Return a warning for each unused column that seems to tell positive links from others."""
+    return [
+        f"Warning: {name} of {links.path.name} is 1 at most, and {count:,} rows where it is less"
+        f" count as links too. If they are none: --rating-column {name} --rating-threshold 1."
+        for name in links.names
+        if name not in used and (count := _count_not_positive(links, name))
+    ]
+
+
+def _count_not_positive(table: Table, name: str) -> int:
+    """Return how many rows of a column of 0 and 1, or of -1 and 1, are not 1; 0 for others."""
+    try:
+        values = numbers(table[name])
+    except DataError:
+        return 0
+    found = set(np.unique(values).tolist())
+    return int(np.sum(values < 1)) if 1 in found and found <= {-1.0, 0.0, 1.0} else 0
+
+
+def _with_names(usual: Sequence[str], table: Table) -> list[str]:
+    """Return the columns with some names, in the order of these."""
+    plain = {_plain(name): name for name in reversed(table.names)}
+    return [plain[name] for name in dict.fromkeys(usual) if name in plain]
+
+
+def _is_id(name: str) -> bool:
+    """Return whether a name is one of ids: one called movie may hold a title."""
+    return _plain(name).endswith(("id", "asin", "isbn"))
+
+
+def _no_column(table: Table, what: str, flag: str) -> DataError:
+    return DataError(
+        f"{table.path} ({table.summary}): no column is called like {what}. Its columns:"
+        f" {_listed(table.names)}. Name it: {flag} NAME. A file without a header needs one."
+    )
+
+
+def _several(table: Table, names: Sequence[str], what: str, flags: str) -> DataError:
+    return DataError(
+        f"{table.path}: several columns may hold the {what}'s id: {'; '.join(names)}. Name the one"
+        f" that is meant: {flags}."
+    )
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).lower()
 
 
-def _listed(rows: RowFile) -> str:
+def _listed(names: Sequence[str]) -> str:
     # Control characters, which a terminal would obey, are spelled out.
-    names = (
-        name if name.isprintable() else name.encode("unicode_escape").decode()
-        for name in rows.columns[:20]
+    shown = ", ".join(
+        (name if name.isprintable() else name.encode("unicode_escape").decode())[:40]
+        for name in names[:20]
     )
-    shown = ", ".join(name[:40] for name in names)
-    return (shown or "none") + (", ..." if len(rows.columns) > 20 else "")
+    return (shown or "none") + (", ..." if len(names) > 20 else "")

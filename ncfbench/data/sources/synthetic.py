@@ -166,8 +166,7 @@ def _features(
     found = FEATURE_NOISE * rng.standard_normal((len(topics), width), np.float32)
     for column in topics.T:
         found += centres[column] / topics.shape[1]
-    standardise(found, np.ones(len(found), bool))
-    return found
+    return standardise(found, np.ones(len(found), bool))[0]
 
 
 def _heavy_tail(rng: np.random.Generator, size: int) -> NDArray[np.float64]:

@@ -1,0 +1,168 @@
+"""CSV files: Arrow reads them, and Python's strict reader finds what Arrow lets pass.
+
+Arrow lets the end of a file close an open quotation mark, and joins what stands after a closing one
+to its field: rows would become words of another row.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from ncfbench.data.readers.files import MOST_BYTES
+from ncfbench.errors import DataError, reason
+
+HEADER_BYTES = 2**20
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+
+
+@dataclass(frozen=True)
+class CsvRows:
+    """The content of a CSV file, in UTF-8; its first line is a header."""
+
+    path: Path
+    content: bytes
+    delimiter: str
+    names: tuple[str, ...]
+    quotes: bool
+
+    @classmethod
+    def of(
+        cls, path: Path, content: bytes, delimiter: str | None, usual: str, quotes: bool
+    ) -> CsvRows:
+        """Find the delimiter, which is the one that gives most columns, and their names.
+
+        Args:
+            delimiter: the one that was asked for; it may be meant for another file.
+
+        Raises:
+            DataError: there is a header at most.
+        """
+        line, end, _ = content.partition(b"\n")
+        if len(line) > HEADER_BYTES:
+            raise DataError(f"{path}, line 1: a header of {len(line):,} bytes. Is this a table?")
+        first = line.decode()
+        counts = {
+            mark: len(_fields(first, mark, quotes))
+            for mark in (delimiter or usual, usual, *DELIMITERS)
+        }
+        if delimiter is None or counts[delimiter] == 1:
+            delimiter = max(counts, key=lambda mark: counts[mark])
+            if "::" in first and counts[delimiter] == 1:
+                raise DataError(
+                    f"{path}, line 1: fields are separated by '::'. Replace it by tabs, and give"
+                    " the file a header."
+                )
+        names = tuple(name.strip() for name in _fields(first, delimiter, quotes))
+        if not end:
+            raise DataError(f"{path} has only one line, so it holds a header at most.")
+        return cls(path, content, delimiter, names, quotes)
+
+    @property
+    def separators(self) -> str:
+        """The delimiter in a word."""
+        return DELIMITERS.get(self.delimiter, self.delimiter)
+
+    def read(self) -> pa.Table:
+        """Return all columns, as strings.
+
+        Raises:
+            DataError: a row has another number of fields than the header, or a quotation mark is
+                never closed, or text stands after a closing one; the message names the line.
+        """
+        schema = pa.schema([(name, pa.string()) for name in self.names])
+        if not self.content.partition(b"\n")[2].strip(b"\r\n"):
+            return schema.empty_table()
+        try:
+            found = pacsv.read_csv(
+                pa.BufferReader(self.content),
+                pacsv.ReadOptions(
+                    use_threads=False, block_size=MOST_BYTES, column_names=self.names, skip_rows=1
+                ),
+                pacsv.ParseOptions(
+                    delimiter=self.delimiter,
+                    quote_char='"' if self.quotes else False,
+                    newlines_in_values=self.quotes,
+                ),
+                pacsv.ConvertOptions(column_types=schema, strings_can_be_null=False),
+            )
+        except (pa.ArrowException, MemoryError) as error:
+            self._require_well_formed()
+            raise DataError(f"{self.path}: {reason(error)}. Is this a table?") from error
+        if self.quotes and b'"' in self.content:
+            self._require_well_formed()
+        return found
+
+    def locate(self, row: int) -> str:
+        """Return the line on which a row begins, by its number from 0."""
+        return f"line {next(islice(self._rows(), row + 1, None))[0]}"
+
+    def _require_well_formed(self) -> None:
+        """Raise a DataError for the first faulty line, if there is one."""
+        for line, row in self._rows():
+            if len(row) != len(self.names):
+                raise DataError(
+                    f"{self.path}, line {line}: {len(row)} fields where the header has"
+                    f" {len(self.names)}. Is the delimiter right ({self.separators}), or the file"
+                    " cut off?"
+                )
+            for value in row:
+                if "\n" in value and self._holds_rows(value):
+                    raise DataError(
+                        f"{self.path}, line {line}: quotation marks enclose {value.count(chr(10))}"
+                        " ends of lines, and lines that look like rows. If they are text, add"
+                        " --no-quotes; else join the lines of this text."
+                    )
+
+    def _holds_rows(self, value: str) -> bool:
+        """Return whether all whole lines within a field look like rows that begin with a number."""
+        rows = [_fields(line.rstrip("\r"), self.delimiter, False) for line in value.split("\n")]
+        return len(rows) > 2 and all(
+            len(row) == len(self.names) > 1 and row[0].strip().isdigit() for row in rows[1:-1]
+        )
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield each row that is not empty, header included, with the line on which it begins."""
+        text = io.TextIOWrapper(io.BytesIO(self.content), encoding="utf-8", newline="")
+        reader = _strict_reader(text, self.delimiter, self.quotes)
+        line = 1
+        try:
+            for row in reader:
+                if row:
+                    yield line, row
+                line = reader.line_num + 1
+        except csv.Error as error:
+            fault = {"unexpected end of data": "a quotation mark is never closed"}
+            if "expected after" in str(error):
+                fault[str(error)] = "text stands after a closing quotation mark"
+            raise DataError(
+                f"{self.path}, line {line}: {fault.get(str(error), reason(error))}. If quotation"
+                " marks are text, add --no-quotes; else close the one that opens in this row, and"
+                " double those within. Or is the file cut off?"
+            ) from error
+
+
+def _fields(line: str, delimiter: str, quotes: bool) -> list[str]:
+    try:
+        return next(_strict_reader([line], delimiter, quotes), [])
+    except csv.Error:
+        return []
+
+
+def _strict_reader(lines: Iterable[str], delimiter: str, quotes: bool) -> Any:
+    """Return Python's reader of CSV, which refuses what is malformed."""
+    csv.field_size_limit(MOST_BYTES)
+    return csv.reader(
+        lines,
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+        strict=True,
+    )

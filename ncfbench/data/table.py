@@ -1,0 +1,271 @@
+"""Tables that users bring, read whole: CSV, JSON Lines and Parquet.
+
+A file's first bytes decide before its name does, so a wrong suffix does no harm.
+"""
+
+from __future__ import annotations
+
+import codecs
+import lzma
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ncfbench.data.csv_rows import CsvRows
+from ncfbench.data.json_lines import JsonLines
+from ncfbench.data.readers.files import MOST_BYTES, parquet_files
+from ncfbench.errors import DataError, UsageError, reason
+
+_DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, MemoryError)
+_COMPRESSIONS = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\xfd7zXZ\0": "xz",
+}
+_SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".xz": "xz"}
+_CSV, _JSON = (".csv", ".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file of rows; make one with :func:`read_table`.
+
+    Args:
+        summary: format, delimiter and compression, in a few words.
+        names: names of the columns, as the file spells them.
+        load: returns the values of a column.
+        locate: returns how messages name a row, by its number from 0.
+    """
+
+    path: Path
+    summary: str
+    names: tuple[str, ...]
+    load: Callable[[str], pa.ChunkedArray] = field(compare=False)
+    locate: Callable[[int], str] = field(compare=False)
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = self.names
+        repeated = next((name for index, name in enumerate(names) if name in names[:index]), None)
+        if repeated is not None:
+            raise DataError(
+                f"{self.path}, line 1: the column {repeated[:40]!r} is named twice. The first line"
+                " must be a header."
+            )
+
+    def __getitem__(self, name: str) -> Column:
+        """Return a column: of strings where the format is text, else of the file's own types.
+
+        Raises:
+            DataError: the column is damaged, or a value is too long; the message names the row.
+        """
+        try:
+            values = self.load(name)
+        except _DAMAGED as error:
+            raise DataError(f"{self.path}: {name} is damaged: {reason(error)}.") from error
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
+            values = values.cast(pa.string())
+        column = Column(self, name, values)
+        if pa.types.is_string(values.type):
+            sizes = pc.binary_length(values)
+            if (pc.max(sizes).as_py() or 0) > MOST_BYTES:
+                row = int(np.argmax(sizes.fill_null(0).to_numpy()))
+                column.refuse(row, f"is longer than {MOST_BYTES // 2**20} MiB. Is this a table?")
+        return column
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    table: Table
+    name: str
+    values: pa.ChunkedArray
+
+    def refuse(self, row: int, why: str) -> NoReturn:
+        """Raise a DataError about a row, by its number from 0."""
+        raise DataError(f"{self.table.path}, {self.table.locate(row)}: {self.name} {why}")
+
+
+def read_table(
+    path: Path, *, delimiter: str | None = None, quotes: bool = True, encoding: str = "utf-8"
+) -> Table:
+    """Read a file, or a folder of Parquet files.
+
+    Args:
+        delimiter, quotes: of CSV files; a delimiter of None is found.
+        encoding: of text files. UTF-16 is recognised.
+
+    Raises:
+        DataError: the file is missing, empty, damaged, or of no known format.
+        UsageError: an unknown encoding, or a delimiter that is not one character.
+    """
+    _require_readable(delimiter, encoding)
+    if path.is_dir():
+        return _parquet(path, parquet_files(path))
+    magic = _first_bytes(path)
+    if magic.startswith(b"PAR1"):
+        return _parquet(path, [path])
+    compression = next(
+        (name for head, name in _COMPRESSIONS.items() if magic.startswith(head)), None
+    )
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    claimed = _SUFFIXES.get(suffixes[-1]) if suffixes else None
+    warnings = []
+    if claimed != compression and suffixes:
+        actual = f"compressed with {compression}" if compression else "not compressed"
+        warnings.append(f"{path.name} is {actual}, whatever its name says; read as such.")
+    suffix = "".join((suffixes[:-1] if claimed else suffixes)[-1:])
+    if suffix == ".parquet":
+        raise DataError(
+            f"{path} is not a Parquet file: it does not begin with PAR1. Is it cut off, or named"
+            " wrongly?"
+        )
+    content = _content(path, compression)
+    codec = _codec(content, encoding)
+    if codec != codecs.lookup(encoding).name:
+        warnings.append(f"{path.name} is {codec.upper()}; read as such.")
+    content = _as_utf8(content, path, codec)
+    compressed = f", {compression}" if compression else ""
+    if suffix in _JSON or (suffix not in _CSV and content.lstrip()[:1] in (b"{", b"[")):
+        lines = JsonLines(path, content)
+        data = lines.read()
+
+        def load(name: str) -> pa.ChunkedArray:
+            lines.refuse_fault(name)
+            return data.column(name)
+
+        summary, names, locate = f"JSON Lines{compressed}", data.column_names, lines.locate
+        return Table(path, summary, tuple(names), load, locate, tuple(warnings))
+    usual = "\t" if suffix in (".tsv", ".tab") else ","
+    rows = CsvRows.of(path, content, delimiter, usual, quotes)
+    if rows.delimiter != usual:
+        warnings.append(f"{path.name}: fields are separated by {rows.separators}.")
+    if compression is None and not content.endswith(b"\n"):
+        warnings.append(f"Warning: {path.name} does not end with the end of a line. Is it cut off?")
+    summary = f"CSV, {rows.separators}{compressed}"
+    return Table(path, summary, rows.names, rows.read().column, rows.locate, tuple(warnings))
+
+
+def _require_readable(delimiter: str | None, encoding: str) -> None:
+    if delimiter is not None and len(delimiter) != 1:
+        raise UsageError(
+            f"--delimiter {delimiter!r}: it must be one character; replace MovieLens's '::' by"
+            " commas first."
+        )
+    try:
+        "".encode(encoding)
+    except (LookupError, UnicodeError):
+        raise UsageError(
+            f"--encoding {encoding}: not an encoding that Python knows, such as utf-8 or latin-1."
+        ) from None
+
+
+def _first_bytes(path: Path) -> bytes:
+    """Return the first bytes of a file; refuse what is not a file of rows."""
+    if path.exists() and not path.is_file():
+        raise DataError(
+            f"{path} is a pipe or a device, and must be read more than once: write it to a file"
+            " first."
+        )
+    try:
+        with path.open("rb") as file:
+            magic = file.read(8)
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
+    if not magic:
+        raise DataError(f"{path} is empty.")
+    if magic.startswith(b"PK\x03\x04"):
+        raise DataError(f"{path} is a ZIP archive. Unpack it first: unzip {path.name}.")
+    if magic.startswith(b"ARROW1"):
+        raise DataError(f"{path} is an Arrow file. Write it as Parquet.")
+    return magic
+
+
+def _content(path: Path, compression: str | None) -> bytes:
+    """Return the content of a file, decompressed."""
+    try:
+        with path.open("rb") as file:
+            content = file.read()
+        if compression == "xz":
+            return lzma.decompress(content)
+        if compression:
+            return bytes(pa.CompressedInputStream(pa.BufferReader(content), compression).read())
+        return content
+    except _DAMAGED as error:
+        raise DataError(
+            f"Cannot read {path}: {reason(error)}. Is the file damaged, or cut off?"
+        ) from error
+
+
+def _codec(content: bytes, encoding: str) -> str:
+    """Return the encoding that was asked for, or UTF-16 where a mark or zero bytes show it."""
+    asked = codecs.lookup(encoding).name
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    even, odd = content[:1000:2].count(0), content[1:1000:2].count(0)
+    if 4 * max(even, odd) > len(content[:1000]) and not min(even, odd):
+        return "utf-16-le" if odd else "utf-16-be"
+    return asked
+
+
+def _as_utf8(content: bytes, path: Path, codec: str) -> bytes:
+    """Return the content as UTF-8, without a byte order mark, in lines."""
+    try:
+        text = content.decode(codec)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        name, advice = codec, ""
+        if codec == "utf-8":
+            name, advice = "UTF-8", " If the file has another encoding, name it: --encoding latin-1"
+        raise DataError(
+            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not valid {name}."
+            + (advice and f"{advice}.")
+        ) from error
+    content = (content if codec == "utf-8" else text.encode()).removeprefix(codecs.BOM_UTF8)
+    # The line ends of a file that has no others.
+    return content if b"\n" in content else content.replace(b"\r", b"\n")
+
+
+def _parquet(path: Path, parts: Sequence[Path]) -> Table:
+    """Look at Parquet files, whose columns are read when they are wanted."""
+    if not parts:
+        raise DataError(f"{path} is a folder without a .parquet file.")
+    names: tuple[str, ...] = ()
+    for part in parts:
+        try:
+            with pq.ParquetFile(part) as file:
+                own = tuple(file.schema_arrow.names)
+        except _DAMAGED as error:
+            raise DataError(f"{part} is damaged: {reason(error)}. Is the file cut off?") from error
+        names = names or own
+        if set(own) != set(names):
+            raise DataError(f"{part} has other columns than {parts[0]}: {', '.join(own)}.")
+    summary = f"{len(parts)} Parquet files" if path.is_dir() else "Parquet"
+    load = partial(_parquet_column, parts)
+    return Table(path, summary, names, load, lambda row: f"row {row + 1}")
+
+
+def _parquet_column(parts: Sequence[Path], name: str) -> pa.ChunkedArray:
+    """Return a column of some files; as strings where they store it in several types."""
+    columns = []
+    for part in parts:
+        with pq.ParquetFile(part, page_checksum_verification=True, pre_buffer=False) as file:
+            column = file.read([name], use_threads=False).column(name)
+        column.validate(full=True)
+        columns.append(column)
+    if len({column.type for column in columns}) > 1:
+        columns = [column.cast(pa.string()) for column in columns]
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    return pa.chunked_array(chunks, columns[0].type)

@@ -1,0 +1,228 @@
+"""Values of a whole column as numbers, times, vectors or texts; others are refused by their row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ncfbench.data.table import Column
+
+Float64: TypeAlias = NDArray[np.float64]
+ROWS_AT_ONCE = 2**14
+"""Rows that become Python objects at a time."""
+_NO_TIME = "is not a time: write numbers, or dates such as 2019-11-13 05:53."
+TIMES = {
+    "a year": (1.9e3, 2.1e3),
+    "a date": (1.9e7, 2.11e7),
+    "seconds": (1e8, 4.2e9),
+    "a date with minutes": (1.9e11, 2.11e11),
+    "milliseconds": (3e11, 4.2e12),
+    "a date with seconds": (1.9e13, 2.11e13),
+    "microseconds": (3e14, 4.2e15),
+    "nanoseconds": (3e17, 4.2e18),
+}
+"""Ranges of numbers that mean a time, since about 1975: times of one column are of one form."""
+
+
+def numbers(column: Column) -> Float64:
+    """Return float64[n], all finite; true and false are 1 and 0.
+
+    Raises:
+        DataError: a value is not a finite number; the message names the row.
+    """
+    kind = column.values.type
+    # Arrow rounds a decimal wrongly: 0.7 becomes 0.7000000000000001.
+    values = column.values.cast(pa.string()) if pa.types.is_decimal(kind) else column.values
+    if pa.types.is_string(values.type):
+        return _finite(column, _parsed(column, values))
+    if pa.types.is_floating(kind):
+        return _finite(column, values.to_numpy().astype(np.float64))
+    try:
+        # An integer beyond 2^53 is rounded, as in a text file.
+        found = values.cast(pa.float64(), safe=False).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        column.refuse(0, f"is of type {kind}, not a number.")
+    return _finite(column, found)
+
+
+def at_least(column: Column, threshold: float) -> NDArray[np.bool_]:
+    """Return bool[n]: which numbers reach a threshold that a person wrote.
+
+    A float32 or float16 that was written as 0.7 is not 0.7 in float64, so the threshold is rounded
+    as the numbers were.
+    """
+    kind = column.values.type
+    bound = threshold
+    if pa.types.is_floating(kind):
+        bound = float(np.dtype(kind.to_pandas_dtype()).type(threshold))
+    reached: NDArray[np.bool_] = numbers(column) >= bound
+    return reached
+
+
+def times(column: Column) -> Float64:
+    """Return float64[n] that grow with time: numbers as they are, or dates as seconds since 1970. A
+    date without a zone counts as UTC.
+
+    Raises:
+        DataError: a value is neither, or the column has times of two forms; the message names the
+            row or the two rows.
+    """
+    kind = column.values.type
+    if pa.types.is_temporal(kind):
+        whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        return numbers(replace(column, values=column.values.cast(whole)))
+    if pa.types.is_string(kind):
+        try:
+            found = column.values.cast(pa.float64()).to_numpy()
+        except pa.ArrowInvalid:
+            return _dates(column)
+        found = _finite(column, found, _NO_TIME)
+    else:
+        found = numbers(column)
+    _require_one_form(column, found)
+    return found
+
+
+def _dates(column: Column) -> Float64:
+    found = np.empty(len(column.values))
+    first: dict[bool, int] = {}
+    for row, text in enumerate(column.values.to_pylist()):
+        try:
+            found[row], is_date = _seconds(text or ""), True
+        except ValueError:
+            is_date = False
+            try:
+                float(text or "")
+            except ValueError:
+                column.refuse(row, f"{(text or '')[:40]!r} {_NO_TIME}")
+        first.setdefault(is_date, row)
+        if len(first) == 2:
+            forms = ("a date" if first[True] == at else "a number" for at in sorted(first.values()))
+            _refuse_forms(column, list(zip(sorted(first.values()), forms, strict=True)))
+    return found
+
+
+def _seconds(text: str) -> float:
+    """Return a date's seconds since 1970; digits are a date only if they are eight."""
+    text = text.strip().removesuffix(" UTC")
+    if text.isdigit() and len(text) != len("20240131"):
+        raise ValueError(text)
+    moment = datetime.fromisoformat(text)
+    zone = moment.utcoffset() or timedelta()
+    return (moment.replace(tzinfo=None) - datetime(1970, 1, 1) - zone).total_seconds()
+
+
+def _require_one_form(column: Column, found: Float64) -> None:
+    """Refuse numbers that are times of several forms, such as seconds and milliseconds."""
+    edges = np.array(list(TIMES.values())).ravel()
+    place = np.searchsorted(edges, found, side="right")
+    is_time = place % 2 == 1
+    forms = np.unique(place[is_time])
+    # A few others, such as 0 where the time is unknown, do not make it a column of counts.
+    if len(forms) < 2 or is_time.sum() < 0.9 * (found > 0).sum():
+        return
+    rows = sorted((int(np.argmax(place == form)), list(TIMES)[form // 2]) for form in forms)
+    _refuse_forms(column, rows[:2])
+
+
+def _refuse_forms(column: Column, rows: list[tuple[int, str]]) -> None:
+    (first, form), (row, other) = rows
+    one, two = (str(column.values[at].as_py())[:40] for at in (first, row))
+    where = column.table.locate(first)
+    column.refuse(
+        row, f"{two!r} is {other}, and {one!r} on {where} {form}. Write all times in one form."
+    )
+
+
+def vectors(column: Column) -> NDArray[np.floating]:
+    """Return floating[n, W], all finite: a list of W numbers in each row, or one number. Types up
+    to float32 give float32.
+
+    Raises:
+        DataError: a value is no number or too large for float32, or a list is longer or shorter
+            than the first; the message names the row.
+    """
+    values = column.values
+    is_list = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
+    width = 1
+    if is_list or pa.types.is_fixed_size_list(values.type):
+        widths = pc.list_value_length(values).fill_null(0).to_numpy()
+        width = int(widths[0]) if len(widths) else 1
+        if (widths != width).any() or not width:
+            row = int(np.argmax((widths != width) | (widths == 0)))
+            expected = f" and not {width}, as in {column.table.locate(0)}" if width and row else ""
+            column.refuse(row, f"has {widths[row]} numbers{expected}.")
+        locate = column.table.locate
+        flat = replace(column.table, locate=lambda number: locate(number // width))
+        column = Column(flat, column.name, pc.list_flatten(values))
+    found = numbers(column)
+    too_large = np.abs(found) > np.finfo(np.float32).max
+    if too_large.any():
+        row = int(np.argmax(too_large))
+        column.refuse(
+            row, f"{found[row]:g} is too large for float32 (3.4e38). Scale this column down."
+        )
+    is_single = column.values.type in (pa.float32(), pa.float16())
+    return found.reshape(-1, width).astype(np.float32 if is_single else np.float64)
+
+
+def texts(column: Column, rows: NDArray[np.int64]) -> Iterator[list[str]]:
+    """Yield the strings of each of some rows: one, or those of a list, or none.
+
+    Raises:
+        DataError: the column holds neither texts nor numbers.
+    """
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        values = column.values.take(pa.array(rows[start : start + ROWS_AT_ONCE]))
+        try:
+            values = values.cast(_as_texts(values.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            column.refuse(0, f"is of type {column.values.type}, not text.")
+        for found in values.to_pylist():
+            yield [text for text in (found if isinstance(found, list) else [found]) if text]
+
+
+def _as_texts(kind: pa.DataType) -> pa.DataType:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    inner = kind.value_type if is_list else kind
+    if pa.types.is_nested(inner) or pa.types.is_boolean(inner) or pa.types.is_binary(inner):
+        raise pa.ArrowInvalid(f"{kind} is no text")
+    return pa.list_(pa.string()) if is_list else pa.string()
+
+
+def _parsed(column: Column, values: pa.ChunkedArray) -> Float64:
+    try:
+        found: Float64 = values.cast(pa.float64()).to_numpy()
+        return found
+    except pa.ArrowInvalid:
+        pass
+    found = np.empty(len(values))
+    for row, text in enumerate(values.to_pylist()):
+        try:
+            found[row] = _number(text or "")
+        except ValueError:
+            column.refuse(row, f"{(text or '')[:40]!r} is not a number.")
+    return found
+
+
+def _number(text: str) -> float:
+    if "_" in text:  # Python would take it for a separator of digits
+        raise ValueError(text)
+    truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
+    return float(text) if truth is None else truth
+
+
+def _finite(column: Column, found: Float64, why: str = "is not a number.") -> Float64:
+    finite = np.isfinite(found)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        value = column.values[row].as_py()
+        column.refuse(row, f"{('' if value is None else str(value)[:40])!r} {why}")
+    return found

@@ -1,0 +1,158 @@
+"""Ids mean the same in every format, and what is no id is left out and counted."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tables_of import as_csv, as_jsonl, as_parquet, named_links, prepare
+
+from ncfbench.errors import DataError
+
+ITEMS = [{"id": n, "title": f"t{n}"} for n in (1, 2, 3)]
+
+
+def users_of(folder: Path, links: Path) -> tuple[list[str], list[str]]:
+    """The ids of users, in their order, and the messages."""
+    dataset, said = prepare(folder, links, as_csv(folder / "m.csv", ITEMS), test_fraction=0.0)
+    assert dataset.user_ids is not None
+    return dataset.user_ids.to_pylist(), said
+
+
+def csv_of(folder: Path, users: list[Any]) -> Path:
+    return as_csv(folder / "r.csv", [{"user": user, "item": 1} for user in users])
+
+
+def jsonl_of(folder: Path, users: list[str]) -> Path:
+    """Each user is JSON as it stands."""
+    path = folder / "r.jsonl"
+    path.write_text("".join(f'{{"user": {user}, "item": 1}}\n' for user in users))
+    return path
+
+
+def parquet_of(folder: Path, users: pa.Array) -> Path:
+    pq.write_table(pa.table({"user": users, "item": [1] * len(users)}), folder / "r.parquet")
+    return folder / "r.parquet"
+
+
+TEXTS = {
+    "whole numbers": (["5", "5.0", "5.00", " 5 ", "5\0\0", "12"], ["5", "12"]),
+    "leading zeros": (["7", "007", "07"], ["7", "07", "007"]),
+    "versions": (["1.0", "1.1", "1.10", "2.0"], ["1.0", "1.1", "1.10", "2.0"]),
+    "zeros and a point": (["007", "7.0"], ["7.0", "007"]),
+    "written by pandas": (["1e+17", "100000000000000000", "3.0"], ["3", "1" + "0" * 17]),
+    "beyond 2^53": (["9007199254740993", "9007199254740992.0"], [str(2**53), str(2**53 + 1)]),
+    "beyond 2^64": ([str(2**64 + 1), str(2**64)], [str(2**64), str(2**64 + 1)]),
+    "hexadecimal": (["1e5", "2e7"], ["1e5", "2e7"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "dictionary"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_ids_that_are_text(tmp_path: Path, name: str, form: str) -> None:
+    given, expected = TEXTS[name]
+    if form == "csv":
+        links = csv_of(tmp_path, given)
+    elif form == "jsonl":
+        links = jsonl_of(tmp_path, [json.dumps(text) for text in given])
+    else:
+        texts = pa.array(given)
+        links = parquet_of(tmp_path, texts if form == "parquet" else texts.dictionary_encode())
+    found, said = users_of(tmp_path, links)
+    assert sorted(found) == sorted(expected)
+    assert any("are whole numbers" in line for line in said) == (
+        name in ("whole numbers", "written by pandas", "beyond 2^53")
+    )
+
+
+@pytest.mark.parametrize(
+    ("users", "expected"),
+    [
+        (pa.array([5, 12]), ["5", "12"]),
+        (pa.array([5.0, None, 12.0, float("nan")]), ["5", "12"]),
+        (pa.array([5.0, 12.0], pa.float32()), ["5", "12"]),
+        (pa.array([5.0, 12.0], pa.float16()), ["5", "12"]),
+        (pa.array([Decimal("5.00"), Decimal("12.00")]), ["5", "12"]),
+        (pa.array([2**64 - 1, 5], pa.uint64()), ["5", str(2**64 - 1)]),
+        (pa.array([5, 12], pa.int8()).dictionary_encode(), ["5", "12"]),
+        (pa.array(["5", "12"], pa.large_string()), ["5", "12"]),
+        (pa.array([True, False]), "type bool"),
+        (pa.array([1.5]), "row 1: user 1.5 is not a whole number"),
+        (pa.array([5.0, 2.0**53]), "row 2: user 9007199254740992.0 is not a whole number below"),
+        (pa.array([Decimal("5.00"), Decimal("1.50")]), "row 2: user 1.50 is not a whole number"),
+    ],
+)
+def test_ids_that_parquet_can_hold(
+    tmp_path: Path, users: pa.Array, expected: list[str] | str
+) -> None:
+    links = parquet_of(tmp_path, users)
+    if isinstance(expected, list):
+        assert users_of(tmp_path, links)[0] == expected
+        return
+    with pytest.raises(DataError, match=expected):
+        users_of(tmp_path, links)
+
+
+@pytest.mark.parametrize(
+    ("users", "expected"),
+    [
+        (["5", "5.0", '"5"', "5e0"], ["5"]),
+        (["1e17", "100000000000000000"], ["100000000000000000"]),
+        (["12345678901234567890", "12345678901234567891"], None),
+        (["9007199254740993", "1"], ["1", "9007199254740993"]),
+        (["NaN", "null", '"NULL"', "3"], ["3"]),
+        (['"2019-11-13"', '"2019-11-13 00:00"'], ["2019-11-13", "2019-11-13 00:00"]),
+        (["5.0", '"x"'], ["5", "x"]),
+    ],
+)
+def test_ids_that_json_can_hold(
+    tmp_path: Path, users: list[str], expected: list[str] | None
+) -> None:
+    found, _ = users_of(tmp_path, jsonl_of(tmp_path, users))
+    assert found == (users if expected is None else expected)
+
+
+def test_links_and_items_are_read_by_one_rule(tmp_path: Path) -> None:
+    """A column of versions keeps its points, though the other file's alone would be numbers."""
+    items = as_csv(tmp_path / "m.csv", [{"id": id_, "title": "t"} for id_ in ("1.0", "1.10", "2")])
+    links = as_csv(tmp_path / "r.csv", [{"user": 1, "item": item} for item in ("1.0", "2")])
+    dataset, _ = prepare(tmp_path, links, items, test_fraction=0.0)
+    assert named_links(dataset) == [("1", "1.0"), ("1", "2")]
+    floats = as_parquet(tmp_path / "r.parquet", [{"user": 1, "item": n} for n in (1.0, 2.0)])
+    as_csv(items, [{"id": id_, "title": "t"} for id_ in ("1", "2", "x")])
+    dataset, _ = prepare(tmp_path, floats, items, test_fraction=0.0)
+    assert named_links(dataset) == [("1", "1"), ("1", "2")]
+
+
+def test_two_spellings_among_names_are_told(tmp_path: Path) -> None:
+    found, said = users_of(tmp_path, csv_of(tmp_path, ["5", "5.0", "Ann"]))
+    assert sorted(found) == ["5", "5.0", "Ann"]
+    (warning,) = (line for line in said if "spelled in two ways" in line)
+    assert "1 ids of user" in warning
+    assert "'Ann'" in warning
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_missing_ids_are_left_out_and_counted(tmp_path: Path, form: str) -> None:
+    spellings = [
+        "NA", "N/A", "NULL", "null", "nan", "NaN", "None", "none", "\\N", "<NA>", "", "  ", "\0\0",
+    ]  # fmt: skip
+    rows = [{"user": user, "item": 1} for user in (*spellings, "NA", "Nan", "Ann")]
+    write = {"csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet}[form]
+    found, said = users_of(tmp_path, write(tmp_path / f"r.{form}", rows))
+    assert found == ["Ann", "Nan"]
+    (warning,) = (line for line in said if "without a user or an item: 14." in line)
+    assert "NA (2 rows)" in warning
+    assert "\\N (1 rows)" in warning
+
+
+def test_texts_may_be_called_like_missing_ids(tmp_path: Path) -> None:
+    items = as_csv(tmp_path / "m.csv", [{"id": 1, "title": "None"}, {"id": 2, "title": "NA"}])
+    links = as_csv(tmp_path / "r.csv", [{"user": 1, "item": n} for n in (1, 2)])
+    dataset, _ = prepare(tmp_path, links, items, test_fraction=0.0)
+    assert dataset.lengths.tolist() == [1, 1]

@@ -1,0 +1,140 @@
+"""Tables as they come: quotation marks, encodings, line ends, parts; nothing is lost unsaid."""
+
+from __future__ import annotations
+
+import codecs
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tables_of import ITEMS, LINKS, as_csv, as_parquet, named_links, prepare
+
+from ncfbench.data import json_lines
+from ncfbench.data.sources import prepare_command
+from ncfbench.data.table import read_table
+from ncfbench.errors import DataError
+
+QUOTES = {
+    "text after a closing one": ('1,"a" b,x\n2,c,x\n', 2),
+    "never closed": ('1,a,x\n2,"b,x\n3,c,x\n', 3),
+    "closed far below": ('1,a,x\n2,"b,x\n3,c,x\n4,"d",x\n', 3),
+    "closed by the end of a text": ('1,a,x\n2,"b,x\n3,c,x\n4,d",x\n', 3),
+    "escaped": ('1,"a \\"b\\" c",x\n', 2),
+    "in a column that is not read": ('1,a,x\n2,b,"x\n3,c,y" z\n', 3),
+}
+
+
+@pytest.mark.parametrize("name", QUOTES)
+def test_quotation_marks_never_swallow_rows(tmp_path: Path, name: str) -> None:
+    rows, line = QUOTES[name]
+    path = tmp_path / "m.csv"
+    path.write_text("id,title,note\n" + rows)
+    with pytest.raises(DataError, match=f"m.csv, line {line}: .*--no-quotes"):
+        read_table(path)
+    table = read_table(path, quotes=False)
+    assert len(table["id"].values) == rows.count("\n")
+
+
+def test_quotation_marks_that_enclose_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text('id,title\n1,"a, ""b"" c"\n2,"first\n9 lives\nlast"\n3,5" disk\n')
+    values = read_table(path)["title"].values.to_pylist()
+    assert values == ['a, "b" c', "first\n9 lives\nlast", '5" disk']
+
+
+@pytest.mark.parametrize(
+    ("encoding", "mark"),
+    [
+        ("utf-16", b""),
+        ("utf-16-le", b""),
+        ("utf-16-be", b""),
+        ("utf-16-be", codecs.BOM_UTF16_BE),
+        ("utf-8", codecs.BOM_UTF8),
+    ],
+)
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_encodings_and_line_ends_are_recognised(
+    tmp_path: Path, encoding: str, mark: bytes, ends: str
+) -> None:
+    path = tmp_path / "r.csv"
+    path.write_bytes(mark + ends.join(["user,item", "é,1", "2,3", ""]).encode(encoding))
+    for asked in ("utf-8", encoding):
+        table = read_table(path, encoding=asked)
+        assert table["user"].values.to_pylist() == ["é", "2"]
+        assert table["item"].values.to_pylist() == ["1", "3"]
+
+
+def test_latin_1_is_refused_with_the_flag_to_use(tmp_path: Path) -> None:
+    """In a process of its own, many times over: threads of Arrow once aborted it."""
+    path = tmp_path / "r.csv"
+    path.write_bytes(b"user,item\n" + b"1,2\n" * 300_000 + b"caf\xe9,2\n")
+    script = (
+        "import sys, pathlib\nfrom ncfbench.data.table import read_table\n"
+        "from ncfbench.errors import DataError\n"
+        "for _ in range(20):\n"
+        "    try: read_table(pathlib.Path(sys.argv[1]))\n"
+        "    except DataError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, path], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 20
+    assert all("line 300002: byte 0xe9" in line for line in lines)
+    assert all(line.endswith("--encoding latin-1.") for line in lines)
+    assert read_table(path, encoding="latin-1")["user"].values[-1].as_py() == "café"
+
+
+def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
+    """Whole numbers in one part and floats in another, as pandas writes them where one is missing,
+    are the same ids.
+    """
+    items = as_csv(tmp_path / "m.csv", ITEMS)
+    whole, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", LINKS), items)
+    (folder := tmp_path / "parts" / "year=2020").mkdir(parents=True)
+    as_parquet(folder / "part-1.parquet", LINKS[:3])
+    gaps = [{"userId": None, "movieId": 5.0, "rating": 1.0, "timestamp": 1}]
+    floats = [row | {"userId": float(row["userId"])} for row in LINKS[3:]]
+    as_parquet(tmp_path / "parts" / "part-2.parquet", [*floats, *gaps])
+    (tmp_path / "parts" / "_SUCCESS").touch()
+    dataset, said = prepare(tmp_path, tmp_path / "parts", items)
+    assert named_links(dataset) == named_links(whole)
+    assert "parts (2 Parquet files)" in said[0]
+    assert "--links parts" in prepare_command("x", dataset.manifest)
+    pq.write_table(pa.table({"userId": [1]}), folder / "part-3.parquet")
+    with pytest.raises(DataError, match=r"part-3.parquet has other columns than"):
+        read_table(tmp_path / "parts")
+
+
+def test_json_is_the_same_by_arrow_and_by_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(
+        '{"id": 1, "title": "2019-11-13", "tags": ["a", "2019-11-13"], "late": null}\n\n'
+        '{"id": 22, "x": {"y": [1]}, "title": null, "score": 2.5}\n'
+        '{"late": "é", "tags": []}\n'
+    )
+    fast = read_table(path)
+    monkeypatch.setattr(json_lines, "MOST_BRACKETS", 0)
+    slow = read_table(path)
+    assert set(fast.names) == set(slow.names)
+    for name in ("id", "title", "tags", "late", "score"):
+        plain = fast[name].values
+        if name in ("id", "score"):
+            plain = plain.cast(pa.string())
+        assert plain.to_pylist() == slow[name].values.to_pylist()
+    with pytest.raises(DataError, match=r"line 3: x is \{"):
+        slow["x"]
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_json_that_nests_deep_is_refused(tmp_path: Path, opening: str) -> None:
+    """Arrow's parser ends the process here."""
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"a": 1}\n{"a":' + opening * 200_000 + "\n")
+    with pytest.raises(DataError, match="line 2: not JSON"):
+        read_table(path)
