@@ -53,7 +53,8 @@ RECORDS: tuple[Info, ...] = tuple(
 OWN_SETTINGS = {setting.name: setting for info in RECORDS for setting in info.settings}
 """The own settings of built-in classes, by name."""
 CONTENT = {"text", "features"}
-OUTSIDE = {"uses", "settings", "families"}
+TABLES = {"item_tables", "user_tables", "pretrained_parts"}
+OUTSIDE = {"uses", "settings", "families", "content"} | TABLES
 """Fields of records that a class must not have beside its record."""
 
 

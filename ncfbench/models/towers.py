@@ -13,11 +13,11 @@ from ncfbench.config import RunConfig
 from ncfbench.data.assets.word_vectors import initial_words
 from ncfbench.data.store import Dataset
 from ncfbench.models.blocks import in_blocks
+from ncfbench.models.contracts import require_contracts
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
 from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Build, DataFacts, Texts
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.shapes import require_shapes
 from ncfbench.models.user_table import Users, UserTower
 
 
@@ -208,10 +208,10 @@ def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
     """Return both towers with the initial parameters of the run's seed.
 
     Raises:
-        UsageError: see :func:`ncfbench.models.shapes.require_shapes` and
+        UsageError: see :func:`ncfbench.models.contracts.require_contracts` and
             :func:`ncfbench.data.assets.word_vectors.load_word_vectors`.
     """
-    require_shapes(config, dataset)
+    require_contracts(config, dataset)
     towers = Towers(config, DataFacts.of(dataset), rngs=nnx.Rngs(config.seed))
     vectors = initial_words(config, dataset)
     if vectors is not None:

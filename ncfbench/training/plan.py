@@ -17,8 +17,8 @@ from ncfbench.distributed.layout import Layout
 from ncfbench.distributed.mesh import make_layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import UsageError
+from ncfbench.models.contracts import require_contracts
 from ncfbench.models.precision import require
-from ncfbench.models.shapes import require_shapes
 from ncfbench.rng import Streams
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
@@ -82,7 +82,7 @@ class RunPlan:
         if dataset is None:
             with (ledger or Ledger()).line("loading"):
                 dataset = open_dataset(locations.data_dir, config.dataset, say)
-        require_shapes(config, dataset)
+        require_contracts(config, dataset)
         initial_words(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
         last = Schedule.of(config, dataset.graph.n_links).last

@@ -1,0 +1,353 @@
+"""Contracts of plug-ins: what is wrong is named before a folder is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from texts import FROM_SCRATCH
+
+from ncfbench.catalog import BUILT_IN, INTERACTIONS, LOSSES
+from ncfbench.config import Locations, complete
+from ncfbench.data.store import Dataset
+from ncfbench.errors import UsageError
+from ncfbench.models import contracts
+from ncfbench.models.contracts import require_contracts
+from ncfbench.models.encoders.protocol import DataFacts
+from ncfbench.training.run import run
+
+MODULE = """
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from ncfbench.catalog import EncoderInfo, UserTowerInfo
+from ncfbench.models.interaction import DotProduct, Interaction
+from ncfbench.models.losses import Listwise, Pairwise, Pointwise, SkipGram
+
+
+class Right(nnx.Module):
+    width = 0
+
+    def __init__(self, config, data, *, rngs):
+        self.words = nnx.Embed(data.words + 1, config.dimension + self.width, rngs=rngs)
+
+    def __call__(self, texts):
+        return (self.words(texts.tokens) * texts.present[..., None]).sum(axis=1)
+
+
+class Wide(Right):
+    width = 3
+
+
+class Words(Right):
+    def __call__(self, texts):
+        return self.words(texts.tokens)
+
+
+class Half(Right):
+    def __call__(self, texts):
+        return super().__call__(texts).astype(jnp.float16)
+
+
+class Pair(Right):
+    def __call__(self, texts):
+        return super().__call__(texts), texts.lengths
+
+
+class Fails(Right):
+    def __call__(self, texts):
+        return super().__call__(texts) @ jnp.ones((3, 4))  # LINE
+
+
+class Leaky(Right):
+    def __call__(self, texts):
+        return self.words(texts.tokens).mean(axis=1)
+
+
+class BiasLeaks(Right):
+    def __init__(self, config, data, *, rngs):
+        super().__init__(config, data, rngs=rngs)
+        self.hidden = nnx.Linear(config.dimension, config.dimension, rngs=rngs)
+
+    def __call__(self, texts):
+        words = self.words(texts.tokens) * texts.present[..., None]
+        return nnx.relu(self.hidden(words)).sum(axis=1)
+
+
+class ByTokens(Right):
+    # By the words' ids, not by ``present``: right, as padding is 0.
+    def __call__(self, texts):
+        words = jnp.where(texts.tokens[..., None] > 0, self.words(texts.tokens), 0)
+        return words.sum(axis=1) / jnp.maximum(texts.lengths, 1)[:, None]
+
+
+class Centred(Right):
+    def __call__(self, texts):
+        vectors = super().__call__(texts)
+        return vectors - vectors.mean(axis=0, keepdims=True)
+
+
+class Empty(Right):
+    def __call__(self, texts):
+        return super().__call__(texts) / texts.lengths[:, None]
+
+
+class Noisy(Right):
+    def __call__(self, texts):
+        return super().__call__(texts) + np.random.default_rng().normal()
+
+
+class Stochastic(Right):
+    def __init__(self, config, data, *, rngs):
+        super().__init__(config, data, rngs=rngs)
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, texts):
+        return self.dropout(super().__call__(texts))
+
+
+class NoTable(Right):
+    info = EncoderInfo(item_tables=("rows",))
+
+
+class WordTable(Right):
+    info = EncoderInfo(item_tables=("words",))
+
+
+class NoPart(Right):
+    info = EncoderInfo(pretrained_parts=("words", "language"))
+
+
+class Tower(nnx.Module):
+    def __init__(self, config, data, *, rngs):
+        self.vectors = nnx.Embed(data.users, 3, rngs=rngs)
+
+    def __call__(self, users):
+        return self.vectors(users.rows)
+
+
+class Users(nnx.Module):
+    info = UserTowerInfo(user_tables=("vectors",))
+
+    def __init__(self, config, data, *, rngs):
+        self.vectors = nnx.Embed(data.users, config.dimension, rngs=rngs)
+
+    def __call__(self, users):
+        return self.vectors(users.rows)
+
+
+class InOrder(Users):
+    info = Users.info
+
+    def __call__(self, users):
+        return self.vectors(jnp.arange(len(users.rows)))
+
+
+class OtherTable(Users):
+    info = UserTowerInfo(user_tables=("table",))
+
+
+class Scaled(DotProduct):
+    def matrix(self, users, items):
+        return users @ items.T / 2
+
+
+class WrongLists(DotProduct):
+    def lists(self, users, items):
+        return jnp.einsum("md,mkd->mk", users, items[:, ::-1])
+
+
+class Softmaxed(Interaction):
+    def pairs(self, users, items):
+        scores = (users * items).sum(axis=-1)
+        return scores - scores.mean()
+
+
+class Products(Interaction):
+    def pairs(self, users, items):
+        return users * items
+
+
+class Transposed(DotProduct):
+    def matrix(self, users, items):
+        return items @ users.T
+
+
+class Rowless(Pairwise):
+    def pair(self, positive, negative):
+        return jnp.maximum(negative - positive + 0.5, 0)
+
+    def rows(self, positive, negative, weight, lambda_):
+        return jnp.sum(weight * self.pair(positive[:, None], negative))
+
+
+class RightLoss(Rowless):
+    rows = Pairwise.rows
+
+
+class Swapped(RightLoss):
+    def pair(self, positive, negative):
+        return super().pair(negative, positive)
+
+
+class Constant(RightLoss):
+    def pair(self, positive, negative):
+        return super().pair(0 * positive, negative)
+
+
+class Overflows(RightLoss):
+    def pair(self, positive, negative):
+        return jnp.log(1 + jnp.exp(2 * (negative - positive)))
+
+
+class Unweighted(RightLoss):
+    def rows(self, positive, negative, weight, lambda_):
+        return self.pair(positive[:, None], negative).mean(axis=-1)
+
+
+class BatchMean(RightLoss):
+    def rows(self, positive, negative, weight, lambda_):
+        rows = super().rows(positive, negative, weight, lambda_)
+        return rows - rows.mean()
+
+
+class SwappedRow(Listwise):
+    def row(self, positive, negative, weight):
+        return positive - jnp.log((weight * jnp.exp(negative)).sum(axis=-1))
+
+
+class Huber(Pointwise):
+    def positive(self, scores):
+        return optax.losses.huber_loss(scores, jnp.ones_like(scores))
+
+    def negative(self, scores):
+        return optax.losses.huber_loss(scores, jnp.zeros_like(scores))
+
+
+class SwappedTerms(Huber):
+    def positive(self, scores):
+        return jnp.square(scores)
+
+    def negative(self, scores):
+        return jnp.square(1 - scores)
+
+
+class AlikeTerms(Huber):
+    def negative(self, scores):
+        return self.positive(scores)
+
+
+class NotSquare(Huber):
+    squares_negatives = True
+
+
+class Costless(Huber):
+    costless_score = 1.0
+
+
+class Slope(SkipGram):
+    def negative_and_slope(self, scores):
+        return self.negative(scores), jnp.ones_like(scores)
+"""
+LINE = next(n for n, line in enumerate(MODULE.splitlines(), 1) if "# LINE" in line)
+PADDING = "gives a text another vector where more padding follows its last word"
+WRONG: list[tuple[dict[str, str], str]] = [
+    ({"encoder": "Wide"}, "The encoder {} returns float32[7, 11] for 7 items, and it must return"),
+    (
+        {"encoder": "Words"},
+        "returns float32[7, 12, 8] for 7 items, and it must return float32[7, 8]",
+    ),
+    ({"encoder": "Half"}, "{} returns float16[7, 8] for 7 items, and it must return float32[7, 8]"),
+    ({"encoder": "Pair"}, "{} returns a tuple for 7 items, and it must return float32[7, 8]"),
+    (
+        {"encoder": "Fails"},
+        f"The encoder {{}} fails (shaped.py, line {LINE}): TypeError: dot_general",
+    ),
+    ({"user_tower": "Tower"}, "The user tower {} returns float32[5, 3] for 5 users, and it must"),
+    ({"interaction": "Products"}, "returns float32[5, 8] from pairs for users (5, 8) and items"),
+    ({"interaction": "Transposed"}, "returns float32[7, 5] from matrix for users (5, 8) and items"),
+    ({"loss": "Rowless"}, "{} returns float32[] for 5 links of 3 negatives, and it must return"),
+    ({"encoder": "Leaky"}, f"The encoder {{}} {PADDING}"),
+    ({"encoder": "BiasLeaks"}, f"The encoder {{}} {PADDING}"),
+    ({"encoder": "Centred"}, "{} gives an item another vector where other items stand beside it."),
+    ({"encoder": "Empty"}, "{} returns vectors that are not finite"),
+    ({"encoder": "Noisy"}, "{} returns other vectors when it is called again."),
+    ({"encoder": "Stochastic"}, "{} keeps ['dropout']['rngs']"),
+    ({"encoder": "NoTable"}, "declares item_tables with 'rows', and has nothing of that name"),
+    ({"encoder": "WordTable"}, "declares item_tables with 'words', and has nothing of that name"),
+    ({"encoder": "NoPart"}, "declares pretrained_parts with 'language', and has nothing of that"),
+    ({"user_tower": "InOrder"}, "The user tower {} gives a user another vector where other users"),
+    ({"user_tower": "OtherTable"}, "declares user_tables with 'table', and has nothing of that"),
+    ({"interaction": "Scaled"}, "The interaction {} gives users and items other scores from matr"),
+    ({"interaction": "WrongLists"}, "{} gives users and items other scores from lists than"),
+    ({"interaction": "Softmaxed"}, "{} gives users and items other scores from pairs than"),
+    ({"loss": "Swapped"}, "The loss {} does not fall when the score of a positive link rises."),
+    ({"loss": "SwappedRow"}, "The loss {} does not fall when the score of a positive link rises."),
+    ({"loss": "SwappedTerms"}, "The loss {} does not fall when the score of a positive link rises"),
+    ({"loss": "Constant"}, "The loss {} does not fall when the score of a positive link rises."),
+    ({"loss": "AlikeTerms"}, "The loss {} does not rise when the score of a negative link rises."),
+    ({"loss": "Overflows"}, "{} is not finite, or its slope is not, at scores of -50 to 50"),
+    ({"loss": "Unweighted"}, "{} counts negatives whose weight is 0."),
+    ({"loss": "BatchMean"}, "{} mixes links"),
+    ({"loss": "NotSquare"}, "{} declares squares_negatives, and does not square them."),
+    ({"loss": "Costless"}, "{} declares costless_score = 1.0, and its loss is not 0 there."),
+    ({"loss": "Slope"}, "{} gives another value or slope from negative_and_slope."),
+]
+RIGHT: list[dict[str, str]] = [
+    {"encoder": "Right", "loss": "RightLoss"},
+    {"encoder": "ByTokens", "user_tower": "Users"},
+    {"loss": "Huber"},
+    {},
+]
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "shaped.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path / "plugins"))
+
+
+def settings(**choices: str) -> dict[str, Any]:
+    own = {kind: f"shaped:{name}" for kind, name in choices.items()}
+    return {"dataset": "tiny", "sampler": "ns", "batch_size": 64, "dimension": 8, **own}
+
+
+@pytest.mark.parametrize(("choices", "message"), WRONG)
+def test_a_broken_contract_is_named(tiny: Dataset, choices: dict[str, str], message: str) -> None:
+    config = complete(settings(**choices))
+    (name,) = choices.values()
+    with pytest.raises(UsageError) as caught:
+        require_contracts(config, tiny)
+    assert message.format(f"shaped:{name}") in str(caught.value)
+
+
+@pytest.mark.parametrize("choices", RIGHT)
+def test_right_plug_ins_pass(tiny: Dataset, choices: dict[str, str]) -> None:
+    """Any mask, flat regions, and distances to a target score too."""
+    require_contracts(complete(settings(**choices)), tiny)
+
+
+BUILT_INS: list[dict[str, str]] = [
+    *({"encoder": name} for name in FROM_SCRATCH),
+    *({"loss": name} for name in LOSSES),
+    *({"interaction": name} for name in INTERACTIONS),
+]
+
+
+@pytest.mark.parametrize("choices", BUILT_INS, ids=lambda each: "-".join(each.values()))
+def test_built_in_classes_keep_the_contracts(
+    tiny: Dataset, choices: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As plug-ins are held to them."""
+    config = complete({"dataset": "tiny", "dimension": 8, "word_dimension": 8} | choices)
+    monkeypatch.setattr(contracts, "BUILT_IN", {**BUILT_IN, **{kind: {} for kind in choices}})
+    contracts._require_plugins.__wrapped__(config, DataFacts.of(tiny), 12)
+
+
+def test_no_folder_is_made(data_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="shaped:Wide returns"):
+        run(complete(settings(encoder="Wide")), Locations(data_dir, tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists()
