@@ -239,10 +239,8 @@ class _Suite:
         for number, batch in enumerate(batches):
             items = batch.items[: int(batch.n_items)]
             if (degrees[items] == 0).any():
-                return (
-                    f"batch {number} embeds item {int(items[degrees[items] == 0][0])}, which has no"
-                    " training link"
-                )
+                item = self.graph.name("item", int(items[degrees[items] == 0][0]))
+                return f"batch {number} embeds {item}, which has no training link"
         return ""
 
     def _permutations(self) -> str:

@@ -68,9 +68,9 @@ def check(config: RunConfig) -> None:
         )
     sampler = find_sampler(config.sampler)
     _check_coupling(config)
+    _check_devices(config, sampler)
     _check_loss(config, sampler)
     _check_strata(config, sampler)
-    _check_devices(config, sampler)
     _check_mined_items(config)
 
 
@@ -128,7 +128,13 @@ def _check_loss(config: RunConfig, sampler: SamplerInfo) -> None:
         }[loss.family]
         if loss.family != "pointwise":
             reason += f", and {config.sampler} draws its negative links for other users"
-        able = [name for name in samplers_for(loss.family) if serves(find_sampler(name), loss)]
+        able = [
+            name
+            for name in samplers_for(loss.family)
+            if serves(found := find_sampler(name), loss)
+            and (found.shares_items or not config.shares_locally)
+            and not (found.keeps_vectors and config.devices > 1)
+        ]
         instead = f"--sampler {either(able)}"
         if config.strata != "user" and loss.family in sampler.families_with("user"):
             instead += " (or --strata user)"
@@ -153,32 +159,41 @@ def _check_loss(config: RunConfig, sampler: SamplerInfo) -> None:
         raise UsageError(f"lambda belongs to --loss {either(owners)}; {config.loss} has none.")
 
 
+def batch_unit(config: RunConfig, sampler: SamplerInfo) -> tuple[int, int]:
+    """Return the number that a batch's links must be a multiple of, and the fewest of them."""
+    s, n = _stratum_size(config, sampler), config.devices
+    unit = s * n if config.shares_locally else math.lcm(s, n)
+    least = sampler.least_strata * s * (n if config.shares_locally else 1)
+    return unit, -(-least // unit) * unit
+
+
 def _check_strata(config: RunConfig, sampler: SamplerInfo) -> None:
     b, s = config.batch_size, _stratum_size(config, sampler)
+    unit, least = batch_unit(config, sampler)
+    use = f"Use for example --batch-size {max(-(-b // unit) * unit, least)}."
     if b % s:
-        raise UsageError(
-            f"batch_size = {b} is not a multiple of stratum_size = {s}. Use for example"
-            f" --batch-size {max(b // s, 2) * s}."
-        )
-    least = sampler.least_strata * s
-    if b < least:
+        raise UsageError(f"batch_size = {b} is not a multiple of stratum_size = {s}. {use}")
+    if b < sampler.least_strata * s:
         raise UsageError(
             f"batch_size = {b}: the negatives of {config.sampler} are the batch's other items, and"
             f" there are none. Use --batch-size {least} or more."
         )
+    n = config.devices
+    if b % n:
+        raise UsageError(f"batch_size = {b} is not a multiple of devices = {n}. {use}")
+    if b % unit or b < least:
+        raise UsageError(
+            f"batch_size = {b} leaves {b // n} positive links for each of {n} devices; with --share"
+            f" local these must be a multiple of {s}, {least // n} or more. {use}"
+        )
 
 
 def _check_devices(config: RunConfig, sampler: SamplerInfo) -> None:
-    b, n = config.batch_size, config.devices
+    n = config.devices
     if sampler.keeps_vectors and n > 1:
         raise UsageError(
             f"--sampler {config.sampler} remembers item vectors, which lie on one device. Use"
             " --devices 1, or --sampler ns."
-        )
-    if b % n:
-        raise UsageError(
-            f"batch_size = {b} is not a multiple of devices = {n}. Use for example --batch-size"
-            f" {-(-b // n) * n}."
         )
     if not config.shares_locally:
         return
@@ -189,17 +204,11 @@ def _check_devices(config: RunConfig, sampler: SamplerInfo) -> None:
             f" {either(sharing)}."
         )
     if n == 1:
+        unit, least = batch_unit(config, sampler)
+        able = config.batch_size % (2 * unit) == 0 and config.batch_size >= 2 * least
+        more = ", or --devices 2" if able else ""
         raise UsageError(
-            "On one device local and global sharing are the same. Use --share global, or --devices"
-            " 2 or more."
-        )
-    s = _stratum_size(config, sampler)
-    least = sampler.least_strata * s
-    if b // n % s or b // n < least:
-        raise UsageError(
-            f"batch_size = {b} leaves {b // n} positive links for each of {n} devices; with --share"
-            f" local these must be a multiple of {s}, {least} or more. Use for example --batch-size"
-            f" {max(-(-b // n // s) * s, least) * n}."
+            f"On one device local and global sharing are the same. Use --share global{more}."
         )
     if sampler.uses_uniform_items and config.uniform_items % n:
         raise UsageError(
@@ -218,10 +227,7 @@ def _check_mined_items(config: RunConfig) -> None:
                     f" example --mined 200, or leave {flag} out."
                 )
     elif config.devices > 1:
-        raise UsageError(
-            f"--mined {config.mined} scores all items on one device. Use --devices 1, or --mined"
-            " off."
-        )
+        raise UsageError(f"--mined {config.mined} scores all items on one device. Use --devices 1.")
 
 
 def _stratum_size(config: RunConfig, sampler: SamplerInfo) -> int:

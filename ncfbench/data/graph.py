@@ -4,9 +4,10 @@ pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,10 +71,20 @@ class BipartiteGraph:
     user_offsets: Int64
     item_users: Int32
     item_offsets: Int64
+    user_ids: Sequence[Any] | None = None
+    """The source's ids of users, for messages; None where these are the numbers."""
+    item_ids: Sequence[Any] | None = None
 
     @classmethod
     def from_links(
-        cls, users: ArrayLike, items: ArrayLike, n_users: int, n_items: int
+        cls,
+        users: ArrayLike,
+        items: ArrayLike,
+        n_users: int,
+        n_items: int,
+        *,
+        user_ids: Sequence[Any] | None = None,
+        item_ids: Sequence[Any] | None = None,
     ) -> BipartiteGraph:
         """Build a graph from the two ends of each link, in any order.
 
@@ -126,7 +137,14 @@ class BipartiteGraph:
             user_offsets=_offsets(link_user, n_users),
             item_users=item_users,
             item_offsets=_offsets(link_item, n_items),
+            user_ids=user_ids,
+            item_ids=item_ids,
         )
+
+    def name(self, kind: str, node: int) -> str:
+        """Return a ``user`` or an ``item`` as messages name it, by the source's id."""
+        ids = self.user_ids if kind == "user" else self.item_ids
+        return f"{kind} {node}" if ids is None else f"{kind} {str(ids[node])[:80]!r}"
 
     @property
     def n_links(self) -> int:

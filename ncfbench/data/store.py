@@ -94,7 +94,8 @@ class Dataset:
     def graph(self) -> BipartiteGraph:
         """The training links."""
         users, items = self.links("train")
-        return BipartiteGraph.from_links(users, items, self.n_users, self.n_items)
+        ids = {"user_ids": self.user_ids, "item_ids": self.item_ids}
+        return BipartiteGraph.from_links(users, items, self.n_users, self.n_items, **ids)
 
     @cached_property
     def has_links(self) -> NDArray[np.bool_]:

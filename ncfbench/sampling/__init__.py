@@ -10,14 +10,15 @@ import numpy as np
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
+from ncfbench.config.checks import batch_unit
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.errors import UsageError
+from ncfbench.errors import DataError, UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import PILOT_SEED, Draw, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.sampling.local import LocalSampler
 
-__all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity"]
+__all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity", "require_negatives"]
 
 PILOT_BATCHES = 400
 """Batches of the pilot that plans the item slots: an epoch of CiteULike, and enough to estimate the
@@ -32,16 +33,45 @@ def make_sampler(
     """Build the sampler that ``config`` names, bound to a graph and a seed.
 
     Raises:
+        DataError: every user has every item, so that there is no negative link.
         UsageError: the batch does not fit the graph.
     """
+    require_negatives(graph)
     if config.batch_size > graph.n_links:
         raise UsageError(
             f"batch_size = {config.batch_size} is larger than the {graph.n_links:,} training links."
-            " Use a smaller --batch-size."
+            f" Use {_smaller_batch(config, graph.n_links)}."
         )
     made = LocalSampler if config.shares_locally else find_sampler(config.sampler).load()
     sampler: Sampler = made(graph, config, streams, **options)
     return sampler
+
+
+def require_negatives(graph: BipartiteGraph) -> None:
+    """Refuse links among which there is no negative one.
+
+    Raises:
+        DataError: each user with training links has one with every item in use.
+    """
+    users, items = int(np.count_nonzero(graph.user_degrees)), len(graph.items_in_use)
+    if graph.n_links == users * items:
+        raise DataError(
+            f"No negative link exists: the training links join each of {users:,} users with each of"
+            f" {items:,} items. Prepare data in which some user has no link with some item."
+        )
+
+
+def _smaller_batch(config: RunConfig, n_links: int) -> str:
+    unit, least = batch_unit(config, find_sampler(config.sampler))
+    if least <= n_links:
+        return f"--batch-size {n_links // unit * unit} or less"
+    smallest = {"devices": 1, "share": "global", "stratum_size": 1}
+    fewer = [
+        " ".join(config.settings[name].arguments(value))
+        for name, value in smallest.items()
+        if getattr(config, name) != value
+    ]
+    return " ".join([*fewer, f"--batch-size {n_links}"])
 
 
 def batches(

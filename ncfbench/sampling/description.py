@@ -91,6 +91,7 @@ def describe(
             "training_items_without_links": int((items[dataset.items_of("train")] == 0).sum()),
             "users_without_training_links": int((users == 0).sum()),
             "users_without_test_items": int((~with_test).sum()),
+            "users_with_every_item": int(((users > 0) & (users == (items > 0).sum())).sum()),
         },
         "features": {
             kind: {"columns": each.shape[1], "constant": int((~each.any(axis=0)).sum())}

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
+from ncfbench.config.checks import batch_unit
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
@@ -55,7 +57,7 @@ class DistinctSharingSampler(SharingSampler):
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
     ) -> None:
-        _require_batches(graph, config.batch_size)
+        _require_batches(graph, config)
         super().__init__(graph, config, streams, **options)
 
     def make_positives(self, *, replacement: bool) -> PositiveStream:
@@ -292,7 +294,7 @@ class _Colouring:
         self.sizes[[colour, other]] = [(self.colour == each).sum() for each in (colour, other)]
 
 
-def _require_batches(graph: BipartiteGraph, b: int) -> None:
+def _require_batches(graph: BipartiteGraph, config: RunConfig) -> None:
     """Refuse batches that some node has too many links for.
 
     Raises:
@@ -301,10 +303,12 @@ def _require_batches(graph: BipartiteGraph, b: int) -> None:
     degrees = {"user": graph.user_degrees, "item": graph.item_degrees}
     kind = max(degrees, key=lambda each: int(degrees[each].max()))
     node, most = int(np.argmax(degrees[kind])), int(degrees[kind].max())
-    batches, able = graph.n_links // b, graph.n_links // most
+    b = config.batch_size
+    batches, (unit, least) = graph.n_links // b, batch_unit(config, find_sampler(config.sampler))
     if most > batches:
-        use = f"--batch-size {able} or less" if able > 1 else "--sampler ns"
+        able = graph.n_links // most // unit * unit
+        use = f"--batch-size {able} or less" if able >= least else "--sampler ns"
         raise UsageError(
-            f"batch_size = {b} leaves {batches:,} batches an epoch, and {kind} {node} has {most:,}"
-            f" links, which without duplicates need a batch each. Use {use}."
+            f"batch_size = {b} leaves {batches:,} batches an epoch, and {graph.name(kind, node)}"
+            f" has {most:,} links, which without duplicates need a batch each. Use {use}."
         )

@@ -39,9 +39,7 @@ class LocalSampler(Sampler):
         super().__init__(graph, config, streams, **options)
         self.n_shards = config.devices
         build = find_sampler(config.sampler).load()
-        self.whole: Sampler = build(
-            graph, dataclasses.replace(config, share="global"), streams, **options
-        )
+        self.whole: Sampler = build(graph, config, streams, **options)
         shard = dataclasses.replace(
             config,
             share="global",

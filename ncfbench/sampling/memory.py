@@ -48,10 +48,14 @@ class MemorySharingSampler(SharingSampler):
         self.size = int(config.memory)
         self.is_drawn = bool(options.get("replacement"))
         most = graph.n_links - config.batch_size
-        if config.memory > most:
+        if self.size > most:
+            use = f"--memory {most // 4 or 1} or less"
+            if most < 1:
+                half = graph.n_links // 2
+                use = f"--batch-size {half} --memory {half}" if half > 1 else "--sampler ns"
             raise UsageError(
-                f"memory = {config.memory}: beside a batch of {config.batch_size} an epoch has"
-                f" {most:,} links to remember. Use --memory {max(most // 4, 1)} or less."
+                f"memory = {self.size}: beside a batch of {config.batch_size} an epoch has"
+                f" {most:,} links to remember. Use {use}."
             )
 
     def draw(self, start: int, count: int) -> list[Draw]:

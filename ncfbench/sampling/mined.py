@@ -26,11 +26,13 @@ def require_unlinked(graph: BipartiteGraph, count: int, skip: int) -> None:
     able = in_use - int(degrees[user])
     if count + skip <= able:
         return
-    passed = f" behind {skip} that are passed over" if skip else ""
-    use = f"--mined {able - skip} or less" if able > skip else "--mined off"
+    passed = f" after {skip} that are passed over" if skip else ""
+    use = f"--mined {able - skip} or less"
+    if able <= skip:
+        use = f"--mine-skip 0 --mined {able} or less" if able else "--mine-skip 0 --mined off"
     raise UsageError(
-        f"mined = {count}{passed}: user {user} has no link with only {able:,} of the {in_use:,}"
-        f" items in use. Use {use}."
+        f"mined = {count}{passed}: {graph.name('user', user)} has no link with only {able:,} of the"
+        f" {in_use:,} items in use. Use {use}."
     )
 
 

@@ -35,10 +35,10 @@ class SharingSampler(Sampler):
         most = config.batch_size - self.stratum_size + draws_more * config.uniform_items
         most += config.sampler_settings.get("memory", 0)
         if config.sampler_settings.get("hardest", 0) >= most:
+            fewer = f"for example --hardest {most // 4 or 1}, or " if most > 1 else ""
             raise UsageError(
                 f"hardest = {config.hardest}: a positive link of a batch of {config.batch_size}"
-                f" meets {most} items, so there is nothing to choose. Use for example --hardest"
-                f" {most // 4 or 1}, or --hardest all."
+                f" meets {most} items, so there is nothing to choose. Use {fewer}--hardest all."
             )
 
     @property

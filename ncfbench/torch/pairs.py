@@ -72,7 +72,9 @@ class LinkedPairs:
         """int64[N]: the row of each link."""
         self.labels = np.argsort(order)
         """int64[N]: the link of each row, for the data set's column ``label``."""
-        self.graph = BipartiteGraph.from_links(user, item, len(self.users), len(distinct))
+        self.graph = BipartiteGraph.from_links(
+            user, item, len(self.users), len(distinct), user_ids=self.users, item_ids=distinct
+        )
         self.sampler = self._seeded(0)
 
     def batch_sampler(

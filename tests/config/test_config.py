@@ -83,7 +83,7 @@ def test_precedence(tmp_path: Path) -> None:
         ({"encoder": "xyzzy"}, ["Unknown encoder 'xyzzy'. Valid: mf, cnn, lstm, bow, gru"]),
         ({"noise": "unifrom"}, ["did you mean 'uniform'"]),
         ({"noise": "nan"}, ["finite"]),
-        ({"batch_size": 510}, ["510 is not a multiple of stratum_size = 4", "--batch-size 508"]),
+        ({"batch_size": 510}, ["510 is not a multiple of stratum_size = 4", "--batch-size 512"]),
         ({"batch_size": 2, "stratum_size": 4}, ["not a multiple", "--batch-size 8"]),
         ({"batch_size": 4, "stratum_size": 4}, ["there are none", "--batch-size 8"]),
         ({"sampler": "ns", "batch_size": 1}, ["there are none", "--batch-size 2"]),

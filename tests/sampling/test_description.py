@@ -31,8 +31,8 @@ from ncfbench.errors import UsageError
 from ncfbench.reporting.render.terminal import TableView
 from ncfbench.reporting.views.description import bar, description_tables
 from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler
 from ncfbench.sampling.description import configurations, describe, distinct_nodes
+from ncfbench.sampling.listed import IidSampler
 
 # --- distributions
 
@@ -89,7 +89,7 @@ def test_distributions_against_their_definitions(counts: list[int]) -> None:
 def test_items_named_by_masked_links_count() -> None:
     """User 0 has both items, so each of her negatives is masked; it is embedded all the same."""
     graph = BipartiteGraph.from_links(np.array([0, 0]), np.array([0, 1]), 1, 2)
-    made = make_sampler(
+    made = IidSampler(
         graph, complete({"sampler": "iid", "batch_size": 1, "negatives": 6}), Streams(0)
     )
     batches = [made.assemble(draw) for draw in made.draw(0, 200)]
@@ -153,6 +153,7 @@ def test_a_description_by_hand(tmp_path: Path) -> None:
         "training_items_without_links": 1,
         "users_without_training_links": 1,
         "users_without_test_items": 4,
+        "users_with_every_item": 1,
     }
     for name, side, ids in (
         ("user", 0, ["ann", "eve", "bob", "cy"]),
@@ -288,7 +289,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["features"]["items"] == {"columns": 3, "constant": 1}
     assert found["fingerprint"] == store.load(tmp_path, "hand").fingerprint
     page = " ".join(invoke("hand").stdout.split())
-    assert "No batches: batch_size = 512 is larger" in page
+    assert "batch_size = 512 is larger than the 7 training links" in page
     assert "features of users 2 columns" in page
     for words, code, message in (
         (["nowhere"], 3, "ncfbench prepare SOURCE --name nowhere"),

@@ -17,7 +17,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler
-from ncfbench.sampling.distinct import FirstFitting
+from ncfbench.sampling.distinct import DistinctSharingSampler, FirstFitting
 
 
 def configure(b: int, **more: Any) -> RunConfig:
@@ -63,7 +63,7 @@ def test_batches_exist_or_are_refused(
 def test_a_complete_graph_is_cut_into_matchings() -> None:
     """Every batch needs all users and all items: no link may be left for the end."""
     graph = graph_of(list(itertools.product(range(6), range(6))))
-    made = make_sampler(graph, configure(6), Streams(3))
+    made = DistinctSharingSampler(graph, configure(6), Streams(3))
     for draw in made.draw(0, 12):
         assert sorted(graph.link_user[draw.links].tolist()) == list(range(6))
         assert sorted(graph.link_item[draw.links].tolist()) == list(range(6))

@@ -194,7 +194,7 @@ def test_the_audit_measures_the_declared_bias(
 
 
 def test_what_cannot_be_mined_is_refused(tiny: Dataset, data_dir: Path) -> None:
-    with pytest.raises(UsageError, match=r"mined = 500 behind 3 .* Use --mined \d+ or less"):
+    with pytest.raises(UsageError, match=r"mined = 500 after 3 .* Use --mined \d+ or less"):
         make_sampler(tiny.graph, configure(mined=500), Streams(0))
     with pytest.raises(UsageError, match="scores all items on one device. Use --devices 1"):
         configure(devices=2)

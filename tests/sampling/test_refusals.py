@@ -1,0 +1,158 @@
+"""Refused settings: what a message tells the user to do must work."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ncfbench.catalog import LOSSES, SAMPLERS
+from ncfbench.config import complete
+from ncfbench.data.graph import BipartiteGraph
+from ncfbench.errors import DataError, UsageError
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler, plan_capacity
+
+SMALL = {"batch_size": 8, "stratum_size": 2, "negatives": 2, "memory": 4, "uniform_items": 4}
+
+
+def graph_of(n_users: int, n_items: int, n_links: int) -> BipartiteGraph:
+    pairs = np.random.default_rng(1).choice(n_users * n_items, n_links, replace=False)
+    ids = pa.array([f"u{number}" for number in range(n_users)])
+    return BipartiteGraph.from_links(
+        pairs // n_items, pairs % n_items, n_users, n_items, user_ids=ids
+    )
+
+
+GRAPH = graph_of(12, 15, 60)
+
+
+def refusal(given: dict[str, Any], graph: BipartiteGraph = GRAPH) -> str:
+    """Return the message that refuses some settings; empty where they work."""
+    try:
+        config = complete(given)
+        made = make_sampler(graph, config, Streams(0))
+    except UsageError as error:
+        return str(error)
+    made.assemble(made.draw(0, 1)[0], plan_capacity(graph, config))
+    return ""
+
+
+def hints(message: str) -> list[dict[str, str]]:
+    """Return the settings of each way out that a message offers."""
+    told = re.search(r"(?:Use|Add)(?: for example)? (--.*)\.$", message)
+    assert told, f"no way out: {message}"
+    text = re.sub(r" or (?:less|more)\b", "", told[1]).replace("(or ", ", or ").replace(")", "")
+    found = []
+    for choice in re.split(r",? or (?=--)", text):
+        if "leave" in choice:
+            continue
+        # "--sampler neg, ns or strat" names three.
+        ways: list[dict[str, str]] = [{}]
+        words = shlex.split(re.sub(r"(?:,| or) (?!--)", ",", choice))
+        for flag, values in zip(words[::2], words[1::2], strict=True):
+            name = flag[2:].replace("-", "_")
+            ways = [way | {name: value} for way in ways for value in values.strip(",").split(",")]
+        found += ways
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"batch_size": 62}, "larger than the 60 training links"),
+        ({"batch_size": 64, "devices": 4, "stratum_size": 4}, "larger than the 60"),
+        ({"batch_size": 90, "devices": 3, "stratum_size": 30}, "larger than the 60"),
+        ({"batch_size": 7}, "not a multiple of stratum_size"),
+        ({"batch_size": 10, "stratum_size": 4, "devices": 3}, "not a multiple of stratum_size"),
+        ({"batch_size": 8, "stratum_size": 4, "devices": 3}, "not a multiple of devices"),
+        ({"batch_size": 4, "stratum_size": 4, "devices": 3}, "there are none"),
+        ({"batch_size": 12, "stratum_size": 4, "devices": 3, "share": "local"}, "or more"),
+        ({"sampler": "mixed-ns", "devices": 4, "share": "local", "uniform_items": 5}, "uniform"),
+        ({"share": "local"}, "the same"),
+        ({"sampler": "neg", "devices": 2, "share": "local"}, "shares no negatives"),
+        ({"sampler": "iid", "loss": "softmax"}, "cannot train"),
+        ({"sampler": "iid", "loss": "log", "devices": 2}, "cannot train"),
+        ({"sampler": "neg", "loss": "softmax-logq", "devices": 2}, "shares none"),
+        ({"sampler": "xbm", "devices": 2}, "lie on one device"),
+        ({"sampler": "xbm", "memory": 53}, "52 links to remember"),
+        ({"sampler": "xbm", "memory": 1, "batch_size": 60}, "0 links to remember"),
+        ({"sampler": "xbm", "memory": 4, "batch_size": 59}, "1 links to remember"),
+        ({"sampler": "ns", "batch_size": 2, "hardest": 1}, "nothing to choose"),
+        ({"sampler": "ns", "hardest": 9}, "nothing to choose"),
+        ({"sampler": "ns-all", "negative_users": 12}, "not below"),
+        ({"sampler": "neg", "mined": 14}, "has no link with only"),
+        ({"sampler": "neg", "mined": 1, "mine_skip": 14}, "has no link with only"),
+        ({"sampler": "neg", "mined": 4, "mine_skip": 3, "devices": 2}, "one device"),
+        ({"sampler": "neg", "mine_skip": 2}, "none are mined"),
+        ({"sampler": "ns-distinct", "batch_size": 30}, "without duplicates"),
+        ({"sampler": "ns-distinct", "batch_size": 40, "devices": 4}, "without duplicates"),
+        ({"encoder": "mf", "coupling": "regularised"}, "pulls free item vectors"),
+    ],
+)
+def test_each_way_out_works(changes: dict[str, Any], words: str) -> None:
+    given = {"sampler": "strat-ns", **SMALL, **changes}
+    message = refusal(given)
+    assert words in message
+    for hint in hints(message):
+        if hint.get("mined") != "200":  # an example, that small data may not have
+            assert refusal(given | hint) == "", (message, hint)
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "sampler": st.sampled_from(tuple(SAMPLERS)),
+            "loss": st.sampled_from(tuple(LOSSES)),
+            "strata": st.sampled_from(["item", "user"]),
+            "share": st.sampled_from(["global", "local"]),
+            "batch_size": st.integers(1, 70),
+            "stratum_size": st.integers(1, 9),
+            "devices": st.integers(1, 5),
+            "uniform_items": st.integers(1, 9),
+            "memory": st.integers(1, 70),
+            "hardest": st.integers(0, 70),
+            "negative_users": st.integers(0, 20),
+            "mined": st.sampled_from([0, 0, 1, 5, 20]),
+            "mine_skip": st.integers(0, 20),
+        }
+    ),
+    st.sampled_from([GRAPH, graph_of(2, 2, 2), graph_of(3, 4, 7), graph_of(20, 3, 30)]),
+)
+@settings(max_examples=300, deadline=None)
+def test_ways_out_lead_out(given: dict[str, Any], graph: BipartiteGraph) -> None:
+    """Settings with several faults are mended one after the other; no message comes twice."""
+    seen: set[str] = set()
+    while message := refusal(given, graph):
+        if "none are mined" in message:
+            given = given | {"mine_skip": 0}
+            continue
+        assert message not in seen, f"in a circle: {sorted(seen)}"
+        seen.add(message)
+        given = given | hints(message)[0]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize(("n_users", "n_items"), [(6, 1), (1, 6), (3, 4)])
+def test_links_without_a_negative_are_refused(
+    sampler: str, mask: bool, n_users: int, n_items: int
+) -> None:
+    graph = graph_of(n_users, n_items, n_users * n_items)
+    config = complete({"sampler": sampler, "mask": mask} | SMALL)
+    with pytest.raises(DataError, match=f"each of {n_users} users with each of {n_items} items"):
+        make_sampler(graph, config, Streams(0))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"sampler": "ns-distinct", "batch_size": 50}, {"sampler": "neg", "mined": 12}]
+)
+def test_messages_name_users_by_the_sources_ids(changes: dict[str, Any]) -> None:
+    user = int(np.argmax(GRAPH.user_degrees))
+    assert f"user 'u{user}'" in refusal(SMALL | changes)
