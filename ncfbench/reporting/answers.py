@@ -10,7 +10,6 @@ that come down to the target with every seed.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean as mean
@@ -208,8 +207,8 @@ def find_answers(comparisons: Sequence[Comparison], *, allow_mixed: bool = False
     :data:`TRIED`.
 
     Args:
-        allow_mixed: compare times of different environments too; else those of the environment
-            with the most runs count.
+        allow_mixed: compare times of different environments too; else those of the newest run's
+            environment count.
     """
     groups: dict[tuple[Any, ...], list[Comparison]] = {}
     for comparison in comparisons:
@@ -229,7 +228,9 @@ def _answer(comparisons: Sequence[Comparison], *, allow_mixed: bool) -> Answer:
     if untimed := sum(each.untimed for each in comparisons):
         reasons.append(f"{_runs(untimed)} whose arms are not in the profile left out.")
     sampler = comparisons[0].baseline_sampler
-    contenders = contenders_of(runs, sampler)
+    contenders, shorter = contenders_of(runs, sampler)
+    if shorter:
+        reasons.append(f"{_runs(shorter)} left out: a longer one has its arm and seed.")
     baseline = None
     if any(each.is_simulated for each in comparisons):
         reasons.append("Devices are SIMULATED by CPUs: their times are not compared.")
@@ -264,13 +265,14 @@ def _comparable(
 ) -> tuple[list[RunRecord], list[str]]:
     """Return the runs whose times may be compared, and a sentence on those left out."""
     runs = [run for each in comparisons for own in each.arms.values() for run in own.values()]
-    keys = Counter(str(run.environment["key"]) for run in runs)
-    main = keys.most_common(1)[0][0]
-    if allow_mixed or len(keys) == 1:
+    newest = max(runs, key=lambda run: str(run.environment.get("time"))).environment
+    kept = [run for run in runs if allow_mixed or run.environment["key"] == newest["key"]]
+    if len(kept) == len(runs):
         return runs, []
-    kept = [run for run in runs if run.environment["key"] == main]
-    left_out = f"{_runs(len(runs) - len(kept))} of another machine or environment left out."
-    return kept, [left_out]
+    return kept, [
+        f"{_runs(len(runs) - len(kept))} of another machine or environment left out: the newest"
+        " run's counts (--allow-mixed compares all)."
+    ]
 
 
 def _runs(count: int) -> str:

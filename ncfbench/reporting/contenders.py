@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean as mean
+from typing import Any
 
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
+from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.reporting.retimed import RetimedRun
-from ncfbench.runs.arms import Variant
+from ncfbench.runs.arms import ARM_SETTINGS, Variant
 from ncfbench.runs.folder import RunRecord
 from ncfbench.timing import statistics as analysis
 from ncfbench.timing.seed_statistics import Estimate
+
+NAMED = {"batch_size", "learning_rate", "item_block"}
+"""Settings with words of their own in the name of an arm."""
 
 
 @dataclass(frozen=True)
@@ -91,30 +96,41 @@ class Contender:
         return None if None in known else mean(known)
 
 
-def contenders_of(runs: Sequence[RunRecord], baseline: str) -> list[Contender]:
-    """Return the arms with their runs; of two runs of a seed that differ in length, the longer.
+def contenders_of(runs: Sequence[RunRecord], baseline: str) -> tuple[list[Contender], int]:
+    """Return the arms with their runs, and the number of runs that a longer one of their arm and
+    seed replaces.
+
+    Runs of one arm agree in all settings but the seed and the epochs.
 
     Args:
         baseline: the sampler that speedups are measured against.
     """
-    arms: dict[tuple[Variant, int, float, int], dict[int, RunRecord]] = {}
+    arms: dict[tuple[Variant, tuple[tuple[str, Any], ...]], dict[int, RunRecord]] = {}
     for run in runs:
         config = run.config
-        key = (Variant.of(config), config.batch_size, config.learning_rate, config.item_block)
-        own = arms.setdefault(key, {})
+        own = arms.setdefault((Variant.of(config), tuple(_common(config).items())), {})
         if config.seed not in own or config.epochs > own[config.seed].config.epochs:
             own[config.seed] = run
-    batch_sizes, rates = ({key[index] for key in arms} for index in (1, 2))
+    settings = [set(common) for _, common in arms]
+    different = {name for name, _ in set.union(*settings) - set.intersection(*settings)}
     found = []
-    for (variant, batch_size, rate, block), own in arms.items():
+    for (variant, _), own in arms.items():
         config = next(iter(own.values())).config
+        unusual = unusual_settings(config).items()
         parts = [
             find_sampler(variant.sampler).title,
-            f"b={batch_size}" if len(batch_sizes) > 1 else "",
+            f"b={config.batch_size}" if "batch_size" in different else "",
             variant.note(config.encoder),
-            f"rate={rate:g}" if len(rates) > 1 else "",
-            f"blocks of {block}" if block else "",
+            f"rate={config.learning_rate:g}" if "learning_rate" in different else "",
+            f"blocks of {config.item_block}" if config.item_block else "",
+            *(f"{name}={value}" for name, value in unusual if name in different - NAMED),
         ]
         name = " ".join(filter(None, parts))
         found.append(Contender(name, config, own, variant.sampler == baseline))
-    return found
+    return found, len(runs) - sum(map(len, arms.values()))
+
+
+def _common(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that the runs of an arm share, but for those of its variant."""
+    left_out = {*ARM_SETTINGS, *config.sampler_settings, "epochs"}
+    return {name: value for name, value in config.to_dict().items() if name not in left_out}

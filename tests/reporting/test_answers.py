@@ -265,17 +265,17 @@ def test_untrained_baselines_are_named_apart(tmp_path: Path) -> None:
     assert all(f"IID rate={rate} has not trained" in found for rate in (0.01, 0.03))
 
 
-def test_other_machines_and_diverged_runs_are_left_out(tmp_path: Path) -> None:
+def test_the_newest_environment_counts(tmp_path: Path) -> None:
+    """Three older runs of another machine lose to two newer ones."""
     for sampler, ms in (("iid", 100), ("ns", 10)):
-        write_run(tmp_path, sampler, [9, 5, 3], ms)
-    write_run(tmp_path, "strat-ns", [9, 5, 3], 1, key="other")
-    write_run(tmp_path, "neg", [9, 5, 3], 1, status="diverged")
+        write_run(tmp_path, sampler, [9, 5, 3], ms, time="2026-02-01")
+    for sampler in ("iid", "ns", "strat-ns"):
+        write_run(tmp_path, sampler, [9, 5, 3], 1, key="other", time="2026-01-31", seed=1)
+    write_run(tmp_path, "neg", [9, 5, 3], 1, status="diverged", time="2026-02-01")
     answer = answer_of(tmp_path)
     assert statuses(answer) == {"N.S.": "best", "IID": "slower", "Negative": "diverged"}
-    assert "1 run of another machine or environment left out." in views.trust(answer, {})
-    mixed = answer_of(tmp_path, allow_mixed=True)
-    assert mixed.best is not None
-    assert mixed.best.name == "Strat. w. N.S."
+    assert "3 runs of another machine or environment left out" in " ".join(answer.reasons)
+    assert "Strat. w. N.S." in statuses(answer_of(tmp_path, allow_mixed=True))
 
 
 def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path: Path) -> None:
@@ -285,6 +285,31 @@ def test_longer_runs_replace_shorter_ones_of_an_arm(tmp_path: Path) -> None:
     answer = answer_of(tmp_path)
     assert len(answer.standings) == 2
     assert answer.target == 3
+    assert "1 run left out: a longer one has its arm and seed." in answer.reasons
+
+
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("iterations_per_dispatch", (1, 8)),
+        ("patience", (3, 10)),
+        ("probe_every", (0, 50)),
+        ("tuned", ("", "learning_rate:8x10")),
+        ("item_block", (0, 64)),
+    ],
+)
+def test_arms_differ_in_any_setting(tmp_path: Path, setting: str, values: tuple[Any, ...]) -> None:
+    """Runs of one seed that differ in a setting alone are two arms, with names of their own."""
+    for value in values:
+        for sampler, ms in (("iid", 100), ("ns", 10)):
+            write_run(tmp_path, sampler, [9, 5, 3], ms, **{setting: value})
+    answer = answer_of(tmp_path)
+    assert len(statuses(answer)) == 4
+    found = {
+        (each.contender.config.sampler, getattr(each.contender.config, setting))
+        for each in answer.standings
+    }
+    assert found == {(sampler, value) for sampler in ("iid", "ns") for value in values}
 
 
 def test_other_objectives_and_models_have_other_answers(tmp_path: Path) -> None:
