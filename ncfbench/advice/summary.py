@@ -16,7 +16,7 @@ from ncfbench.advice.question import Question
 from ncfbench.catalog import find_encoder, find_loss
 from ncfbench.errors import either
 from ncfbench.reporting.commands import flags, run_command
-from ncfbench.reporting.quality import RECALL, epochs_of
+from ncfbench.reporting.quality import ERROR, RECALL, epochs_of
 from ncfbench.reporting.table import Cell, Column, Table, columns_of, three_digits
 from ncfbench.reporting.views.sentences import (
     better_recall,
@@ -139,7 +139,7 @@ def standings_table(answer: Answer) -> Table:
     if has_recall:
         when = epochs_of([each.at_end for each in shown])
         notes.append(f"recall@50: on test items, at the end ({when})")
-        notes.append(f"by chance it is {answer.chance:.3f}")
+        notes += [f"by chance it is {answer.chance:.3f}", ERROR]
     return Table(title, header, rows, notes)
 
 

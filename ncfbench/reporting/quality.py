@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ncfbench.runs.folder import RunRecord
-from ncfbench.storage.schemas import QUALITY
+from ncfbench.storage.schemas import MEASURES, QUALITY
 from ncfbench.timing.statistics import iterations_to
 
 Moment = Literal["reported", "end", "target"]
 Row = Mapping[str, Any]
 RECALL = "recall_at_50"
 COLD_USERS = f"{RECALL}_cold_users"
+MEASURED = (*MEASURES, COLD_USERS)
+ERROR = "±: standard error over users and items, and over seeds where there are several"
+"""What ± is in every table and sentence (:func:`standard_error`)."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +28,21 @@ class Quality:
     Attributes:
         moments: those that this evaluation is.
         epoch: of the evaluation, on average over seeds.
-        values: measures, their standard errors over users and chance levels, by the names of
-            :data:`ncfbench.storage.schemas.QUALITY`; None where a run has none.
+        values: measures, their standard errors (:func:`standard_error`) and chance levels, by the
+            names of :data:`ncfbench.storage.schemas.QUALITY`; None where a run has none.
     """
 
     moments: tuple[Moment, ...]
     epoch: float
     values: Mapping[str, float | None]
 
+    def error(self, measure: str) -> float | None:
+        """Return a measure's standard error; None where it is not known."""
+        return self.values.get(f"{measure}_error")
+
     def text(self, measure: str) -> str:
         """Return a measure with its error, such as ``0.414 ± 0.006``."""
-        value, error = self.values[measure], self.values.get(f"{measure}_error")
+        value, error = self.values[measure], self.error(measure)
         if value is None:
             return "-"
         return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
@@ -69,10 +77,34 @@ def quality_of(runs: Mapping[int, RunRecord], targets: Mapping[int, float]) -> l
         Quality(
             tuple(moments),
             math.fsum(row["epoch"] for row in rows) / len(rows),
-            {name: _mean(rows, f"test_{name}") for name in QUALITY},
+            {name: _mean(rows, f"test_{name}") for name in QUALITY}
+            | {f"{name}_error": standard_error(rows, f"test_{name}") for name in MEASURED},
         )
         for moments, rows in found.values()
     ]
+
+
+def standard_error(rows: Sequence[Row], measure: str) -> float | None:
+    """Return the standard error of a measure's mean over seeds.
+
+    It has a part of the users, for recall@50 one of the items, and one of the seeds where there are
+    several. All seeds rank the same users and items, so only the part of the seeds falls with their
+    number.
+
+    Args:
+        rows: a row of each seed, of a curve or a summary.
+
+    Returns:
+        None where some run kept no error.
+    """
+    ends = ("_error", "_item_error") if measure.endswith(RECALL) else ("_error",)
+    parts = [[row.get(f"{measure}{end}") for end in ends] for row in rows]
+    if any(None in each for each in parts):
+        return None
+    shared = math.fsum(part**2 for each in parts for part in each if part is not None)
+    values = [row[measure] for row in rows]
+    of_seeds = statistics.variance(values) if len(values) > 1 else 0.0
+    return math.sqrt((shared + of_seeds) / len(rows))
 
 
 def quality_at_end(runs: Mapping[int, RunRecord]) -> Quality | None:

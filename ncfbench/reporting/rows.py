@@ -10,6 +10,7 @@ from ncfbench.config import RunConfig
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, arm_of
 from ncfbench.reporting.convergence import why_untrained
+from ncfbench.reporting.quality import standard_error
 from ncfbench.reporting.tied import tied_recalls, tied_speedups
 from ncfbench.reporting.verdicts import RECALL
 from ncfbench.runs.arms import Variant
@@ -81,6 +82,8 @@ def recall_rows(comparison: Comparison, *, locations: Mapping[str, str]) -> list
             known = [run.summary[name] for run in runs if run.summary[name] is not None]
             is_known = bool(known) and len(known) == len(runs)
             row |= _interval(name, seed_statistics.mean(known) if is_known else None)
+        summaries = [run.summary for run in runs]
+        row[f"{RECALL}_error"] = None if reason else standard_error(summaries, RECALL)
         rows.append(row)
     return rows
 

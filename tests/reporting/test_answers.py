@@ -322,6 +322,24 @@ def test_other_objectives_and_models_have_other_answers(tmp_path: Path) -> None:
     assert len({each.named("answer") for each in found}) == 4
 
 
+def test_one_meaning_of_plus_minus(tmp_path: Path) -> None:
+    """Errors of 0.03 over users and 0.04 over items in each seed; recalls of 0.3 and 0.5, whose
+    variance is 0.02: sqrt(0.0009 + 0.0016 + 0.02 / 2) = 0.1118.
+    """
+    ends = {"error": 0.03, "item_error": 0.04, "chance": 0.1}
+    errors = {f"test_recall_at_50_{end}": value for end, value in ends.items()}
+    for sampler in ("iid", "ns"):
+        for seed, recall in enumerate((0.3, 0.5)):
+            run = write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 0.2, recall], seed=seed)
+            for name, schema in (("curve", schemas.CURVE), ("summary", schemas.SUMMARY)):
+                *rows, last = tables.read_rows(run / f"{name}.parquet", schema)
+                tables.write_rows(run / f"{name}.parquet", [*rows, last | errors], schema)
+    text = invoke("report", tmp_path, "--full").stdout
+    assert text.count("0.400 ± 0.112") == 5  # the paragraph, the answer, the moments
+    assert text.count("0.4000 ± 0.1118 (2)") == 2
+    assert text.count("±: standard error over users and items, and over seeds") == 4
+
+
 def test_details_are_folded_until_they_are_wanted(tmp_path: Path) -> None:
     for s in (1, 2, 4):
         write_run(tmp_path, "strat-ns", [9, 4, 2], 20 * s * s, [0, 0.2, 0.3], stratum_size=s)

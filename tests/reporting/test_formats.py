@@ -186,7 +186,6 @@ def test_the_terminal_shows_intervals_and_verdicts(folder: Path) -> None:
     text = invoke(folder, "--paper").stdout
     for part in (
         "[",
-        "± ",
         "<: some seed never came down",
         "(2/3)",
         "Speedup beside the paper's",

@@ -11,7 +11,7 @@ from ncfbench.catalog import find_sampler
 from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.commands import flags
 from ncfbench.reporting.frontier import frontier
-from ncfbench.reporting.quality import COLD_USERS, RECALL, epochs_of
+from ncfbench.reporting.quality import COLD_USERS, ERROR, RECALL, epochs_of
 from ncfbench.reporting.table import Cell, Column, Table, three_digits
 from ncfbench.reporting.views.sentences import (
     better_recall,
@@ -75,7 +75,7 @@ def quality_tables(answers: Sequence[Answer]) -> list[Table]:
         }
         by_chance = [f"{name} {each:.3f}" for name, each in chances.items() if each is not None]
         notes = [f"By chance: {', '.join(by_chance)}."] if by_chance else []
-        notes.append("±: standard error over users, on average over seeds.")
+        notes.append(f"{ERROR}; that of NDCG, MRR and cold users has no part of the items.")
         rules = {
             str(run.summary.get("reported_by") or "validation, in an older version")
             for standing in answer.main
@@ -245,7 +245,8 @@ def _recall_notes(answer: Answer, standings: Sequence[Standing]) -> list[str]:
     found = [each.at_end for each in standings]
     when = epochs_of(found)
     note = f"its: iterations. recall@50 is that at the end ({when}). {_chance(answer)}"
-    return [note.rstrip()] if any(found) else []
+    has_errors = any(each is not None and each.error(RECALL) is not None for each in found)
+    return [note.rstrip(), *([f"{ERROR}."] if has_errors else [])] if any(found) else []
 
 
 def _rows(answer: Answer, standings: Sequence[Standing]) -> list[list[Cell | str]]:

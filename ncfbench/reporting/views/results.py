@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 
@@ -10,6 +11,7 @@ from ncfbench.config import RunConfig
 from ncfbench.reporting import table
 from ncfbench.reporting.comparison import Comparison
 from ncfbench.reporting.marks import BUSY, Mark, marks, no_mark
+from ncfbench.reporting.quality import ERROR
 from ncfbench.reporting.table import Cell, Table, sentence, slug
 from ncfbench.reporting.verdicts import RECALL
 from ncfbench.reporting.views.layout import (
@@ -39,9 +41,8 @@ CENSORED_NOTE = (
     "<: some seed never came down to the reference loss, so the ratio is at most this; (seeds that"
     " did)."
 )
-RECALL_NOTE = (
-    "±: half of the 95 % interval over the seeds in brackets. With one seed there is no interval."
-)
+RECALL_NOTE = f"{ERROR}, whose number is in brackets."
+WITHOUT_ERROR = "Without ±: some run is of an older version, which kept no errors."
 TIES_NOTE = (
     "Bold: the best, and what cannot be told from it by paired differences over seeds; with one"
     f" seed, what is nearer than a factor of {ONE_SEED_FACTOR:.1f}."
@@ -121,6 +122,8 @@ def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
         )
         notes = [
             RECALL_NOTE,
+            *[WITHOUT_ERROR]
+            * any(map(_lacks_error, itertools.chain(*(own for _, own in members)))),
             RECALL_TIES_NOTE,
             *(sentence(f"No recall: {reason}") for reason in reasons),
         ]
@@ -236,11 +239,16 @@ def _seeds(row: Row, best: bool) -> Cell:
     return Cell(str(row.get("seeds") or 0))
 
 
+def _lacks_error(row: Row) -> bool:
+    return row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None
+
+
 def _recall(has_epoch: bool, row: Row, best: bool) -> Cell:
-    value, upper = row.get(RECALL), row.get(f"{RECALL}_upper")
+    value, error = row.get(RECALL), row.get(f"{RECALL}_error")
     if value is None:
         return without_value(row)
-    text = f"{value:.4f}" + ("" if upper is None else f" ± {upper - value:.4f} ({row['seeds']})")
+    text = f"{value:.4f}" + ("" if error is None else f" ± {error:.4f}")
+    text += f" ({row['seeds']})" if row["seeds"] > 1 else ""
     text += f" @{row['reported_epoch']:.3g}" if has_epoch else ""
     return Cell(text, "best" if best else "plain")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ncfbench.reporting.quality import RECALL, Quality
+from ncfbench.reporting.quality import ERROR, RECALL, Quality
 from ncfbench.reporting.table import sentence, three_digits
 from ncfbench.timing.statistics import BUSY_SPREAD
 
@@ -38,7 +38,9 @@ def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float
     text = f"Recall@50 at the end: {own.text(RECALL)} at epoch {own.epoch:.3g}"
     if baseline is not None:
         text += f", the baseline's {baseline.text(RECALL)} at epoch {baseline.epoch:.3g}"
-    return text + ("." if chance is None else f" (chance: {chance:.3f}).")
+    explained = [] if chance is None else [f"chance: {chance:.3f}"]
+    explained += [] if own.error(RECALL) is None else [ERROR]
+    return f"{text} ({'; '.join(explained)})." if explained else f"{text}."
 
 
 def better_recall(own: Quality | None, others: Mapping[str, Quality | None]) -> str:
