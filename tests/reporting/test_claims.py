@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from invoked import invoke
 
 from ncfbench.reporting.claims import CLAIMS, Judged, judge_claims
 from ncfbench.reporting.claims.profiled import judge_lengths
+from ncfbench.reporting.claims.sizes import falls_by_chance
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.views.paper import claims_table
@@ -128,6 +131,29 @@ def test_trends_need_an_order_that_chance_seldom_makes(tmp_path: Path) -> None:
     assert f"p = {1 / math.factorial(4):.3f}" in found["more-negatives"].evidence
     # Every run here has the same items a batch, so larger strata save none.
     assert found["larger-strata"].verdict == "not reproduced"
+
+
+@pytest.mark.parametrize(
+    ("recalls", "p"), [((0.1, 0.2, 0.2, 0.3), 1 / 12), ((0.2,) * 4, 1), ((0.3, 0.2, 0.2, 0.1), 1)]
+)
+def test_equal_recalls_have_a_chance_too(
+    tmp_path: Path, recalls: tuple[float, ...], p: float
+) -> None:
+    """Two equal ones of four make 12 orders of 24, one of which rises as much."""
+    for k, recall in zip((1, 2, 5, 20), recalls, strict=True):
+        seeds(tmp_path, "iid", (3.0,), 200, negatives=k, recalls=[recall])
+    found = judged(tmp_path)["more-negatives"]
+    assert found.verdict == "undecided"
+    assert f"p = {p:.3f} by chance" in found.evidence
+    assert invoke("report", tmp_path).exit_code == 0
+
+
+def test_chances_of_orders_are_exact() -> None:
+    values = [1, 1, 2, 3, 3, 3]
+    orders = list(itertools.permutations(values))
+    falls = Counter(sum(a > b for a, b in itertools.combinations(order, 2)) for order in orders)
+    expected = [falls[count] / len(orders) for count in range(max(falls) + 1)]
+    assert falls_by_chance(values) == pytest.approx(expected)
 
 
 def test_another_sampler_tells_of_negatives_where_the_baseline_cannot(tmp_path: Path) -> None:
