@@ -66,7 +66,8 @@ def calibrate(
 
     Args:
         shapes: settings of a run of each shape.
-        limit_seconds: no further shape is begun after this time, but for :data:`LEAST_SHAPES`.
+        limit_seconds: no further shape is begun after this time, but for :data:`LEAST_SHAPES` and
+            one of each kind of interaction, whose costs cannot be predicted from another's.
 
     Raises:
         KeyboardInterrupt: ``interrupted()`` was true.
@@ -76,10 +77,11 @@ def calibrate(
     measured: dict[Shape, float] = {}
     openings: list[float] = []
     looks = Looks(0.0, 0.0, 0.0)
+    fewest_shapes = max(LEAST_SHAPES, len({each.counts.kind for each in work.values()}))
     for shape in order:
         if interrupted():
             raise KeyboardInterrupt
-        if len(measured) >= LEAST_SHAPES and time.perf_counter() - began > limit_seconds:
+        if len(measured) >= fewest_shapes and time.perf_counter() - began > limit_seconds:
             break
         opened = time.perf_counter()
         with timed_loops(dataset, content, {"": shapes[shape]}) as loops:
@@ -115,7 +117,8 @@ def farthest_first(counts: Mapping[Shape, Counts]) -> list[Shape]:
     """Return the shapes in an order in which each is the farthest from those before it.
 
     Distances are between logarithms of items and of interactions; a list and a matrix of
-    interactions lie far apart. The first one has the most items.
+    interactions lie far apart. The first one has the most items, and the first ones are of all
+    kinds of interactions.
     """
     points = {
         shape: np.array(
@@ -134,5 +137,6 @@ def farthest_first(counts: Mapping[Shape, Counts]) -> list[Shape]:
             for shape, point in points.items()
             if shape not in order
         }
-        order.append(max(nearest, key=lambda shape: nearest[shape]))
+        kinds = {counts[shape].kind for shape in order}
+        order.append(max(nearest, key=lambda one: (counts[one].kind not in kinds, nearest[one])))
     return order

@@ -221,6 +221,9 @@ def test_shapes_to_time_lie_far_apart() -> None:
     assert order[0] == shape("iid", k=10)
     assert order[1] == shape("strat-ns", s=4)
     assert order[-1] == shape("iid", k=9)
+    # A kind of interactions comes before a second shape of another, however near it lies.
+    near = shape("ns-all"), Counts(5632, 3999, 5632, "all_users")
+    assert near[0] in farthest_first(dict([*counts.items(), near]))[:3]
 
 
 def test_costs_are_recovered_from_steps() -> None:

@@ -71,6 +71,15 @@ def raced(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Advice:
     return ask(data_dir, runs_dir, learning_rates=(0.01, 1e30))[0]
 
 
+def test_every_kind_of_interaction_is_timed(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no time is left for a third shape: one kind says nothing of another's cost."""
+    monkeypatch.setattr(pipeline, "CALIBRATION_SHARE", 0.0)
+    advice, _ = ask(data_dir, tmp_path, dry_run=True, samplers=("iid", "ns", "strat-all"))
+    assert {each.shape.sampler for each in advice.state.entrants} == {"iid", "ns", "strat-all"}
+
+
 def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
     assert raced.is_complete
     assert raced.answer is not None
