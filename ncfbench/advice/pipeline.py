@@ -23,6 +23,7 @@ from ncfbench.advice.candidates import (
     list_candidates,
 )
 from ncfbench.advice.clock import Clock
+from ncfbench.advice.curves import CUTOFF, chance
 from ncfbench.advice.figure import draw_race
 from ncfbench.advice.question import Question
 from ncfbench.advice.race import FIRST_PROBES, Race, make_entrant
@@ -57,6 +58,10 @@ with. The field is made smaller until the first of these is reached, else the se
 race that ends earlier judges arms that mostly rest on the loss of popularity alone.
 """
 BUSY_NOTE = "Other programs were at work beside the race, so its times are too long."
+CERTAIN_NOTE = (
+    f"There are at most {CUTOFF} validation items: their recall@{CUTOFF} is 1 by construction and"
+    " decides nothing. Prepare the data with a larger validation fraction."
+)
 DONE_SHARE = 0.1
 """A race that has spent all but this share of its budget is over."""
 
@@ -131,9 +136,11 @@ def advise(
                 race.run()
             except KeyboardInterrupt:
                 is_complete = False
-            if others.describe() and BUSY_NOTE not in state.notes:
-                state.notes.append(BUSY_NOTE)
-                state.write(folder)
+            notes = [BUSY_NOTE] if others.describe() else []
+            if question.target == "recall" and chance(dataset, "validation") >= 1:
+                notes.append(CERTAIN_NOTE)
+            state.notes = list(dict.fromkeys([*state.notes, *notes]))
+            state.write(folder)
         records = {each.name: race.records(each) for each in state.entrants}
         answer = make_answer(question, state, records, dataset, budget_seconds)
         tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)

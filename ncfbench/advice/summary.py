@@ -26,6 +26,7 @@ from ncfbench.reporting.views.sentences import (
     tied_sentence,
 )
 from ncfbench.runs.arms import Variant
+from ncfbench.runs.quality import CERTAIN
 
 FORMAT = 1
 """Version of the JSON."""
@@ -140,6 +141,7 @@ def standings_table(answer: Answer) -> Table:
         when = epochs_of([each.at_end for each in shown])
         notes.append(f"recall@50: on test items, at the end ({when})")
         notes += [f"by chance it is {answer.chance:.3f}", ERROR]
+        notes += [CERTAIN] if answer.chance >= 1 else []
     return Table(title, header, rows, notes)
 
 

@@ -111,8 +111,11 @@ def contenders_of(runs: Sequence[RunRecord], baseline: str) -> tuple[list[Conten
         own = arms.setdefault((Variant.of(config), tuple(_common(config).items())), {})
         if config.seed not in own or config.epochs > own[config.seed].config.epochs:
             own[config.seed] = run
-    settings = [set(common) for _, common in arms]
-    different = {name for name, _ in set.union(*settings) - set.intersection(*settings)}
+    values: dict[str, set[Any]] = {}
+    for _, common in arms:
+        for name, value in common:
+            values.setdefault(name, set()).add(value)
+    different = {name for name, found in values.items() if len(found) > 1}
     found = []
     for (variant, _), own in arms.items():
         config = next(iter(own.values())).config

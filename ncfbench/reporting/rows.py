@@ -83,6 +83,7 @@ def recall_rows(comparison: Comparison, *, locations: Mapping[str, str]) -> list
             is_known = bool(known) and len(known) == len(runs)
             row |= _interval(name, seed_statistics.mean(known) if is_known else None)
         summaries = [run.summary for run in runs]
+        row[f"{RECALL}_chance"] = runs[-1].summary.get(f"{RECALL}_chance")
         row[f"{RECALL}_error"] = None if reason else standard_error(summaries, RECALL)
         rows.append(row)
     return rows

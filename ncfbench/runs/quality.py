@@ -35,6 +35,11 @@ from ncfbench.timing.ties import Difference
 
 COMPARED = 50
 """M of the recall that chooses epochs and compares runs."""
+CERTAIN = (
+    f"recall@{COMPARED} is 1 by construction: there are at most {COMPARED} test items. Prepare the"
+    " data with a larger test fraction."
+)
+"""What stands beside a recall whose chance is 1."""
 NEGLIGIBLE = 40.0
 """The chance of MRR is summed until the probability of a later rank is below e^-40."""
 

@@ -106,15 +106,17 @@ class Tuning:
     """
 
     def __init__(self, stage: Stage, budget: Budget) -> None:
+        self.lines: list[str] = []
         for name, dataset in stage.datasets.items():
-            tuning.require_validation(name, dataset.manifest["statistics"]["validation_items"])
+            self.lines += tuning.require_validation(
+                name, dataset.manifest["statistics"]["validation_items"]
+            )
         self.budget = budget
         self.trials = tuning.make_trials(stage.cells, budget)
         cells = tuple(dict.fromkeys(trial for own in self.trials.values() for trial in own))
         runs_dir = stage.locations.runs_dir / FOLDER
         locations = dataclasses.replace(stage.locations, runs_dir=runs_dir)
         self.stage = dataclasses.replace(stage, cells=cells, locations=locations, failed={})
-        self.lines: list[str] = []
 
     def choose(self, stage: Stage, *, final: bool) -> None:
         """Give a stage's cells the settings that won their trials.

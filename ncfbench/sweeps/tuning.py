@@ -19,6 +19,7 @@ from typing import Any
 from ncfbench.catalog import find_encoder
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.errors import DataError, UsageError
+from ncfbench.runs.quality import COMPARED
 from ncfbench.runs.trials import Budget
 from ncfbench.sweeps.grid import SweepStatus
 
@@ -111,8 +112,8 @@ def apply_choice(config: RunConfig, choice: Chosen, budget: Budget) -> RunConfig
     return dataclasses.replace(config, tuned=budget.label, **choice.settings(budget))
 
 
-def require_validation(dataset: str, validation_items: float) -> None:
-    """Refuse a data set without validation items.
+def require_validation(dataset: str, validation_items: float) -> list[str]:
+    """Refuse a data set without validation items; return a warning where they are too few.
 
     Raises:
         DataError: it has none.
@@ -122,6 +123,12 @@ def require_validation(dataset: str, validation_items: float) -> None:
             f"--tune chooses by recall on validation items, and {dataset} has none. "
             "Prepare it again with --validation-fraction 0.1."
         )
+    if validation_items > COMPARED:
+        return []
+    return [
+        f"{dataset} has {validation_items:.0f} validation items: their recall@{COMPARED} is 1 by"
+        " construction, and the first trial is kept. Use a larger --validation-fraction."
+    ]
 
 
 def _arm(config: RunConfig, budget: Budget) -> str:

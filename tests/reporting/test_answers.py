@@ -17,7 +17,9 @@ from ncfbench.reporting import comparison
 from ncfbench.reporting.answers import Answer, find_answers
 from ncfbench.reporting.frontier import frontier
 from ncfbench.reporting.views import answers as views
+from ncfbench.reporting.views.run import run_table
 from ncfbench.runs.folder import read_all
+from ncfbench.runs.quality import CERTAIN
 from ncfbench.storage import schemas, tables
 from ncfbench.timing.ties import ONE_SEED_FACTOR
 
@@ -322,18 +324,36 @@ def test_other_objectives_and_models_have_other_answers(tmp_path: Path) -> None:
     assert len({each.named("answer") for each in found}) == 4
 
 
+def add_recall(run: Path, ends: dict[str, float]) -> dict[str, Any]:
+    """Add to the last test recall@50 of a run, for example its error; return the summary."""
+    added = {f"test_recall_at_50_{end}": value for end, value in ends.items()}
+    for name, schema in (("curve", schemas.CURVE), ("summary", schemas.SUMMARY)):
+        *rows, last = tables.read_rows(run / f"{name}.parquet", schema)
+        last |= added
+        tables.write_rows(run / f"{name}.parquet", [*rows, last], schema)
+    return last
+
+
+def test_a_certain_recall_is_marked_where_it_stands(tmp_path: Path) -> None:
+    """With as many test items as M or fewer, recall@M is 1 whatever was learned."""
+    for sampler in ("iid", "ns"):
+        run = write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 1.0, 1.0])
+        summary = add_recall(run, {"chance": 1.0})
+    text = invoke("report", tmp_path).stdout
+    assert text.lower().count("recall@50 is 1 by construction") == 3  # paragraph, both tables
+    known = dict.fromkeys(schemas.SUMMARY.names) | summary | {"train_seconds": 1.0}
+    assert CERTAIN in [row[1].text for row in run_table(known, []).rows]
+
+
 def test_one_meaning_of_plus_minus(tmp_path: Path) -> None:
     """Errors of 0.03 over users and 0.04 over items in each seed; recalls of 0.3 and 0.5, whose
     variance is 0.02: sqrt(0.0009 + 0.0016 + 0.02 / 2) = 0.1118.
     """
     ends = {"error": 0.03, "item_error": 0.04, "chance": 0.1}
-    errors = {f"test_recall_at_50_{end}": value for end, value in ends.items()}
     for sampler in ("iid", "ns"):
         for seed, recall in enumerate((0.3, 0.5)):
             run = write_run(tmp_path, sampler, [9, 5, 3], 10, [0, 0.2, recall], seed=seed)
-            for name, schema in (("curve", schemas.CURVE), ("summary", schemas.SUMMARY)):
-                *rows, last = tables.read_rows(run / f"{name}.parquet", schema)
-                tables.write_rows(run / f"{name}.parquet", [*rows, last | errors], schema)
+            add_recall(run, ends)
     text = invoke("report", tmp_path, "--full").stdout
     assert text.count("0.400 ± 0.112") == 5  # the paragraph, the answer, the moments
     assert text.count("0.4000 ± 0.1118 (2)") == 2

@@ -90,15 +90,17 @@ def _trend(values: Sequence[float], evidence: str) -> Finding:
     return Finding(verdict, f"{evidence}; p = {rises:.3f} by chance")
 
 
-def falls_by_chance(values: Sequence[float]) -> NDArray[np.float64]:
+def falls_by_chance(values: Sequence[float]) -> NDArray[np.floating]:
     """Return the share of all orders of some values that have 0, 1, 2 and so on falling pairs.
 
     Exact, also where values are equal: the coefficients of the q-multinomial. That of rising pairs
     is the same. It is the distribution of Kendall's test.
     """
-    ways, placed = np.ones(1), 0
+    ways: NDArray[np.floating] = np.ones(1)
+    placed = 0
     for count in Counter(values).values():
         for own in range(1, count + 1):
             ways = np.polydiv(np.convolve(ways, np.ones(placed + own)), np.ones(own))[0]
         placed += count
-    return ways / ways.sum()
+    found: NDArray[np.floating] = ways / ways.sum()
+    return found

@@ -20,6 +20,7 @@ from ncfbench.reporting.views.sentences import (
     recall_sentence,
     tied_sentence,
 )
+from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.ties import ONE_SEED_FACTOR
 
 STATUS_WORDS = {"never": "not reached", "diverged": "diverged", "no target": "-"}
@@ -328,10 +329,7 @@ def _chance(answer: Answer) -> str:
     for each in answer.main:
         chance = each.at_end.values.get(f"{RECALL}_chance") if each.at_end else None
         if chance is not None and chance >= 1:
-            return (
-                "recall@50 is 1 by construction: there are at most 50 test items. Prepare the data"
-                " with a larger test fraction."
-            )
+            return f"{CERTAIN[0].upper()}{CERTAIN[1:]}"
         if chance is not None:
             return f"By chance it is {chance:.3f}."
     return ""

@@ -30,6 +30,7 @@ from ncfbench.reporting.views.layout import (
 )
 from ncfbench.reporting.views.run import last_staleness
 from ncfbench.runs.arms import Variant
+from ncfbench.runs.quality import CERTAIN
 from ncfbench.runs.trials import Budget
 from ncfbench.timing.ties import ONE_SEED_FACTOR
 
@@ -122,6 +123,8 @@ def recall_tables(comparisons: Sequence[Comparison], rows: Sequence[Sequence[Row
         )
         notes = [
             RECALL_NOTE,
+            *[f"{CERTAIN[0].upper()}{CERTAIN[1:]}"]
+            * any(map(_is_certain, itertools.chain(*(own for _, own in members)))),
             *[WITHOUT_ERROR]
             * any(map(_lacks_error, itertools.chain(*(own for _, own in members)))),
             RECALL_TIES_NOTE,
@@ -241,6 +244,10 @@ def _seeds(row: Row, best: bool) -> Cell:
 
 def _lacks_error(row: Row) -> bool:
     return row.get(RECALL) is not None and row.get(f"{RECALL}_error") is None
+
+
+def _is_certain(row: Row) -> bool:
+    return (row.get(f"{RECALL}_chance") or 0) >= 1
 
 
 def _recall(has_epoch: bool, row: Row, best: bool) -> Cell:

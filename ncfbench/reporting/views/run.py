@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ncfbench.reporting.table import Table, facts_table
+from ncfbench.runs.quality import CERTAIN
 from ncfbench.storage.schemas import STALENESS
 
 Row = Mapping[str, Any]
@@ -84,6 +85,8 @@ def run_table(summary: Row, curve: Sequence[Row]) -> Table:
     elif summary["test_recall_at_50"] is not None:
         recall = _number(summary["test_recall_at_50"], 4)
         facts.append(("test recall@50", f"{recall} (epoch {summary['reported_epoch']:g})"))
+        if (summary["test_recall_at_50_chance"] or 0) >= 1:
+            facts.append(("", CERTAIN))
     return facts_table(f"Run {summary['run']}", facts)
 
 

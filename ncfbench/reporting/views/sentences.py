@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ncfbench.reporting.quality import ERROR, RECALL, Quality
 from ncfbench.reporting.table import sentence, three_digits
+from ncfbench.runs.quality import CERTAIN
 from ncfbench.timing.statistics import BUSY_SPREAD
 
 
@@ -39,6 +40,7 @@ def recall_sentence(own: Quality | None, baseline: Quality | None, chance: float
     if baseline is not None:
         text += f", the baseline's {baseline.text(RECALL)} at epoch {baseline.epoch:.3g}"
     explained = [] if chance is None else [f"chance: {chance:.3f}"]
+    explained += [CERTAIN.partition(". ")[0]] if (chance or 0) >= 1 else []
     explained += [] if own.error(RECALL) is None else [ERROR]
     return f"{text} ({'; '.join(explained)})." if explained else f"{text}."
 
