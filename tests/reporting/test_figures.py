@@ -10,13 +10,14 @@ import pytest
 from folders import filled, write_folder, write_run
 from typer.testing import CliRunner, Result
 
+from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import app
 from ncfbench.reporting.collecting import collect
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.figures import arms, curves, figures
 from ncfbench.reporting.figures import drawing as drawing_module
 from ncfbench.reporting.figures.costs import Iterations, draw_crossover
-from ncfbench.reporting.figures.drawing import MOST_POINTS, thin
+from ncfbench.reporting.figures.drawing import MOST_POINTS, STYLES, styles_of, thin
 from ncfbench.reporting.figures.epoch_times import draw_epoch_times, trained_times
 from ncfbench.runs.folder import read_all
 from ncfbench.storage import profile_schemas, tables
@@ -152,6 +153,13 @@ def test_epoch_times_come_from_runs_with_several_encoders(tmp_path: Path) -> Non
     assert bars == {"IID": pytest.approx([20.0]), "N.S.": pytest.approx([3.0, 9.0, 7.0])}
     listed = invoke(tmp_path, "--figure", "list").stdout
     assert "epoch-time-runs-citeulike-sg-b512-ffffff-one" in listed
+
+
+def test_styles_cycle_and_stay_apart() -> None:
+    """Further samplers repeat colours, with other lines and marks."""
+    found = styles_of(f"sampler {place}" for place in range(35))
+    assert len(set(found.values())) == 35
+    assert [STYLES[name] for name in SAMPLERS] == list(found.values())[: len(SAMPLERS)]
 
 
 def test_curves_are_thinned_to_small_files(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -31,7 +31,18 @@ _STYLES = (
     ("#332288", ":", "h"),
     ("#aa4499", "-", "d"),
 )
-STYLES = dict(zip(SAMPLERS, _STYLES, strict=True))
+
+
+def styles_of(names: Iterable[str]) -> dict[str, tuple[str, str, str]]:
+    """Return a colour, line and mark of each name; where colours repeat, lines and marks differ."""
+    turns = (divmod(place, len(_STYLES)) for place in range(len(_STYLES) ** 2))
+    return {
+        name: (_STYLES[place][0], *_STYLES[(place + turn) % len(_STYLES)][1:])
+        for name, (turn, place) in zip(names, turns, strict=False)
+    }
+
+
+STYLES = styles_of(SAMPLERS)
 """Colour, line and mark of a sampler, told apart without colour too; others share one style."""
 PLUGIN_STYLE = ("#56b4e9", "-.", "X")
 GREY = "#7a7a7a"
