@@ -79,7 +79,7 @@ class Question:
         object.__setattr__(self, "losses", losses)
         usual = tuple(name for name in SAMPLERS if find_sampler(name).in_default_race)
         object.__setattr__(self, "samplers", self.samplers or usual)
-        base = complete(dict(self.fixed))
+        base = complete({"loss": losses[0], **self.fixed})
         object.__setattr__(self, "base", base)
         # The base's sampler is the default one, which need not have the settings of others.
         declared = built_in_settings(["sampler"]).values()

@@ -219,7 +219,7 @@ def advise_command(question: Question, budget_seconds: float, locations: Mapping
         value = getattr(question, name)
         if value != getattr(usual, name):
             flag = "--" + name.replace("_", "-")
-            words += [flag, ",".join(f"{x:g}" if isinstance(x, float) else str(x) for x in value)]
+            words += [flag, ",".join(map(str, value))]
     if question.seeds != usual.seeds:
         words += ["--seeds", str(question.seeds)]
     for name, value in question.fixed.items():

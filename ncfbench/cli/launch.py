@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +74,8 @@ def launch(
         print_views(f"Nothing to submit: {waiting} of {len(rows)} cells are in the queue already.")
     else:
         print_views(
-            f"All {len(rows)} cells are over. To compare them: ncfbench report --runs-dir"
-            f" {locations.runs_dir}"
+            f"All {len(rows)} cells are over. To compare them:"
+            f" {shlex.join(['ncfbench', 'report', '--runs-dir', str(locations.runs_dir)])}"
         )
 
 

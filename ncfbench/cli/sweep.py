@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -270,7 +271,7 @@ def _print(
         runs_dir = stage.locations.runs_dir
         print_views(
             f"Records: {shown(runs_dir)}. The sweep's file: {done.file}. To compare the cells:"
-            f" ncfbench report --runs-dir {runs_dir}"
+            f" {shlex.join(['ncfbench', 'report', '--runs-dir', str(runs_dir)])}"
         )
 
 

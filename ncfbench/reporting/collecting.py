@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -69,7 +70,7 @@ def collect(
     if profiles is not None and not beside.keys() & profile_schemas.PROFILE_TABLES.keys():
         raise UsageError(
             f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"
-            f" --runs-dir {profiles}"
+            f" --runs-dir {shlex.quote(str(profiles))}"
         )
     sweeps, unreadable = _sweeps(runs_dir)
     problems += unreadable
@@ -124,7 +125,7 @@ def _left_out(
             found.append(f"{record.name} is left out: a newer run has its settings, data and seed.")
             continue
         command = run_command(config, Variant.of(config), config.seed, locations) + " --resume"
-        if any(record.environment.get("interleaved") or ()):
+        if config.tuned or any(record.environment.get("interleaved") or ()):
             command = "the command of its sweep or race"
         found.append(
             f"{record.name} is {status} at iteration {record.summary['iterations']:,}, and left"

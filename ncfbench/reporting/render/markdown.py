@@ -16,8 +16,8 @@ def render(tables: Sequence[Table]) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text in which Markdown reads every character as itself."""
-    return "".join("\\" + each if each in SPECIAL else each for each in text)
+    """Return text in one line in which Markdown reads every character as itself."""
+    return "".join("\\" + each if each in SPECIAL else each for each in " ".join(text.split()))
 
 
 def _table(table: Table) -> str:
@@ -39,5 +39,5 @@ def _cell(cell: Cell, column: Column) -> str:
     text = escape(cell.text)
     if column.verbatim and cell.text:
         # Within code nothing is escaped but the rule between cells.
-        return f"`{cell.text.replace('|', chr(92) + '|')}`"
+        return f"`{' '.join(cell.text.split()).replace('|', chr(92) + '|')}`"
     return f"**{text}**" if cell.style == "best" else text

@@ -10,6 +10,7 @@ columns of free text, ``command`` and ``reason``, are not checked.
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +69,8 @@ def verify(runs_dir: Path) -> Verification:
     for path in paths.values():
         if not path.exists():
             raise NothingToReportError(
-                f"No {path}. Make the tables with: ncfbench report --runs-dir {runs_dir}"
+                f"No {path}. Make the tables with:"
+                f" {shlex.join(['ncfbench', 'report', '--runs-dir', str(runs_dir)])}"
             )
     written = {
         "speedup": tables.read_rows(paths["speedup"], schemas.SPEEDUP),

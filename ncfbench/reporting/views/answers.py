@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ncfbench.catalog import find_sampler
+from ncfbench.catalog import find_encoder, find_sampler
 from ncfbench.reporting.answers import Answer, Standing
 from ncfbench.reporting.commands import flags
 from ncfbench.reporting.frontier import frontier
@@ -152,7 +152,7 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     own = [each.contender.config for each in answer.standings if each.contender.is_baseline]
     if answer.best is None:
         is_hint = len(answer.standings) == 1 or not own
-        return ["To let arms race:", _advise_command(answer, locations)] if is_hint else []
+        return _race("To let arms race:", answer, locations) if is_hint else []
     found = list(answer.reasons)
     if not answer.is_tie_known:
         found.append(
@@ -173,11 +173,12 @@ def trust(answer: Answer, locations: Mapping[str, str]) -> list[str]:
     if better := better_recall(answer.best.at_end, ends):
         found.append(f"{better}: see --table {answer.named('frontier')}.")
     if len({(each.batch_size, each.learning_rate) for each in own}) == 1:
-        found += [
+        found += _race(
             "The baseline has one batch size and one learning rate; others may suit it better. To"
             " try them:",
-            _advise_command(answer, locations),
-        ]
+            answer,
+            locations,
+        )
     return found
 
 
@@ -316,12 +317,18 @@ def _why(best: Standing, baseline: Standing) -> str:
     return cost_sentence(own, theirs)
 
 
-def _advise_command(answer: Answer, locations: Mapping[str, str]) -> str:
+def _race(purpose: str, answer: Answer, locations: Mapping[str, str]) -> list[str]:
+    """Return the command of a race and its purpose; nothing where no measure can decide one."""
     config = answer.config
+    has_recall = find_encoder(config.encoder).scores_cold_items
+    if config.objective_settings and not has_recall:
+        return []
     words = ["ncfbench", "advise", config.dataset, "--encoder", config.encoder]
     words += ["--loss", config.loss]
+    if config.objective_settings:  # losses of other objectives do not compare
+        words += ["--target", "recall"]
     words += [word for each in answer.settings.split(", ") if each for word in ("--set", each)]
-    return shlex.join([*words, *(word for pair in locations.items() for word in pair)])
+    return [purpose, shlex.join([*words, *(word for pair in locations.items() for word in pair)])]
 
 
 def _chance(answer: Answer) -> str:

@@ -1,0 +1,117 @@
+"""Every command that the program prints is accepted, and asks for what it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from folders import write_run
+from invoked import invoke
+
+from ncfbench.advice.question import Question
+from ncfbench.advice.summary import advise_command
+from ncfbench.config import RunConfig, complete
+from ncfbench.reporting.commands import run_command
+from ncfbench.runs.arms import Variant
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"hardest": 64},
+    {"mined": 50, "sampler": "neg"},
+    {"loss": "hinge", "gamma": 0.2, "sampler": "neg"},
+    {"lambda": 3.0, "item_dropout": 0.0, "noise": "0.75", "mask": False},
+    {"encoder": "lstm", "negatives": 7, "learning_rate": 1e-5, "user_l2": 1e-7},
+    {"sampler": "strat", "strata": "user", "stratum_size": 2, "seed": 3, "unique_items": False},
+    {"sampler": "mixed-ns", "uniform_items": 99, "loss": "mse", "batch_size": 100},
+    {"sampler": "xbm", "memory": 4, "loss": "softmax"},
+    {"coupling": "regularised", "coupling_weight": 0.3, "dimension": 20},
+    {"item_block": 64, "iterations_per_dispatch": 8, "patience": 3, "probe_every": 7},
+    {"encoder": "mf", "epochs": 3, "precision": "bfloat16"},
+    {"encoder": "mf", "hardest": 8},
+    {"learning_rate": 0.0123456789},
+]
+
+
+class Asked:
+    """What commands asked for, in place of doing it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.runs: list[RunConfig] = []
+        self.questions: list[Question] = []
+        monkeypatch.setattr("ncfbench.cli.run._train", self._run)
+        monkeypatch.setattr("ncfbench.advice.pipeline.advise", self._advise)
+
+    def _run(self, settings: RunConfig, *_: Any, **__: Any) -> None:
+        self.runs.append(settings)
+
+    def _advise(self, question: Question, *_: Any, **__: Any) -> None:
+        self.questions.append(question)
+        raise typer.Exit
+
+    def __call__(self, command: str) -> None:
+        program, *words = shlex.split(command)
+        assert program == "ncfbench"
+        done = invoke(*words)
+        assert done.exit_code == 0, f"{command}: {done.output}"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
+    monkeypatch.chdir(tmp_path)
+    return Asked(monkeypatch)
+
+
+def commands_in(text: str) -> list[str]:
+    return re.findall(r"(?:^ +|: )(ncfbench .*?)(?:\.?$)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "settings", [*SETTINGS, {"tuned": "learning_rate:8x10", "learning_rate": 0.02}], ids=str
+)
+def test_commands_of_a_report_run(tmp_path: Path, asked: Asked, settings: dict[str, Any]) -> None:
+    """A folder with a space, one arm alone, an interrupted run."""
+    folder = tmp_path / "my runs"
+    own = {"sampler": "strat-ns"} | settings
+    write_run(folder, losses=[9, 5, 3], ms=10, **own)
+    write_run(folder, losses=[9, 5], ms=10, **own | {"seed": 5}, status="running")
+    done = invoke("report", folder)
+    assert done.exit_code == 0, done.output
+    found = commands_in(done.output)
+    assert found
+    for command in found:
+        asked(command)
+    interrupted = complete(own | {"seed": 5})
+    assert bool(interrupted.tuned) != (interrupted.digest() in map(RunConfig.digest, asked.runs))
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_command_of_a_run_is_that_run(asked: Asked, settings: dict[str, Any]) -> None:
+    config = complete({"sampler": "strat-ns"} | settings)
+    asked(run_command(config, Variant.of(config), config.seed, {"--runs-dir": "a b"}))
+    assert [each.digest() for each in asked.runs] == [config.digest()]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "more"),
+    [
+        ({}, {}),
+        ({"lambda": 3.0, "mask": False, "dimension": 20}, {"learning_rates": (0.0123456789, 1e-5)}),
+        ({"hardest": 64}, {"target": "recall"}),
+        ({"gamma": 0.2}, {"losses": ("hinge",), "samplers": ("neg", "ns"), "seeds": 3}),
+        ({"encoder": "lstm"}, {"negatives": (3, 5), "batch_sizes": (64,), "stratum_sizes": (2,)}),
+        ({"devices": 2, "share": "local"}, {"target": "recall", "losses": ("sg", "mse")}),
+    ],
+    ids=str,
+)
+def test_a_question_is_asked_again(
+    asked: Asked, fixed: dict[str, Any], more: dict[str, Any]
+) -> None:
+    question = Question({"dataset": "citeulike", "encoder": "cnn"} | fixed, **more)
+    asked(advise_command(question, 600.0, {"--data-dir": "a b"}))
+    (found,) = asked.questions
+    assert found.name == question.name
+    assert found.seeds == question.seeds
