@@ -142,20 +142,12 @@ def _items(text: str | None) -> tuple[str, ...] | None:
 
 def _show(manifest: dict[str, Any], module: SourceModule, *, as_json: bool) -> None:
     """Print what was prepared, beside published counts where there are any."""
+    from ncfbench.data.content import cautions
     from ncfbench.reporting.views.run import statistics_table
 
     statistics = manifest["statistics"]
-    if statistics["items_without_text"] and statistics["vocabulary"]:
-        say(
-            f"Warning: {statistics['items_without_text']:,} of {statistics['items']:,} items have"
-            " no text; an encoder gives them all the same embedding."
-        )
-    if statistics.get("texts_without_spaces") and not manifest.get("tokenizer"):
-        say(
-            f"{statistics['texts_without_spaces']:,} of {statistics['items']:,} texts are in"
-            " scripts written without spaces, such as Chinese or Thai: their words are pairs of"
-            " characters."
-        )
+    for caution in cautions(manifest):
+        say(f"Warning: {caution}")
     if as_json:
         print_json(manifest)
         return

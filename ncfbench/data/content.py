@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -23,6 +24,8 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 FINGERPRINT_VERSION = 1
 """Version of what the fingerprint covers; the first, never changed since."""
+FEW_TEST_ITEMS = 50
+"""Test items up to which recall@50 says nothing."""
 NAMES_AT_ONCE = 2**16
 """Names turned into Python objects at a time: as an object a name takes ten times its bytes."""
 
@@ -103,6 +106,8 @@ class Content:
         }
         if unspaced := self._unspaced_texts():
             counts["texts_without_spaces"] = unspaced
+        if self._is_complete():
+            counts["training_pairs_without_link"] = 0
         for kind, features in (("user", self.user_features), ("item", self.item_features)):
             if features is not None:
                 counts[f"{kind}_features"] = features.shape[1]
@@ -112,6 +117,13 @@ class Content:
             counts["cold_users_with_test_items"] = int(is_cold.sum())
         return counts
 
+    def _is_complete(self) -> bool:
+        """Return whether every user is linked with every item, of those with training links."""
+        is_training = self.split[self.items] == 0
+        degrees = np.bincount(self.users[is_training]), np.bincount(self.items[is_training])
+        pairs = math.prod(int(np.count_nonzero(side)) for side in degrees)
+        return pairs == int(is_training.sum())
+
     def _unspaced_texts(self) -> int:
         """Return how many texts have words in scripts that are written without spaces."""
         unspaced = np.array([False, *map(is_unspaced, self.vocabulary.words)])
@@ -119,6 +131,34 @@ class Content:
             return 0
         item_of_word = np.repeat(np.arange(len(self.texts)), self.texts.lengths)
         return len(np.unique(item_of_word[unspaced[self.texts.words]]))
+
+
+def cautions(manifest: Mapping[str, Any]) -> list[str]:
+    """Return what a user must know about a prepared data set, a sentence each."""
+    counts = manifest["statistics"]
+    said = []
+    if counts["items_without_text"] and counts["vocabulary"]:
+        said.append(
+            f"{counts['items_without_text']:,} of {counts['items']:,} items have no text; an"
+            " encoder gives them all the same embedding."
+        )
+    if counts.get("texts_without_spaces") and not manifest.get("tokenizer"):
+        said.append(
+            f"{counts['texts_without_spaces']:,} of {counts['items']:,} texts are in scripts"
+            " written without spaces, such as Chinese or Thai: their words are pairs of characters."
+        )
+    if counts.get("training_pairs_without_link") == 0:
+        said.append(
+            "Every user is linked with every training item, so there is no negative to train on."
+        )
+    if not counts["test_items"]:
+        said.append("There are no test items, so there is no test recall.")
+    elif counts["test_items"] <= FEW_TEST_ITEMS:
+        said.append(
+            f"Test items: {counts['test_items']:,}, at most {FEW_TEST_ITEMS}, so recall@"
+            f"{FEW_TEST_ITEMS} is 1 for every model."
+        )
+    return said
 
 
 def distinct_links(

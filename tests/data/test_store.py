@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ncfbench.data import open_dataset, prepare, store
-from ncfbench.data.content import SPLITS, Content
+from ncfbench.data.content import SPLITS, Content, cautions
 from ncfbench.data.sources import Preparation, synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
@@ -76,7 +76,31 @@ def test_statistics_by_hand() -> None:
         "words_mean": 1.67,
         "words_median": 2.0,
         "items_without_text": 1,
+        "training_pairs_without_link": 0,
     }
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "split", "expected"),
+    [
+        ([0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 2], ["no negative to train on", "Test items: 1, at"]),
+        ([0, 1], [0, 0], [0], ["no negative to train on", "no test items"]),
+        ([0, 0, 1], [0, 1, 0], [0, 0] + [2] * 51, []),
+    ],
+)
+def test_cautions(users: list[int], items: list[int], split: list[int], expected: Any) -> None:
+    """Every pair linked, one item, and too few test items to rank."""
+    made = Content(
+        n_users=2,
+        users=np.array(users, np.int32),
+        items=np.array(items, np.int32),
+        texts=Texts(np.ones(len(split), np.int32), np.ones(len(split), np.int32)),
+        vocabulary=Vocabulary(("a",), (len(split),)),
+        split=np.array(split, np.uint8),
+    )
+    found = cautions({"statistics": made.statistics()})
+    assert len(found) == len(expected)
+    assert all(words in line for words, line in zip(expected, found, strict=True))
 
 
 def test_not_prepared_names_the_command_and_what_there_is(data_dir: Path) -> None:

@@ -18,7 +18,7 @@ from ncfbench.runs.arms import Variant
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.all_users import PAIR_MULTIPLE, AllUsersSampler
 from ncfbench.sampling.batch import AllUsers, EveryUser, negative_ids, negative_weights
-from ncfbench.sampling.batch_stats import effective_negatives
+from ncfbench.sampling.contents import effective_negatives
 
 
 @st.composite

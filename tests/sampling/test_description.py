@@ -23,7 +23,6 @@ from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.data import store
 from ncfbench.data.content import Content
-from ncfbench.data.distribution import Distribution
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import Preparation, synthetic
 from ncfbench.data.text import Texts, Vocabulary
@@ -31,56 +30,53 @@ from ncfbench.errors import UsageError
 from ncfbench.reporting.render.terminal import TableView
 from ncfbench.reporting.views.description import bar, description_tables
 from ncfbench.rng import Streams
-from ncfbench.sampling.description import configurations, describe, distinct_nodes
+from ncfbench.sampling.contents import configurations, describe, distinct_nodes, distribution
 from ncfbench.sampling.listed import IidSampler
 
 # --- distributions
 
 
 def test_a_distribution_by_hand() -> None:
-    found = Distribution.of(np.array([0, 9, 1, 3, 2, 1, 4]))
+    found = distribution(np.array([0, 9, 1, 3, 2, 1, 4]))
     assert found is not None
-    assert (found.nodes, found.total, found.smallest, found.median, found.mean, found.largest) == (
-        7,
-        20,
-        0,
-        2,
-        20 / 7,
-        9,
-    )
-    assert [(each.low, each.high, each.nodes, each.total) for each in found.bins] == [
-        (0, 0, 1, 0),
-        (1, 1, 2, 2),
-        (2, 3, 2, 5),
-        (4, 7, 1, 4),
-        (8, 9, 1, 9),
-    ]
-    assert found.top_1_percent == found.top_10_percent == 9 / 20
+    bins = [(0, 0, 1, 0), (1, 1, 2, 2), (2, 3, 2, 5), (4, 7, 1, 4), (8, 9, 1, 9)]
+    assert [tuple(bin_.values()) for bin_ in found.pop("bins")] == bins
+    found.pop("gini")
+    assert found == {
+        "nodes": 7,
+        "total": 20,
+        "smallest": 0,
+        "median": 2,
+        "mean": 20 / 7,
+        "largest": 9,
+        "top_1_percent": 9 / 20,
+        "top_10_percent": 9 / 20,
+    }
 
 
 def test_no_node_and_nothing_to_share() -> None:
-    assert Distribution.of(np.zeros(0, np.int32)) is None
-    empty = Distribution.of(np.zeros(3, np.int32))
+    assert distribution(np.zeros(0, np.int32)) is None
+    empty = distribution(np.zeros(3, np.int32))
     assert empty is not None
-    assert (empty.gini, empty.top_1_percent, empty.mean, len(empty.bins)) == (None, None, 0, 1)
+    assert (empty["gini"], empty["top_1_percent"], empty["mean"]) == (None, None, 0)
+    assert len(empty["bins"]) == 1
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=250).filter(any))
 @settings(max_examples=40, deadline=None)
 def test_distributions_against_their_definitions(counts: list[int]) -> None:
-    found = Distribution.of(np.array(counts, np.int32))
+    found = distribution(np.array(counts, np.int32))
     assert found is not None
     n, total = len(counts), sum(counts)
     differences = sum(abs(one - other) for one in counts for other in counts) / n**2
-    assert found.gini == pytest.approx(differences / (2 * total / n))
+    assert found["gini"] == pytest.approx(differences / (2 * total / n))
     most = sorted(counts, reverse=True)
-    assert found.top_1_percent == pytest.approx(sum(most[: math.ceil(n / 100)]) / total)
-    assert found.top_10_percent == pytest.approx(sum(most[: math.ceil(n / 10)]) / total)
-    own = [[count for count in counts if each.low <= count <= each.high] for each in found.bins]
-    assert [(each.nodes, each.total) for each in found.bins] == [
-        (len(inside), sum(inside)) for inside in own
-    ]
-    assert sum(each.nodes for each in found.bins) == n
+    assert found["top_1_percent"] == pytest.approx(sum(most[: math.ceil(n / 100)]) / total)
+    assert found["top_10_percent"] == pytest.approx(sum(most[: math.ceil(n / 10)]) / total)
+    for bin_ in found["bins"]:
+        inside = [count for count in counts if bin_["low"] <= count <= bin_["high"]]
+        assert (bin_["nodes"], bin_["total"]) == (len(inside), sum(inside))
+    assert sum(bin_["nodes"] for bin_ in found["bins"]) == n
 
 
 # --- batches
@@ -134,7 +130,7 @@ def prepared(folder: Path, *, named: bool = True) -> store.Dataset:
         "files": {"a.dat": {"verified": True}, "items": {"name": "b"}},
     }
     options = {"text": ["title"], "named": named}
-    preparation = Preparation(origin, options, lambda scratch: content(named=named))
+    preparation = Preparation(origin, options, lambda: content(named=named))
     store.prepare(folder, "hand", "citeulike", preparation, print)
     return store.load(folder, "hand")
 
@@ -208,7 +204,7 @@ def test_data_without_training_links(tmp_path: Path) -> None:
         vocabulary=Vocabulary(("a",), (1,)),
         split=np.array([0, 2], np.uint8),
     )
-    preparation = Preparation({}, {}, lambda scratch: made)
+    preparation = Preparation({}, {}, lambda: made)
     store.prepare(tmp_path, "cold", "citeulike", preparation, print)
     found = describe(store.load(tmp_path, "cold"), configurations({}))
     assert found["links_of_a_user"] is None
@@ -241,6 +237,7 @@ def test_the_page_fits_its_window_and_says_everything(tmp_path: Path, width: int
         "2 items without text",
         "a.dat (verified), b",
         "4 users without test items",
+        "caution Test items: 1, at most 50, so recall@50 is 1 for every model.",
         "features of users 2 columns, standardised over the users with training links; constant",
         "of items 3 columns, standardised over the training items; constant, so set to 0: 1",
         "[bold]B01",

@@ -26,7 +26,7 @@ FITTED = {"users": "users with training links", "items": "training items"}
 
 
 def description_tables(found: Row) -> list[Table]:
-    """Return the tables of what :func:`ncfbench.sampling.description.describe` found."""
+    """Return the tables of what :func:`ncfbench.sampling.contents.describe` found."""
     user_links, item_links, words = (
         found[name] for name in ("links_of_a_user", "links_of_an_item", "words_of_an_item")
     )
@@ -78,6 +78,7 @@ def _origin(found: Row) -> list[tuple[str, str]]:
         *features,
         ("left out of it", ", ".join(removed) or "nothing"),
         ("missing", ", ".join(missing) or "nothing: items have text, users links and test items"),
+        *(("caution", caution) for caution in found["cautions"]),
         ("fingerprint", found["fingerprint"][:12]),
     ]
 
