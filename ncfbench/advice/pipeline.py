@@ -144,6 +144,9 @@ def advise(
         records = {each.name: race.records(each) for each in state.entrants}
         answer = make_answer(question, state, records, dataset, budget_seconds)
         tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)
+        there = {"--data-dir": locations.data_dir, "--runs-dir": locations.runs_dir}
+        found = summary.as_json(answer, folder, {name: str(path) for name, path in there.items()})
+        tables.write_json(folder / summary.ANSWER, found)
         figure = _draw(answer, folder, say)
         return Advice(folder, state, answer, figure, is_complete)
 

@@ -14,7 +14,7 @@ from typing import Any
 from ncfbench.advice.answer import FALLING, STAYED, Answer, Standing
 from ncfbench.advice.question import Question
 from ncfbench.catalog import find_encoder, find_loss
-from ncfbench.errors import either
+from ncfbench.errors import DataError, either
 from ncfbench.reporting.commands import flags, run_command
 from ncfbench.reporting.quality import ERROR, RECALL, epochs_of
 from ncfbench.reporting.table import Cell, Column, Table, columns_of, three_digits
@@ -27,9 +27,12 @@ from ncfbench.reporting.views.sentences import (
 )
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.quality import CERTAIN
+from ncfbench.storage import tables
 
 FORMAT = 1
 """Version of the JSON."""
+ANSWER = "answer.json"
+"""File of a race's folder with :func:`as_json` of its last answer."""
 JUDGED_EPOCHS = 2
 """Epochs of the furthest entrant with the next budget; recall is measured after each."""
 
@@ -205,6 +208,19 @@ def as_json(answer: Answer, folder: Path, locations: Mapping[str, str]) -> dict[
         "left_out": [{"what": each.what, "reason": each.reason} for each in state.left_out],
         "folder": str(folder),
     }
+
+
+def read_answer(folder: Path) -> dict[str, Any]:
+    """Return the last answer of the race in a folder.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    path = folder / ANSWER
+    found = tables.read_json(path)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise DataError(f"{path} is damaged or of another version: repeat the race's command.")
+    return found
 
 
 def advise_command(question: Question, budget_seconds: float, locations: Mapping[str, str]) -> str:

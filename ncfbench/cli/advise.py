@@ -131,6 +131,15 @@ def advise(
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
 
 
+def print_answer(found: Mapping[str, Any]) -> None:
+    """Print a race's answer as it was kept: the paragraph, what to trust, what to do next."""
+    views = [_folded(found["headline"]), ""]
+    views += [_folded(f"How far to trust it: {' '.join(found['trust'])}"), ""]
+    for step in found["next"]:
+        views += [f"{step['purpose']}:", f"  {step['command']}"]
+    print_views(*views)
+
+
 def _json(advice: Advice, locations: Mapping[str, str]) -> dict[str, Any]:
     from ncfbench.advice import summary
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ncfbench.cli.output import json_text, print_sentences, print_views
+from ncfbench.cli.output import json_text, print_json, print_sentences, print_views
 from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,21 +92,26 @@ class Drawing:
 
 
 def print_names(results: Results, wanted: Wanted) -> None:
-    """Print the names and titles of all tables, or of all figures that have something to draw."""
+    """Print the names and titles of all tables, or the names of all figures, in the format."""
     from ncfbench.reporting.figures import figures
     from ncfbench.reporting.table import Column, text_column
     from ncfbench.reporting.table import Table as Listing
 
+    header, found = [Column("name", "left")], [[name] for name in figures(results)]
+    title, note = "Figures (--figure)", "One that the runs have nothing for is not drawn."
     if LIST in wanted.tables:
-        found = [(table.name, table.title) for table in report_tables(results)]
-        kind = "Tables (--table)"
+        header.append(text_column("title"))
+        found = [[table.name, table.title] for table in report_tables(results)]
+        title, note = "Tables (--table)", ""
+    if wanted.format == "json":
+        headings = [column.heading for column in header]
+        print_json([dict(zip(headings, row, strict=True)) for row in found])
+        return
+    listing = Listing(title, header, found, [note] if note else [])
+    if wanted.format in SUFFIXES:
+        typer.echo(_rendered([listing], wanted.format), nl=False)
     else:
-        drawn = figures(results)
-        made = {name: draw() for name, draw in drawn.items()}
-        found = [(name, drawing.title) for name, drawing in made.items() if drawing is not None]
-        kind = "Figures (--figure)"
-    header = [Column("name", "left"), text_column("title")]
-    print_views(Listing(kind, header, found))
+        print_views(listing)
 
 
 def deliver(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -284,16 +285,24 @@ def _report(
         say(f"Warning: {problem}")
     for line in results.left_out:
         say(f"Note: {line}")
+    is_whole = not (wanted.tables or wanted.figures)
+    race = _race(where.runs_dir, wanted.format) if is_whole else None
     if not results.comparisons and not results.beside:
         if only:
             raise NothingToReportError(
                 f"No finished run in {shown(where.runs_dir)} has all of {', '.join(only)}."
             )
+        if race is not None:
+            if wanted.format == "json":
+                print_json(race)
+            return
         advice = "Begin with: ncfbench sweep smoke"
+        races = sorted((where.runs_dir / "advice").glob("*/answer.json"))
         if results.left_out:
             advice = "Continue one of those above by its command."
-        elif any((where.runs_dir / "advice").glob("*/advice.parquet")):
-            advice = "The command of a race, ncfbench advise ..., prints its answer again at once."
+        elif races:
+            commands = [shlex.join(["ncfbench", "report", str(path.parent)]) for path in races]
+            advice = f"To see the answers of its races: {'; '.join(commands)}"
         raise NothingToReportError(f"No finished run in {shown(where.runs_dir)}. {advice}")
     if LIST in (*wanted.tables, *wanted.figures):
         print_names(results, wanted)
@@ -304,12 +313,12 @@ def _report(
         return
     # Printed first: a folder that cannot be written must not hide the result.
     written = deliver(results, wanted, output, drawn)
-    if results.is_read_only:
+    if is_whole and results.is_read_only:
         say(
             f"Warning: {where.runs_dir} is read-only, so the tables are not written beside the"
             " runs. --export copies both."
         )
-    else:
+    elif is_whole:
         written += results.write()
     written += drawn
     if export is not None:
@@ -322,6 +331,19 @@ def _report(
         print_views("Written: " + ", ".join(map(str, written)))
     elif wanted.format == "html" or output is not None:
         say("Written: " + ", ".join(map(str, written)))
+
+
+def _race(folder: Path, format_: str) -> dict[str, Any] | None:
+    """Print the last answer of a race in a folder, as text; return it, or None without a race."""
+    if not (folder / "answer.json").exists():
+        return None
+    from ncfbench.advice.summary import read_answer
+    from ncfbench.cli.advise import print_answer
+
+    found = read_answer(folder)
+    if format_ == "table":
+        print_answer(found)
+    return found
 
 
 def _verify(where: Locations, kind: str) -> None:

@@ -85,7 +85,7 @@ def test_a_race_leaves_ordinary_runs_and_an_answer(raced: Advice) -> None:
     assert raced.answer is not None
     assert raced.answer.best is not None
     names = {path.name for path in raced.folder.iterdir() if path.is_file()}
-    assert names == {"advice.json", "advice.parquet", "advice.png", ".lock"}
+    assert names == {"advice.json", "advice.parquet", "answer.json", "advice.png", ".lock"}
     records, problems = runs.read_all(raced.folder)
     assert problems == []
     finalists = [raced.answer.best, *raced.answer.ties, *raced.answer.others]
@@ -330,9 +330,11 @@ def test_the_command_prints_the_answer(
     check(listed, 0, "Would race")
     assert not raced.state.left_out
     assert "Left out" not in listed.stdout, "no table of nothing"
-    # The race's runs are not finished ones; the report says where its answer is.
+    # The race's runs are below other ones; the report says where its answer is.
     empty = invoke("report", "--runs-dir", runs_dir)
-    check(empty, 7, "The command of a race, ncfbench advise ..., prints its answer again")
+    check(empty, 7, f"To see the answers of its races: ncfbench report {raced.folder}")
+    again = invoke("report", raced.folder, "--only", "sampler=iid")  # writes nothing
+    check(again, 0, printed.stdout.partition(".")[0], "How far to trust it:", "ncfbench advise")
     found = json.loads(invoke(*words, "--quiet", "--json").stdout)
     assert raced.answer is not None
     assert raced.answer.best is not None

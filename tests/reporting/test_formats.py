@@ -182,6 +182,14 @@ def test_an_early_recall_is_a_bound(tmp_path: Path) -> None:
     assert not any(row["iterations_speedup"] or row["iterations_speedup_at_most"] for row in rows)
 
 
+def test_lines_of_a_message_become_one() -> None:
+    """A table's cell is one line, whatever an error says."""
+    table = Table("t", ["a"], [["first\nsecond\n\nthird"]], ["one\ntwo"])
+    for render in (markdown.render, latex.render):
+        assert "first second third" in render([table])
+        assert "one two" in render([table])
+
+
 def test_the_terminal_shows_intervals_and_verdicts(folder: Path) -> None:
     text = invoke(folder, "--paper").stdout
     for part in (

@@ -183,7 +183,25 @@ def test_figures_by_name_and_kind(folder: Path, tmp_path: Path) -> None:
         assert refused.exit_code == 2, refused.output
         assert message in " ".join(refused.output.split())
     listed = invoke(folder, "--only", "encoder=lstm", "--figure", "list").stdout
-    assert "convergence-citeulike-lstm-sg-ffffff " in listed
+    assert "convergence-citeulike-lstm-sg-ffffff" in listed
+
+
+def test_lists_are_in_the_format(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of figures, without drawing one."""
+    monkeypatch.setattr("ncfbench.reporting.figures.drawing.new_figure", None)
+    for what in ("--table", "--figure"):
+        found = json.loads(invoke(folder, what, "list", "--json").stdout)
+        assert all(row["name"] for row in found)
+        assert invoke(folder, what, "list", "--format", "csv").stdout.startswith("name")
+
+
+def test_a_part_of_a_report_writes_nothing(tmp_path: Path) -> None:
+    write_run(tmp_path, "iid", [9, 5, 3], 10)
+    for words in (["--table", "recall"], ["--table", "list"], ["--figure", "list"]):
+        assert invoke(tmp_path, *words).exit_code == 0
+        assert not list(tmp_path.glob("*.parquet"))
+    assert invoke(tmp_path).exit_code == 0
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
 
 
 def test_from_python(folder: Path) -> None:

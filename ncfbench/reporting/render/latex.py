@@ -33,9 +33,9 @@ def render(tables: Sequence[Table]) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text in which LaTeX reads every character as itself."""
+    """Return text in one line in which LaTeX reads every character as itself."""
     # Two hyphens of a flag would become a dash.
-    return "".join(SPECIAL.get(each, each) for each in text).replace("--", "-{}-")
+    return "".join(SPECIAL.get(each, each) for each in " ".join(text.split())).replace("--", "-{}-")
 
 
 def _table(table: Table) -> str:

@@ -84,7 +84,8 @@ def _printable(table: Table, *, ascii_only: bool) -> Table:
     """Return a table without characters that steer a terminal or that it cannot show."""
 
     def plain(text: str) -> str:
-        shown = "".join(each if each.isprintable() else "?" for each in text)
+        lines = " ".join(text.splitlines())
+        shown = "".join(each if each.isprintable() else "?" for each in lines)
         return shown.translate(ASCII) if ascii_only else shown
 
     return Table(
