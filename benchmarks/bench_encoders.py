@@ -31,7 +31,7 @@ from ncfbench.catalog import find_encoder
 from ncfbench.config import complete
 from ncfbench.errors import CheckFailedError
 from ncfbench.models.encoders.pooling import plain_pool, projected_pool
-from ncfbench.models.encoders.protocol import DataFacts, Texts
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.encoders.recurrence import grouped_recur, plain_recur
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
@@ -60,7 +60,7 @@ PRODUCT = 2048
 """Rows and columns of the matrices whose product is this machine's rate."""
 
 
-def texts_of(items: int, length: int) -> Texts:
+def texts_of(items: int, length: int) -> EncoderInput:
     """Random texts."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.normal(0.65 * length, 0.24 * length, items), 1, length).astype(np.int32)
@@ -69,7 +69,9 @@ def texts_of(items: int, length: int) -> Texts:
         np.arange(length) < lengths[:, None], (rng.permutation(WORDS) + 1)[ranks - 1], 0
     ).astype(np.int32)
     present = (tokens > 0) & (rng.random(tokens.shape) < 0.5)
-    return Texts(*map(jnp.asarray, (np.arange(items, dtype=np.int32), tokens, present, lengths)))
+    return EncoderInput(
+        *map(jnp.asarray, (np.arange(items, dtype=np.int32), tokens, present, lengths))
+    )
 
 
 def parameters(encoder: str) -> list[jax.Array]:
@@ -78,7 +80,7 @@ def parameters(encoder: str) -> list[jax.Array]:
     gates = 4 * SIZE
     shapes: tuple[tuple[int, ...], ...] = ((WORDS + 1, SIZE), (WIDTH, SIZE, SIZE), (SIZE,))
     if encoder == "lstm":
-        shapes = ((WORDS + 1, SIZE), (SIZE, gates), (gates,), (SIZE, gates))
+        shapes = ((WORDS + 1, SIZE), (2 * SIZE, gates), (gates,))
     return [jnp.asarray(rng.normal(0, 0.1, shape).astype(np.float32)) for shape in shapes]
 
 
@@ -88,7 +90,7 @@ def packed_ways(encoder: str) -> tuple[list[Any], tuple[Way, Way]]:
     graph, parameters = nnx.split(build(complete({"encoder": encoder}), facts, rngs=nnx.Rngs(0)))
 
     def way(backend: str) -> Way:
-        def encode(parameters: Any, texts: Texts) -> jax.Array:
+        def encode(parameters: Any, texts: EncoderInput) -> jax.Array:
             with patch.object(jax, "default_backend", lambda: backend):
                 vectors: jax.Array = nnx.merge(graph, parameters)(texts)
                 return vectors

@@ -18,7 +18,7 @@ from ncfbench.errors import UsageError
 from ncfbench.models.encoders.transformer import POSITIONS
 
 
-class Texts(NamedTuple):
+class EncoderInput(NamedTuple):
     """The items of a batch, as the peer's encoders see them."""
 
     items: torch.Tensor
@@ -64,7 +64,7 @@ class Free(nn.Module):
     def named(self) -> Named:
         return {"vectors.embedding": (self.vectors.weight, "same")}
 
-    def forward(self, texts: Texts) -> torch.Tensor:
+    def forward(self, texts: EncoderInput) -> torch.Tensor:
         return self.vectors(texts.items)
 
 
@@ -83,11 +83,11 @@ class OfWords(nn.Module):
     def named(self) -> Named:
         return {"words.embedding": (self.words.weight, "same"), **linear("dense", self.dense)}
 
-    def zeroed(self, texts: Texts) -> torch.Tensor:
+    def zeroed(self, texts: EncoderInput) -> torch.Tensor:
         """Words' vectors, zero where there is none."""
         return self.words(texts.tokens) * texts.present.unsqueeze(-1)
 
-    def mean(self, vectors: torch.Tensor, texts: Texts) -> torch.Tensor:
+    def mean(self, vectors: torch.Tensor, texts: EncoderInput) -> torch.Tensor:
         """The mean over the words that are present."""
         total = (vectors * texts.present.unsqueeze(-1)).sum(dim=1)
         return total / texts.present.sum(dim=1, keepdim=True).clamp(min=1)
@@ -105,7 +105,7 @@ class Convolution(OfWords):
     def named(self) -> Named:
         return {**super().named(), **linear("convolution", self.convolution)}
 
-    def forward(self, texts: Texts) -> torch.Tensor:
+    def forward(self, texts: EncoderInput) -> torch.Tensor:
         activity = functional.relu(self.convolution(self.zeroed(texts).transpose(1, 2)))
         length = texts.tokens.shape[1]
         in_text = torch.arange(length, device=activity.device) < texts.lengths.unsqueeze(1)
@@ -118,11 +118,11 @@ class Bow(OfWords):
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         super().__init__(config, dataset, config.word_dimension, config.word_dimension)
 
-    def forward(self, texts: Texts) -> torch.Tensor:
+    def forward(self, texts: EncoderInput) -> torch.Tensor:
         return self.dense(self.mean(self.words(texts.tokens), texts))
 
 
-def without_removed(texts: Texts) -> Texts:
+def without_removed(texts: EncoderInput) -> EncoderInput:
     """The words that are left, moved to the front of their texts."""
     to_front = (~texts.present).int().argsort(dim=1, stable=True)
     lengths = texts.present.sum(dim=1)
@@ -156,7 +156,7 @@ class Lstm(OfWords):
             "recurrent_gates.kernel": (self.lstm.weight_hh_l0, "turned"),
         }
 
-    def forward(self, texts: Texts) -> torch.Tensor:
+    def forward(self, texts: EncoderInput) -> torch.Tensor:
         texts = without_removed(texts)
         packed = nn.utils.rnn.pack_padded_sequence(
             self.zeroed(texts), texts.host_lengths, batch_first=True, enforce_sorted=False
@@ -185,7 +185,7 @@ class Gru(OfWords):
             found[f"{at}.recurrent_gates.kernel"] = getattr(self.gru, f"weight_hh_{way}"), "turned"
         return found
 
-    def forward(self, texts: Texts) -> torch.Tensor:
+    def forward(self, texts: EncoderInput) -> torch.Tensor:
         texts = without_removed(texts)
         packed = nn.utils.rnn.pack_padded_sequence(
             self.zeroed(texts), texts.host_lengths, batch_first=True, enforce_sorted=False
@@ -230,7 +230,7 @@ def layer_names(name: str, module: Any, norms: tuple[str, str]) -> dict[str, Any
     }
 
 
-def hidden_words(texts: Texts) -> torch.Tensor:
+def hidden_words(texts: EncoderInput) -> torch.Tensor:
     """bool[V, L]: the words that attention must not see; a text without words sees its padding."""
     hidden = ~texts.present
     hidden[:, 0] &= texts.present.any(dim=1)
@@ -268,7 +268,7 @@ class Transformer(OfWords):
             found |= layer_names(f"stack.blocks.{number}", each, norms)
         return found | norm("stack.last_norm", self.last_norm)
 
-    def forward(self, texts: Texts) -> torch.Tensor:
+    def forward(self, texts: EncoderInput) -> torch.Tensor:
         length, hidden = texts.tokens.shape[1], hidden_words(texts)
         words = self.words(texts.tokens) + self.positions.weight[:length]
         for each in self.layers:
@@ -313,7 +313,7 @@ class Bert(nn.Module):
             found |= layer_names(f"pretrained.stack.layers.{number}", each, norms)
         return found
 
-    def forward(self, texts: Texts) -> torch.Tensor:
+    def forward(self, texts: EncoderInput) -> torch.Tensor:
         length, hidden = texts.tokens.shape[1], hidden_words(texts)
         words = self.norm(self.words(texts.tokens) + self.positions.weight[:length])
         for each in self.layers:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ncfbench.catalog import ENCODERS, find_encoder
-from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.protocol import EncoderInput
 
 FROM_SCRATCH = [
     name
@@ -36,7 +36,7 @@ def traced_for(backend: str) -> Any:
 
 def texts_of(
     rng: np.random.Generator, items: int, length: int, words: int, removed: float
-) -> Texts:
+) -> EncoderInput:
     """Some empty, some full-length, words that repeat, some of them removed."""
     lengths = rng.integers(0, length + 1, items).astype(np.int32)
     lengths[: min(items, 3)] = [0, length, 1][: min(items, 3)]
@@ -44,7 +44,7 @@ def texts_of(
         np.arange(length) < lengths[:, None], rng.integers(1, words + 1, (items, length)), 0
     )
     present = (tokens > 0) & (rng.random(tokens.shape) >= removed)
-    return Texts(
+    return EncoderInput(
         *map(
             jnp.asarray,
             (np.arange(items, dtype=np.int32), tokens.astype(np.int32), present, lengths),

@@ -22,7 +22,7 @@ from ncfbench.catalog import BUILT_IN, find, find_encoder, find_user_tower
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError, UsageError, reason
-from ncfbench.models.encoders.protocol import DataFacts, Texts
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.losses import Loss, Pointwise, make_loss
 from ncfbench.models.precision import full
 from ncfbench.models.user_table import Users
@@ -220,7 +220,7 @@ def _compiled(module: Any) -> Callable[[Any], jax.Array]:
     return functools.partial(run, parameters)
 
 
-def _made_texts(data: DataFacts, length: int, longest: int) -> Texts:
+def _made_texts(data: DataFacts, length: int, longest: int) -> EncoderInput:
     """Return random items: a text of the longest length, a shorter one, none, one word, others."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(0, longest + 1, ITEMS).astype(np.int32)
@@ -230,7 +230,7 @@ def _made_texts(data: DataFacts, length: int, longest: int) -> Texts:
     tokens = rng.integers(1, max(data.words, 1) + 1, present.shape, np.int32) * present
     features = rng.normal(size=(ITEMS, data.item_features)).astype(np.float32)
     items = np.arange(ITEMS, dtype=np.int32) % data.items
-    texts = Texts(*map(jnp.asarray, (items, tokens, present, lengths, features)))
+    texts = EncoderInput(*map(jnp.asarray, (items, tokens, present, lengths, features)))
     return texts if data.item_features else texts._replace(features=None)
 
 

@@ -16,7 +16,7 @@ from ncfbench.models.blocks import in_blocks
 from ncfbench.models.contracts import require_contracts
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
-from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, Build, DataFacts, Texts
+from ncfbench.models.encoders.protocol import DataFacts, Encoder, EncoderInput, embedding
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.user_table import Users, UserTower
 
@@ -61,7 +61,7 @@ FREE_ITEMS = "free_items"
 class Towers(nnx.Module):
     """Both towers, the only way to the vectors of users and items, and the interaction of them.
 
-    Word dropout stands before g, item dropout behind what is scored. Pairwise and listwise losses
+    Word dropout stands before g, item dropout after it. Pairwise and listwise losses
     score unit vectors (as the authors' program does), and all methods make them.
 
     With direct coupling g is what is scored. With regularised coupling training scores a free
@@ -70,22 +70,17 @@ class Towers(nnx.Module):
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        build_users = find_user_tower(config.user_tower).load()
-        build_encoder: Build = find_encoder(config.encoder).load()
         self.n_users = data.users
-        self.user_tower: UserTower = build_users(config, data, rngs=rngs)
-        encoder = build_encoder(config, data, rngs=rngs)
+        build = find_user_tower(config.user_tower).load()
+        self.user_tower: UserTower = build(config, data, rngs=rngs)
+        encoder: Encoder = find_encoder(config.encoder).load()(config, data, rngs=rngs)
         adds = data.item_features and adds_features(config)
         self.encoder = WithFeatures(encoder, config, data, rngs=rngs) if adds else encoder
         self.interaction: Interaction = find_interaction(config.interaction).load()(
             config, rngs=rngs
         )
-        init = nnx.initializers.normal(EMBEDDING_SCALE)
-        self.free_items: nnx.Embed | None = (
-            nnx.Embed(data.items, config.dimension, embedding_init=init, rngs=rngs)
-            if config.coupling == "regularised"
-            else None
-        )
+        is_coupled = config.coupling == "regularised"
+        self.free_items = embedding(data.items, config.dimension, rngs) if is_coupled else None
         traits = find_encoder(config.encoder)
         self.encodes_rows = bool(traits.item_tables)
         self.word_dropout = config.word_dropout if traits.reads("word_dropout") else 0.0
@@ -168,30 +163,20 @@ class Towers(nnx.Module):
         def encode(
             items: jax.Array, rows: jax.Array | None, is_item: jax.Array | None
         ) -> jax.Array:
-            return self._encode_block(items, content, dropout, rows, is_item)
+            tokens, lengths = content.tokens[items], content.lengths[items]
+            present = tokens > 0
+            if is_item is not None:
+                present &= is_item[:, None]
+                lengths = jnp.where(is_item, lengths, 0)
+            if dropout is not None and self.word_dropout > 0:
+                # Words are removed and the others not rescaled: a maximum is not linear.
+                present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
+            own = rows if rows is not None and self.encodes_rows else items
+            features = None if content.item_features is None else content.item_features[items]
+            return self.encoder(EncoderInput(own, tokens, present, lengths, features))
 
         is_item = None if n_items is None else jnp.arange(len(items)) < n_items
         return in_blocks(encode, (items, rows, is_item), self.item_block or len(items))
-
-    def _encode_block(
-        self,
-        items: jax.Array,
-        content: Content,
-        dropout: Dropout | None,
-        rows: jax.Array | None,
-        is_item: jax.Array | None,
-    ) -> jax.Array:
-        tokens, lengths = content.tokens[items], content.lengths[items]
-        present = tokens > 0
-        if is_item is not None:
-            present &= is_item[:, None]
-            lengths = jnp.where(is_item, lengths, 0)
-        if dropout is not None and self.word_dropout > 0:
-            # Words are removed and the others not rescaled: a maximum is not linear.
-            present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
-        own = rows if rows is not None and self.encodes_rows else items
-        features = None if content.item_features is None else content.item_features[items]
-        return self.encoder(Texts(own, tokens, present, lengths, features))
 
     def _finished(self, vectors: jax.Array) -> jax.Array:
         return unit_vectors(vectors) if self.normalize else vectors

@@ -35,7 +35,7 @@ from ncfbench.data.sources.custom import Options
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.encoders import bert, packing
-from ncfbench.models.encoders.protocol import DataFacts, Texts
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.towers import Content
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
@@ -76,10 +76,12 @@ def checkpoint(home: Path, pieces: Dataset) -> str:
     return keep_checkpoint(home / "model", pieces)
 
 
-def texts_of(lists: list[list[int]], length: int) -> Texts:
+def texts_of(lists: list[list[int]], length: int) -> EncoderInput:
     tokens = np.array([each + [0] * (length - len(each)) for each in lists], np.int32)
     lengths = jnp.array([len(each) for each in lists], jnp.int32)
-    return Texts(jnp.arange(len(lists)), jnp.asarray(tokens), jnp.asarray(tokens > 0), lengths)
+    return EncoderInput(
+        jnp.arange(len(lists)), jnp.asarray(tokens), jnp.asarray(tokens > 0), lengths
+    )
 
 
 LISTS = [[2, 5, 6, 7, 3], [], [2, 3], [2, 9, 9, 8, 7, 6, 5, 4, 3], [2, 12, 3]]
@@ -342,7 +344,7 @@ def test_missing_packages_are_named(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == package else find(name)
     )
-    with pytest.raises(UsageError, match=rf"package {package}\. Install .*'ncfbench\[bert\]'"):
+    with pytest.raises(UsageError, match=rf"package {package}\. Install .*\[bert\]'"):
         read_verified(home / "model") if package == "safetensors" else Pieces(home / "model", 9)
 
 

@@ -19,7 +19,7 @@ from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.cnn import Convolution
 from ncfbench.models.encoders.lstm import Lstm
-from ncfbench.models.encoders.protocol import DataFacts, Texts
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.towers import Content, Towers, unit_vectors
 
 WORDS, DIMENSION = 9, 4
@@ -167,7 +167,7 @@ def linear(layer: Any, x: np.ndarray) -> Any:
     return x @ layer["kernel"] + layer.get("bias", 0.0)
 
 
-def words_left(seed: int = 0) -> tuple[Texts, list[list[tuple[int, int]]]]:
+def words_left(seed: int = 0) -> tuple[EncoderInput, list[list[tuple[int, int]]]]:
     """Texts of which some words are removed, and the (position, word) pairs that are left."""
     content = content_of(TEXTS, 8)
     present = (content.tokens > 0) & (np.random.default_rng(seed).random((6, 8)) < 0.7)
@@ -175,7 +175,7 @@ def words_left(seed: int = 0) -> tuple[Texts, list[list[tuple[int, int]]]]:
         [(position, word) for position, word in enumerate(text) if present[item, position]]
         for item, text in enumerate(TEXTS)
     ]
-    return Texts(jnp.arange(6), content.tokens, present, content.lengths), left
+    return EncoderInput(jnp.arange(6), content.tokens, present, content.lengths), left
 
 
 def assert_defined(encoder: str, pooled: Callable[[Any, list[tuple[int, int]]], Any]) -> None:
@@ -349,7 +349,9 @@ def test_word_dropout_rescales_nothing() -> None:
     content = content_of(TEXTS, 6)
     dropout = Dropout(jnp.uint32(0), jnp.uint32(1))
     keep = dropout.keep(jnp.arange(6), 6, 0.5)
-    texts = Texts(jnp.arange(6), content.tokens, (content.tokens > 0) & keep, content.lengths)
+    texts = EncoderInput(
+        jnp.arange(6), content.tokens, (content.tokens > 0) & keep, content.lengths
+    )
     found = jax.jit(model.items)(jnp.arange(6), content, dropout)
     np.testing.assert_allclose(found, jax.jit(model.encoder)(texts), atol=1e-6)
 

@@ -17,7 +17,7 @@ from texts import texts_of, traced_for
 from ncfbench.catalog import find_encoder
 from ncfbench.config import complete
 from ncfbench.models.encoders import gru, packing, transformer
-from ncfbench.models.encoders.protocol import DataFacts, Texts
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 
 WORDS = 9
 SMALL = {"dimension": 4, "word_dimension": 3, "gru_units": 4, "layers": 1, "width": 6}
@@ -30,7 +30,7 @@ def program(encoder: str, backend: str) -> Any:
     module = find_encoder(encoder).load()(config, DataFacts(1, 1, WORDS), rngs=nnx.Rngs(0))
     graph, parameters = nnx.split(module)
 
-    def total(parameters: Any, texts: Texts) -> tuple[jax.Array, jax.Array]:
+    def total(parameters: Any, texts: EncoderInput) -> tuple[jax.Array, jax.Array]:
         with traced_for(backend):
             value = nnx.merge(graph, parameters)(texts)
         weights = jnp.sin(1 + jnp.arange(value.size, dtype=jnp.float32).reshape(value.shape))
@@ -70,7 +70,7 @@ def test_both_agree_on_few_texts(items: int, length: int) -> None:
     """Fewer texts than a block holds, one word, and data without any."""
     tokens = np.random.default_rng(0).integers(1, WORDS, (items, length)).astype(np.int32)
     lengths = jnp.full(items, length, jnp.int32)
-    texts = Texts(jnp.arange(items), jnp.asarray(tokens), jnp.asarray(tokens > 0), lengths)
+    texts = EncoderInput(jnp.arange(items), jnp.asarray(tokens), jnp.asarray(tokens > 0), lengths)
     programs = [program("transformer", backend) for backend in ("gpu", "cpu")]
     found = [call(parameters, texts) for call, parameters in programs]
     for one, other in zip(*map(jax.tree.leaves, found), strict=True):

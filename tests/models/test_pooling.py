@@ -14,7 +14,7 @@ from texts import texts_of
 
 from ncfbench.models.encoders import pooling
 from ncfbench.models.encoders.pooling import choose_pool, plain_pool, projected_pool
-from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.protocol import EncoderInput
 
 
 def parameters(
@@ -25,7 +25,7 @@ def parameters(
 
 
 def gradients(
-    pool: pooling.Pool, arrays: tuple[jax.Array, ...], texts: Texts, weights: jax.Array
+    pool: pooling.Pool, arrays: tuple[jax.Array, ...], texts: EncoderInput, weights: jax.Array
 ) -> Any:
     """The value, and the gradients of a weighted sum of it."""
 
@@ -46,7 +46,10 @@ def compiled_anew() -> Any:
 
 
 def assert_agree(
-    arrays: tuple[jax.Array, ...], texts: Texts, rng: np.random.Generator, both: Any = compiled
+    arrays: tuple[jax.Array, ...],
+    texts: EncoderInput,
+    rng: np.random.Generator,
+    both: Any = compiled,
 ) -> None:
     weights = jnp.asarray(
         rng.normal(size=(len(texts.items), arrays[2].shape[0])).astype(np.float32)
@@ -98,7 +101,7 @@ def test_a_repeated_word_gets_one_gradient() -> None:
     """Every inner place ties: the word gets the gradient of one of them, and not of all."""
     table, kernel, bias = jnp.ones((3, 1)), jnp.ones((3, 1, 1)), jnp.zeros(1)
     tokens = jnp.array([[2, 2, 2, 2, 2]], jnp.int32)
-    texts = Texts(jnp.array([0]), tokens, tokens > 0, jnp.array([5], jnp.int32))
+    texts = EncoderInput(jnp.array([0]), tokens, tokens > 0, jnp.array([5], jnp.int32))
     for pool in (plain_pool, projected_pool):
         value, of_table, of_kernel, of_bias = compiled(
             pool, (table, kernel, bias), texts, jnp.ones((1, 1))

@@ -6,7 +6,7 @@ it is added to its input. The pooling is the checkpoint's own; a dense layer mak
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention
-from ncfbench.models.encoders.protocol import DataFacts, Texts
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 
 if TYPE_CHECKING:
     from ncfbench.data.store import Dataset
@@ -149,21 +149,14 @@ class Bert(nnx.Module):
                 " layers."
             )
 
-    def __call__(self, texts: Texts) -> jax.Array:
+    def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
-        graph, parameters = nnx.split(self.pretrained.stack)
-
-        def encode(
-            parameters: Any, words_RxLxE: jax.Array, positions: jax.Array, texts_RxL: jax.Array
-        ) -> jax.Array:
-            return nnx.merge(graph, parameters)(words_RxLxE, positions, texts_RxL)
-
+        stack = self.pretrained.stack
         table = _stopped(self.pretrained.words.embedding[...], self.frozen)
-        most_words = MOST_KEPT // (len(self.pretrained.stack.layers) * table.shape[1])
-        if texts.tokens.size <= most_words:
-            vectors_VxE = packing.plain(encode, parameters, table, texts, most_words=most_words)
-        else:
-            vectors_VxE = packing.run(encode, parameters, table, texts, SHAPE, most_words)
+        most_words = MOST_KEPT // (len(stack.layers) * table.shape[1])
+        is_small = texts.tokens.size <= most_words
+        shape = None if is_small else SHAPE
+        vectors_VxE = packing.run(Stack.__call__, stack, table, texts, shape, most_words)
         if self.pooling == "first":
             # The mean over the words, of which all but the first are zero.
             vectors_VxE *= jnp.sum(texts.present, axis=1, keepdims=True)

@@ -10,7 +10,7 @@ from flax import nnx
 
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.pooling import choose_pool
-from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput, embedding
 
 
 class Convolution(nnx.Module):
@@ -21,12 +21,7 @@ class Convolution(nnx.Module):
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        self.words = nnx.Embed(
-            data.words + 1,
-            config.word_dimension,
-            embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
-            rngs=rngs,
-        )
+        self.words = embedding(data.words + 1, config.word_dimension, rngs)
         self.convolution = nnx.Conv(
             config.word_dimension,
             config.filters,
@@ -37,7 +32,7 @@ class Convolution(nnx.Module):
         self.way = config.convolution
         self.dense = nnx.Linear(config.filters, config.dimension, rngs=rngs)
 
-    def __call__(self, texts: Texts) -> jax.Array:
+    def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
         kernel, bias = self.convolution.kernel[...], self.convolution.bias
         assert bias is not None

@@ -6,11 +6,12 @@ Hochreiter and Schmidhuber 1997; KDD 2017, section 5.2.
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
-from ncfbench.models.encoders.recurrence import recur
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput, embedding
+from ncfbench.models.encoders.recurrence import grouped_recur, plain_recur
 
 
 class Lstm(nnx.Module):
@@ -21,21 +22,17 @@ class Lstm(nnx.Module):
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         units = config.lstm_units
-        self.words = nnx.Embed(
-            data.words + 1,
-            config.word_dimension,
-            embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
-            rngs=rngs,
-        )
+        self.words = embedding(data.words + 1, config.word_dimension, rngs)
         self.input_gates = nnx.Linear(config.word_dimension, 4 * units, rngs=rngs)
         self.recurrent_gates = nnx.Linear(
             units, 4 * units, use_bias=False, kernel_init=nnx.initializers.orthogonal(), rngs=rngs
         )
         self.dense = nnx.Linear(units, config.dimension, rngs=rngs)
 
-    def __call__(self, texts: Texts) -> jax.Array:
+    def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
         bias = self.input_gates.bias
         assert bias is not None
-        kernels = self.input_gates.kernel[...], bias[...], self.recurrent_gates.kernel[...]
-        return self.dense(recur(self.words.embedding[...], *kernels, texts))
+        recur = grouped_recur if jax.default_backend() == "cpu" else plain_recur
+        kernel = jnp.concatenate([self.input_gates.kernel[...], self.recurrent_gates.kernel[...]])
+        return self.dense(recur(self.words.embedding[...], kernel, bias[...], texts))

@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput, embedding
 
 
 class MatrixFactorization(nnx.Module):
@@ -16,13 +16,8 @@ class MatrixFactorization(nnx.Module):
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        self.vectors = nnx.Embed(
-            data.items,
-            config.dimension,
-            embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
-            rngs=rngs,
-        )
+        self.vectors = embedding(data.items, config.dimension, rngs)
 
-    def __call__(self, texts: Texts) -> jax.Array:
+    def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]."""
         return self.vectors(texts.items)

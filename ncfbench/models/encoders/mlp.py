@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.protocol import DataFacts, Encoder, Texts
+from ncfbench.models.encoders.protocol import DataFacts, Encoder, EncoderInput
 from ncfbench.models.feature_layers import FeatureLayers
 
 
@@ -18,7 +18,7 @@ class FeatureMlp(nnx.Module):
             data.item_features, config.mlp_units, config.mlp_layers, config.dimension, rngs=rngs
         )
 
-    def __call__(self, texts: Texts) -> jax.Array:
+    def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]."""
         assert texts.features is not None
         return self.layers(texts.features)
@@ -33,7 +33,7 @@ class WithFeatures(nnx.Module):
         self.encoder = encoder
         self.layer = FeatureLayers(data.item_features, 1, 0, config.dimension, rngs=rngs)
 
-    def __call__(self, texts: Texts) -> jax.Array:
+    def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]."""
         assert texts.features is not None
         return self.encoder(texts) + self.layer(texts.features)

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 from ncfbench.models.blocks import in_blocks
-from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.protocol import EncoderInput
 
 Encode: TypeAlias = Callable[[Any, jax.Array, jax.Array, jax.Array], jax.Array]
 """``encode(parameters, words_RxLxE, positions, texts_RxL)``: float32[R, L, H], each word's vector.
@@ -52,7 +53,7 @@ class Shape(NamedTuple):
 
 
 def plain(
-    encode: Encode, parameters: Any, table: jax.Array, texts: Texts, *, most_words: int = 0
+    encode: Encode, parameters: Any, table: jax.Array, texts: EncoderInput, most_words: int = 0
 ) -> jax.Array:
     """Encode all texts padded to the maximum length, the reference; see :func:`run`.
 
@@ -71,36 +72,32 @@ def plain(
     return in_blocks(part, (texts.tokens, texts.present), size)
 
 
-def packed(
-    encode: Encode, parameters: Any, table: jax.Array, texts: Texts, *, shape: Shape
-) -> jax.Array:
-    """Encode several texts in a row, to the same value and gradient; see :func:`run`.
-
-    It has no forward-mode derivative.
-    """
-    if texts.tokens.shape[1] == 0:  # data without any text
-        return plain(encode, parameters, table, texts)
-    return _packed(encode, shape, parameters, table, texts)
-
-
 def run(
-    encode: Encode,
-    parameters: Any,
+    function: Encode,
+    module: Any,
     table: jax.Array,
-    texts: Texts,
-    shape: Shape,
+    texts: EncoderInput,
+    shape: Shape | None,
     most_words: int = 0,
 ) -> jax.Array:
     """Return float32[V, H]: the mean over the words of each text that are present; zero for a text
     without words. Texts are packed on a CPU, where that is faster, and padded elsewhere.
 
     Args:
+        function: called with the module in place of its parameters.
         table: float32[W, E], the vectors of all words.
+        shape: of the packed rows; None for texts that are padded everywhere.
         most_words: in place of :data:`PLAIN_WORDS`.
     """
-    if jax.default_backend() == "cpu":
-        return packed(encode, parameters, table, texts, shape=shape)
-    return plain(encode, parameters, table, texts, most_words=most_words)
+    graph, parameters = nnx.split(module)
+
+    def encode(parameters: Any, *arguments: jax.Array) -> jax.Array:
+        return function(nnx.merge(graph, parameters), *arguments)
+
+    has_words = texts.tokens.shape[1] > 0
+    if shape is not None and has_words and jax.default_backend() == "cpu":
+        return packed(encode, shape, parameters, table, texts)
+    return plain(encode, parameters, table, texts, most_words)
 
 
 class Rows(NamedTuple):
@@ -116,7 +113,7 @@ class Rows(NamedTuple):
     """int32: rows that hold words; the others stand behind them."""
 
 
-def pack(texts: Texts, row_words: int, multiple_of: int = 1) -> Rows:
+def pack(texts: EncoderInput, row_words: int, multiple_of: int = 1) -> Rows:
     """Lay the words that are present into rows, each text behind the one before it in its row, or
     at the beginning of the next row.
 
@@ -160,7 +157,7 @@ def pack(texts: Texts, row_words: int, multiple_of: int = 1) -> Rows:
     )
 
 
-def _rows(texts: Texts, row_words: int, multiple_of: int = 1) -> int:
+def _rows(texts: EncoderInput, row_words: int, multiple_of: int = 1) -> int:
     """Return the rows that are enough for any words: two that follow each other hold more words
     than one has slots.
     """
@@ -178,7 +175,7 @@ class _Packed(NamedTuple):
     """Rows of a part of a block."""
 
     @classmethod
-    def of(cls, texts: Texts, shape: Shape) -> _Packed:
+    def of(cls, texts: EncoderInput, shape: Shape) -> _Packed:
         width = max(shape.row_words, texts.tokens.shape[1])
         height = max(shape.block_rows, shape.block_words // width)
         height = min(height, _rows(texts, width))
@@ -212,14 +209,18 @@ class _Packed(NamedTuple):
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _packed(
-    encode: Encode, shape: Shape, parameters: Any, table: jax.Array, texts: Texts
+def packed(
+    encode: Encode, shape: Shape, parameters: Any, table: jax.Array, texts: EncoderInput
 ) -> jax.Array:
+    """Encode several texts in a row, to the value and gradient of :func:`plain`.
+
+    It has no forward-mode derivative.
+    """
     return _forward(encode, shape, parameters, table, texts)[0]
 
 
 def _forward(
-    encode: Encode, shape: Shape, parameters: Any, table: jax.Array, texts: Texts
+    encode: Encode, shape: Shape, parameters: Any, table: jax.Array, texts: EncoderInput
 ) -> tuple[jax.Array, Any]:
     found = _Packed.of(texts, shape)
 
@@ -260,4 +261,4 @@ def _backward(
     return of_parameters, of_table, None
 
 
-_packed.defvjp(_forward, _backward)
+packed.defvjp(_forward, _backward)

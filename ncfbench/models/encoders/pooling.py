@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.protocol import EncoderInput
 from ncfbench.models.precision import convolve
 
-Pool: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, Texts], jax.Array]
+Pool: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, EncoderInput], jax.Array]
 """``pool(table_WxE, kernel_JxExF, bias_F, texts)``: float32[V, F], the maximum over a text's words
 of the activity after ReLU; zero for a text without words.
 """
@@ -43,7 +43,9 @@ MOST_CELLS = 2**31 - 1
 """Cells (word, tap, filter) of that gathering that int32 can number."""
 
 
-def plain_pool(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Texts) -> jax.Array:
+def plain_pool(
+    table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: EncoderInput
+) -> jax.Array:
     """Convolve, the reference and what accelerators run; see :data:`Pool`."""
     activity_VxLxF = convolve(table[texts.tokens] * texts.present[..., None], kernel)
     # ReLU's floor is 0, so a zero is never above what a word of the text gives.
@@ -54,7 +56,9 @@ def plain_pool(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Text
 
 
 @jax.custom_vjp
-def projected_pool(table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Texts) -> jax.Array:
+def projected_pool(
+    table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: EncoderInput
+) -> jax.Array:
     """Sum projected words, to the same value and gradient; see :data:`Pool`.
 
     It has no forward-mode derivative.
@@ -86,7 +90,7 @@ def _in_text(lengths: jax.Array, length: int) -> jax.Array:
     return jnp.arange(length)[None, :] < lengths[:, None]
 
 
-def _under_taps(texts: Texts, kernel: jax.Array) -> jax.Array:
+def _under_taps(texts: EncoderInput, kernel: jax.Array) -> jax.Array:
     """Return int32[V, L + J - 1]: ids of the words that are present, 0 for none.
 
     Tap j of position l sees column l + j.
@@ -163,7 +167,7 @@ def _winners(
 
 
 def _forward(
-    table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: Texts
+    table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: EncoderInput
 ) -> tuple[jax.Array, Any]:
     seen = _under_taps(texts, kernel)
     rows, index_VxC = _project(table, kernel, seen)

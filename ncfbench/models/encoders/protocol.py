@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol
 import jax
 from flax import nnx
 
-from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
 
 EMBEDDING_SCALE = 0.1
@@ -42,7 +41,7 @@ class DataFacts(NamedTuple):
         return cls(*counts, of_user, of_item, dataset.folder)
 
 
-class Texts(NamedTuple):
+class EncoderInput(NamedTuple):
     """The content of some items, as an encoder sees it."""
 
     items: jax.Array
@@ -50,7 +49,7 @@ class Texts(NamedTuple):
     ``item_tables``.
     """
     tokens: jax.Array
-    """int32[V, L]: word ids, 0 behind the last word."""
+    """int32[V, L]: word ids, 0 after the last word."""
     present: jax.Array
     """bool[V, L]: where a word is; false on padding and on words that dropout removed."""
     lengths: jax.Array
@@ -72,15 +71,15 @@ class Encoder(Protocol):
     that cannot work, before anything is built.
     """
 
-    def __call__(self, texts: Texts) -> jax.Array:
+    def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]: the vector of each item.
 
-        What stands behind a text's last word must not matter.
+        Tokens after the last word must not affect the result.
         """
 
 
-class Build(Protocol):
-    """The constructor of an encoder."""
-
-    def __call__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> Encoder:
-        """Return an encoder with initial parameters."""
+def embedding(rows: int, width: int, rngs: nnx.Rngs) -> nnx.Embed:
+    """Return a table of small random vectors, of words for instance."""
+    return nnx.Embed(
+        rows, width, embedding_init=nnx.initializers.normal(EMBEDDING_SCALE), rngs=rngs
+    )

@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ncfbench.models.encoders.protocol import Texts
+from ncfbench.models.encoders.protocol import EncoderInput
 
-Recur: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, jax.Array, Texts], jax.Array]
-"""``recur(table_WxE, input_kernel_Ex4H, bias_4H, recurrent_kernel_Hx4H, texts)``: float32[V, H],
-the output at each text's last word that is present; zero for a text without words.
+Recur: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, EncoderInput], jax.Array]
+"""``recur(table_WxE, kernel_EHx4H, bias_4H, texts)``: float32[V, H], the output at each text's last
+word that is present; zero for a text without words. The kernel is the input's above the recurrent.
 """
 
 GROUPS = 4
@@ -32,13 +32,10 @@ of up to 20 and 40 words and at 184 and 512 of up to 300, on one core and on two
 
 
 def plain_recur(
-    table: jax.Array,
-    input_kernel: jax.Array,
-    bias: jax.Array,
-    recurrent_kernel: jax.Array,
-    texts: Texts,
+    table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: EncoderInput
 ) -> jax.Array:
     """Run all texts step by step to the maximum length, the reference; see :data:`Recur`."""
+    input_kernel, recurrent_kernel = jnp.split(kernel, [table.shape[1]])
     inputs_LxVx4H = table[texts.tokens.T] @ input_kernel + bias[None, None, :]
 
     def advance(
@@ -55,29 +52,22 @@ def plain_recur(
         ), None
 
     zeros = jnp.zeros((len(texts.tokens), recurrent_kernel.shape[0]), inputs_LxVx4H.dtype)
-    in_text = _positions(texts) < texts.lengths[:, None]
-    present_LxV = (texts.present & in_text).T
-    (output_VxH, _), _ = jax.lax.scan(advance, (zeros, zeros), (inputs_LxVx4H, present_LxV))
+    (output_VxH, _), _ = jax.lax.scan(advance, (zeros, zeros), (inputs_LxVx4H, texts.present.T))
     return output_VxH
 
 
 def grouped_recur(
-    table: jax.Array,
-    input_kernel: jax.Array,
-    bias: jax.Array,
-    recurrent_kernel: jax.Array,
-    texts: Texts,
+    table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: EncoderInput
 ) -> jax.Array:
     """Run texts in groups of about one length, to the same value and gradient; see :data:`Recur`.
 
     It has no forward-mode derivative.
     """
-    present = texts.present & (_positions(texts) < texts.lengths[:, None])
+    present = texts.present
     to_front = jnp.argsort(~present, axis=1, stable=True)
     tokens = jnp.take_along_axis(texts.tokens, to_front, axis=1)
     lengths = jnp.sum(present, axis=1)
     order = jnp.argsort(-lengths)
-    kernel = jnp.concatenate([input_kernel, recurrent_kernel])
     size = max(1, -(-len(tokens) // GROUPS))
     outputs = []
     for first in range(0, len(tokens), size):
@@ -85,23 +75,6 @@ def grouped_recur(
         outputs.append(_last_output(table, kernel, bias, tokens[group].T, lengths[group]))
     sorted_VxH = jnp.concatenate(outputs)
     return jnp.zeros_like(sorted_VxH).at[order].set(sorted_VxH, unique_indices=True)
-
-
-def recur(
-    table: jax.Array,
-    input_kernel: jax.Array,
-    bias: jax.Array,
-    recurrent_kernel: jax.Array,
-    texts: Texts,
-) -> jax.Array:
-    """Run texts in groups on a CPU, where that is faster, elsewhere plainly; see :data:`Recur`."""
-    run = grouped_recur if jax.default_backend() == "cpu" else plain_recur
-    return run(table, input_kernel, bias, recurrent_kernel, texts)
-
-
-def _positions(texts: Texts) -> jax.Array:
-    """Return the positions of words in a text, int32[1, L]."""
-    return jnp.arange(texts.tokens.shape[1])[None, :]
 
 
 def _gates(sums_Vx4H: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -113,11 +86,6 @@ def _gates(sums_Vx4H: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.A
 def _last_output(
     table: jax.Array, kernel: jax.Array, bias: jax.Array, tokens_LxV: jax.Array, lengths: jax.Array
 ) -> jax.Array:
-    """Return float32[V, H]: the output at each text's last word.
-
-    Args:
-        kernel: float32[E + H, 4H], the input kernel above the recurrent one.
-    """
     return _run(table, kernel, bias, tokens_LxV, lengths, kept=())[0]
 
 

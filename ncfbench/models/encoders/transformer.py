@@ -5,8 +5,6 @@ Vaswani et al. 2017; blocks that normalise first, as in Xiong et al. 2020.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -14,7 +12,7 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention
-from ncfbench.models.encoders.protocol import EMBEDDING_SCALE, DataFacts, Texts
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput, embedding
 
 POSITIONS = 512
 """Rows of the table of positions; words behind the last share its row."""
@@ -45,8 +43,7 @@ class Stack(nnx.Module):
 
     def __init__(self, config: RunConfig, *, rngs: nnx.Rngs) -> None:
         width = config.width
-        normal = nnx.initializers.normal(EMBEDDING_SCALE)
-        self.positions = nnx.Embed(POSITIONS, width, embedding_init=normal, rngs=rngs)
+        self.positions = embedding(POSITIONS, width, rngs)
         self.blocks = nnx.List(
             [
                 Block(width, config.heads, config.feed_forward, rngs=rngs)
@@ -74,23 +71,11 @@ class Transformer(nnx.Module):
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        self.words = nnx.Embed(
-            data.words + 1,
-            config.width,
-            embedding_init=nnx.initializers.normal(EMBEDDING_SCALE),
-            rngs=rngs,
-        )
+        self.words = embedding(data.words + 1, config.width, rngs)
         self.stack = Stack(config, rngs=rngs)
         self.dense = nnx.Linear(config.width, config.dimension, rngs=rngs)
 
-    def __call__(self, texts: Texts) -> jax.Array:
+    def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
-        graph, parameters = nnx.split(self.stack)
-
-        def encode(
-            parameters: Any, words_RxLxE: jax.Array, positions: jax.Array, texts_RxL: jax.Array
-        ) -> jax.Array:
-            return nnx.merge(graph, parameters)(words_RxLxE, positions, texts_RxL)
-
         table = self.words.embedding[...]
-        return self.dense(packing.run(encode, parameters, table, texts, SHAPE))
+        return self.dense(packing.run(Stack.__call__, self.stack, table, texts, SHAPE))
