@@ -29,7 +29,7 @@ def option(
     below: float | None = None,
     choices: Sequence[str] = (),
     is_stored: bool = True,
-    is_new: bool = False,
+    omits_default: bool = False,
 ) -> Any:
     """Declare a field of a source's options.
 
@@ -43,8 +43,8 @@ def option(
         choices: the valid names, or the valid parts of a list; each may be given once.
         is_stored: it decides the prepared content, and stands in the manifest; False for options
             that say where the files are or how to read them.
-        is_new: it came after the first release of its source. Its default is not stored, so that
-            data sets that were prepared before keep their fingerprints.
+        omits_default: its default is not stored, so it leaves fingerprints as they are: for an
+            option that switches something on.
     """
     metadata = {
         "help": help_,
@@ -56,7 +56,7 @@ def option(
         "below": below,
         "choices": tuple(choices),
         "is_stored": is_stored,
-        "is_new": is_new,
+        "omits_default": omits_default,
     }
     return field(default=default, metadata=metadata)
 
@@ -81,7 +81,7 @@ class SourceOptions:
             each.name: getattr(self, each.name)
             for each in declared(type(self))
             if each.metadata["is_stored"]
-            and not (each.metadata["is_new"] and getattr(self, each.name) == each.default)
+            and not (each.metadata["omits_default"] and getattr(self, each.name) == each.default)
         }
         return {
             name: list(value) if isinstance(value, tuple) else value

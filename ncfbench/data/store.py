@@ -114,9 +114,7 @@ class Dataset:
 
 
 def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
-    """Return the manifest of a prepared data set; None where there is none that this version can
-    read.
-    """
+    """Return the manifest of a prepared data set; None if this version can read none."""
     try:
         manifest = tables.read_json(data_dir / name / "manifest.json")
     except DataError:
@@ -157,39 +155,35 @@ def prepare(
         UsageError: there is a data set of other content, and it is not to be replaced.
     """
     home, origin = data_dir / name, {"source": source, **preparation.origin}
-    options = dict(preparation.options)
-    done = _matching(home, origin, options)
-    if done is None or not _is_intact(home, done):
+    wanted = {**origin, "options": dict(preparation.options)}
+    done = _intact(home, wanted)
+    if done is None:
         with locks.held(home, "preparing", wait=say):
             # Another process may have prepared it meanwhile.
-            done = _matching(home, origin, options)
-            if done is not None and not _is_intact(home, done):
-                say(f"Warning: the data set in {home} is damaged; it is prepared again.")
-                done = None
+            done = _intact(home, wanted, say)
             if done is None:
-                return _make(home, origin, options, preparation.read, replace=replace)
+                return _make(home, wanted, preparation.read, replace=replace)
     say(f"Already prepared with these options{' and files' if origin.get('files') else ''}: {home}")
     return done
 
 
-def _matching(
-    home: Path, origin: Mapping[str, Any], options: dict[str, Any]
+def _intact(
+    home: Path, wanted: Mapping[str, Any], say: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any] | None:
-    """Return the manifest in ``home`` if it has the same origin and options."""
+    """Return the manifest in ``home`` if it is what is wanted, and its content undamaged."""
     manifest = read_manifest(home.parent, home.name)
-    if manifest is None or manifest["options"] != options:
+    if manifest is None or any(manifest.get(key) != value for key, value in wanted.items()):
         return None
-    return manifest if all(manifest.get(key) == origin[key] for key in origin) else None
+    if not _is_intact(home, manifest):
+        say(f"Warning: the data set in {home} is damaged; it is prepared again.")
+        return None
+    return manifest
 
 
 def _make(
-    home: Path,
-    origin: Mapping[str, Any],
-    options: dict[str, Any],
-    read: Callable[[], Content],
-    *,
-    replace: bool,
+    home: Path, wanted: Mapping[str, Any], read: Callable[[], Content], *, replace: bool
 ) -> dict[str, Any]:
+    options = wanted["options"]
     before = None if replace else read_manifest(home.parent, home.name)
     if before is not None and before["options"] != options:
         # Options are part of the fingerprint: nothing has to be read to know.
@@ -198,8 +192,7 @@ def _make(
     manifest = {
         "format_version": FORMAT_VERSION,
         "name": home.name,
-        **origin,
-        "options": options,
+        **wanted,
         "fingerprint": content.fingerprint(options),
         "statistics": content.statistics(),
         "removed": {reason: count for reason, count in content.removed.items() if count},
@@ -302,7 +295,6 @@ def load(data_dir: Path, name: str) -> Dataset:
 
 
 def _is_intact(home: Path, manifest: Mapping[str, Any]) -> bool:
-    """Return whether the content that a manifest describes is there and undamaged."""
     try:
         _verified(home, manifest)
     except DataError:
@@ -311,7 +303,6 @@ def _is_intact(home: Path, manifest: Mapping[str, Any]) -> bool:
 
 
 def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
-    """Return the content that a manifest describes; DataError where it is another, or missing."""
     folder = _folder(home, manifest)
     try:
         content = _read(folder, int(manifest["statistics"]["users"]))

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -193,19 +192,30 @@ def test_files_come_from_a_download_or_a_folder(
     """Downloads are kept in the cache; a folder of the user's own is used as it is."""
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
     url, handler = server
-    obtain = partial(source.obtain, names=NAMES, say=pytest.fail, progress=nullcontext)
+
+    def folder_of(**options: Any) -> Path:
+        planned = source.prepare(
+            PublishedOptions(**options),
+            NAMES,
+            lambda folder: folder,  # type: ignore[arg-type, return-value]
+            say=said.append,
+            progress=nullcontext,
+        )
+        verified.append([file["verified"] for file in planned.origin["files"].values()])
+        return planned.read()  # type: ignore[return-value]
+
+    said: list[str] = []
+    verified: list[list[bool]] = []
     for _ in range(2):
-        folder, files = obtain(PublishedOptions(url=url))
-        assert folder == tmp_path / "cache" / "something" / ("0" * 12)
-        assert [file["verified"] for file in files.values()] == [True, True]
+        assert folder_of(url=url) == tmp_path / "cache" / "something" / ("0" * 12)
+    assert verified == [[True, True]] * 2
+    assert not said
     assert len(handler.asked) == 2, "the second time nothing is downloaded"
     own = tmp_path / "own"
     own.mkdir()
     for name in NAMES:
         (own / name).write_bytes(b"other")
     with pytest.raises(VerificationError, match="not the published file"):
-        obtain(PublishedOptions(from_=own))
-    said: list[str] = []
-    options = PublishedOptions(from_=own, allow_unverified=True)
-    assert source.obtain(options, NAMES, say=said.append, progress=nullcontext)[0] == own
+        folder_of(from_=own)
+    assert folder_of(from_=own, allow_unverified=True) == own
     assert "Accepted (--allow-unverified)" in said[0]

@@ -75,27 +75,18 @@ class Options(TokenizerOptions, PublishedOptions):
 def plan(
     options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
 ) -> Preparation:
-    """Obtain and verify the files; see :class:`ncfbench.data.sources.SourceModule`.
-
-    Raises:
-        DataError: a file is missing, or a download failed.
-        VerificationError: a file is not the published one, and that is not allowed.
-    """
-    folder, files = FILES.obtain(options, options.files, say=say, progress=progress)
-    return Preparation(
-        {"commit": FILES.commit, "files": files, **options.tokenizer_origin()},
-        options.stored(),
-        partial(read_content, folder, options, say),
-    )
+    """Obtain and verify the files; see :meth:`Published.prepare`."""
+    read = partial(read_content, options=options, say=say)
+    planned = FILES.prepare(options, options.files, read, say=say, progress=progress)
+    return planned._replace(origin={**planned.origin, **options.tokenizer_origin()})
 
 
 def read_content(folder: Path, options: Options, say: Callable[[str], None]) -> Content:
     """Parse the files: links, texts, vocabulary, split."""
     pieces = options.pieces()
     corpus = Corpus(pieces, None if pieces else clean)
-    return citeulike_files.read_content(
-        folder, options, corpus, _articles(folder, options.text, corpus.tokenize), say
-    )
+    articles = _articles(folder, options.text, corpus.tokenize)
+    return citeulike_files.read_content(folder, options, corpus, articles, say)
 
 
 def _articles(

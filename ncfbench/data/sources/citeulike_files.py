@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ncfbench.data.content import Content, distinct_links, split_items
 from ncfbench.data.markup import clean_latex
 from ncfbench.data.options import ItemOptions, option
 from ncfbench.data.readers.files import git_blob_id, read_lines
-from ncfbench.data.sources import Progress
+from ncfbench.data.sources import Preparation, Progress
 from ncfbench.data.text import Corpus
 from ncfbench.errors import DataError, VerificationError, reason
 from ncfbench.storage import locks
@@ -67,18 +68,19 @@ class Published:
         """Address of the folder of the files."""
         return f"https://raw.githubusercontent.com/js05212/{self.repository}/{self.commit}/"
 
-    def obtain(
+    def prepare(
         self,
         options: PublishedOptions,
         names: Sequence[str],
+        read: Callable[[Path], Content],
         *,
         say: Callable[[str], None],
         progress: Progress,
-    ) -> tuple[Path, dict[str, dict[str, Any]]]:
+    ) -> Preparation:
         """Download the named files, unless ``--from`` names their folder, and verify them.
 
-        Returns:
-            The folder, and the files as the manifest records them.
+        Args:
+            read: makes the content of the files in a folder.
 
         Raises:
             DataError: a file is missing, or a download failed.
@@ -90,20 +92,15 @@ class Published:
             # A second process waits, and then finds the files.
             with locks.held(folder, "downloading into", wait=say), progress() as bar:
                 self.download(folder, names, options.url, bar)
-        return folder, self.verify(
-            folder, names, allow_unverified=options.allow_unverified, say=say
-        )
+        origin = {"commit": self.commit, "files": self.verify(folder, names, options, say)}
+        return Preparation(origin, options.stored(), partial(read, folder))
 
     def download(
         self, folder: Path, names: Sequence[str], base_url: str | None = None, progress: Any = None
     ) -> None:
-        """Download the named files into ``folder`` and verify them; verified ones are kept.
+        """Download the named files from GitHub or a mirror; verified ones are kept.
 
         A download that stalls, is cut off, refused or damaged is repeated, up to three times.
-
-        Args:
-            base_url: a mirror, or None for GitHub.
-            progress: see :func:`ncfbench.data.prepare`.
 
         Raises:
             DataError: a download failed after its retries.
@@ -115,10 +112,9 @@ class Published:
         def fetch(url: str, output_file: str, source: Any, check_only: bool = False) -> Any:
             download = pooch.HTTPDownloader(progressbar=progress or False, timeout=TIMEOUT_SECONDS)
             result = download(url, output_file, source, check_only=check_only)
-            found = git_blob_id(Path(output_file))
-            expected = self.blob_ids[url.rsplit("/", 1)[1]]
-            if found != expected:
-                raise ValueError(f"expected git blob {expected}, found {found}")
+            blob, expected = git_blob_id(Path(output_file)), self.blob_ids[url.rsplit("/", 1)[1]]
+            if blob != expected:
+                raise ValueError(f"expected git blob {expected}, found {blob}")
             return result
 
         with_slash = (base_url or self.url).rstrip("/") + "/"
@@ -148,32 +144,31 @@ class Published:
         self,
         folder: Path,
         names: Sequence[str],
-        *,
-        allow_unverified: bool,
+        options: PublishedOptions,
         say: Callable[[str], None],
     ) -> dict[str, dict[str, Any]]:
         """Return the blob id of each file, and whether it is the published one.
 
         Raises:
             DataError: a file is missing or cannot be read.
-            VerificationError: a file is not the published one, and ``allow_unverified`` is false.
+            VerificationError: a file is not the published one, and that is not allowed.
         """
         require(folder, names)
-        result = {}
+        files = {}
         for name in names:
-            found, expected = git_blob_id(folder / name), self.blob_ids[name]
-            if found != expected:
+            blob, expected = git_blob_id(folder / name), self.blob_ids[name]
+            if blob != expected:
                 difference = (
                     f"{folder / name} is not the published file: expected git blob {expected},"
-                    f" found {found}."
+                    f" found {blob}."
                 )
-                if not allow_unverified:
+                if not options.allow_unverified:
                     raise VerificationError(
                         f"{difference} Use --allow-unverified to prepare it all the same."
                     )
                 say(f"Warning: {difference} Accepted (--allow-unverified).")
-            result[name] = {"git_blob": found, "verified": found == expected}
-        return result
+            files[name] = {"git_blob": blob, "verified": blob == expected}
+        return files
 
 
 def clean(text: str) -> str:
@@ -247,26 +242,25 @@ def read_lists(path: Path, limit: int, what: str) -> Iterator[list[int]]:
         DataError: no id at all, a malformed number, a count that does not match (a truncated line),
             an id out of range.
     """
-    named = False
+    is_empty = True
     for number, line in enumerate(read_lines(path), start=1):
+        where = f"{path}, line {number}"
         try:
-            count, *ids = [int(field) for field in line.split()]
+            count, *ids = map(int, line.split())
         except ValueError:
             raise DataError(
-                f"{path}, line {number}: expected whole numbers, a count and then {what} numbers."
+                f"{where}: expected whole numbers, a count and then {what} numbers."
             ) from None
         if count != len(ids):
             raise DataError(
-                f"{path}, line {number}: says {count} {what}s and lists {len(ids)}. Is the file"
-                " truncated?"
+                f"{where}: says {count} {what}s and lists {len(ids)}. Is the file truncated?"
             )
-        if ids and (min(ids) < 0 or max(ids) >= limit):
-            outside = next(id_ for id_ in ids if not 0 <= id_ < limit)
-            raise DataError(
-                f"{path}, line {number}: {what} {outside} is outside 0..{limit - 1}. Is another"
-                " file cut off?"
-            )
-        named |= bool(ids)
+        for id_ in ids:
+            if not 0 <= id_ < limit:
+                raise DataError(
+                    f"{where}: {what} {id_} is outside 0..{limit - 1}. Is another file cut off?"
+                )
+        is_empty = is_empty and not ids
         yield ids
-    if not named:
+    if is_empty:
         raise DataError(f"{path} names no {what} at all.")

@@ -86,26 +86,18 @@ class Options(PublishedOptions):
 def plan(
     options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
 ) -> Preparation:
-    """Obtain and verify the files; see :class:`ncfbench.data.sources.SourceModule`.
-
-    Raises:
-        DataError: a file is missing, or a download failed.
-        VerificationError: a file is not the published one, and that is not allowed.
-    """
+    """Obtain and verify the files; see :meth:`Published.prepare`."""
     if options.text == AUTO and options.from_ is not None:
         require(options.from_, ("users.dat",))
     options = options.resolved()
-    folder, files = FILES.obtain(options, options.files, say=say, progress=progress)
+    read = partial(read_content, options=options, say=say)
+    planned = FILES.prepare(options, options.files, read, say=say, progress=progress)
     if options.text == "bag":
         say(
             "Warning: a bag of words has lost their order, so an encoder sees neighbours that were"
             " none. Use --text raw if you have rawtext.dat."
         )
-    return Preparation(
-        {"commit": FILES.commit, "files": files},
-        options.stored(),
-        partial(read_content, folder, options, say),
-    )
+    return planned
 
 
 def read_content(folder: Path, options: Options, say: Callable[[str], None]) -> Content:

@@ -91,7 +91,7 @@ class Options(TokenizerOptions):
         False,
         "Remove HTML's tags and entities and LaTeX from the texts.",
         panel=ITEMS,
-        is_new=True,
+        omits_default=True,
     )
     split_column: str | None = option(
         None, "Each item's split: train, validation or test.", panel=ITEMS, shown="split, fold, ..."
@@ -108,7 +108,7 @@ class Options(TokenizerOptions):
         (),
         "Or columns of --items that hold such numbers, separated by commas.",
         panel=FEATURES,
-        is_new=True,
+        omits_default=True,
     )
     user_features: Path | None = option(
         None,
@@ -123,7 +123,7 @@ class Options(TokenizerOptions):
         panel=FEATURES,
         at_least=0,
         below=1,
-        is_new=True,
+        omits_default=True,
     )
     rating_threshold: float | None = option(
         None,
@@ -155,7 +155,7 @@ class Options(TokenizerOptions):
         panel=SPLIT,
         shown="all",
         at_least=1,
-        is_new=True,
+        omits_default=True,
     )
     delimiter: str | None = option(
         None,

@@ -60,21 +60,21 @@ class Options(SplitOptions):
         "Dense features of an item, which tell its topic with noise.",
         at_least=0,
         at_most=MAX_FEATURES,
-        is_new=True,
+        omits_default=True,
     )
     user_features: int = option(
         0,
         "Dense features of a user, which tell the topics with noise.",
         at_least=0,
         at_most=MAX_FEATURES,
-        is_new=True,
+        omits_default=True,
     )
     cold_user_fraction: float = option(
         0.0,
         "Share of the users held out: none of their links is trained on.",
         at_least=0,
         below=1,
-        is_new=True,
+        omits_default=True,
     )
     seed: int = option(0, "Seed of everything but the choice of held-out items.", at_least=0)
 
