@@ -141,6 +141,7 @@ def advise(
                 notes.append(CERTAIN_NOTE)
             state.notes = list(dict.fromkeys([*state.notes, *notes]))
             state.write(folder)
+        race.keep_records()
         records = {each.name: race.records(each) for each in state.entrants}
         answer = make_answer(question, state, records, dataset, budget_seconds)
         tables.write_rows(folder / "advice.parquet", summary.rows(answer), schemas.ADVICE)

@@ -13,6 +13,8 @@ They train to the clock of the others first.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +37,7 @@ from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
+from ncfbench.storage import tables
 from ncfbench.training.turns import FAILURES, OpenRun, first_line
 
 NEWCOMERS = 6
@@ -45,6 +48,8 @@ ROOM = 8.0
 """Neighbours enter while the race can still train to this many times its clock."""
 FIRST_PROBES = 2
 """Number of probes in the first rung, beside those at the ends of epochs."""
+ANSWERED = "answered"
+"""Folder of the records that the last answer rests on, below that of the race."""
 LEAST_SEED = 1 / 4
 """Share of the last clock that a further seed must have time for."""
 
@@ -82,6 +87,8 @@ class Race:
         self._folders: dict[tuple[str, int], Path] = {}
         self._learned: set[str] = set()
         """Names of entrants that are known to be better than chance."""
+        self._has_trained = False
+        """True while runs hold more than what was kept of the last answer."""
         self._turns = uuid.uuid4().hex[:12]
         self._is_at_work = False
         """True while something is done that a second Ctrl-C may cut."""
@@ -94,7 +101,7 @@ class Race:
             NcfbenchError: no entrant is left.
         """
         state = self.state
-        state.is_over = False
+        state.is_over, self._has_trained = False, True
         try:
             target: float | None = state.clock or state.first_clock
             while target is not None:
@@ -116,13 +123,40 @@ class Race:
         self._write()
 
     def records(self, entrant: Entrant) -> list[RunRecord]:
-        """Return the runs of an entrant that have records, by seed."""
+        """Return the runs of an entrant that have records, by seed.
+
+        Those of an answer that was given stay as they were, whatever its runs train later.
+        """
         folders = [self._folder(entrant, seed) for seed in entrant.seeds]
+        kept = self.locations.runs_dir / ANSWERED
+        if kept.is_dir() and not self._has_trained:
+            configs = [entrant.with_seed(seed) for seed in entrant.seeds]
+            folders = [choice.find(kept, config, self.state.fingerprint) for config in configs]
         return [
             runs.read(folder)
             for folder in folders
             if folder is not None and (folder / "summary.parquet").exists()
         ]
+
+    def keep_records(self) -> None:
+        """Copy the records that the answer rests on; from then on :meth:`records` are these.
+
+        Raises:
+            DataError: they cannot be written.
+        """
+        kept = self.locations.runs_dir / ANSWERED
+        temporary = kept.with_name(f".{ANSWERED}")
+        with tables.storage_errors(kept):
+            shutil.rmtree(temporary, ignore_errors=True)
+            for record in itertools.chain.from_iterable(map(self.records, self.state.entrants)):
+                copy = temporary / record.name
+                copy.mkdir(parents=True)
+                for name in runs.RECORDS:
+                    shutil.copyfile(record.folder / name, copy / name)
+            if temporary.exists():
+                shutil.rmtree(kept, ignore_errors=True)
+                temporary.rename(kept)
+        self._has_trained = False
 
     def _train(self, wanted: Sequence[tuple[Entrant, int]], target: float) -> None:
         """Train runs to a clock, the one that is furthest behind first; stop when time is up, but

@@ -80,7 +80,7 @@ def run(
             metavar="M",
             help=(
                 "Write the M best test items of every user to recommendations.parquet in the run's"
-                " folder, by the parameters at the end of the run; also for a finished run."
+                " folder, by the parameters of the epoch that is reported; also for a finished run."
             ),
             show_default=False,
             rich_help_panel="Output",

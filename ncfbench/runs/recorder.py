@@ -19,7 +19,7 @@ from ncfbench.runs import evaluations
 from ncfbench.runs.folder import RunRecord, read
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.quality import Evaluation
-from ncfbench.runs.reported import choose_epoch
+from ncfbench.runs.reported import Reported, choose_epoch, find_candidate
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import statistics
@@ -53,6 +53,16 @@ class Recorder:
     def train_seconds(self) -> float:
         """Seconds of all iterations that changed the parameters; 0 where nothing is written."""
         return 0.0
+
+    @property
+    def best_iteration(self) -> int | None:
+        """The iteration of the best validation so far; None where no row of one is kept."""
+        return None
+
+    @property
+    def reported_iteration(self) -> int | None:
+        """The iteration whose quality would be reported now; None where there is none."""
+        return None
 
     def finished(self) -> RunRecord | None:
         """Return the run if it is finished."""
@@ -138,6 +148,18 @@ class RunRecorder(Recorder):
     def train_seconds(self) -> float:
         """See :attr:`Recorder.train_seconds`."""
         return math.fsum(row["seconds"] for row in self._timing if row["kind"] in TRAINING)
+
+    @property
+    def best_iteration(self) -> int | None:
+        """See :attr:`Recorder.best_iteration`."""
+        best = find_candidate(self._curve, self.config.patience)
+        return None if best is None else best["iteration"]
+
+    @property
+    def reported_iteration(self) -> int | None:
+        """See :attr:`Recorder.reported_iteration`."""
+        row = self._reported().row
+        return None if row is None else row["iteration"]
 
     def finished(self) -> RunRecord | None:
         """See :meth:`Recorder.finished`."""
@@ -251,13 +273,16 @@ class RunRecorder(Recorder):
             ),
         ]
 
-    def _summary(self, status: str, iteration: int, ledger: list[dict[str, Any]]) -> dict[str, Any]:
+    def _reported(self) -> Reported:
         validation = {
             iteration: found
             for (iteration, split), found in self._evaluations.items()
             if split == "validation"
         }
-        chosen = choose_epoch(self._curve, self.config.patience, validation)
+        return choose_epoch(self._curve, self.config.patience, validation)
+
+    def _summary(self, status: str, iteration: int, ledger: list[dict[str, Any]]) -> dict[str, Any]:
+        chosen = self._reported()
         shown = chosen.row or {}
         timing = [row for row in self._timing if row["environment_key"] == self._environment_key]
         full = [row for row in timing if row["kind"] == "full"]

@@ -38,8 +38,7 @@ def choose_epoch(
 
     The candidate (:func:`find_candidate`) is reported if its recall is above that of the last epoch
     by more than :data:`ERRORS` standard errors of the paired difference. If it is not, the
-    validation users and items are too few to see a difference, and the last epoch is reported,
-    whose parameters are also those that the run keeps.
+    validation users and items are too few to see a difference, and the last epoch is reported.
 
     Args:
         validation: evaluations of the validation items by iteration.

@@ -2,9 +2,8 @@
 
 Exact, like :mod:`ncfbench.training.recall`: all test items are ranked for every user who has a link
 of any split, ties by item id, the smaller first, so that recall@M of the table is the run's
-recall@M after the same iteration. The parameters are those at the end of the run, the only ones
-that a run keeps. Where validation items choose an earlier epoch to report, the reported recall is
-that of other parameters. The table's metadata name the epoch.
+recall@M. The parameters are those of the epoch that the run reports, which the table's metadata
+name.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
-from ncfbench.training.checkpoint import Checkpoints
+from ncfbench.training.checkpoint import Best, Checkpoints
 from ncfbench.training.inference import Embedder
-from ncfbench.training.state import Parameters, TrainState
+from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
 FILE = "recommendations.parquet"
@@ -127,22 +126,27 @@ class Recommender:
                 self._is_held_out(pairs).reshape(items.shape),
             )
 
-    def write(self, folder: Path, state: TrainState, schedule: Schedule) -> Path:
+    def write(self, folder: Path, reported: Best | None, schedule: Schedule) -> Path:
         """Write :data:`FILE` into a folder, a block of users at a time.
 
         Args:
-            state: that of the run's end.
+            reported: the parameters of the epoch that the run reports; None if it lacks them.
 
         Raises:
-            DataError: it cannot be written.
+            DataError: it lacks them, or the table cannot be written.
             DivergedError: a score is not finite.
         """
+        if reported is None:
+            raise DataError(
+                f"{folder} lacks the parameters of the epoch that it reports: an earlier version of"
+                " ncfbench kept those of the last one only. Train it again with --again."
+            )
         user_ids, item_ids = self.dataset.user_ids, self.dataset.item_ids
         schema = recommendations(user_ids is not None, item_ids is not None)
         about = {
-            "parameters": "at the end of the run",
-            "epoch": f"{schedule.epoch_of(int(state.iteration)):g}",
-            "iteration": str(state.iteration),
+            "parameters": "of the reported epoch",
+            "epoch": f"{schedule.epoch_of(reported.iteration):g}",
+            "iteration": str(reported.iteration),
             "candidates": "all held-out test items",
             "users": "all with a link of any split",
             "items_of_a_user": str(self.count),
@@ -150,7 +154,7 @@ class Recommender:
         ranks = np.arange(1, self.count + 1, dtype=np.int32)
 
         def parts() -> Iterator[pa.Table]:
-            for users, items, scores, hits in self.blocks(state.parameters):
+            for users, items, scores, hits in self.blocks(reported.parameters):
                 columns = [
                     _named(np.repeat(users, self.count), user_ids),
                     _named(items.reshape(-1), item_ids),
@@ -205,14 +209,16 @@ def merge(
     return best, jnp.take_along_axis(index, chosen, axis=1), finite
 
 
-def is_written(folder: Path, dataset: Dataset, count: int) -> bool:
-    """Return whether a folder has the table for this many items of each user."""
+def is_written(record: RunRecord, dataset: Dataset, count: int) -> bool:
+    """Return whether a run has the table of its reported epoch for this many items of each user."""
+    iteration = record.reported_iteration or record.summary["iterations"]
     schema = recommendations(dataset.user_ids is not None, dataset.item_ids is not None)
     try:
-        found = tables.read_metadata(folder / FILE, schema)
+        found = tables.read_metadata(record.folder / FILE, schema)
     except DataError:
         return False
-    return found.get("items_of_a_user") == str(min(count, len(dataset.items_of("test"))))
+    wanted = {"items_of_a_user": min(count, len(dataset.items_of("test"))), "iteration": iteration}
+    return all(found.get(name) == str(value) for name, value in wanted.items())
 
 
 def write_finished(
@@ -221,23 +227,25 @@ def write_finished(
     """Write the table of a finished run from its last checkpoint, unless it is there.
 
     Raises:
-        DataError: the checkpoint is gone or damaged, or the table cannot be written.
+        DataError: the checkpoint is gone, damaged or without the reported epoch, or the table
+            cannot be written.
     """
-    if is_written(record.folder, dataset, count):
+    if is_written(record, dataset, count):
         return
     trainer, _ = Trainer.create(
         record.config.on_one_device(), dataset
     )  # a checkpoint knows nothing of devices
     found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
     iteration = record.summary["iterations"]
-    if found is None or int(found[0].iteration) != iteration:
+    if found is None or int(found.state.iteration) != iteration:
         raise DataError(
             f"{record.folder} has no checkpoint of its end (iteration {iteration:,}) any more, so"
             " that nothing can be recommended from it. Train it again with --again."
         )
     schedule = Schedule.of(record.config, dataset.graph.n_links)
     embedder = trainer.embedder(Content.of(dataset))
-    Recommender(dataset, embedder, count).write(record.folder, found[0], schedule)
+    chosen = found.reported(record.reported_iteration)
+    Recommender(dataset, embedder, count).write(record.folder, chosen, schedule)
 
 
 def _named(numbers: Int32, ids: pa.StringArray | None) -> pa.Array:

@@ -24,7 +24,7 @@ from ncfbench.storage import schemas, tables
 from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.contention import OtherPrograms
-from ncfbench.training.checkpoint import Checkpoints
+from ncfbench.training.checkpoint import Best, Checkpoints, Saved
 from ncfbench.training.looks import describe_waits, forecast_looks
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
@@ -71,6 +71,7 @@ class Session:
         self._trace = plan.trace
         self._losses: list[float] = []
         """Losses of the batches since the last row of the curve."""
+        self._best: Best | None = None
         self._catch_up_epochs = 0
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
 
@@ -192,6 +193,7 @@ class Session:
         if iteration and not self._schedule.ends_epoch(iteration):
             parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
             self.recorder.add_evaluations(iteration, self._evaluated(parameters))
+            self._keep_best()
 
     def finish(self) -> None:
         """Save the state and write the records of a run that is done."""
@@ -202,12 +204,14 @@ class Session:
             )
         self._write("running")  # the tables must have every sample before a checkpoint
         self._save_checkpoint()
+        self._write("finished")
         if self.plan.recommend is not None and self.recorder.folder is not None:
             with self._timed("recommendation"):
                 best = Recommender(self.plan.dataset, self._embedder, self.plan.recommend)
-                state = self._trainer.to_host(self._loop.state)
-                best.write(self.recorder.folder, state, self._schedule)
-        self._write("finished")
+                saved = Saved(self._trainer.to_host(self._loop.state), {}, self._best)
+                chosen = saved.reported(self.recorder.reported_iteration)
+                best.write(self.recorder.folder, chosen, self._schedule)
+            self._write("finished")
 
     def save(self) -> None:
         """Save the state of a run that is to continue later."""
@@ -299,6 +303,19 @@ class Session:
             row |= self._observe_carry()
         self._losses = []
         self.recorder.record(row, evaluated)
+        if evaluated:
+            self._keep_best()
+
+    def _keep_best(self) -> None:
+        """Copy the parameters to the host if they are those of the best validation so far."""
+        iteration = self._loop.iteration
+        with self._ledger.line("collective"):
+            (is_best,) = self._group.any(self.recorder.best_iteration == iteration)
+        if is_best:
+            with self._ledger.line("checkpoint"):
+                shapes, state = self._trainer.shapes, self._loop.state
+                parameters = self._trainer.layout.to_host(state.parameters, shapes.parameters)
+                self._best = Best(iteration, jax.tree.map(np.array, parameters))
 
     def _observe_carry(self) -> dict[str, Any]:
         """Say what is known of the carry, and return its columns of the curve."""
@@ -358,7 +375,7 @@ class Session:
         (is_there,) = self._group.any(found is not None)
         if not is_there:
             return fresh, 0, None
-        state, extra = found or (self._trainer.shapes, {})
+        state, extra, self._best = found or (self._trainer.shapes, {}, None)
         self._losses = [float(loss) for loss in extra.get("pending_losses", [])]
         with self._ledger.line("collective"):
             slots = int(self._group.from_first(np.int32(extra.get("item_slots", 0))))
@@ -374,7 +391,7 @@ class Session:
             }
             state = self._trainer.to_host(self._loop.state)
             if self._checkpoints:
-                self._checkpoints.save(self._loop.iteration, state, extra)
+                self._checkpoints.save(self._loop.iteration, state, extra, self._best)
 
     def _write(self, status: str, message: str = "") -> None:
         self.recorder.write(status, self._loop.iteration, message)

@@ -25,6 +25,7 @@ from ncfbench.config import Locations
 from ncfbench.errors import UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.timing import contention
+from ncfbench.training import run as training
 
 FIXED: dict[str, Any] = {"dataset": "tiny", "encoder": "mf", "epochs": 4, "dimension": 8}
 ASKED: dict[str, Any] = {
@@ -130,6 +131,28 @@ def test_a_finished_race_answers_again_at_once(data_dir: Path, raced: Advice) ->
     assert again.answer.best == raced.answer.best
     assert not any("candidates" in line for line in said)
     assert before == {path: read_table(path) for path in before}
+
+
+def test_an_answer_stays_when_its_runs_train_on(data_dir: Path, tmp_path: Path) -> None:
+    """By the command that it prints; also where that run is then trained once more."""
+    few: dict[str, Any] = {"samplers": ("iid", "ns"), "learning_rates": (0.01,), "seeds": 1}
+    calls = iter(range(10**9))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "deferred_signals", _after(lambda: next(calls) > 12))
+        first, _ = ask(data_dir, tmp_path, **few)
+    assert first.answer is not None
+    before = read_table(first.folder / "advice.parquet")
+    begun = next(one for one in runs.read_all(first.folder)[0] if one.summary["iterations"])
+    assert begun.summary["status"] == "interrupted"
+    for options in ({"resume": True}, {"again": True}):
+        more = training.run(begun.config, Locations(data_dir, first.folder), **options)
+        assert more.summary["iterations"] > begun.summary["iterations"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "DONE_SHARE", 1.1)  # no time is left
+        again, _ = ask(data_dir, tmp_path, **few)
+    assert again.answer is not None
+    assert again.answer.standings == first.answer.standings
+    assert read_table(again.folder / "advice.parquet") == before
 
 
 def test_an_interrupted_race_answers_and_continues(

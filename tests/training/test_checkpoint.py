@@ -52,7 +52,7 @@ def test_the_newest_state_comes_back(tmp_path: Path) -> None:
     save(checkpoints, 10, 20, 30)
     assert checkpoints.iterations() == [20, 30]
     assert len(checkpoints.iterations()) == KEPT
-    found, progress = Checkpoints(checkpoints.folder).restore(state(0)) or (None, None)
+    found, progress, _ = Checkpoints(checkpoints.folder).restore(state(0)) or (None, None, None)
     assert progress == PROGRESS
     for leaf, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(state(30)), strict=True):
         assert leaf.dtype == wanted.dtype

@@ -10,6 +10,7 @@ import shutil
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -19,6 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from invoked import check, invoke
+from stopping import StopAt
+from trained import ends_of
 
 from ncfbench.config import Locations, complete
 from ncfbench.data import store
@@ -30,6 +33,7 @@ from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.training import recommend
 from ncfbench.training import run as training
+from ncfbench.training.checkpoint import Best
 from ncfbench.training.inference import Embedder
 from ncfbench.training.recommend import FILE, Recommender, merge
 from ncfbench.training.step import Trainer
@@ -146,7 +150,7 @@ def test_the_recall_of_the_table_is_that_of_the_run(asked: RunRecord, tiny: stor
         )
         assert [row["hit"] for row in own] == [(user, item) in links for item in items]
     metadata = {key.decode(): value.decode() for key, value in found.schema.metadata.items()}
-    assert metadata["parameters"] == "at the end of the run"
+    assert metadata["parameters"] == "of the reported epoch"
     assert (metadata["epoch"], metadata["iteration"]) == ("2", str(record.summary["iterations"]))
 
 
@@ -202,6 +206,42 @@ def test_a_finished_run_gets_it_from_its_checkpoint(
         train(data_dir, tmp_path, 4, resume=True)
 
 
+def test_the_reported_epoch_is_recommended_from(
+    data_dir: Path, tmp_path: Path, tiny: store.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier one than the last, of a run that is interrupted after it and trained on; at the
+    end, and later from the checkpoint. A checkpoint without its parameters is refused.
+    """
+    monkeypatch.setattr("ncfbench.runs.reported.MEASURE", "validation_recall_at_10")
+    told = SimpleNamespace(is_above=lambda errors: True)
+    monkeypatch.setattr("ncfbench.runs.reported.difference", lambda *_: told)
+    monkeypatch.setattr("ncfbench.training.session.CHECKPOINT_SECONDS", 0.0)
+    more: dict[str, Any] = {"epochs": 5, "learning_rate": 0.3, "loss": "mse"}
+    with pytest.raises(KeyboardInterrupt):
+        training.run(
+            complete(SMALL | more),
+            Locations(data_dir, tmp_path),
+            progress=StopAt(ends_of(tiny, 5)[3] + 2),
+        )
+    record = train(data_dir, tmp_path, 10, resume=True, **more)
+    at = record.reported_iteration
+    assert at is not None
+    assert at in ends_of(tiny, 5)[:3], "the data no longer peak early: choose other settings"
+    found = read(record.folder)
+    assert recall_of(found, tiny) == pytest.approx(record.summary["test_recall_at_10"], abs=1e-12)
+    assert found.schema.metadata[b"iteration"] == str(at).encode()
+    first = (record.folder / FILE).read_bytes()
+    (record.folder / FILE).unlink()
+    train(data_dir, tmp_path, 10, resume=True, **more)
+    assert (record.folder / FILE).read_bytes() == first
+    for path in record.folder.glob("checkpoints/*/progress.json"):  # as earlier versions wrote it
+        progress = json.loads(path.read_text())
+        del progress["best"]
+        path.write_text(json.dumps(progress))
+    with pytest.raises(DataError, match="lacks the parameters of the epoch that it reports"):
+        train(data_dir, tmp_path, 4, resume=True, **more)
+
+
 def named(dataset: store.Dataset) -> store.Dataset:
     """The same data where the source names its users u900, u901, ... and its items backwards; user
     3 has no link.
@@ -230,7 +270,8 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
         ("names", named(tiny)),
     ):
         (tmp_path / name).mkdir()
-        Recommender(dataset, embedder, 4).write(tmp_path / name, state, schedule)
+        best = Best(int(state.iteration), state.parameters)
+        Recommender(dataset, embedder, 4).write(tmp_path / name, best, schedule)
         tables_by_name[name] = read(tmp_path / name, named=name == "names").to_pylist()
     assert len(tables_by_name["names"]) == 4 * (len(set(tiny.users.tolist())) - 1)
     for row, same in zip(tables_by_name["names"], tables_by_name["numbers"], strict=True):
@@ -249,7 +290,7 @@ def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: 
         parameters=state.parameters | {"user_tower": {"vectors": {"embedding": broken}}}
     )
     with pytest.raises(DivergedError, match="not finite"):
-        recommender.write(tmp_path, state, Schedule(100, 10, 2, 0))
+        recommender.write(tmp_path, Best(0, state.parameters), Schedule(100, 10, 2, 0))
     assert not list(tmp_path.iterdir())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,22 @@ def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:
     assert sum(row["kind"] == "step" for row in whole.timing) == 3
     assert {row["kind"] for row in whole.timing} >= {"compile", "probe", "evaluation", "checkpoint"}
     assert summary["full_iteration_seconds"] > 0 < summary["step_iteration_seconds"]
+
+
+def test_planning_slots_is_no_checkpoint(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is charged to the line that it belongs to, and happens when a run begins."""
+    plan = session.plan_capacity
+
+    def slow(*arguments: Any) -> int:
+        time.sleep(2)
+        return plan(*arguments)
+
+    monkeypatch.setattr(session, "plan_capacity", slow)
+    record = train(data_dir, tmp_path, encoder="mf", epochs=1)
+    seconds = {row["line"]: row["seconds"] for row in record.ledger if row["thread"] == "main"}
+    assert seconds["initialising"] > 2 > seconds["checkpoint"]
 
 
 def test_free_vectors_have_no_recall_and_say_why(data_dir: Path, tmp_path: Path) -> None:
