@@ -45,7 +45,7 @@ from costmodel_table import Row, is_met, show, verdict_of
 
 from ncfbench.data.store import read_manifest
 from ncfbench.errors import CheckFailedError, NcfbenchError
-from ncfbench.storage import profile_schemas, tables
+from ncfbench.storage import schemas, tables
 from ncfbench.timing import allocator, environment
 
 RESULT = RESULTS / "costmodel-cpu.json"
@@ -93,7 +93,7 @@ def measure(name: str, cell: Cell, rounds: int, data_dir: Path, runs_dir: Path) 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise process_failed(f"{name}: the profile", done.returncode, done.stderr)
-    return tables.read_rows(runs_dir / "costmodel.parquet", profile_schemas.COSTMODEL)
+    return tables.read_rows(runs_dir / "costmodel.parquet", schemas.COSTMODEL)
 
 
 def run(arguments: argparse.Namespace) -> list[NcfbenchError]:

@@ -15,7 +15,7 @@ from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Header, Table, columns_of, text_column
 
 Row: TypeAlias = Mapping[str, Any]
-"""A sampler's row of :data:`ncfbench.storage.profile_schemas.COSTMODEL`."""
+"""A sampler's row of :data:`ncfbench.storage.schemas.COSTMODEL`."""
 Cell: TypeAlias = Mapping[str, Any]
 """``cell``, ``pass``, ``samplers`` (rows), ``environment_key``, ``code``, ``rounds``, ``time``."""
 QUANTITIES = {

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ncfbench.auditing.conformance import PROPERTIES
 from ncfbench.config import complete
 from ncfbench.runs import folder as runs
-from ncfbench.storage import audit_schemas, profile_schemas, schemas, tables
+from ncfbench.storage import schemas, tables
 from ncfbench.timing import statistics as analysis
 
 Rows = list[dict[str, Any]]
@@ -212,8 +212,8 @@ def write_profile(runs_dir: Path) -> None:
         }
         for part, base in (("matrix product", 1e-5), ("element-wise product", 4e-4))
     ]
-    tables.write_rows(runs_dir / "costmodel.parquet", rows, profile_schemas.COSTMODEL)
-    tables.write_rows(runs_dir / "unitcost.parquet", products, profile_schemas.UNITCOST)
+    tables.write_rows(runs_dir / "costmodel.parquet", rows, schemas.COSTMODEL)
+    tables.write_rows(runs_dir / "unitcost.parquet", products, schemas.UNITCOST)
 
 
 def write_folder(runs_dir: Path, *, slower: float = 1.0) -> Path:
@@ -252,20 +252,19 @@ def write_tables(runs_dir: Path) -> dict[str, list[dict[str, Any]]]:
     products = {"sizes": [64, 128], "seconds": [1.0, 2.0]}
     rows = {
         "unitcost": [
-            filled(profile_schemas.UNITCOST, **arm, **profile, part=part, **products)
+            filled(schemas.UNITCOST, **arm, **profile, part=part, **products)
             for part in (*parts, "matrix product", "element-wise product")
         ],
-        "costmodel": [filled(profile_schemas.COSTMODEL, **arm, **profile, baseline="iid")],
+        "costmodel": [filled(schemas.COSTMODEL, **arm, **profile, baseline="iid")],
         "conformance": [
-            filled(audit_schemas.CONFORMANCE, **arm, property=name, result="fail")
-            for name in PROPERTIES
+            filled(schemas.CONFORMANCE, **arm, property=name, result="fail") for name in PROPERTIES
         ],
-        "xray": [filled(audit_schemas.XRAY, **arm)],
-        "audit": [filled(audit_schemas.AUDIT, **arm, verdict="biased", share="local")],
-        "frameworks": [filled(audit_schemas.FRAMEWORKS, verdict="biased", shown_by="gradient")],
+        "xray": [filled(schemas.XRAY, **arm)],
+        "audit": [filled(schemas.AUDIT, **arm, verdict="biased", share="local")],
+        "frameworks": [filled(schemas.FRAMEWORKS, verdict="biased", shown_by="gradient")],
     }
     for name, own in rows.items():
-        schema = (audit_schemas.AUDIT_TABLES | profile_schemas.PROFILE_TABLES)[name]
+        schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
         kept = [{key: row[key] for key in schema.names if key in row} for row in own]
         tables.write_rows(runs_dir / f"{name}.parquet", kept, schema)
     return rows

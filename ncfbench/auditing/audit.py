@@ -61,7 +61,7 @@ class Record:
 
     @property
     def tables(self) -> dict[str, list[dict[str, Any]]]:
-        """Rows by their names in :data:`ncfbench.storage.audit_schemas.AUDIT_TABLES`."""
+        """Rows by their names in :data:`ncfbench.storage.schemas.AUDIT_TABLES`."""
         return {"conformance": self.conformance, "xray": self.xray, "audit": self.audit}
 
     @property

@@ -336,7 +336,7 @@ class _Suite:
 
 
 def rows(config: RunConfig, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return the outcomes as rows of :data:`ncfbench.storage.audit_schemas.CONFORMANCE`."""
+    """Return the outcomes as rows of :data:`ncfbench.storage.schemas.CONFORMANCE`."""
     effective = config.effective()
     return [
         {

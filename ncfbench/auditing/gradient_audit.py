@@ -63,7 +63,7 @@ def audit(
     variance_parts: bool = False,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """Return a row of :data:`ncfbench.storage.audit_schemas.AUDIT` for each combination and anchor.
+    """Return a row of :data:`ncfbench.storage.schemas.AUDIT` for each combination and anchor.
 
     Args:
         batches: batches of each combination.

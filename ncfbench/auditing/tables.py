@@ -19,7 +19,7 @@ from ncfbench.reporting.table import (
     text_column,
 )
 from ncfbench.storage import tables
-from ncfbench.storage.audit_schemas import AUDIT_TABLES
+from ncfbench.storage.schemas import AUDIT_TABLES
 
 Row = Mapping[str, Any]
 VERDICTS: dict[str, Style] = {
@@ -38,7 +38,7 @@ RESULTS: dict[str, Cell] = {
 
 
 def write(runs_dir: Path, found: Mapping[str, Sequence[Row]]) -> None:
-    """Write each table of :data:`ncfbench.storage.audit_schemas.AUDIT_TABLES`, atomically."""
+    """Write each table of :data:`ncfbench.storage.schemas.AUDIT_TABLES`, atomically."""
     with tables.storage_errors(runs_dir):
         runs_dir.mkdir(parents=True, exist_ok=True)
     for name, rows in found.items():

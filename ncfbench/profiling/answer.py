@@ -18,8 +18,6 @@ from ncfbench.profiling.cost_model import (
 from ncfbench.reporting.table import three_digits
 
 Row = Mapping[str, Any]
-BEFORE_FIXED = ("optimiser", "dispatch", "collectives")
-"""Predicted parts of profiles before version 5, which the fixed part holds today."""
 WORDS = {
     "items": "items",
     "interactions": "interactions",
@@ -117,10 +115,7 @@ def title(row: Row) -> str:
 
 def predicted_parts(row: Row) -> dict[str, float]:
     """Return the predicted seconds of a step by :data:`ncfbench.profiling.cost_model.PARTS`."""
-    fixed = row["predicted_fixed_seconds"]
-    if fixed is None:
-        fixed = sum(row[f"predicted_{name}_seconds"] or 0.0 for name in BEFORE_FIXED)
-    return {part: fixed if part == "fixed" else row[f"predicted_{part}_seconds"] for part in PARTS}
+    return {part: row[f"predicted_{part}_seconds"] for part in PARTS}
 
 
 def full_parts(row: Row) -> dict[str, float]:

@@ -120,7 +120,7 @@ def cost_row(
     peaks: roofline.Peaks,
     sizes: Sizes | None = None,
 ) -> Row:
-    """Return a row of :data:`ncfbench.storage.profile_schemas.COSTMODEL`, without the speedups.
+    """Return a row of :data:`ncfbench.storage.schemas.COSTMODEL`, without the speedups.
 
     Args:
         sizes: elements that devices send each other; None for one device.

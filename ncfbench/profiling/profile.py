@@ -73,7 +73,7 @@ class Record:
 
     @property
     def tables(self) -> dict[str, list[Row]]:
-        """Rows by their names in :data:`ncfbench.storage.profile_schemas.PROFILE_TABLES`."""
+        """Rows by their names in :data:`ncfbench.storage.schemas.PROFILE_TABLES`."""
         return {"profile": self.profile, "unitcost": self.unitcost, "costmodel": self.costmodel}
 
     @property

@@ -16,7 +16,7 @@ from ncfbench.profiling.cost_model import (
 )
 from ncfbench.reporting.table import Column, Header, Table, columns_of
 from ncfbench.storage import tables
-from ncfbench.storage.profile_schemas import PROFILE_TABLES
+from ncfbench.storage.schemas import PROFILE_TABLES
 from ncfbench.timing.statistics import ROUNDS_OF_INTERVALS
 
 Row = Mapping[str, Any]
@@ -129,15 +129,12 @@ def _unit_costs(rows: Sequence[Row], what: str) -> Table:
             name="unit-costs",
         )
     by_part = {row["part"]: row for row in rows}
-    is_old = "fixed" not in by_part
     cells = []
     for part, label in UNIT_TITLES.items():
         if part not in by_part:
             continue
         row = by_part[part]
-        # Before marginal costs were measured, unit costs were those of parts alone.
-        own = None if is_old else row["unit_seconds"]
-        alone = row["unit_seconds"] if is_old else row["alone_unit_seconds"]
+        own, alone = row["unit_seconds"], row["alone_unit_seconds"]
         interval = (
             "-" if own is None else f"{_micro(row['unit_lower'])}..{_micro(row['unit_upper'])}"
         )

@@ -20,7 +20,7 @@ from ncfbench.reporting.verdicts import judge_all
 from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import Variant
 from ncfbench.runs.folder import RunRecord
-from ncfbench.storage import audit_schemas, profile_schemas, tables
+from ncfbench.storage import schemas, tables
 
 
 def collect(
@@ -60,14 +60,14 @@ def collect(
     problems += unknown
     beside: dict[str, Rows] = {}
     for place, wanted in (
-        (runs_dir, audit_schemas.AUDIT_TABLES),
-        (profiles or runs_dir, profile_schemas.PROFILE_TABLES),
+        (runs_dir, schemas.AUDIT_TABLES),
+        (profiles or runs_dir, schemas.PROFILE_TABLES),
     ):
         found, unreadable = tables.read_present(place, wanted)
         kept = {name: list(filter(chosen.keeps_row, rows)) for name, rows in found.items()}
         beside |= {name: rows for name, rows in kept.items() if rows}
         problems += unreadable
-    if profiles is not None and not beside.keys() & profile_schemas.PROFILE_TABLES.keys():
+    if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
         raise UsageError(
             f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"
             f" --runs-dir {shlex.quote(str(profiles))}"

@@ -44,7 +44,7 @@ from ncfbench.reporting.views.results import (
 )
 from ncfbench.runs import folder as runs
 from ncfbench.runs.trials import FOLDER
-from ncfbench.storage import audit_schemas, profile_schemas, schemas, tables
+from ncfbench.storage import schemas, tables
 
 Rows = list[dict[str, Any]]
 SWEEPS = "sweeps"
@@ -255,7 +255,7 @@ class Results:
                     self.runs_dir / SWEEPS / f"{name}.toml", folder / SWEEPS / f"{name}.toml"
                 )
         for name, rows in self.beside.items():
-            schema = (audit_schemas.AUDIT_TABLES | profile_schemas.PROFILE_TABLES)[name]
+            schema = (schemas.AUDIT_TABLES | schemas.PROFILE_TABLES)[name]
             tables.write_rows(folder / f"{name}.parquet", rows, schema)
         self.write(folder)
         return len(compared), len(trials)

@@ -1,1 +1,1 @@
-"""Files that are complete or absent, their schemas with versions, locks, and free space."""
+"""Files that are complete or absent, the schemas of tables, locks, and free memory."""

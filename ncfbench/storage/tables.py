@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ncfbench.errors import DataError, reason
-from ncfbench.storage.schemas import READABLE, SCHEMA_VERSION, SINCE
+from ncfbench.storage.schemas import SCHEMA_VERSION
 
 Rows: TypeAlias = NDArray[Any] | tuple[NDArray[Any], ...]
 """An array, or its rows."""
@@ -112,65 +112,58 @@ def write_table(path: Path, table: pa.Table) -> None:
     write_parts(path, [table], table.schema)
 
 
-def write_parts(path: Path, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
+def write_parts(
+    path: Path,
+    parts: Iterable[pa.Table],
+    schema: pa.Schema,
+    options: Mapping[str, Any] = COMPACT,
+) -> None:
     """Write a table that comes in parts like :func:`write_table`, one part in memory at a time.
 
     Args:
         schema: the schema of every part, with the metadata to keep.
+        options: of Parquet.
     """
-    _write(path, parts, schema, {b"schema_version": str(SCHEMA_VERSION).encode()})
+    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, schema, **options) as file:
+        for part in parts:
+            file.write_table(part)
+        version = {b"schema_version": str(SCHEMA_VERSION).encode()}
+        file.add_key_value_metadata((schema.metadata or {}) | version)
 
 
 def copy_table(path: Path, target: Path) -> None:
-    """Write a table of any version once more, atomically, in few bytes.
+    """Write a table once more, atomically, in few bytes.
 
     Raises:
         DataError: it is missing or damaged.
     """
     table = _read(path)
-    _write(target, [table], table.schema, {}, COMPACTEST)
-
-
-def _write(
-    path: Path,
-    parts: Iterable[pa.Table],
-    schema: pa.Schema,
-    more: Mapping[bytes, bytes],
-    options: Mapping[str, Any] = COMPACT,
-) -> None:
-    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, schema, **options) as file:
-        for part in parts:
-            file.write_table(part)
-        file.add_key_value_metadata({**(schema.metadata or {}), **more})
+    write_parts(target, [table], table.schema, COMPACTEST)
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """Read a Parquet table, which must have the columns of a schema, and verify its checksums.
 
-    Columns that are newer than the table are null.
-
     Raises:
-        DataError: the file is missing or damaged, has a schema version that cannot be read, or
+        DataError: the file is missing or damaged, comes from a newer version of this program, or
             lacks a column.
     """
     table = _read(path)
-    version = (table.schema.metadata or {}).get(b"schema_version", b"none").decode()
-    if version not in map(str, READABLE):
+    version = (table.schema.metadata or {}).get(b"schema_version", b"0").decode()
+    if not version.isdecimal() or int(version) > SCHEMA_VERSION:
         raise DataError(
-            f"{path} has schema version {version}; this program reads"
-            f" {', '.join(map(str, READABLE))}. Use the version of ncfbench that wrote it."
+            f"{path} has schema version {version}; this program reads versions up to"
+            f" {SCHEMA_VERSION}. Use the version of ncfbench that wrote it."
         )
     # Arrow makes its names and types anew each time that it is asked for them.
     types = dict(zip(table.schema.names, table.schema.types, strict=True))
     for name, wanted in zip(schema.names, schema.types, strict=True):
-        if name not in types and int(version) < _first_version(schema.field(name)):
-            table = table.append_column(schema.field(name), pa.nulls(table.num_rows, wanted))
-        elif name not in types:
+        if name not in types:
             raise DataError(
-                f"{path} lacks the column {name!r}, so another version of ncfbench wrote it."
-                " Make it again."
+                f"{path} lacks the column {name!r}: another version of ncfbench wrote it. Make it"
+                " again, or use that version."
             )
-        elif types[name] != wanted:
+        if types[name] != wanted:
             raise DataError(f"{path}: column {name!r} is {types[name]}, not {wanted}.")
     return table
 
@@ -188,10 +181,6 @@ def _read(path: Path) -> pa.Table:
         why = "there is no such file" if missing else reason(error)
         raise DataError(f"Cannot read {path}: {why}.") from error
     return table
-
-
-def _first_version(field: pa.Field) -> int:
-    return int((field.metadata or {}).get(SINCE, b"0"))
 
 
 def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:

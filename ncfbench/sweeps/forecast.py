@@ -27,7 +27,7 @@ from ncfbench.profiling.profile import settings_digest
 from ncfbench.runs.arms import TIMELESS_SETTINGS
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling.batch import Batch
-from ncfbench.storage import profile_schemas, tables
+from ncfbench.storage import schemas, tables
 from ncfbench.storage.free_space import available_memory
 from ncfbench.sweeps.grid import CellState, group_cells, label_cells
 from ncfbench.timing import environment
@@ -182,7 +182,7 @@ def _as_profiled(config: RunConfig) -> RunConfig:
 def _profiled(runs_dir: Path) -> dict[tuple[str, str, str, str], dict[str, Any]]:
     path = runs_dir / "costmodel.parquet"
     try:
-        rows = tables.read_rows(path, profile_schemas.COSTMODEL) if path.exists() else []
+        rows = tables.read_rows(path, schemas.COSTMODEL) if path.exists() else []
     except DataError:
         return {}  # the report names the damage; here a pilot takes the profile's place
     return {

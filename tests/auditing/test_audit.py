@@ -19,7 +19,7 @@ from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import Dataset, load
 from ncfbench.sampling.contents import xray
-from ncfbench.storage import audit_schemas, tables
+from ncfbench.storage import schemas, tables
 
 
 @pytest.fixture(scope="module")
@@ -266,14 +266,14 @@ def test_audit_from_the_command_line(few_nodes: Path, tmp_path: Path) -> None:
         "Written:",
     ):
         assert text in result.stdout
-    rows = tables.read_rows(tmp_path / "audit.parquet", audit_schemas.AUDIT)
+    rows = tables.read_rows(tmp_path / "audit.parquet", schemas.AUDIT)
     assert {(row["sampler"], row["loss"]) for row in rows} == {
         ("iid", "sg"),
         ("ns", "sg"),
         ("ns", "softmax"),
     }
     assert {row["noise"] for row in rows} == {"unigram"}
-    assert len(tables.read_rows(tmp_path / "xray.parquet", audit_schemas.XRAY)) == 2
+    assert len(tables.read_rows(tmp_path / "xray.parquet", schemas.XRAY)) == 2
     shown = CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path)])
     assert shown.exit_code == 0
     assert "Gradients against the exact one" in shown.stdout

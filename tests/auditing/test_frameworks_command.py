@@ -16,7 +16,7 @@ from ncfbench.auditing.frameworks.links import Links
 from ncfbench.data.store import load
 from ncfbench.errors import UsageError
 from ncfbench.storage import tables
-from ncfbench.storage.audit_schemas import FRAMEWORKS
+from ncfbench.storage.schemas import FRAMEWORKS
 
 
 def test_command_refuses_what_it_cannot_audit() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ncfbench.errors import CheckFailedError, DataError
-from ncfbench.storage import profile_schemas, tables
+from ncfbench.storage import schemas, tables
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 EXIT_MISSING, EXIT_MISSED, EXIT_INTERRUPTED = DataError.exit_code, CheckFailedError.exit_code, 130
@@ -69,7 +69,7 @@ def fake(bench: Any, monkeypatch: pytest.MonkeyPatch, rows: dict[str, Any]) -> l
         if isinstance(found, int):
             return bench.subprocess.CompletedProcess(command, found, "", "no\nluck")
         folder = Path(options["--runs-dir"])
-        tables.write_rows(folder / "costmodel.parquet", found, profile_schemas.COSTMODEL)
+        tables.write_rows(folder / "costmodel.parquet", found, schemas.COSTMODEL)
         return bench.subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(bench.subprocess, "run", started)

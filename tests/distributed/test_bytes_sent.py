@@ -20,7 +20,7 @@ from ncfbench.profiling.tables import profile_tables, write
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.storage import tables
-from ncfbench.storage.profile_schemas import PROFILE_TABLES
+from ncfbench.storage.schemas import PROFILE_TABLES
 from ncfbench.training.step import Trainer
 
 SMALL: dict[str, Any] = {

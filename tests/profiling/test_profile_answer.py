@@ -90,10 +90,3 @@ def test_other_reasons_and_a_noisy_machine() -> None:
         "The machine was noisy: Negative's second half took 1.50 times its first, items spread by"
         " 80 %."
     )
-
-
-def test_older_profiles_have_an_answer() -> None:
-    """Their fixed part is the sum of what was timed alone."""
-    old = {f"predicted_{name}_seconds": 1e-3 for name in ("optimiser", "dispatch", "collectives")}
-    found = answer([each | {"predicted_fixed_seconds": None} | old for each in (IID, STRAT_NS)], [])
-    assert found.shares["iid"]["fixed"] == pytest.approx(3 / 24)

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pyarrow as pa
 import pytest
 from flax import nnx
 from shortened import shorten
@@ -35,7 +34,7 @@ from ncfbench.reporting.figures.epoch_times import draw_epoch_times, profiled_ti
 from ncfbench.reporting.render.terminal import TableView, make_console
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
-from ncfbench.storage import profile_schemas, tables
+from ncfbench.storage import schemas, tables
 from ncfbench.training.step import Trainer
 
 SMALL = {"dimension": 8, "word_dimension": 8, "filters": 8, "batch_size": 64}
@@ -175,7 +174,7 @@ def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
     }
     write(tmp_path, other)
     write(tmp_path, record.tables)
-    for name, schema in profile_schemas.PROFILE_TABLES.items():
+    for name, schema in schemas.PROFILE_TABLES.items():
         rows = tables.read_rows(tmp_path / f"{name}.parquet", schema)
         assert len(rows) == 2 * len(record.tables[name])
         assert {row["encoder"] for row in rows} == {"cnn", "mf"}
@@ -202,49 +201,6 @@ def test_tables_are_kept_by_settings(record: Any, tmp_path: Path) -> None:
         CliRunner().invoke(app, ["report", "--runs-dir", str(tmp_path), "--json"]).stdout
     )
     assert {"profile", "unitcost", "costmodel"} <= set(read)
-
-
-def test_older_profiles_are_shown(
-    record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They had an optimiser and a dispatch for the fixed part, and unit costs of parts alone. In a
-    report with a newer one.
-    """
-    from ncfbench.profiling.tables import write
-
-    old = {"settings": "0ld5e77ing5", "environment_key": "0lder"}
-    parts = {f"predicted_{part}_seconds": 1e-3 for part in ("optimiser", "dispatch")}
-    rows = {
-        "profile": [row | old for row in record.profile],
-        "unitcost": [
-            row | old | {"unit_seconds": 7e-6} for row in record.unitcost if row["part"] != "fixed"
-        ],
-        "costmodel": [row | old | parts for row in record.costmodel],
-    }
-    with monkeypatch.context() as patch:
-        patch.setattr(tables, "SCHEMA_VERSION", 2)
-        for name, schema in profile_schemas.PROFILE_TABLES.items():
-            kept = [field for field in schema if not field.metadata]
-            kept += [pa.field("overhead_seconds", pa.float64())]
-            earlier = pa.schema(kept, metadata=schema.metadata)
-            path = tmp_path / f"{name}.parquet"
-            tables.write_rows(
-                path, [row | {"overhead_seconds": 0.5} for row in rows[name]], earlier
-            )
-    write(tmp_path, record.tables)
-    read = {
-        name: tables.read_rows(tmp_path / f"{name}.parquet", schema)
-        for name, schema in profile_schemas.PROFILE_TABLES.items()
-    }
-    older, newer = (
-        [table for table in profile_tables(read) if ("dimension=8" in table.title) == is_new]
-        for is_new in (False, True)
-    )
-    assert len({table.title for table in (*older, *newer)}) == 8
-    (row,) = (row for row in older[0].rows if row[0].text == "t_g, an item")
-    assert [cell.text for cell in row[:5]] == ["t_g, an item", "-", "-", "7", "-"]
-    assert older[2].rows[0][4].text == "2.00", "fixed: an optimiser and a dispatch of 1 ms each"
-    assert newer[0].rows[5][0].text == "fixed, an iteration"
 
 
 def test_damaged_tables_stop_a_write(record: Any, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from ncfbench.reporting.comparison import group
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.views.paper import claims_table
 from ncfbench.runs.folder import read_all
-from ncfbench.storage import audit_schemas, profile_schemas
+from ncfbench.storage import schemas
 
 
 def judged(runs_dir: Path, **audit: Any) -> Mapping[str, Judged]:
@@ -175,7 +175,7 @@ def test_variances_come_from_the_audit(tmp_path: Path) -> None:
     def audit(kind: str = "item", **variances: float) -> Judged:
         rows = [
             filled(
-                audit_schemas.AUDIT,
+                schemas.AUDIT,
                 **common,
                 batches=400,
                 sampler=name.replace("_", "-"),
@@ -250,9 +250,9 @@ def test_profiles_judge_the_length_of_an_iteration(
         "predicted_full_iteration_seconds": 0.1,
     }
     rows = [
-        filled(profile_schemas.COSTMODEL, **common, sampler="iid", distinct_items=4000.0),
+        filled(schemas.COSTMODEL, **common, sampler="iid", distinct_items=4000.0),
         filled(
-            profile_schemas.COSTMODEL,
+            schemas.COSTMODEL,
             **common,
             sampler="strat",
             distinct_items=160.0,

@@ -20,7 +20,7 @@ from ncfbench.reporting.figures.costs import Iterations, draw_crossover
 from ncfbench.reporting.figures.drawing import MOST_POINTS, STYLES, styles_of, thin
 from ncfbench.reporting.figures.epoch_times import draw_epoch_times, trained_times
 from ncfbench.runs.folder import read_all
-from ncfbench.storage import profile_schemas, tables
+from ncfbench.storage import schemas, tables
 
 
 def invoke(*words: str | Path) -> Result:
@@ -214,7 +214,7 @@ def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
     )
     rows = [
         filled(
-            profile_schemas.COSTMODEL,
+            schemas.COSTMODEL,
             **{"encoder": encoder, "dataset": data, "data_fingerprint": fingerprint},
             **{"sampler": sampler, "loss": "sg", "baseline": "iid", "settings": words},
             **{"unusual_settings": words, "links": links},
@@ -227,7 +227,7 @@ def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
         for encoder, words, data, fingerprint, links, k in profiles
         for sampler, items in (("iid", 4000), ("ns", 500))
     ]
-    tables.write_rows(tmp_path / "costmodel.parquet", rows, profile_schemas.COSTMODEL)
+    tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
     found = figures(collect(tmp_path, tmp_path, allow_mixed=False, locations={}))
     (name,) = [each for each in found if each.startswith("crossover")]
     drawing = found[name]()
@@ -246,7 +246,7 @@ def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     rows = [
         filled(
-            profile_schemas.COSTMODEL,
+            schemas.COSTMODEL,
             encoder=encoder,
             sampler=sampler,
             loss="sg",
@@ -269,7 +269,7 @@ def test_the_crossover_is_the_cost_models(tmp_path: Path) -> None:
         assert list(points.get_xdata()) == pytest.approx([2.0, 20.0])
         found = np.interp(points.get_xdata(), curve.get_xdata(), curve.get_ydata())
         assert list(found) == pytest.approx(expected, rel=2e-3)
-    tables.write_rows(tmp_path / "costmodel.parquet", rows, profile_schemas.COSTMODEL)
+    tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
     done = invoke(tmp_path, "--figure", "list")
     assert "crossover-word-sg" in done.stdout, done.output
     for with_runs in (False, True):

@@ -16,7 +16,7 @@ from ncfbench.reporting.profiled_speedups import ProfiledComparison, find_profil
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.views.profiled import profiled_tables
 from ncfbench.runs.folder import read_all
-from ncfbench.storage import profile_schemas
+from ncfbench.storage import schemas
 from ncfbench.timing.seed_statistics import Estimate, product
 
 
@@ -36,7 +36,7 @@ def profile(*samplers: tuple[str, float], **more: Any) -> list[dict[str, Any]]:
     slowest = max(ms for _, ms in samplers)
     return [
         filled(
-            profile_schemas.COSTMODEL,
+            schemas.COSTMODEL,
             **common
             | {
                 "sampler": name,

@@ -16,7 +16,7 @@ from ncfbench.cli import app
 from ncfbench.errors import UsageError
 from ncfbench.reporting.selection import choose, parse_only, unique
 from ncfbench.reporting.table import Table, slug
-from ncfbench.storage import profile_schemas, tables
+from ncfbench.storage import schemas, tables
 
 
 def invoke(*words: str | Path) -> Result:
@@ -124,9 +124,9 @@ def test_profiles_of_another_folder_take_the_place_of_those_beside_the_runs(
     write_profile(tmp_path / "quick")
     both = shutil.copytree(folder, tmp_path / "both")
     write_profile(both)
-    rows = tables.read_rows(both / "costmodel.parquet", profile_schemas.COSTMODEL)
+    rows = tables.read_rows(both / "costmodel.parquet", schemas.COSTMODEL)
     others = [row | {"dataset": "another"} for row in rows]
-    tables.write_rows(both / "costmodel.parquet", others, profile_schemas.COSTMODEL)
+    tables.write_rows(both / "costmodel.parquet", others, schemas.COSTMODEL)
     names = ("epoch-time-citeulike-sg", "epoch-time-another-sg")
     for where, profiles, expected in (
         (folder, tmp_path / "quick", (0, 2)),
