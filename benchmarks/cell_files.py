@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ncfbench.config import Locations
-from ncfbench.config.layers import LOCATION_VARIABLES
+from ncfbench.config import LOCATION_VARIABLES, Locations
 from ncfbench.errors import (
     INTERRUPTED_EXIT_CODE,
     CheckFailedError,

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, get_args
 
@@ -21,6 +23,12 @@ PANELS: tuple[Panel, ...] = get_args(Panel)
 Kind = Literal["sampler", "loss", "encoder", "user_tower", "interaction"]
 """Kinds of classes that a user chooses by name, built in or plug-ins."""
 
+_TYPES: Mapping[str, Any] = {"int": int, "float": float, "str": str}
+_VALID_TYPES = {
+    "int": (numbers.Integral, str),
+    "float": (numbers.Real, str),
+    "str": (numbers.Real, str),
+}
 _TYPE_WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -75,10 +83,6 @@ class Setting:
     """Runs that differ in it minimise other things: reports compare them by recall, never by probe.
     """
     has_flag: bool = True
-    since: int = 1
-    """The version of the identity that introduced it; left out of the identity at its default where
-    that is a later one than the first, so that older runs keep theirs.
-    """
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -116,20 +120,16 @@ class Setting:
         Raises:
             UsageError: it does not.
         """
-        is_bool = isinstance(value, bool)
-        if self.zero_word and value == self.zero_word:
-            return 0
-        try:
+        with suppress(ValueError, KeyError, OverflowError):
+            # A number of NumPy or JAX is that of Python.
+            plain: Any = value.item() if hasattr(value, "item") else value
+            if self.zero_word and isinstance(plain, str) and plain == self.zero_word:
+                return 0
             if self.type == "bool":
-                return value if is_bool else {"true": True, "false": False}[str(value).lower()]
-            if self.type == "str" and isinstance(value, str | int | float) and not is_bool:
-                return str(value)
-            if self.type == "int" and isinstance(value, int | str) and not is_bool:
-                return int(value)
-            if self.type == "float" and isinstance(value, int | float | str) and not is_bool:
-                return float(value)
-        except (ValueError, KeyError):
-            pass
+                words = {"true": True, "false": False}
+                return plain if isinstance(plain, bool) else words[str(plain).lower()]
+            if not isinstance(plain, bool) and isinstance(plain, _VALID_TYPES[self.type]):
+                return _TYPES[self.type](plain)
         or_word = f" or {self.zero_word}" if self.zero_word else ""
         raise UsageError(f"{self.name} = {value!r} is not {_TYPE_WORDS[self.type]}{or_word}.")
 

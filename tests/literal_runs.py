@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ncfbench.config import complete
+from ncfbench.config import complete, digest
 from ncfbench.reporting import comparison
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.runs.folder import RunRecord
@@ -33,7 +33,7 @@ def record(
         **{f"test_recall_at_{m}": recall for m in schemas.CUTOFFS},
     }
     return RunRecord(
-        folder=Path(f"runs/{sampler}-{config.seed}-{config.digest()}"),
+        folder=Path(f"runs/{sampler}-{config.seed}-{digest(config)}"),
         config=config,
         timing=[],
         ledger=[],

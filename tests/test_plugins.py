@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from ncfbench import catalog
 from ncfbench.cli import app
 from ncfbench.cli.settings_page import settings_page
-from ncfbench.config import Locations, complete
+from ncfbench.config import Locations, complete, digest
 from ncfbench.errors import UsageError
 from ncfbench.reporting.comparison import group
 from ncfbench.reporting.rows import run_command
@@ -194,10 +194,10 @@ def test_settings_of_a_plugin_are_its_identity(module: str, tmp_path: Path) -> N
         return complete(SMALL | {"sampler": "iid", "encoder": f"{module}:{name}"} | more)
 
     def are_one(*configs: Any) -> bool:
-        assert len({one.digest() for one in configs}) == len(
+        assert len({digest(one) for one in configs}) == len(
             {grid.cell_identity(one) for one in configs}
         )
-        return len({one.digest() for one in configs}) == 1
+        return len({digest(one) for one in configs}) == 1
 
     assert not are_one(config("Bag", bag_width=4), config("Bag", bag_width=5))
     assert are_one(config("Bag", word_dimension=4), config("Bag", word_dimension=5))
@@ -290,7 +290,9 @@ def test_a_catalog_entry_is_all_that_a_name_needs(
 
 def test_registered_plugins_have_names(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        catalog, "registered", lambda kind: {"own": f"{module}:Own"} if kind == "sampler" else {}
+        catalog.choices,
+        "registered",
+        lambda kind: {"own": f"{module}:Own"} if kind == "sampler" else {},
     )
     assert catalog.find_sampler("own").families == ("pairwise",)
     with pytest.raises(UsageError, match="did you mean 'own'"):

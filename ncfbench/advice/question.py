@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from ncfbench.catalog import LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler, import_path
-from ncfbench.config import RunConfig, built_in_settings, complete
+from ncfbench.config import RunConfig, all_settings, complete
 from ncfbench.errors import UsageError, nearest
 
 Target = Literal["loss", "recall"]
@@ -82,7 +82,7 @@ class Question:
         base = complete({"loss": losses[0], **self.fixed})
         object.__setattr__(self, "base", base)
         # The base's sampler is the default one, which need not have the settings of others.
-        declared = built_in_settings(["sampler"]).values()
+        declared = [each for each in all_settings().values() if each.used_by == "sampler"]
         changed = base.objective_settings | {
             each.name: each
             for each in declared

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ncfbench.auditing.estimator_tests import ERROR, TestFunctions, chi_squared
-from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.config import MAX_SEED, RunConfig, identity_of
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import NcfbenchError
 from ncfbench.rng import Streams
@@ -337,7 +337,7 @@ class _Suite:
 
 def rows(config: RunConfig, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return the outcomes as rows of :data:`ncfbench.storage.schemas.CONFORMANCE`."""
-    effective = config.effective()
+    effective = identity_of(config)
     return [
         {
             **{name: effective[name] for name in ("dataset", "noise", "sampler", "strata")},

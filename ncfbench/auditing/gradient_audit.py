@@ -22,7 +22,7 @@ from ncfbench.auditing.bias import Bias, consistency, estimate
 from ncfbench.auditing.blocks import blocks_of
 from ncfbench.auditing.variance import PARTS, measure_parts
 from ncfbench.catalog import find_loss
-from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.config import MAX_SEED, RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
@@ -276,7 +276,7 @@ def _row(
     predicted = None
     if shuffled_bias is not None and not is_listwise:
         predicted = shuffled_bias * anchor.negative_share
-    effective = config.effective()
+    effective = identity_of(config)
     return {
         **{name: effective[name] for name in (*SETTINGS, *SIZES)},
         "point": anchor.name,

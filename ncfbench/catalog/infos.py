@@ -6,7 +6,8 @@ in :mod:`ncfbench.catalog.built_in`; a plug-in carries its own as the class attr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args
 
 from ncfbench.catalog.loading import load
@@ -55,10 +56,15 @@ class Info:
         """
         return self.uses is None or name in self.names
 
+    @cached_property
+    def own(self) -> dict[str, Setting]:
+        """``settings`` by name, each of them used by this kind of class."""
+        return {each.name: replace(each, used_by=self.kind) for each in self.settings}
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the settings that ``uses`` and ``settings`` have."""
-        return (*(self.uses or ()), *(setting.name for setting in self.settings))
+        return (*(self.uses or ()), *self.own)
 
     def load(self) -> Any:
         """Import the class."""

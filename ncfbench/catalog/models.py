@@ -103,7 +103,6 @@ ENCODERS: dict[str, EncoderInfo] = {
                 "Computation of the convolution: plain, or from projected words; same result",
                 choices=("auto", "plain", "projected"),
                 shown="auto: projected on a CPU, else plain",
-                since=3,
             ),
         ),
     ),
@@ -128,9 +127,7 @@ ENCODERS: dict[str, EncoderInfo] = {
         title="GRU",
         summary="word embeddings, a GRU in both directions, mean over time, dense",
         uses=("word_dimension", "word_dropout", "word_vectors", "features"),
-        settings=(
-            Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1, since=4),
-        ),
+        settings=(Setting("gru_units", 50, "Units of the GRU in each direction", at_least=1),),
         negatives=5,
     ),
     "transformer": EncoderInfo(
@@ -139,21 +136,16 @@ ENCODERS: dict[str, EncoderInfo] = {
         summary="word and position embeddings, self-attention, mean over the words, dense",
         uses=("word_dropout", "features"),
         settings=(
-            Setting(
-                "layers", 2, "Blocks of self-attention and a hidden layer", at_least=1, since=4
-            ),
-            Setting("heads", 2, "Heads of the self-attention", at_least=1, since=4),
+            Setting("layers", 2, "Blocks of self-attention and a hidden layer", at_least=1),
+            Setting("heads", 2, "Heads of the self-attention", at_least=1),
             Setting(
                 "width",
                 128,
                 "Length of a word's vector in the transformer",
                 at_least=1,
                 multiple_of="heads",
-                since=4,
             ),
-            Setting(
-                "feed_forward", 512, "Units of the hidden layer in each block", at_least=1, since=4
-            ),
+            Setting("feed_forward", 512, "Units of the hidden layer in each block", at_least=1),
         ),
     ),
     "bert": EncoderInfo(
@@ -245,8 +237,8 @@ INTERACTIONS: dict[str, InteractionInfo] = {
         summary="a network of hidden layers on both vectors",
         uses=(),
         settings=(
-            Setting("interaction_units", 64, "Units of a hidden layer of r", at_least=1, since=4),
-            Setting("interaction_layers", 1, "Hidden layers of r", at_least=1, since=4),
+            Setting("interaction_units", 64, "Units of a hidden layer of r", at_least=1),
+            Setting("interaction_layers", 1, "Hidden layers of r", at_least=1),
         ),
     ),
 }

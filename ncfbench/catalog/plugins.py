@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ncfbench.catalog.built_in import own_settings, records
 from ncfbench.catalog.infos import (
     FAMILIES,
     NO_SYMBOLS,
@@ -20,8 +21,6 @@ from ncfbench.catalog.infos import (
     UserTowerInfo,
 )
 from ncfbench.catalog.loading import load
-from ncfbench.catalog.models import ENCODERS, INTERACTIONS, LOSSES, USER_TOWERS
-from ncfbench.catalog.samplers import SAMPLERS
 from ncfbench.catalog.shared import SETTINGS
 from ncfbench.errors import UsageError, nearest
 from ncfbench.settings import Kind, Setting
@@ -45,13 +44,6 @@ BASES: Mapping[Kind, tuple[str, str, str]] = {
     ),
 }
 """Package and name of the base class of each kind, and both in words."""
-RECORDS: tuple[Info, ...] = tuple(
-    info
-    for infos in (SAMPLERS, LOSSES, ENCODERS, USER_TOWERS, INTERACTIONS)
-    for info in infos.values()
-)
-OWN_SETTINGS = {setting.name: setting for info in RECORDS for setting in info.settings}
-"""The own settings of built-in classes, by name."""
 CONTENT = {"text", "features"}
 TABLES = {"item_tables", "user_tables", "pretrained_parts"}
 OUTSIDE = {"uses", "settings", "families", "content"} | TABLES
@@ -148,7 +140,7 @@ def _faults(record: Info, found: Any) -> Iterator[str]:
         if not (is_right(value) or (value is None and annotation.endswith("None"))):
             yield f"{field.name} = {value!r}, which must be {words}"
     yield from _setting_faults(record)
-    for base in RECORDS:
+    for base in records():
         if any(f"{each.__module__}:{each.__name__}" == base.path for each in found.__mro__):
             missing = [name for name in base.names if not record.reads(name, "user")]
             if missing:
@@ -172,8 +164,7 @@ def _faults(record: Info, found: Any) -> Iterator[str]:
 
 def _setting_faults(record: Info) -> Iterator[str]:
     """Yield what is wrong with the settings that a record names, and with its own."""
-    own = {setting.name: setting for setting in record.settings}
-    known = {**SETTINGS, **OWN_SETTINGS, **own}
+    known = SETTINGS | own_settings() | record.own
     by_user = record.uses_by_user if isinstance(record, SamplerInfo) else ()
     for name in (*record.names, *by_user):
         if name not in known:
@@ -181,7 +172,7 @@ def _setting_faults(record: Info) -> Iterator[str]:
             continue
         setting = known[name]
         related = {setting.needs, setting.multiple_of, *setting.only_with[:1]}
-        if name in own:
+        if name in record.own:
             related.add(setting.default_from)
         for other in sorted(related - {"", *SETTINGS}):
             if not record.reads(other):

@@ -14,7 +14,6 @@ HARDEST = Setting(
     symbol="K",
     zero_word="all",
     changes_objective=True,
-    since=6,
 )
 NEGATIVE_USERS = Setting(
     "negative_users",
@@ -24,7 +23,6 @@ NEGATIVE_USERS = Setting(
     at_least=0,
     symbol="M",
     zero_word="all",
-    since=5,
 )
 SAMPLERS: dict[str, SamplerInfo] = {
     "iid": SamplerInfo(
@@ -55,7 +53,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
                 symbol="M",
                 zero_word="off",
                 changes_objective=True,
-                since=6,
             ),
             Setting(
                 "mine_every",
@@ -66,7 +63,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
                 needs="mined",
                 symbol="mine",
                 changes_objective=True,
-                since=6,
             ),
             Setting(
                 "mine_skip",
@@ -77,7 +73,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
                 needs="mined",
                 symbol="skip",
                 changes_objective=True,
-                since=6,
             ),
         ),
         families=FAMILIES,
@@ -160,7 +155,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
                 panel="Sampler",
                 at_least=1,
                 symbol="M",
-                since=6,
             ),
         ),
         families=FAMILIES,

@@ -19,22 +19,18 @@ class SharedSettings:
     )
     encoder: str = setting_field("cnn", "Item function g", panel="Model", chooses="encoder")
     loss: str = setting_field("sg", "Loss function", panel="Training", chooses="loss")
-    user_tower: str = setting_field(
-        "table", "User function f", panel="Model", chooses="user_tower", since=2
-    )
+    user_tower: str = setting_field("table", "User function f", panel="Model", chooses="user_tower")
     interaction: str = setting_field(
         "dot",
         "Score r(u, v) of a user's and an item's vector",
         panel="Model",
         chooses="interaction",
-        since=2,
     )
     coupling: str = setting_field(
         "direct",
         "Item vectors that training scores: g itself, or free ones pulled towards g",
         panel="Model",
         choices=("direct", "regularised"),
-        since=4,
     )
     coupling_weight: float = setting_field(
         1.0,
@@ -42,7 +38,6 @@ class SharedSettings:
         panel="Model",
         at_least=0,
         only_with=("coupling", "regularised"),
-        since=4,
     )
     batch_size: int = setting_field(
         512, "b: positive links in a batch", panel="Sampler", at_least=1
@@ -157,14 +152,12 @@ class SharedSettings:
         panel="Model",
         choices=("add", "ignore"),
         used_by="encoder",
-        since=4,
     )
     word_vectors: str = setting_field(
         "",
         "Word vectors to begin with: a file of word2vec's or GloVe's text or .npy, or its digest",
         panel="Model",
         used_by="encoder",
-        since=4,
         shown="random ones",
     )
     patience: int = setting_field(
@@ -203,7 +196,6 @@ class SharedSettings:
         at_least=0,
         zero_word="all",
         shown="all",
-        since=6,
     )
     devices: int = setting_field(
         1,

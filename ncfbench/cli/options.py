@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from ncfbench.catalog import BUILT_IN, find
-from ncfbench.config import SETTINGS, built_in_settings, default_text, users_of
+from ncfbench.config import SETTINGS, all_settings, default_text, users_of
 from ncfbench.errors import UsageError
 from ncfbench.settings import PANELS, Kind, Setting
 
@@ -45,7 +45,12 @@ def with_settings(
     """
 
     def decorate(command: Command) -> Command:
-        settings = {name: SETTINGS[name] for name in names} | built_in_settings(own)
+        kinds = set(own)
+        settings = {name: SETTINGS[name] for name in names} | {
+            name: setting
+            for name, setting in all_settings().items()
+            if name not in SETTINGS and setting.used_by in kinds
+        }
         return _with_options(command, settings, defaults, are_lists=are_lists)
 
     return decorate
@@ -146,7 +151,7 @@ def _settings_of_plugins(arguments: Sequence[str]) -> dict[str, Setting]:
         for name in names(value):
             if name not in BUILT_IN[kind] and name != "all":
                 try:
-                    found |= {each.name: each for each in find(kind, name).settings}
+                    found |= find(kind, name).own
                 except UsageError:
                     continue  # The command itself refuses the name.
     return found

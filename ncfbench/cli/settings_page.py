@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ncfbench.catalog import BUILT_IN
-from ncfbench.config import SETTINGS, built_in_settings, default_text, users_of
+from ncfbench.config import all_settings, default_text, users_of
 from ncfbench.settings import PANELS, Setting
 
 HEAD = """# Settings
@@ -32,7 +32,7 @@ def settings_page() -> str:
 
 
 def _panel(panel: str) -> Iterator[str]:
-    settings = [each for each in (SETTINGS | built_in_settings()).values() if each.panel == panel]
+    settings = [each for each in all_settings().values() if each.panel == panel]
     if not settings:
         return
     yield f"## {panel}\n"

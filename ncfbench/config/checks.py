@@ -4,74 +4,54 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from ncfbench.catalog import (
     ENCODERS,
     LOSSES,
     SAMPLERS,
+    EncoderInfo,
+    Info,
+    LossInfo,
     SamplerInfo,
-    find_encoder,
-    find_loss,
-    find_sampler,
     losses_for,
-    samplers_for,
     serves,
+    settings_for,
 )
 from ncfbench.errors import UsageError, either, nearest
-
-if TYPE_CHECKING:
-    from ncfbench.config.run_config import RunConfig
+from ncfbench.settings import Setting
 
 NAMED_EXPONENTS = {"unigram": 1.0, "uniform": 0.0}
+Values = Mapping[str, Any]
 
 
-def check(config: RunConfig) -> None:
+def check(values: Values, infos: Mapping[str, Info]) -> None:
     """Refuse impossible settings.
+
+    Args:
+        values: of all settings that the run has.
+        infos: the records of its sampler, loss, encoder and so on, by kind.
 
     Raises:
         UsageError: a value is out of range, or a combination cannot work.
     """
-    values = config.to_dict()
-    for name, setting in config.settings.items():
+    sampler, loss, encoder = infos["sampler"], infos["loss"], infos["encoder"]
+    assert isinstance(sampler, SamplerInfo)
+    assert isinstance(loss, LossInfo)
+    assert isinstance(encoder, EncoderInfo)
+    settings = settings_for({info.kind: values[info.kind] for info in infos.values()})
+    for name, setting in settings.items():
         if values[name] is not None:
             setting.check(values[name])
-        if setting.multiple_of and (rest := values[name] % (of := values[setting.multiple_of])):
-            raise UsageError(
-                f"{name} = {values[name]} is not a multiple of {setting.multiple_of} = {of}. Use"
-                f" for example {setting.flag} {values[name] - rest + of}."
-            )
-    noise_exponent(config.noise)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", config.dataset):
-        raise UsageError(
-            f"dataset = {config.dataset[:80]!r} is not a data set's name: at most 64 letters,"
-            " digits, dots and hyphens."
-        )
-    if config.word_vectors and not is_digest(config.word_vectors):
-        raise UsageError(
-            f"word_vectors = {config.word_vectors!r} is not the digest of word vectors. Give their"
-            " file to ncfbench run --word-vectors FILE, which prints it."
-        )
-    checkpoint = values.get("checkpoint")
-    if checkpoint and not is_digest(checkpoint):
-        raise UsageError(
-            f"checkpoint = {checkpoint!r} is not the digest of a checkpoint. Give its folder to"
-            " ncfbench run --checkpoint FOLDER, which prints it."
-        )
-    tunable = {name for name, setting in config.settings.items() if setting.is_tunable}
-    if config.tuned and not (
-        re.fullmatch(r"[^:]+:\d+x\d+", config.tuned) and set(config.tuned_settings) <= tunable
-    ):
-        raise UsageError(
-            f"tuned = {config.tuned!r} is not of the form learning_rate:8x10. It is set by ncfbench"
-            " sweep --tune."
-        )
-    sampler = find_sampler(config.sampler)
-    _check_coupling(config)
-    _check_devices(config, sampler)
-    _check_loss(config, sampler)
-    _check_strata(config, sampler)
-    _check_mined_items(config)
+        if setting.multiple_of:
+            _check_multiple(setting, values)
+    _check_texts(values, settings)
+    _check_coupling(values, encoder)
+    _check_devices(values, sampler)
+    _check_loss(values, sampler, loss)
+    _check_strata(values, sampler)
+    _check_mined_items(values, settings)
 
 
 def is_digest(text: str) -> bool:
@@ -106,20 +86,63 @@ def canonical_noise(noise: str) -> str:
     return names.get(exponent, f"{exponent:g}")
 
 
-def _check_coupling(config: RunConfig) -> None:
-    if config.coupling == "direct" or find_encoder(config.encoder).scores_cold_items:
+def _check_multiple(setting: Setting, values: Values) -> None:
+    value, of = values[setting.name], values[setting.multiple_of]
+    if rest := value % of:
+        raise UsageError(
+            f"{setting.name} = {value} is not a multiple of {setting.multiple_of} = {of}. Use for"
+            f" example {setting.flag} {value - rest + of}."
+        )
+
+
+def _check_texts(values: Values, settings: Mapping[str, Setting]) -> None:
+    noise_exponent(values["noise"])
+    dataset, tuned = values["dataset"], values["tuned"]
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", dataset):
+        raise UsageError(
+            f"dataset = {dataset[:80]!r} is not a data set's name: at most 64 letters, digits, dots"
+            " and hyphens."
+        )
+    for name, what, given in (
+        ("word_vectors", "word vectors", "their file to ncfbench run --word-vectors FILE"),
+        ("checkpoint", "a checkpoint", "its folder to ncfbench run --checkpoint FOLDER"),
+    ):
+        value = values.get(name)
+        if value and not is_digest(value):
+            raise UsageError(
+                f"{name} = {value!r} is not the digest of {what}. Give {given}, which prints it."
+            )
+    tunable = {name for name, setting in settings.items() if setting.is_tunable}
+    if tuned and not (
+        re.fullmatch(r"[^:]+:\d+x\d+", tuned) and set(tuned.partition(":")[0].split("+")) <= tunable
+    ):
+        raise UsageError(
+            f"tuned = {tuned!r} is not of the form learning_rate:8x10. It is set by ncfbench sweep"
+            " --tune."
+        )
+
+
+def _check_coupling(values: Values, encoder: EncoderInfo) -> None:
+    if values["coupling"] == "direct" or encoder.scores_cold_items:
         return
-    able = [name for name in ENCODERS if find_encoder(name).scores_cold_items]
+    able = [name for name, info in ENCODERS.items() if info.scores_cold_items]
     raise UsageError(
-        f"--coupling {config.coupling} pulls free item vectors towards g, and the vectors of"
-        f" --encoder {config.encoder} are free themselves. Use --encoder {either(able)}, or"
+        f"--coupling {values['coupling']} pulls free item vectors towards g, and the vectors of"
+        f" --encoder {values['encoder']} are free themselves. Use --encoder {either(able)}, or"
         " --coupling direct."
     )
 
 
-def _check_loss(config: RunConfig, sampler: SamplerInfo) -> None:
-    loss = find_loss(config.loss)
-    served = sampler.families_with(config.strata)
+def _check_loss(values: Values, sampler: SamplerInfo, loss: LossInfo) -> None:
+    served = sampler.families_with(values["strata"])
+    able = [
+        name
+        for name, info in SAMPLERS.items()
+        if serves(info, loss)
+        and (info.shares_items or values["share"] != "local")
+        and not (info.keeps_vectors and values["devices"] > 1)
+    ]
+    refused = f"--sampler {values['sampler']} cannot train --loss {values['loss']}"
     if loss.family not in served:
         reason = {
             "pointwise": f"it serves {' and '.join(served)} losses only",
@@ -127,58 +150,49 @@ def _check_loss(config: RunConfig, sampler: SamplerInfo) -> None:
             "listwise": "a listwise loss compares items of one user",
         }[loss.family]
         if loss.family != "pointwise":
-            reason += f", and {config.sampler} draws its negative links for other users"
-        able = [
-            name
-            for name in samplers_for(loss.family)
-            if serves(found := find_sampler(name), loss)
-            and (found.shares_items or not config.shares_locally)
-            and not (found.keeps_vectors and config.devices > 1)
-        ]
+            reason += f", and {values['sampler']} draws its negative links for other users"
         instead = f"--sampler {either(able)}"
-        if config.strata != "user" and loss.family in sampler.families_with("user"):
+        if values["strata"] != "user" and loss.family in sampler.families_with("user"):
             instead += " (or --strata user)"
-        if losses := losses_for(sampler, config.strata):
+        if losses := losses_for(sampler, values["strata"]):
             instead += f", or --loss {either(losses)}"
-        raise UsageError(
-            f"--sampler {config.sampler} cannot train --loss {config.loss}: {reason}. Use"
-            f" {instead}."
-        )
+        raise UsageError(f"{refused}: {reason}. Use {instead}.")
     if loss.includes_positive and not sampler.shares_items:
-        sharing = [name for name in samplers_for(loss.family) if find_sampler(name).shares_items]
         raise UsageError(
-            f"--loss {config.loss} weighs a positive link's item among those that the batch"
-            f" shares, and {config.sampler} shares none. Use --sampler {either(sharing)}, or --loss"
+            f"--loss {values['loss']} weighs a positive link's item among those that the batch"
+            f" shares, and {values['sampler']} shares none. Use --sampler {either(able)}, or --loss"
             " softmax."
         )
-    if config.gamma is not None and loss.gamma is None:
-        owners = [name for name in LOSSES if find_loss(name).gamma is not None]
-        raise UsageError(f"gamma belongs to --loss {either(owners)}; {config.loss} has none.")
-    if config.lambda_ is not None and loss.lambda_ is None:
-        owners = [name for name in LOSSES if find_loss(name).lambda_ is not None]
-        raise UsageError(f"lambda belongs to --loss {either(owners)}; {config.loss} has none.")
+    for name, default in (("gamma", loss.gamma), ("lambda", loss.lambda_)):
+        if values[name] is not None and default is None:
+            field = "gamma" if name == "gamma" else "lambda_"
+            owners = [each for each in LOSSES if getattr(LOSSES[each], field) is not None]
+            raise UsageError(
+                f"{name} belongs to --loss {either(owners)}; {values['loss']} has none."
+            )
 
 
-def batch_unit(config: RunConfig, sampler: SamplerInfo) -> tuple[int, int]:
+def batch_unit(values: Values, sampler: SamplerInfo) -> tuple[int, int]:
     """Return the number that a batch's links must be a multiple of, and the fewest of them."""
-    s, n = _stratum_size(config, sampler), config.devices
-    unit = s * n if config.shares_locally else math.lcm(s, n)
-    least = sampler.least_strata * s * (n if config.shares_locally else 1)
+    s, n = values["stratum_size"] if sampler.uses_strata else 1, values["devices"]
+    is_local = values["share"] == "local"
+    unit = s * n if is_local else math.lcm(s, n)
+    least = sampler.least_strata * s * (n if is_local else 1)
     return unit, -(-least // unit) * unit
 
 
-def _check_strata(config: RunConfig, sampler: SamplerInfo) -> None:
-    b, s = config.batch_size, _stratum_size(config, sampler)
-    unit, least = batch_unit(config, sampler)
+def _check_strata(values: Values, sampler: SamplerInfo) -> None:
+    b, n = values["batch_size"], values["devices"]
+    s = values["stratum_size"] if sampler.uses_strata else 1
+    unit, least = batch_unit(values, sampler)
     use = f"Use for example --batch-size {max(-(-b // unit) * unit, least)}."
     if b % s:
         raise UsageError(f"batch_size = {b} is not a multiple of stratum_size = {s}. {use}")
     if b < sampler.least_strata * s:
         raise UsageError(
-            f"batch_size = {b}: the negatives of {config.sampler} are the batch's other items, and"
-            f" there are none. Use --batch-size {least} or more."
+            f"batch_size = {b}: the negatives of {values['sampler']} are the batch's other items,"
+            f" and there are none. Use --batch-size {least} or more."
         )
-    n = config.devices
     if b % n:
         raise UsageError(f"batch_size = {b} is not a multiple of devices = {n}. {use}")
     if b % unit or b < least:
@@ -188,47 +202,46 @@ def _check_strata(config: RunConfig, sampler: SamplerInfo) -> None:
         )
 
 
-def _check_devices(config: RunConfig, sampler: SamplerInfo) -> None:
-    n = config.devices
+def _check_devices(values: Values, sampler: SamplerInfo) -> None:
+    n, k = values["devices"], values["uniform_items"]
     if sampler.keeps_vectors and n > 1:
         raise UsageError(
-            f"--sampler {config.sampler} remembers item vectors, which lie on one device. Use"
+            f"--sampler {values['sampler']} remembers item vectors, which lie on one device. Use"
             " --devices 1, or --sampler ns."
         )
-    if not config.shares_locally:
+    if values["share"] != "local":
         return
     if not sampler.shares_items:
-        sharing = [name for name in SAMPLERS if find_sampler(name).shares_items]
+        sharing = [name for name, info in SAMPLERS.items() if info.shares_items]
         raise UsageError(
-            f"--sampler {config.sampler} shares no negatives. Use --share global, or --sampler"
+            f"--sampler {values['sampler']} shares no negatives. Use --share global, or --sampler"
             f" {either(sharing)}."
         )
     if n == 1:
-        unit, least = batch_unit(config, sampler)
-        able = config.batch_size % (2 * unit) == 0 and config.batch_size >= 2 * least
-        more = ", or --devices 2" if able else ""
+        unit, least = batch_unit(values, sampler)
+        b = values["batch_size"]
+        more = ", or --devices 2" if b % (2 * unit) == 0 and b >= 2 * least else ""
         raise UsageError(
             f"On one device local and global sharing are the same. Use --share global{more}."
         )
-    if sampler.uses_uniform_items and config.uniform_items % n:
+    if sampler.uses_uniform_items and k % n:
         raise UsageError(
-            f"uniform_items = {config.uniform_items} is not a multiple of devices = {n}, as --share"
-            f" local needs it. Use for example --uniform-items {-(-config.uniform_items // n) * n}."
+            f"uniform_items = {k} is not a multiple of devices = {n}, as --share local needs it."
+            f" Use for example --uniform-items {-(-k // n) * n}."
         )
 
 
-def _check_mined_items(config: RunConfig) -> None:
-    if not config.mines:
-        for name in ("mine_every", "mine_skip"):
-            if (value := config.objective_settings.get(name)) is not None:
-                flag = config.settings[name].flag
-                raise UsageError(
-                    f"{flag} {value} belongs to mined negatives, and none are mined. Add for"
-                    f" example --mined 200, or leave {flag} out."
-                )
-    elif config.devices > 1:
-        raise UsageError(f"--mined {config.mined} scores all items on one device. Use --devices 1.")
-
-
-def _stratum_size(config: RunConfig, sampler: SamplerInfo) -> int:
-    return config.stratum_size if sampler.uses_strata else 1
+def _check_mined_items(values: Values, settings: Mapping[str, Setting]) -> None:
+    if values.get("mined"):
+        if values["devices"] > 1:
+            raise UsageError(
+                f"--mined {values['mined']} scores all items on one device. Use --devices 1."
+            )
+        return
+    for name in ("mine_every", "mine_skip"):
+        setting = settings.get(name)
+        if setting is not None and values[name] != setting.default:
+            raise UsageError(
+                f"{setting.flag} {values[name]} belongs to mined negatives, and none are mined. Add"
+                f" for example --mined 200, or leave {setting.flag} out."
+            )

@@ -1,4 +1,4 @@
-"""The settings of a run, with the paper's defaults."""
+"""The settings of a run, complete and possible."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ncfbench.catalog import BUILT_IN, SETTINGS, LossFamily, SharedSettings, find_loss
-from ncfbench.config import identity
+from ncfbench.catalog import (
+    BUILT_IN,
+    SETTINGS,
+    Info,
+    LossFamily,
+    SharedSettings,
+    find,
+    find_loss,
+    settings_for,
+)
 from ncfbench.config.checks import check, noise_exponent
-from ncfbench.config.own import own_settings, settings_of
 from ncfbench.settings import Kind, Setting
 
 
@@ -20,8 +27,8 @@ class RunConfig(SharedSettings):
     """Everything that decides a run's numbers. Where two runs agree in it and in the data, their
     curves are equal.
 
-    Complete and possible by construction: :func:`ncfbench.config.complete` makes it. A setting that
-    the run's sampler, loss or encoder declares is an attribute too.
+    :func:`ncfbench.config.complete` makes it. A setting that the run's sampler, loss or encoder
+    declares is an attribute too.
 
     Raises:
         UsageError: a value is out of range, or a combination cannot work.
@@ -31,7 +38,7 @@ class RunConfig(SharedSettings):
     """Names and values of the settings that the sampler, the loss and the encoder declare."""
 
     def __post_init__(self) -> None:
-        check(self)
+        check(self.to_dict(), self.infos)
 
     def __getattr__(self, name: str) -> Any:
         values = dict(self.__dict__.get("own", ()))
@@ -41,15 +48,29 @@ class RunConfig(SharedSettings):
             f"no setting {name!r}: this run's sampler, loss and encoder declare none of that name"
         )
 
+    @property
+    def choices(self) -> dict[Kind, str]:
+        """The names of the run's sampler, loss, encoder and so on."""
+        return {kind: getattr(self, kind) for kind in BUILT_IN}
+
+    @cached_property
+    def infos(self) -> dict[str, Info]:
+        """The records of the run's choices."""
+        return {kind: find(kind, name) for kind, name in self.choices.items()}
+
     @cached_property
     def settings(self) -> Mapping[str, Setting]:
         """The settings that the run has, by name (``lambda`` without its underscore)."""
-        return run_settings({kind: getattr(self, kind) for kind in BUILT_IN})
+        return settings_for(self.choices)
 
     @property
     def sampler_settings(self) -> dict[str, Any]:
         """The values of the sampler's own settings."""
-        return {name: getattr(self, name) for name in settings_of("sampler", self.sampler)}
+        return {
+            name: value
+            for name, value in self.own
+            if self.settings[name].used_by == "sampler" and self.infos["sampler"].reads(name)
+        }
 
     @property
     def mines(self) -> bool:
@@ -111,20 +132,7 @@ class RunConfig(SharedSettings):
         """Return the settings as ``config.json`` has them: ``lambda`` without its underscore."""
         return {name: getattr(self, field_name(name)) for name in SETTINGS} | dict(self.own)
 
-    def effective(self) -> dict[str, Any]:
-        """Return the settings of the run's identity: :func:`ncfbench.config.identity.effective`."""
-        return identity.effective(self)
-
-    def digest(self) -> str:
-        """Return twelve hexadecimal digits that name these settings."""
-        return identity.digest(self)
-
 
 def field_name(name: str) -> str:
     """Return the name of a setting's field."""
     return "lambda_" if name == "lambda" else name
-
-
-def run_settings(chosen: Mapping[Kind, str]) -> dict[str, Setting]:
-    """Return the settings of a run, those of its choices behind those of every run."""
-    return SETTINGS | own_settings(chosen, dir(RunConfig))

@@ -1,12 +1,33 @@
-"""Settings as TOML: a value, and a run's complete settings as ``--config`` reads them."""
+"""Settings as TOML: a file, a value, and a run's complete settings as ``--config`` reads them."""
 
 from __future__ import annotations
 
 import json
+import tomllib
+from pathlib import Path
 from typing import Any
 
+from ncfbench.config.identity import identity_of
 from ncfbench.config.run_config import RunConfig
+from ncfbench.errors import UsageError, reason
 from ncfbench.settings import PANELS
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Return the keys and values of a TOML file; a byte order mark before them is skipped.
+
+    Args:
+        what: the file in words, such as ``the sweep``.
+
+    Raises:
+        UsageError: it cannot be read, or is no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"Cannot read {what} {path}: {reason(error)}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {reason(error)}.") from error
 
 
 def toml_value(value: str | float | list[Any]) -> str:
@@ -20,7 +41,7 @@ def as_toml(config: RunConfig) -> str:
 
     Each has its help as a comment. Settings that the run does not use are left out.
     """
-    values, used = config.to_dict(), {**config.effective(), **config.placement}
+    values, used = config.to_dict(), identity_of(config) | config.placement
     lines = []
     for panel in PANELS:
         names = [

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ncfbench.catalog import find_sampler
-from ncfbench.config import RunConfig
+from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.profiling import roofline
@@ -126,7 +126,7 @@ def cost_row(
         sizes: elements that devices send each other; None for one device.
     """
     config = configs[name]
-    contents, effective = xray(dataset, config, XRAY_BATCHES), config.effective()
+    contents, effective = xray(dataset, config, XRAY_BATCHES), identity_of(config)
     seconds = {
         part: _median(samples, part, name)
         for part in ("full", "step", RANDOM_ITEMS, "draw", "assemble", "transfer")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ncfbench.catalog import baseline_sampler, find_loss, find_sampler, serves
-from ncfbench.config import RunConfig, cache_dir, complete
+from ncfbench.config import RunConfig, cache_dir, complete, identity_of, named
 from ncfbench.data import Dataset
 from ncfbench.distributed import signals
 from ncfbench.distributed.mesh import make_layout
@@ -184,7 +184,7 @@ def run(
         row["residuals"] = [
             {"part": name, "share": share} for name, share in row["residuals"].items()
         ]
-    effective = example.effective()
+    effective = identity_of(example)
     common = {name: effective[name] for name in ("dataset", "encoder", "loss", "batch_size")}
     common |= {
         "settings": settings_digest(example),
@@ -192,7 +192,7 @@ def run(
         "data_fingerprint": dataset.fingerprint,
         "environment_key": described["key"],
     }
-    strata = {name: config.effective()["strata"] for name, config in configs.items()}
+    strata = {name: identity_of(config)["strata"] for name, config in configs.items()}
     return Record(
         [{**common, "strata": strata.get(row["sampler"] or ""), **row} for row in samples],
         [{**common, **row} for row in unit_rows],
@@ -223,16 +223,10 @@ def _measure(timed: Sequence[Timed], rounds: int, passes: int, progress: Progres
 def settings_digest(config: RunConfig) -> str:
     """Return twelve hexadecimal digits of all settings but the sampler.
 
-    Settings that are newer than the first version count unless they have their default, so that
-    older profiles keep their digest.
+    Settings that are newer count unless they have their default, as in a run's identity.
     """
-    values = EARLIER_SETTINGS | config.to_dict()
-    newer = {name: each.default for name, each in config.settings.items() if each.since > 1}
-    kept = {
-        name: value
-        for name, value in values.items()
-        if name != "sampler" and (name not in newer or value != newer[name])
-    }
+    kept = EARLIER_SETTINGS | named(config.to_dict(), config.settings)
+    del kept["sampler"]
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 
 from ncfbench.catalog import find_encoder
-from ncfbench.config import RunConfig, known_settings
+from ncfbench.config import RunConfig, all_settings, identity_of
 from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.runs.arms import Variant, shared_settings
 
@@ -18,7 +18,7 @@ def flags(config: RunConfig) -> str:
     """Return the flags of ``ncfbench run`` for :data:`CHOSEN`, the defaults too, and for what else
     the sampler was told.
     """
-    effective = config.effective()
+    effective = identity_of(config)
     names = [name for name in CHOSEN if effective.get(name) is not None]
     told = dict.fromkeys([*dict(Variant.of(config).own), *config.objective_settings])
     names += [name for name in told if name in unusual_settings(config)]
@@ -50,7 +50,7 @@ def run_command(
     settings |= {"sampler": variant.sampler, **({"seed": seed} if seed else {})}
     settings |= dict(variant.own)
     words = ["ncfbench", "run"]
-    known = {**config.settings, **known_settings([{"sampler": [variant.sampler]}])}
+    known = {**config.settings, **all_settings({"sampler": [variant.sampler]})}
     for name in dict.fromkeys(["dataset", "sampler", "encoder", "loss", *known]):
         if name in settings:
             words += known[name].arguments(settings[name])

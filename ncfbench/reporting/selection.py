@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ncfbench.config import RunConfig, known_settings
+from ncfbench.config import RunConfig, all_settings, identity_of
 from ncfbench.errors import UsageError, nearest
 from ncfbench.reporting.table import Table
 from ncfbench.runs.arms import shared_settings
@@ -36,7 +36,7 @@ class Filter:
     """
 
     def __init__(self, wanted: Mapping[str, Iterable[Any]], records: Sequence[RunRecord]) -> None:
-        known = dict(known_settings())
+        known = dict(all_settings())
         for record in records:
             known |= record.config.settings
         self._settings = known
@@ -94,7 +94,7 @@ class Filter:
     def _value(self, config: RunConfig, name: str) -> Any:
         """Return a run's value of a setting; None where it is not used."""
         is_shared = not self._settings[name].used_by
-        values = config.to_dict() if is_shared else config.effective()
+        values = config.to_dict() if is_shared else identity_of(config)
         return values.get(name)
 
 

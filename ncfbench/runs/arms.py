@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ncfbench.catalog import find_encoder, find_sampler
-from ncfbench.config import RunConfig
+from ncfbench.config import RunConfig, identity_of
 
 ARM_SETTINGS = ("sampler", "seed", "stratum_size", "strata", "negatives", "uniform_items", "share")
 """Settings in which the runs of one comparison may differ."""
@@ -51,7 +51,7 @@ class Variant:
     @classmethod
     def of(cls, config: RunConfig) -> Variant:
         """Return the variant that a run belongs to."""
-        effective = config.effective()
+        effective = identity_of(config)
         return cls(
             config.sampler,
             effective["stratum_size"],

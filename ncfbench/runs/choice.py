@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ncfbench.config import RunConfig
+from ncfbench.config import RunConfig, identity_of
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs.folder import read_config, read_last_settings
 from ncfbench.storage import locks, schemas, tables
@@ -79,10 +79,10 @@ def find_trained(
 
 def describe_nearest(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> str:
     """Return a sentence on the run whose settings differ least; empty where none is near."""
-    wanted = config.effective() | config.placement
+    wanted = identity_of(config) | config.placement
     nearest: list[tuple[int, int, str]] = []
     for path, found, fingerprint in _readable(runs_dir):
-        has = found.effective() | found.placement
+        has = identity_of(found) | found.placement
         differing = [
             f"{name} = {has.get(name)} (not {wanted.get(name)})"
             for name in {**wanted, **has}
@@ -100,7 +100,7 @@ def describe_nearest(runs_dir: Path, config: RunConfig, data_fingerprint: str) -
 def _matches(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Iterator[Match]:
     """Yield the runs that have these settings and data."""
     for path, found, fingerprint in _readable(runs_dir):
-        if (found.effective(), fingerprint) != (config.effective(), data_fingerprint):
+        if (identity_of(found), fingerprint) != (identity_of(config), data_fingerprint):
             continue
         try:
             last, _ = read_last_settings(path.parent)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import RunConfig, complete, digest
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import evaluations
 from ncfbench.runs.reported import find_candidate
@@ -83,7 +83,7 @@ def create(runs_dir: Path, config: RunConfig, data_fingerprint: str) -> Path:
     """Create a folder named after the settings, with a number if the name is taken."""
     # A plug-in's name has a colon, which some file systems refuse.
     choices = "-".join((config.encoder, config.loss, config.sampler)).replace(":", ".")
-    base = f"{config.dataset}-{choices}-seed{config.seed}-{config.digest()[:6]}"
+    base = f"{config.dataset}-{choices}-seed{config.seed}-{digest(config)[:6]}"
     with tables.storage_errors(runs_dir):
         runs_dir.mkdir(parents=True, exist_ok=True)
         number = 1

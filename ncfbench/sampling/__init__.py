@@ -62,7 +62,7 @@ def require_negatives(graph: BipartiteGraph) -> None:
 
 
 def _smaller_batch(config: RunConfig, n_links: int) -> str:
-    unit, least = batch_unit(config, find_sampler(config.sampler))
+    unit, least = batch_unit(config.to_dict(), find_sampler(config.sampler))
     if least <= n_links:
         return f"--batch-size {n_links // unit * unit} or less"
     smallest = {"devices": 1, "share": "global", "stratum_size": 1}

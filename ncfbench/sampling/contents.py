@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.catalog import SAMPLERS, baseline_sampler
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import RunConfig, complete, identity_of
 from ncfbench.data import Dataset
 from ncfbench.data.content import cautions
 from ncfbench.data.graph import BipartiteGraph
@@ -265,7 +265,7 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
     means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
     b = config.batch_size
     popularity = _popularity(graph, weight_of_item) if weight_of_item.any() else None
-    effective = config.effective()
+    effective = identity_of(config)
     return {
         **{
             name: effective[name]

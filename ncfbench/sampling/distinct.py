@@ -304,7 +304,8 @@ def _require_batches(graph: BipartiteGraph, config: RunConfig) -> None:
     kind = max(degrees, key=lambda each: int(degrees[each].max()))
     node, most = int(np.argmax(degrees[kind])), int(degrees[kind].max())
     b = config.batch_size
-    batches, (unit, least) = graph.n_links // b, batch_unit(config, find_sampler(config.sampler))
+    batches = graph.n_links // b
+    unit, least = batch_unit(config.to_dict(), find_sampler(config.sampler))
     if most > batches:
         able = graph.n_links // most // unit * unit
         use = f"--batch-size {able} or less" if able >= least else "--sampler ns"

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,11 +35,13 @@ from ncfbench.config import (
     SETTINGS,
     RunConfig,
     convert,
+    named_once,
+    read_toml,
     split_assignment,
     toml_value,
 )
 from ncfbench.data.assets.names import name_axes
-from ncfbench.errors import DataError, UsageError, nearest, reason
+from ncfbench.errors import DataError, UsageError, nearest
 from ncfbench.runs.trials import Budget
 from ncfbench.settings import Kind
 from ncfbench.storage import tables
@@ -112,19 +113,20 @@ def read_sweep(
             message names the file, or the flag, and the setting.
     """
     path = _find(source)
-    document = _parse(path)
+    document = read_toml(path, "the sweep")
     title = document.pop("title", path.stem)
     if not isinstance(title, str):
         raise UsageError(f"{path}: title = {title!r}: it must be a text.")
     tuning = _read_tuning(path, document.pop("tune")) if "tune" in document else None
     listed = document.pop("cells", [])
-    given = {_name(key): (str(path), value) for key, value in document.items()}
-    for key, text in map(split_assignment, assignments):
-        given[_name(key)] = ("--set", _split(text))
-    for key, value in (flags or {}).items():
-        if value is not None:
-            values = _split(value) if isinstance(value, str) else value
-            given[_name(key)] = (f"--{key.replace('_', '-')}", values)
+    given = {
+        name: (str(path), value) for name, value in named_once(document.items(), str(path)).items()
+    }
+    for name, text in named_once(map(split_assignment, assignments), "--set").items():
+        given[name] = ("--set", _split(text))
+    for name, value in named_once((flags or {}).items(), "The settings").items():
+        values = _split(value) if isinstance(value, str) else value
+        given[name] = (f"--{name.replace('_', '-')}", values)
     replaced = {name for name, (origin, _) in given.items() if origin != str(path)}
     replaced |= {"seed"} if seeds is not None else set()
     cells = _read_cells(path, listed, given)
@@ -180,21 +182,8 @@ def _find(source: str) -> Path:
     )
 
 
-def _parse(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"Cannot read the sweep {path}: {reason(error)}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {reason(error)}.") from error
-
-
 def _split(value: str) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()]
-
-
-def _name(key: str) -> str:
-    return key.replace("-", "_").rstrip("_")
 
 
 def _read_axes(given: Mapping[str, tuple[str, Any]]) -> dict[str, tuple[Any, ...]]:
@@ -239,12 +228,13 @@ def _read_cells(
     shared = {name: value for name, (origin, value) in given.items() if origin == str(path)}
     found = []
     for cell in listed:
-        named = {_name(key): (f"{path}: [[cells]]", value) for key, value in cell.items()}
-        for name, (origin, value) in named.items():
+        values = named_once(cell.items(), f"{path}: [[cells]]")
+        named = {name: (f"{path}: [[cells]]", value) for name, value in values.items()}
+        for name, value in values.items():
             if name in shared or isinstance(value, list):
                 raise UsageError(
-                    f"{origin}: {name} = {toml_value(value)}: a cell has one value for a setting,"
-                    " which does not stand above the cells too."
+                    f"{path}: [[cells]]: {name} = {toml_value(value)}: a cell has one value for a"
+                    " setting, which does not stand above the cells too."
                 )
         axes = _read_axes({**given, **named})
         found.append({name: axes[name][0] for name in named})

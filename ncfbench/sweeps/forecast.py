@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 from ncfbench.catalog import LOSSES, find_encoder
-from ncfbench.config import RunConfig
+from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import Content
@@ -157,7 +157,8 @@ def predict_memory(predicted: Mapping[RunConfig, Prediction]) -> int:
 
 def _arm(config: RunConfig) -> str:
     """Return a text that cells share whose iterations take the same time."""
-    settings = config.effective() | {"devices": config.devices, "shard_tables": config.shard_tables}
+    placement = {"devices": config.devices, "shard_tables": config.shard_tables}
+    settings = identity_of(config) | placement
     if config.loss in LOSSES:  # the families' losses differ in a few operations on each score
         settings["loss"] = config.family
     return json.dumps(

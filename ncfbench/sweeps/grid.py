@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ncfbench.config import RunConfig, complete, default_values
+from ncfbench.config import RunConfig, complete, default_values, digest, identity_of
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs import folder as runs
 from ncfbench.runs.arms import ARM_SETTINGS, Variant, shared_settings
@@ -112,7 +112,7 @@ def narrow(
 
 def cell_identity(config: RunConfig) -> str:
     """Return a text that two cells share if their runs have the same numbers and times."""
-    return json.dumps(config.effective() | config.placement, sort_keys=True)
+    return json.dumps(identity_of(config) | config.placement, sort_keys=True)
 
 
 def group_cells(cells: Sequence[RunConfig]) -> tuple[Group, ...]:
@@ -262,14 +262,14 @@ def read_status(
             so that no run matches.
     """
     wanted = {(cell_identity(config), fingerprints.get(config.dataset)): config for config in cells}
-    digests = {config.digest() for config in cells}
+    digests = {digest(config) for config in cells}
     found = dict.fromkeys(cells, CellState())
     problems = []
     paths = sorted(runs_dir.glob("*/config.json"), key=lambda path: path.stat().st_mtime_ns)
     for folder in (path.parent for path in paths):
         try:
             config, fingerprint = runs.read_config(folder / "config.json")
-            if config.digest() not in digests:
+            if digest(config) not in digests:
                 continue
             # A run that was resumed on other devices is no longer the cell's.
             config, _ = runs.read_last_settings(folder)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ncfbench.catalog import find_encoder
-from ncfbench.config import MAX_SEED, RunConfig
+from ncfbench.config import MAX_SEED, RunConfig, identity_of
 from ncfbench.errors import DataError, UsageError
 from ncfbench.runs.quality import COMPARED
 from ncfbench.runs.trials import Budget
@@ -134,7 +134,7 @@ def require_validation(dataset: str, validation_items: float) -> list[str]:
 def _arm(config: RunConfig, budget: Budget) -> str:
     own = ("seed", *budget.settings)
     return json.dumps(
-        {name: value for name, value in config.effective().items() if name not in own},
+        {name: value for name, value in identity_of(config).items() if name not in own},
         sort_keys=True,
     )
 

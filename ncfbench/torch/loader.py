@@ -7,9 +7,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
-from ncfbench.config import SETTINGS, complete
-from ncfbench.config.completion import unknown
-from ncfbench.config.own import settings_of
+from ncfbench.catalog import find_sampler
+from ncfbench.config import SETTINGS, complete, unknown
 from ncfbench.data import BipartiteGraph
 from ncfbench.data import Dataset as PreparedData
 from ncfbench.errors import UsageError, reason
@@ -82,7 +81,7 @@ class BatchLoader(DataLoader[TensorBatch]):
     ) -> None:
         options = {name: settings.pop(name) for name in OPTIONS if name in settings}
         known = [name for name, each in SETTINGS.items() if each.panel == "Sampler"]
-        known += ["loss", "gamma", "lambda", "seed", *settings_of("sampler", sampler), *OPTIONS]
+        known += ["loss", "gamma", "lambda", "seed", *find_sampler(sampler).names, *OPTIONS]
         for name in settings:
             if name.rstrip("_") not in known:
                 raise UsageError(unknown(name, known))

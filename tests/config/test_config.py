@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ncfbench.catalog import ENCODERS, SAMPLERS, find_encoder, find_sampler, losses_for
-from ncfbench.config import SETTINGS, RunConfig, complete, resolve
+from ncfbench.config import SETTINGS, RunConfig, complete, digest, resolve
 from ncfbench.errors import UsageError
+from ncfbench.sweeps.files import read_sweep
 
 
 def settings(**flags: Any) -> RunConfig:
@@ -137,11 +140,13 @@ def test_impossible_settings_are_refused(flags: dict[str, Any], words: list[str]
         ("filters=1.5", ["not a whole number"]),
         ("mask=perhaps", ["not true or false"]),
         ("filter_width=4", ["must be odd and at least 1"]),
+        ("epochs=2 epochs=2", ["--set: epochs is given twice"]),
+        ("batch-size=64 batch_size=32", ["given twice, as batch-size and as batch_size"]),
     ],
 )
 def test_bad_assignments(assignment: str, words: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
-        resolve({}, [assignment], environment={})
+        resolve({}, assignment.split(), environment={})
     for word in words:
         assert word in str(caught.value)
 
@@ -151,6 +156,8 @@ def test_bad_files(tmp_path: Path) -> None:
         (b"epohcs = 3", "did you mean 'epochs'"),
         (b"epochs = ", "not valid TOML"),
         (b"a = '\xff'", "not valid TOML"),
+        (b"batch-size = 64\nbatch_size = 32", "c.toml: batch_size is given twice, as batch-size"),
+        (b"lambda = 1.0\nlambda_ = 1.0", "lambda is given twice"),
     ):
         file = tmp_path / "c.toml"
         file.write_bytes(content)
@@ -186,6 +193,45 @@ def test_one_distribution_has_one_name() -> None:
     assert {name: settings(noise=name).noise for name in names} == names
 
 
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_byte_order_mark_is_skipped(tmp_path: Path, mark: bytes) -> None:
+    """Editors on Windows write one before the first key, of settings and of a sweep."""
+    file = tmp_path / "run.toml"
+    file.write_bytes(mark + b"epochs = 3\n")
+    assert resolve(file=file, environment={})[0].epochs == 3
+    assert read_sweep(str(file)).axes["epochs"] == (3,)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("batch_size", np.int64(64), 64),
+        ("batch_size", np.uint8(64), 64),
+        ("batch_size", np.array(64), 64),
+        ("learning_rate", np.float32(0.5), 0.5),
+        ("learning_rate", np.int32(1), 1.0),
+        ("learning_rate", Fraction(1, 4), 0.25),
+        ("mask", np.bool_(False), False),
+        ("loss", np.str_("mse"), "mse"),
+        ("noise", np.float64(0.75), "0.75"),
+        ("hardest", np.str_("all"), 0),
+        ("batch_size", np.bool_(True), None),
+        ("batch_size", np.float64(64), None),
+        ("batch_size", np.array([64, 32]), None),
+        ("mask", np.int64(1), None),
+        ("learning_rate", 10**400, None),
+    ],
+)
+def test_numbers_of_any_library_are_numbers(name: str, value: Any, wanted: Any) -> None:
+    """None: it is refused, as Python's own value of that type is."""
+    if wanted is None:
+        with pytest.raises(UsageError, match=f"{name} = .* is not"):
+            complete({name: value})
+        return
+    found = complete({name: value}).to_dict()[name]
+    assert (type(found), found) == (type(wanted), wanted)
+
+
 @pytest.mark.parametrize(
     "config", [{"dataset": 5}, {"epochs": "x"}, {"mask": 3}, {"dataset": "a" * 65}, {"seed": 1.5}]
 )
@@ -205,7 +251,7 @@ def test_unused_settings_do_not_split_identity() -> None:
         ({"unique_items": False}, {}),
         ({"devices": 4, "shard_tables": True}, {}),
     ):
-        assert settings(**first).digest() == settings(**second).digest()
+        assert digest(settings(**first)) == digest(settings(**second))
     for first, second in (
         ({"sampler": "iid", "negatives": 3}, {"sampler": "iid"}),
         ({"stratum_size": 8}, {}),
@@ -217,25 +263,25 @@ def test_unused_settings_do_not_split_identity() -> None:
         ({"convolution": "projected"}, {}),
         ({"encoder": "transformer", "width": 64}, {"encoder": "transformer"}),
     ):
-        assert settings(**first).digest() != settings(**second).digest()
+        assert digest(settings(**first)) != digest(settings(**second))
 
 
 def test_identities_stay_those_of_older_runs() -> None:
     """Digests that version 1 gave; folders of runs carry their first six digits."""
-    for digest, flags in {
+    for wanted, flags in {
         "71c4db73f7c6": {},
         "38947c369c7e": {"encoder": "mf", "sampler": "iid", "loss": "mse"},
         "ca276c4a0d20": {"convolution": "auto", "filters": 3},
         "45766e77fc08": {"sampler": "mixed-ns", "loss": "softmax", "share": "local", "devices": 4},
     }.items():
-        assert settings(**flags).digest() == digest
+        assert digest(settings(**flags)) == wanted
 
 
 def test_a_revision_parts_runs_from_those_of_before() -> None:
     """``lstm`` has its second; the digest is the one that it had with its first."""
     config = settings(encoder="lstm", loss="hinge", strata="user", lstm_units=7)
     assert find_encoder("lstm").revision == 2
-    assert config.digest() != "729dd8f98b14"
+    assert digest(config) != "729dd8f98b14"
 
 
 def test_a_run_has_the_settings_of_its_encoder() -> None:

@@ -12,7 +12,7 @@ import pytest
 from flax import nnx
 from invoked import invoke
 
-from ncfbench.config import complete
+from ncfbench.config import complete, digest
 from ncfbench.data.assets.kept import WORD_VECTORS
 from ncfbench.data.assets.names import name_files
 from ncfbench.data.assets.word_vectors import _from_text, keep_word_vectors, load_word_vectors
@@ -134,10 +134,10 @@ def test_words_begin_with_them(data_dir: Path, tmp_path: Path, vocabulary: Any) 
     np.testing.assert_array_equal(np.delete(words, [0, 8], axis=0), np.delete(expected, 7, axis=0))
     np.testing.assert_array_equal(words[[0, 8]], others[[0, 8]])
     jax.tree.map(np.testing.assert_array_equal, begun, random)
-    assert complete(given).digest() != complete(small).digest()
+    assert digest(complete(given)) != digest(complete(small))
     for encoder in ("mf", "transformer"):
         unused, plain = (complete(each | {"encoder": encoder}) for each in (given, small))
-        assert unused.digest() == plain.digest()
+        assert digest(unused) == digest(plain)
     np.save(file, expected[1:])
     with pytest.raises(DataError, match="one row for each"):
         keep_word_vectors(file, load(data_dir, "tiny"))

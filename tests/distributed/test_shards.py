@@ -12,7 +12,7 @@ import pytest
 
 from ncfbench.auditing import audit
 from ncfbench.catalog import SAMPLERS, find_sampler
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import RunConfig, complete, identity_of
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.shards import ShardedSampler, cut
 from ncfbench.errors import CheckFailedError, UsageError
@@ -309,11 +309,11 @@ def test_batches_that_cannot_be_cut_are_refused(more: dict[str, Any], message: s
 
 def test_devices_do_not_name_a_run() -> None:
     alone = settings("ns")
-    assert alone.effective() == settings("ns", devices=8, shard_tables=True).effective()
+    assert identity_of(alone) == identity_of(settings("ns", devices=8, shard_tables=True))
     local = settings("ns", devices=8, share="local")
-    assert local.effective() not in (
-        alone.effective(),
-        settings("ns", devices=4, share="local").effective(),
+    assert identity_of(local) not in (
+        identity_of(alone),
+        identity_of(settings("ns", devices=4, share="local")),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from ncfbench.config import complete, unused_settings
+from ncfbench.config import complete, digest, identity_of, unused_settings
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import Content
@@ -103,13 +103,13 @@ def test_g_scores_items_that_training_does_not_know(tiny: Dataset) -> None:
 def test_its_weight_counts_only_where_it_is_used() -> None:
     plain, weighted = (complete(each) for each in ({}, {"coupling_weight": 5.0}))
     assert plain == weighted
-    assert not {"coupling", "coupling_weight"} & plain.effective().keys()
+    assert not {"coupling", "coupling_weight"} & identity_of(plain).keys()
     (warning,) = unused_settings(["coupling_weight"], weighted)
     assert warning == (
         "--coupling-weight changes nothing with --coupling direct; it is used by regularised."
     )
     regularised = [complete({"coupling": "regularised", "coupling_weight": w}) for w in (1.0, 5.0)]
-    assert len({each.digest() for each in (plain, *regularised)}) == 3
+    assert len({digest(each) for each in (plain, *regularised)}) == 3
     assert not unused_settings(["coupling_weight"], regularised[0])
     with pytest.raises(UsageError, match="free themselves. Use --encoder cnn, lstm, "):
         complete({"encoder": "mf", "coupling": "regularised"})

@@ -13,7 +13,7 @@ import pytest
 from devices import train
 from processes import SMALL
 
-from ncfbench.config import complete
+from ncfbench.config import complete, identity_of
 from ncfbench.data import prepare
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
@@ -108,6 +108,6 @@ def test_missing_content_is_refused(tiny: Dataset, featured: Dataset) -> None:
 
 
 def test_identities_of_older_runs_stay() -> None:
-    assert "features" not in complete(SMALL | {"encoder": "cnn"}).effective()
+    assert "features" not in identity_of(complete(SMALL | {"encoder": "cnn"}))
     ignored = complete(SMALL | {"encoder": "cnn", "features": "ignore"})
-    assert ignored.effective()["features"] == "ignore"
+    assert identity_of(ignored)["features"] == "ignore"

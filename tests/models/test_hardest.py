@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ncfbench.advice.question import Question
 from ncfbench.auditing import audit
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import RunConfig, complete, digest
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.interaction import make_interaction
@@ -96,8 +96,8 @@ def test_what_cannot_be_chosen_is_refused(tiny: Dataset) -> None:
         Question({"dataset": "tiny", "mined": "200"})
     assert Question({"dataset": "tiny", "mined": "off"}).target == "loss"
     assert Question({"dataset": "tiny", "hardest": 4}, target="recall").base.hardest == 4
-    assert configure(hardest="all").digest() == configure(hardest=0).digest()
-    assert configure().digest() != configure(hardest=0).digest()
+    assert digest(configure(hardest="all")) == digest(configure(hardest=0))
+    assert digest(configure()) != digest(configure(hardest=0))
 
 
 def test_the_audit_says_that_it_is_biased_on_purpose(

@@ -20,7 +20,7 @@ from ncfbench import catalog
 from ncfbench.auditing.blocks import Block
 from ncfbench.auditing.exact import ExactObjective
 from ncfbench.auditing.gradients import BatchGradients, Pullback, flat
-from ncfbench.config import Locations, RunConfig, complete
+from ncfbench.config import Locations, RunConfig, complete, digest, identity_of
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import interaction
@@ -274,13 +274,13 @@ def test_a_user_tower_trains_on_any_devices(tiny: Dataset) -> None:
 def test_names_count_unless_they_are_the_defaults() -> None:
     """Runs of versions that knew neither setting keep their identity."""
     plain = complete(SMALL)
-    assert not {"interaction", "user_tower"} & plain.effective().keys()
+    assert not {"interaction", "user_tower"} & identity_of(plain).keys()
     assert complete({**plain.to_dict(), "interaction": None}) == plain, "an older config.json"
     others: list[RunConfig] = [
         complete(SMALL | more)
         for more in ({"interaction": "own_models:Distance"}, {"user_tower": "own_models:Gated"})
     ]
-    assert len({config.digest() for config in (plain, *others)}) == 3
+    assert len({digest(config) for config in (plain, *others)}) == 3
     assert [
         dict(unusual_settings(config)).keys() - unusual_settings(plain) for config in others
     ] == [

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ncfbench.config import identity_of
 from ncfbench.errors import UsageError
 from ncfbench.sweeps import grid as sweeps
 from ncfbench.sweeps.files import read_sweep
@@ -61,8 +62,8 @@ def test_a_grid_has_each_possible_combination_once(
         (
             each.sampler,
             each.loss,
-            each.effective()["stratum_size"],
-            each.effective()["negatives"],
+            identity_of(each)["stratum_size"],
+            identity_of(each)["negatives"],
             each.seed,
         )
         for each in grid.cells
@@ -129,7 +130,8 @@ def test_presets_expand(name: str) -> None:
 
 def test_presets_are_the_papers_grids() -> None:
     def axes(name: str, column: str) -> set[Any]:
-        return {config.effective()[column] for config in sweeps.expand(read_sweep(name).axes).cells}
+        cells = sweeps.expand(read_sweep(name).axes).cells
+        return {identity_of(config)[column] for config in cells}
 
     paper = {"iid", "neg", "strat", "ns", "strat-ns"}
     models = {"model-content-mse", "model-ask-the-gru", "model-text-cnn"}

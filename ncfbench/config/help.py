@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ncfbench.catalog import BUILT_IN, SETTINGS, Info, SamplerInfo, find
-from ncfbench.config.completion import declared_default
-from ncfbench.config.own import built_in_settings
+from ncfbench.catalog import BUILT_IN, SETTINGS, Info, all_settings
+from ncfbench.config.resolve import declared_default
 from ncfbench.config.run_config import RunConfig
 from ncfbench.errors import either
 from ncfbench.settings import Kind, Setting
@@ -18,23 +17,14 @@ def users_of(setting: Setting) -> list[str]:
     return list(setting.only_with[1:]) or _choices_with(setting)
 
 
-def _choices_with(setting: Setting) -> list[str]:
-    """Return the built-in samplers, losses and so on whose runs have a setting; none if all do."""
-    for kind, names in BUILT_IN.items():
-        users = [name for name in names if _is_user(find(kind, name), setting, kind)]
-        if users:
-            return users if len(users) < len(names) or setting.name not in SETTINGS else []
-    return []
-
-
 def default_text(setting: Setting) -> str:
     """Return a default as ``--help`` shows it: ``10; lstm 5`` where the encoder decides."""
     if setting.shown or not setting.default_from:
         return setting.shown or _text(setting, setting.default)
-    if setting.default_from in SETTINGS and setting.default_from not in BUILT_IN:
+    if setting.default_from in SETTINGS.keys() - BUILT_IN.keys():
         return f"as {setting.default_from}"
     kind = next(kind for kind in BUILT_IN if kind == setting.default_from)
-    values = {name: declared_default(find(kind, name), setting) for name in BUILT_IN[kind]}
+    values = {name: declared_default(info, setting) for name, info in BUILT_IN[kind].items()}
     # A default for all, and the exceptions; or one for each of those that have one.
     usual = None if None in values.values() else values[SETTINGS[kind].default]
     named = [f"{name} {value:g}" for name, value in values.items() if value not in (None, usual)]
@@ -44,40 +34,46 @@ def default_text(setting: Setting) -> str:
 def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
     """Return a sentence on each given setting that the run does not use.
 
-    The declarations of the run's sampler, encoder and other choices decide
-    (:mod:`ncfbench.catalog`).
-
     Args:
         given: names of the settings that a user gave.
     """
-    values, used, others = config.to_dict(), config.effective(), built_in_settings()
-    found = []
+    values, found = config.to_dict(), []
+    known = {**all_settings(), **config.settings}
     for name in given:
-        setting = SETTINGS.get(name) or others.get(name)
-        if setting is None:
-            continue
-        is_unused = setting.used_by and used.get(name) is None
-        if name in config.settings and setting.is_active(values) and not is_unused:
+        setting = known.get(name)
+        if setting is None or (
+            name in values and setting.is_active(values) and _is_read(setting, config)
+        ):
             continue
         is_had = setting.only_with and setting.only_with[0] in config.settings
         users = users_of(setting) if is_had else _choices_with(setting)
-        kinds = [kind for kind in BUILT_IN if setting in built_in_settings([kind]).values()]
-        other = setting.only_with[0] if is_had else setting.used_by or kinds[0]
-        chooser = config.settings[other]
+        other = setting.only_with[0] if is_had else setting.used_by
+        assert other is not None
         found.append(
-            f"{setting.flag} changes nothing with {chooser.flag} {values[other]}"
+            f"{setting.flag} changes nothing with {config.settings[other].flag} {values[other]}"
             + (f"; it is used by {either(users)}." if users else ".")
         )
     return found
 
 
-def _is_user(traits: Info, setting: Setting, kind: Kind) -> bool:
+def _is_read(setting: Setting, config: RunConfig) -> bool:
+    infos = config.infos.values()
+    return not setting.used_by or any(info.reads(setting.name, config.strata) for info in infos)
+
+
+def _choices_with(setting: Setting) -> list[str]:
+    """Return the built-in samplers, losses and so on whose runs have a setting; none if all do."""
+    for kind, infos in BUILT_IN.items():
+        users = [name for name, info in infos.items() if _is_user(info, setting, kind)]
+        if users:
+            return users if len(users) < len(infos) or setting.name not in SETTINGS else []
+    return []
+
+
+def _is_user(info: Info, setting: Setting, kind: Kind) -> bool:
     if setting.default_from == kind == "loss":
-        return declared_default(traits, setting) is not None
-    by_user = traits.uses_by_user if isinstance(traits, SamplerInfo) else ()
-    is_theirs = setting.used_by == kind or built_in_settings([kind]).get(setting.name) == setting
-    is_used = is_theirs and setting.name in (*traits.names, *by_user)
-    return is_used or setting in traits.settings
+        return declared_default(info, setting) is not None
+    return setting.used_by == kind and info.reads(setting.name, "user")
 
 
 def _text(setting: Setting, value: Any) -> str:
