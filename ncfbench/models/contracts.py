@@ -78,19 +78,15 @@ def require_content(config: RunConfig, data: DataFacts) -> None:
 @functools.cache
 @full
 def _require_plugins(config: RunConfig, data: DataFacts, length: int) -> None:
-    plugins = {
-        kind: Plugin(config, kind)
-        for kind in BUILT_IN
-        if kind != "sampler" and getattr(config, kind) not in BUILT_IN[kind]
+    checks: dict[Kind, Callable[[Plugin], None]] = {
+        "encoder": lambda plugin: _require_encoder(plugin, data, length),
+        "user_tower": lambda plugin: _require_user_tower(plugin, data),
+        "interaction": _require_interaction,
+        "loss": _require_loss,
     }
-    if "encoder" in plugins:
-        _require_encoder(plugins["encoder"], data, length)
-    if "user_tower" in plugins:
-        _require_user_tower(plugins["user_tower"], data)
-    if "interaction" in plugins:
-        _require_interaction(plugins["interaction"])
-    if "loss" in plugins:
-        _require_loss(plugins["loss"])
+    for kind, check in checks.items():
+        if getattr(config, kind) not in BUILT_IN[kind]:
+            check(Plugin(config, kind))
 
 
 class Plugin:
@@ -258,35 +254,29 @@ def _require_interaction(plugin: Plugin) -> None:
     graph, parameters = plugin.build()
     rng, d = np.random.default_rng(0), plugin.config.dimension
     users, items = (jnp.asarray(rng.normal(size=(n, d)), jnp.float32) for n in (USERS, ITEMS))
-    listed = rng.integers(0, ITEMS, (USERS, LISTED))
+    every, listed = np.arange(USERS), rng.integers(0, ITEMS, (USERS, LISTED))
     row, column = np.array([4, 0, 2], np.int32), np.array([1, 6, 3], np.int32)
-
-    def pair(user: Any, item: Any) -> jax.Array:
-        score: jax.Array = nnx.merge(graph, parameters).pairs(user[None], item[None])[0]
-        return score
-
-    forms: tuple[tuple[str, Any, tuple[Any, ...], Any], ...] = (
-        ("pairs", items[:USERS], (), (np.arange(USERS), np.arange(USERS))),
-        ("lists", items[listed], (), (np.arange(USERS)[:, None], listed)),
-        ("matrix", items, (), np.ix_(np.arange(USERS), np.arange(ITEMS))),
+    score = nnx.merge(graph, parameters)
+    forms: tuple[tuple[str, Any, Any, tuple[Any, ...]], ...] = (
+        ("pairs", items[:USERS], (every, every), ()),
+        ("lists", items[listed], (every[:, None], listed), ()),
+        ("matrix", items, np.ix_(every, np.arange(ITEMS)), ()),
         ("indexed", items, (row, column), (row, column)),
     )
-    scored = {}
-    for form, given, more, places in forms:
-
-        def score(users: Any, items: Any, form: str = form, more: Any = more) -> Any:
-            return getattr(nnx.merge(graph, parameters), form)(users, items, *more)
-
-        shape = np.broadcast_shapes(*(each.shape for each in places))
+    for form, given, index, more in forms:
+        shape = np.broadcast_shapes(*(axis.shape for axis in index))
         what = f"from {form} for users {users.shape} and items {given.shape}"
-        plugin.require_shape(score, (users, given), shape, what)
-        scored[form] = plugin.call(score, users, given), places
-    each_pair = jax.vmap(jax.vmap(pair, (None, 0)), (0, None))
-    expected = np.asarray(plugin.call(jax.jit(each_pair), users, items))
+        plugin.require_shape(getattr(score, form), (users, given, *more), shape, what)
+
+    def pair(user: Any, item: Any) -> Any:
+        return score.pairs(user[None], item[None])[0]
+
+    each_pair = jax.jit(jax.vmap(jax.vmap(pair, (None, 0)), (0, None)))
+    expected = np.asarray(plugin.call(each_pair, users, items))
     plugin.require(np.isfinite(expected).all(), "returns scores that are not finite")
-    for form, (found, places) in scored.items():
+    for form, given, index, more in forms:
         plugin.require(
-            _are_alike(expected[places], found),
+            _are_alike(expected[index], plugin.call(getattr(score, form), users, given, *more)),
             f"gives users and items other scores from {form} than from pairs of one user and one"
             " item",
         )
@@ -295,10 +285,8 @@ def _require_interaction(plugin: Plugin) -> None:
 def _require_loss(plugin: Plugin) -> None:
     """A loss must fall when a positive's score rises, and rise when a negative's does."""
     loss, lambda_ = plugin.call(make_loss, plugin.config), plugin.config.lambda_
-    forms = {"rows": loss.rows}
-    if type(loss).batch_rows is not Loss.batch_rows:
-        forms["batch_rows"] = loss.batch_rows
-    for form in forms.values():
+    has_own = type(loss).batch_rows is not Loss.batch_rows
+    for form in [loss.rows, loss.batch_rows] if has_own else [loss.rows]:
 
         def rows(positive: Any, negative: Any, weight: Any, form: Any = form) -> Any:
             return form(positive, negative, weight, lambda_)

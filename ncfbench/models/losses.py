@@ -41,34 +41,26 @@ class Loss(ABC):
 
     @abstractmethod
     def rows(
-        self,
-        positive_b: jax.Array,
-        negative_bxn: jax.Array,
-        weight_bxn: jax.Array,
-        lambda_: float | None,
+        self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
         """Return [b]: the loss of each positive link and of its negatives.
 
         Args:
-            positive_b: scores of the positive links.
-            negative_bxn: scores of the negative links; row i belongs to positive link i.
-            weight_bxn: sums a function of a negative link to an expectation, or for a listwise loss
-                to a sum over all items, within each row.
+            positive: [b] scores of the positive links.
+            negative: [b, n] scores of the negative links; row i belongs to positive link i.
+            weight: [b, n], sums a function of a row's negative links to an expectation, or for a
+                listwise loss to a sum over all items.
             lambda_: the weight of a pointwise loss's negative term; None for the others.
         """
 
     def batch_rows(
-        self,
-        positive_b: jax.Array,
-        negative_bxn: jax.Array,
-        weight_bxn: jax.Array,
-        lambda_: float | None,
+        self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
         """Return [b]: the estimate of :meth:`rows` from the negatives of a batch.
 
         It is :meth:`rows`, unless the loss estimates its objective by another function.
         """
-        return self.rows(positive_b, negative_bxn, weight_bxn, lambda_)
+        return self.rows(positive, negative, weight, lambda_)
 
 
 class Pointwise(Loss):
@@ -103,22 +95,18 @@ class Pointwise(Loss):
         return value, slope
 
     def rows(
-        self,
-        positive_b: jax.Array,
-        negative_bxn: jax.Array,
-        weight_bxn: jax.Array,
-        lambda_: float | None,
+        self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
         """See :meth:`Loss.rows`: ``l+(positive) + lambda sum weight l-(negative)``."""
-        return self.positive(positive_b) + self.negative_rows(negative_bxn, weight_bxn, lambda_)
+        return self.positive(positive) + self.negative_rows(negative, weight, lambda_)
 
     def negative_rows(
-        self, negative_bxn: jax.Array, weight_bxn: jax.Array, lambda_: float | None
+        self, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
         """Return the negative term of each row [b]: ``lambda sum weight l-(negative)``."""
         if lambda_ is None:
             raise TypeError("a pointwise loss needs lambda")
-        return lambda_ * jnp.sum(weight_bxn * self.negative(negative_bxn), axis=-1)
+        return lambda_ * jnp.sum(weight * self.negative(negative), axis=-1)
 
 
 class Pairwise(Loss):
@@ -131,14 +119,10 @@ class Pairwise(Loss):
         """Return the loss of broadcasting pairs of scores, elementwise."""
 
     def rows(
-        self,
-        positive_b: jax.Array,
-        negative_bxn: jax.Array,
-        weight_bxn: jax.Array,
-        lambda_: float | None,
+        self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
         """See :meth:`Loss.rows`: ``sum weight l(positive, negative)``."""
-        return jnp.sum(weight_bxn * self.pair(positive_b[:, None], negative_bxn), axis=-1)
+        return jnp.sum(weight * self.pair(positive[:, None], negative), axis=-1)
 
 
 class Listwise(Loss):
@@ -156,14 +140,10 @@ class Listwise(Loss):
         """
 
     def rows(
-        self,
-        positive_b: jax.Array,
-        negative_bxn: jax.Array,
-        weight_bxn: jax.Array,
-        lambda_: float | None,
+        self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
         """See :meth:`Loss.rows`."""
-        return self.row(positive_b, negative_bxn, weight_bxn)
+        return self.row(positive, negative, weight)
 
 
 @dataclass(frozen=True)
@@ -279,15 +259,11 @@ class UsualSoftmax(SampledSoftmax):
     info = LOSSES["softmax-logq"]
 
     def batch_rows(
-        self,
-        positive_b: jax.Array,
-        negative_bxn: jax.Array,
-        weight_bxn: jax.Array,
-        lambda_: float | None,
+        self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
         """See :meth:`Loss.batch_rows`; the positive item is among those that have weight."""
-        exponents = self.gamma * (negative_bxn - positive_b[:, None])
-        return jax.nn.logsumexp(exponents, axis=1, b=weight_bxn)
+        exponents = self.gamma * (negative - positive[:, None])
+        return jax.nn.logsumexp(exponents, axis=1, b=weight)
 
 
 def make_loss(config: RunConfig) -> Loss:
