@@ -43,7 +43,7 @@ from ncfbench.data import Dataset, open_dataset
 from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, DivergedError, NcfbenchError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.progress import Progress
@@ -68,7 +68,7 @@ STOPPING = "Stopping after this iteration, then saving. Ctrl-C again stops at on
 def plan(
     question: Question,
     dataset: Dataset,
-    content: Content,
+    content: DeviceContent,
     horizon: float,
     interrupted: Callable[[], bool],
 ) -> State:
@@ -158,7 +158,7 @@ class Sweep:
         self,
         state: State,
         dataset: Dataset,
-        content: Content,
+        content: DeviceContent,
         locations: Locations,
         say: Callable[[str], None],
         interrupted: Callable[[], bool],
@@ -337,7 +337,7 @@ def run(
     cell = (CELLS | QUICK)[name]
     keep_compiled(say)
     dataset = open_dataset(data_dir, cell.dataset, say)
-    content = jax.block_until_ready(Content.of(dataset))
+    content = jax.block_until_ready(DeviceContent.of(dataset))
     with deferred_signals(say, STOPPING) as interrupted:
         state = read_state(folder)
         if state is None:

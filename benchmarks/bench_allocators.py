@@ -34,7 +34,7 @@ import numpy as np
 from ncfbench.config import Locations, RunConfig, resolve
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.parts import Parts
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
@@ -204,7 +204,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the seconds of an iteration of a part, or of all, block by block."""
     keep_compiled(lambda text: print(text, file=sys.stderr))
     configs, dataset = opened(arguments)
-    content = Content.of(dataset)
+    content = DeviceContent.of(dataset)
     names = SAMPLERS if arguments.part == ALL else [arguments.part]
     seconds: dict[str, list[float]] = {}
     with timed_loops(

@@ -23,7 +23,7 @@ from ncfbench.auditing.gradients import flat
 from ncfbench.config import complete
 from ncfbench.data import open_dataset
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Table
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     dataset = open_dataset(given.data_dir, given.dataset, print)
-    content, ways = Content.of(dataset), []
+    content, ways = DeviceContent.of(dataset), []
     settings = {"encoder": given.encoder, "sampler": given.sampler, "batch_size": given.batch_size}
     settings |= dict(each.split("=", 1) for each in given.set)
     for block in map(int, given.blocks.split(",")):

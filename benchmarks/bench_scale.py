@@ -301,7 +301,7 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     from flax import nnx
 
     from ncfbench.models.interaction import make_interaction
-    from ncfbench.models.towers import Content, make_towers
+    from ncfbench.models.towers import DeviceContent, make_towers
     from ncfbench.runs.quality import Ranking
     from ncfbench.training.inference import Embedder
     from ncfbench.training.recall import BLOCK_LINKS, ranks_by_blocks
@@ -311,7 +311,7 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     config = complete({"sampler": "ns"})
     towers, variables = nnx.split(make_towers(config, dataset))
     parameters = nnx.as_pure(variables)
-    embedder = Embedder(towers, Content.of(dataset))
+    embedder = Embedder(towers, DeviceContent.of(dataset))
     model, held = peak_bytes(), resident_bytes()
     anew()
     seconds: list[float] = []

@@ -22,7 +22,7 @@ from peer_torch import torch
 from ncfbench import open_dataset
 from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.torch import BatchLoader
@@ -76,7 +76,7 @@ def ours(
     trainer: Trainer, state: TrainState, config: RunConfig, dataset: Dataset
 ) -> Iterator[tuple[float, TrainState]]:
     """Each batch's loss and the state after it, batch by batch of the config's seed."""
-    content = Content.of(dataset)
+    content = DeviceContent.of(dataset)
     for batch in batches(dataset.graph, config, Streams(config.seed)):
         state, loss = trainer.step(state, batch, content)
         yield float(loss), state
@@ -112,7 +112,7 @@ def main(name: str = "synthetic", count: str = "600") -> None:
 
 def make_probe(trainer: Trainer, dataset: Dataset) -> Probe:
     """The probe of the settings' objective."""
-    return Probe(dataset.graph, trainer.config, Embedder(trainer.towers, Content.of(dataset)))
+    return Probe(dataset.graph, trainer.config, Embedder(trainer.towers, DeviceContent.of(dataset)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import peer_loop
 from ncfbench.auditing.gradients import flat
 from ncfbench.data import Dataset
 from ncfbench.errors import CheckFailedError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
@@ -49,7 +49,7 @@ def check(
     """
     config = dataclasses.replace(trainer.config, precision="float32")
     exact = dataclasses.replace(trainer, config=config)
-    value, gradient = exact.gradient(parameters, batch, Content.of(dataset), None)
+    value, gradient = exact.gradient(parameters, batch, DeviceContent.of(dataset), None)
     loss, theirs = ask(peer_loop.gradient, config, dataset, on_host(parameters), batch, device)
     if not np.isclose(loss, float(value), rtol=TOLERANCE):
         raise CheckFailedError(f"{config.sampler}: PyTorch's loss is {loss}, ours {float(value)}.")

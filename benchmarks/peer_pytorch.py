@@ -48,7 +48,7 @@ from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets.names import name_files
 from ncfbench.data.text import Texts
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, UsageError, install_command
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
@@ -104,7 +104,7 @@ def compare(
 
     A compiled arm that PyTorch cannot run is left out, with its message under ``failed``.
     """
-    content = Content.of(dataset)
+    content = DeviceContent.of(dataset)
     process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
 
     def ask(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -15,7 +15,7 @@ from ncfbench.auditing.gradients import flat
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import RunRecord
 from ncfbench.sampling import make_sampler, plan_capacity
@@ -33,7 +33,7 @@ def on_devices(dataset: Dataset, config: RunConfig) -> tuple[float, np.ndarray, 
         made.assemble(made.draw(2, 1)[0], plan_capacity(dataset.graph, config))
     )
     dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
-    content = trainer.layout.replicate(Content.of(dataset))
+    content = trainer.layout.replicate(DeviceContent.of(dataset))
     value, gradient = jax.jit(trainer.gradient)(state.parameters, batch, content, dropout)
     table = gradient["user_tower"].get("vectors")
     rows = table["embedding"].addressable_shards[0].data.shape[0] if table else 0

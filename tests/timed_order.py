@@ -19,7 +19,7 @@ if __name__ == "__main__":
 
 from ncfbench.config import complete
 from ncfbench.data.store import load
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import rounds
 from ncfbench.profiling.calibration import StepTimer
 from ncfbench.profiling.constructed import BatchMaker
@@ -45,7 +45,7 @@ def timed(data_dir: Path, names: list[str]) -> dict[str, rounds.Timed]:
     dataset = load(data_dir, "long")
     config = complete({"dataset": "long", "encoder": "cnn", "sampler": "strat-ns"})
     trainer, state = Trainer.create(config, dataset)
-    content, maker = Content.of(dataset), BatchMaker.of(dataset, config)
+    content, maker = DeviceContent.of(dataset), BatchMaker.of(dataset, config)
     timer, parts = StepTimer(state, content), Parts(*Trainer.create(config, dataset), content)
     found = {}
     for name in names:

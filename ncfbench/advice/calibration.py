@@ -17,7 +17,7 @@ from ncfbench.advice.candidates import Shape, Work
 from ncfbench.advice.rungs import Pace
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
 from ncfbench.runs.schedule import Schedule
 from ncfbench.training.interleave import timed_loops
@@ -56,7 +56,7 @@ class Calibration:
 
 def calibrate(
     dataset: Dataset,
-    content: Content,
+    content: DeviceContent,
     shapes: Mapping[Shape, RunConfig],
     work: Mapping[Shape, Work],
     limit_seconds: float,

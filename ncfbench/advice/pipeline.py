@@ -33,7 +33,7 @@ from ncfbench.config import Locations
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.distributed.signals import deferred_signals
 from ncfbench.errors import DataError, UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.figures.drawing import save
 from ncfbench.storage import locks, schemas, tables
 from ncfbench.timing.compile_cache import keep_compiled
@@ -120,7 +120,7 @@ def advise(
         if state is not None and state.fingerprint != dataset.fingerprint:
             say(f"{dataset.name} has changed since this race began: beginning a new one.")
             state = None
-        content = jax.block_until_ready(Content.of(dataset))
+        content = jax.block_until_ready(DeviceContent.of(dataset))
         guess, is_new = Pace(opening=5.0, training=1.5, saving=0.3), state is None
         if state is None:
             state, guess = _begin(question, dataset, content, clock, say, interrupted)
@@ -165,7 +165,7 @@ def _draw(answer: Answer, folder: Path, say: Callable[[str], None]) -> Path | No
 def _begin(
     question: Question,
     dataset: Dataset,
-    content: Content,
+    content: DeviceContent,
     clock: Clock,
     say: Callable[[str], None],
     interrupted: Callable[[], bool],

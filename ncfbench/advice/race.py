@@ -32,7 +32,7 @@ from ncfbench.config import Locations
 from ncfbench.data import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DivergedError, NcfbenchError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
@@ -70,7 +70,7 @@ class Race:
         question: Question,
         state: State,
         dataset: Dataset,
-        content: Content,
+        content: DeviceContent,
         locations: Locations,
         clock: Clock,
         guess: Pace,

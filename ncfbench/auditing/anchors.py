@@ -18,7 +18,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import CheckFailedError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch
@@ -112,7 +112,7 @@ class AuditedTowers:
 
     @classmethod
     def make(
-        cls, dataset: Dataset, content: Content, config: RunConfig, warmup: int, age: int = 0
+        cls, dataset: Dataset, content: DeviceContent, config: RunConfig, warmup: int, age: int = 0
     ) -> AuditedTowers:
         """Return the initial parameters and those after ``warmup`` iterations.
 

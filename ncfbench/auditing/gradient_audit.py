@@ -26,7 +26,7 @@ from ncfbench.config import MAX_SEED, RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
@@ -73,7 +73,7 @@ def audit(
     """
     progress = progress or Progress()
     verdicts = 2 * len(configs)
-    content = Content.of(dataset)
+    content = DeviceContent.of(dataset)
     where = environment.describe()
     progress.say(
         f"{verdicts} verdicts, each from {batches:,} batches; timing one iteration of each sampler"
@@ -219,7 +219,9 @@ def _add_variance_parts(
             row |= {f"variance_over_{part}": value for part, value in parts._asdict().items()}
 
 
-def iteration_seconds(dataset: Dataset, content: Content, configs: Configs) -> dict[str, float]:
+def iteration_seconds(
+    dataset: Dataset, content: DeviceContent, configs: Configs
+) -> dict[str, float]:
     """Time one training iteration of each sampler (full account), with its first valid loss.
 
     Interleaved, and on one device, also for batches in shards for several.

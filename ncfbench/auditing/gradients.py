@@ -33,7 +33,7 @@ from ncfbench.models.objective import (
     without_remembered,
 )
 from ncfbench.models.precision import full
-from ncfbench.models.towers import INTERACTION, Content, Towers, UserVectors
+from ncfbench.models.towers import INTERACTION, DeviceContent, Towers, UserVectors
 from ncfbench.sampling.batch import (
     Batch,
 )
@@ -87,7 +87,7 @@ class Pullback:
         @jax.jit
         @full
         def by_users(
-            parameters: Parameters, cotangent: UserVectors, content: Content
+            parameters: Parameters, cotangent: UserVectors, content: DeviceContent
         ) -> Parameters:
             def embed(parameters: Parameters) -> UserVectors:
                 return nnx.merge(towers, parameters).users(content)
@@ -97,7 +97,7 @@ class Pullback:
         @jax.jit
         @full
         def by_items(
-            parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: Content
+            parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: DeviceContent
         ) -> Parameters:
             def embed(parameters: Parameters) -> jax.Array:
                 return nnx.merge(towers, parameters).items(ids, content)

@@ -21,7 +21,7 @@ from ncfbench.models.interaction import Interaction
 from ncfbench.models.user_table import Users, UserTower
 
 
-class Content(NamedTuple):
+class DeviceContent(NamedTuple):
     """Content of all items and users, resident on the device; batches name them by id."""
 
     tokens: jax.Array
@@ -34,7 +34,7 @@ class Content(NamedTuple):
     """float32[I, F']."""
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Content:
+    def of(cls, dataset: Dataset) -> DeviceContent:
         """Move the content of a data set to the device."""
         users, items = (
             None if features is None else jnp.asarray(features)
@@ -89,7 +89,7 @@ class Towers(nnx.Module):
         self.item_block = config.item_block
 
     def users(
-        self, content: Content, users: jax.Array | None = None, rows: jax.Array | None = None
+        self, content: DeviceContent, users: jax.Array | None = None, rows: jax.Array | None = None
     ) -> UserVectors:
         """Return f of each user id, int32[U], or of all users in order.
 
@@ -107,7 +107,7 @@ class Towers(nnx.Module):
     def items(
         self,
         items: jax.Array,
-        content: Content,
+        content: DeviceContent,
         dropout: Dropout | None = None,
         rows: jax.Array | None = None,
         n_items: jax.Array | None = None,
@@ -130,14 +130,14 @@ class Towers(nnx.Module):
             vectors = jnp.where(kept, vectors / (1 - self.item_dropout), 0)
         return self._finished(vectors)
 
-    def cold_items(self, items: jax.Array, content: Content) -> jax.Array:
+    def cold_items(self, items: jax.Array, content: DeviceContent) -> jax.Array:
         """Return the vectors that score items without training links, float32[V, D]: always g."""
         return self._finished(self._encode(items, content, None, None))
 
     def gaps(
         self,
         items: jax.Array,
-        content: Content,
+        content: DeviceContent,
         dropout: Dropout | None = None,
         rows: jax.Array | None = None,
         n_items: jax.Array | None = None,
@@ -155,7 +155,7 @@ class Towers(nnx.Module):
     def _encode(
         self,
         items: jax.Array,
-        content: Content,
+        content: DeviceContent,
         dropout: Dropout | None,
         rows: jax.Array | None,
         n_items: jax.Array | None = None,

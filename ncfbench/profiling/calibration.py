@@ -17,7 +17,7 @@ from typing import TypeAlias
 import jax
 
 from ncfbench.config import RunConfig
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.cost_model import Counts
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.training.loop import IN_FLIGHT, InFlight
@@ -114,7 +114,7 @@ class StepTimer:
     """
 
     state: TrainState
-    content: Content
+    content: DeviceContent
 
     def block(self, trainer: Trainer, batches: Sequence[Batch], dispatches: int) -> float:
         """Return the seconds of some dispatches, which cycle through batches on the devices.

@@ -25,7 +25,7 @@ from ncfbench.models.interaction import Interaction, make_interaction
 from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_link_loss, coupling_penalty, user_penalty
 from ncfbench.models.precision import at
-from ncfbench.models.towers import ENCODER, FREE_ITEMS, USER_TOWER, Content, Towers
+from ncfbench.models.towers import ENCODER, FREE_ITEMS, USER_TOWER, DeviceContent, Towers
 from ncfbench.sampling.batch import Batch
 from ncfbench.training.state import Parameters, TrainState, copy_state
 from ncfbench.training.step import Trainer
@@ -44,7 +44,7 @@ class Parts:
 
     trainer: Trainer
     state: TrainState
-    content: Content
+    content: DeviceContent
 
     def __post_init__(self) -> None:
         towers, loss, config = (
@@ -58,7 +58,7 @@ class Parts:
         @jax.jit
         @as_in_training
         def user(
-            parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: Content
+            parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: DeviceContent
         ) -> Parameters:
             def f(own: Any) -> tuple[jax.Array, jax.Array]:
                 built: Towers = nnx.merge(towers, nnx.State({**parameters, **own}))
@@ -70,7 +70,7 @@ class Parts:
         @jax.jit
         @as_in_training
         def item(
-            parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: Content
+            parameters: Parameters, ids: jax.Array, cotangent: jax.Array, content: DeviceContent
         ) -> Parameters:
             dropout = Dropout(jnp.uint32(config.seed), jnp.uint32(0))
 

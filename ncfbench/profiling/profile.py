@@ -19,7 +19,7 @@ from ncfbench.distributed import signals
 from ncfbench.distributed.mesh import make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import roofline
 from ncfbench.profiling.answer import Answer, answer
 from ncfbench.profiling.calibration import StepTimer, calibration_points
@@ -113,7 +113,7 @@ def run(
     example = next(iter(configs.values()))
     require(example.precision)
     progress, others = progress or Progress(), OtherPrograms()
-    content = Content.of(dataset)
+    content = DeviceContent.of(dataset)
     layout = make_layout(example)
     described = environment.describe(layout.describe())
     samplers = {

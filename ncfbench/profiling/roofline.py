@@ -23,7 +23,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import DataError
 from ncfbench.models.precision import at
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.sampling.batch import Batch
 from ncfbench.storage import tables
 from ncfbench.training.step import Trainer
@@ -60,7 +60,9 @@ class Demand:
         return "arithmetic" if arithmetic > self.bytes / peaks.bytes_per_second else "memory"
 
 
-def demand(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Demand | None:
+def demand(
+    config: RunConfig, dataset: Dataset, content: DeviceContent, batch: Batch
+) -> Demand | None:
     """Count operations and bytes of one step.
 
     None where the backend does not count them, and where the step repeats something in a loop: XLA
@@ -88,12 +90,12 @@ def has_loops(jaxpr: Any) -> bool:
     return False
 
 
-def compiled_step(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Any:
+def compiled_step(config: RunConfig, dataset: Dataset, content: DeviceContent, batch: Batch) -> Any:
     """Compile the training step for a batch's shapes, to be inspected."""
     return _traced_step(config, dataset, content, batch).lower().compile()
 
 
-def _traced_step(config: RunConfig, dataset: Dataset, content: Content, batch: Batch) -> Any:
+def _traced_step(config: RunConfig, dataset: Dataset, content: DeviceContent, batch: Batch) -> Any:
     # A trainer of its own: the one that is timed must not be compiled again.
     trainer, state = Trainer.create(config, dataset)
     step: Any = trainer.step

@@ -22,7 +22,7 @@ from ncfbench.catalog import LOSSES, find_encoder
 from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
 from ncfbench.errors import DataError, UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.profile import settings_digest
 from ncfbench.runs.arms import TIMELESS_SETTINGS
 from ncfbench.runs.schedule import Schedule
@@ -112,12 +112,12 @@ def predict(
     names = label_cells([cells[0] for cells in by_arm.values()])
     steps: dict[str, Step] = {}
     looks: dict[str, Looks] = {}
-    content: dict[str, Content] = {}
+    content: dict[str, DeviceContent] = {}
     for number, (arm, cells) in enumerate(by_arm.items(), start=1):
         config = cells[0]
         dataset = datasets[config.dataset]
         if config.dataset not in content:
-            content[config.dataset] = jax.block_until_ready(Content.of(dataset))
+            content[config.dataset] = jax.block_until_ready(DeviceContent.of(dataset))
         row = profiled.get(
             (dataset.fingerprint, key, config.sampler, settings_digest(_as_profiled(config)))
         )
@@ -193,7 +193,7 @@ def _profiled(runs_dir: Path) -> dict[tuple[str, str, str, str], dict[str, Any]]
     }
 
 
-def _measure_looks(config: RunConfig, dataset: Dataset, content: Content) -> Looks:
+def _measure_looks(config: RunConfig, dataset: Dataset, content: DeviceContent) -> Looks:
     begin = time.perf_counter()
     trainer, state = Trainer.create(config, dataset)
     parameters = trainer.layout.to_one_device(state.parameters)
@@ -203,7 +203,7 @@ def _measure_looks(config: RunConfig, dataset: Dataset, content: Content) -> Loo
 
 
 def _measure_step(
-    config: RunConfig, dataset: Dataset, content: Content, row: Mapping[str, Any] | None
+    config: RunConfig, dataset: Dataset, content: DeviceContent, row: Mapping[str, Any] | None
 ) -> Step:
     """Compile the step and, without a row of a profile, time a few iterations."""
     begin = time.perf_counter()

@@ -24,7 +24,7 @@ from ncfbench.data import Dataset
 from ncfbench.distributed import signals
 from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DivergedError, NcfbenchError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.storage import locks
 from ncfbench.sweeps import jobs
 from ncfbench.sweeps.grid import CellState, group_cells, read_status
@@ -181,7 +181,7 @@ class _Turns:
 
     def train(self, states: Mapping[RunConfig, CellState]) -> None:
         """Train cells, which are in these states, to their ends."""
-        content = jax.block_until_ready(Content.of(self.dataset))
+        content = jax.block_until_ready(DeviceContent.of(self.dataset))
         try:
             for config, state in states.items():
                 self._stop_if_interrupted()
@@ -212,7 +212,7 @@ class _Turns:
             self.cells.clear()
             gc.collect()  # the next group needs the memory
 
-    def _open(self, config: RunConfig, state: CellState, content: Content) -> OpenRun:
+    def _open(self, config: RunConfig, state: CellState, content: DeviceContent) -> OpenRun:
         return OpenRun.open(
             config,
             self.locations,

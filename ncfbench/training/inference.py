@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
-from ncfbench.models.towers import FREE_ITEMS, Content, Towers, UserVectors
+from ncfbench.models.towers import FREE_ITEMS, DeviceContent, Towers, UserVectors
 from ncfbench.training.state import Parameters
 
-Embed: TypeAlias = Callable[[Parameters, NDArray[np.int32], Content], jax.Array]
+Embed: TypeAlias = Callable[[Parameters, NDArray[np.int32], DeviceContent], jax.Array]
 BLOCK_WORDS = 2**16
 """Word slots of a block of items: some 50 MB of activity in the convolution."""
 SORTED_WORDS = 2**11
@@ -42,30 +42,30 @@ class Embedder:
     """
 
     def __init__(
-        self, towers: nnx.GraphDef[Towers], content: Content, *, by_length: bool = False
+        self, towers: nnx.GraphDef[Towers], content: DeviceContent, *, by_length: bool = False
     ) -> None:
         self.towers, self.content, self.by_length = towers, content, by_length
         self.watch: Callable[[int, int], None] = lambda done, total: None
         """Called after each block of costly items: how many are done, and of how many."""
         self._length = max(int(content.tokens.shape[1]), 1)
         self._lengths = np.asarray(content.lengths) if by_length else np.zeros(0, np.int32)
-        self._contents: dict[int, Content] = {}
+        self._contents: dict[int, DeviceContent] = {}
         self._slot_seconds: float | None = None
         self.block = int(np.clip(BLOCK_WORDS // self._length, 32, 4096))
 
         @jax.jit
         @full
-        def users(parameters: Parameters, content: Content) -> UserVectors:
+        def users(parameters: Parameters, content: DeviceContent) -> UserVectors:
             return nnx.merge(towers, parameters).users(content)
 
         @jax.jit
         @full
-        def items(parameters: Parameters, ids: jax.Array, content: Content) -> jax.Array:
+        def items(parameters: Parameters, ids: jax.Array, content: DeviceContent) -> jax.Array:
             return nnx.merge(towers, parameters).items(ids, content)
 
         @jax.jit
         @full
-        def cold_items(parameters: Parameters, ids: jax.Array, content: Content) -> jax.Array:
+        def cold_items(parameters: Parameters, ids: jax.Array, content: DeviceContent) -> jax.Array:
             return nnx.merge(towers, parameters).cold_items(ids, content)
 
         self._users, self._items, self._cold_items = users, items, cold_items
@@ -153,7 +153,7 @@ class Embedder:
             start += count
         return order, blocks
 
-    def _cut(self, length: int) -> Content:
+    def _cut(self, length: int) -> DeviceContent:
         """Return the content with the first words of each text."""
         if length not in self._contents:
             tokens = self.content.tokens[:, :length]

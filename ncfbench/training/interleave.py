@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from ncfbench.config import RunConfig
 from ncfbench.data import Dataset
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import make_sampler, plan_capacity
@@ -18,7 +18,7 @@ from ncfbench.training.step import Trainer
 @contextmanager
 def timed_loops(
     dataset: Dataset,
-    content: Content,
+    content: DeviceContent,
     configs: Mapping[str, RunConfig],
     *,
     on_one_device: bool = False,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ncfbench.data.store import Dataset
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.schedule import Schedule
 from ncfbench.timing.clock import format_duration
 from ncfbench.training.inference import Embedder
@@ -30,7 +30,7 @@ class Looks:
 
 
 def measure_looks(
-    trainer: Trainer, dataset: Dataset, content: Content, parameters: Parameters
+    trainer: Trainer, dataset: Dataset, content: DeviceContent, parameters: Parameters
 ) -> Looks:
     """Return what a probe and an evaluation of some parameters take.
 

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from ncfbench.errors import CheckFailedError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import Batch, Shape, capacity, shape
@@ -120,7 +120,7 @@ class TimedLoop:
 
     trainer: Trainer
     state: TrainState
-    content: Content
+    content: DeviceContent
     sampler: Sampler
     item_slots: int
     start: int = 0

@@ -23,7 +23,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, DivergedError, UsageError, either
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
@@ -243,7 +243,7 @@ def write_finished(
             " that nothing can be recommended from it. Train it again with --again."
         )
     schedule = Schedule.of(record.config, dataset.graph.n_links)
-    embedder = trainer.embedder(Content.of(dataset))
+    embedder = trainer.embedder(DeviceContent.of(dataset))
     chosen = found.reported(record.reported_iteration)
     Recommender(dataset, embedder, count).write(record.folder, chosen, schedule)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
 from ncfbench.errors import DivergedError, shown
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.quality import COMPARED, Evaluation
 from ncfbench.runs.recorder import Recorder
 from ncfbench.sampling import plan_capacity
@@ -58,7 +58,7 @@ class Session:
         recorder: Recorder,
         interrupted: Callable[[], bool],
         *,
-        content: Content | None = None,
+        content: DeviceContent | None = None,
         turns: str | None = None,
     ) -> None:
         self.plan, self.recorder = plan, recorder
@@ -77,7 +77,7 @@ class Session:
 
         if content is None:
             with self._ledger.line("transfer"):
-                content = jax.block_until_ready(Content.of(plan.dataset))
+                content = jax.block_until_ready(DeviceContent.of(plan.dataset))
         self._trainer, fresh = Trainer.create(plan.config, plan.dataset, plan.layout)
         self._embedder = self._trainer.embedder(content)
         self._embedder.watch = self._progress.embedded

@@ -30,7 +30,7 @@ from ncfbench.models.objective import (
     user_penalty,
     without_remembered,
 )
-from ncfbench.models.towers import ENCODER, Content, Towers, make_towers
+from ncfbench.models.towers import ENCODER, DeviceContent, Towers, make_towers
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.batch import AllUsers, Batch, EveryUser
 from ncfbench.training.carry import Carry, make_carry
@@ -53,7 +53,7 @@ class Scalars(NamedTuple):
 def batch_loss(
     towers: Towers,
     batch: Batch,
-    content: Content,
+    content: DeviceContent,
     dropout: Dropout | None,
     loss: Loss,
     config: RunConfig,
@@ -122,10 +122,12 @@ class Trainer:
     layout: Layout
     carry: Carry
     traces: int = 0
-    step: Callable[[TrainState, Batch, Content], tuple[TrainState, jax.Array]] = field(init=False)
-    steps: Callable[[TrainState, tuple[Batch, ...], Content], tuple[TrainState, jax.Array]] = field(
+    step: Callable[[TrainState, Batch, DeviceContent], tuple[TrainState, jax.Array]] = field(
         init=False
     )
+    steps: Callable[
+        [TrainState, tuple[Batch, ...], DeviceContent], tuple[TrainState, jax.Array]
+    ] = field(init=False)
 
     def __post_init__(self) -> None:
         # The state is donated: the old parameters' memory holds the new ones.
@@ -188,7 +190,7 @@ class Trainer:
             self.shapes.parameters, user_slots, item_slots, dataset.tokens_IxL.shape[1]
         )
 
-    def embedder(self, content: Content) -> Embedder:
+    def embedder(self, content: DeviceContent) -> Embedder:
         """Return an embedder of the towers."""
         is_costly = find_encoder(self.config.encoder).is_costly
         return Embedder(self.towers, content, by_length=is_costly)
@@ -199,7 +201,7 @@ class Trainer:
         return iterations_per_dispatch(self.config.iterations_per_dispatch)
 
     def gradient(
-        self, parameters: Parameters, batch: Batch, content: Content, dropout: Dropout | None
+        self, parameters: Parameters, batch: Batch, content: DeviceContent, dropout: Dropout | None
     ) -> tuple[jax.Array, Parameters]:
         """Return the sampled objective of a batch and its gradient, all item slots embedded.
 
@@ -212,7 +214,7 @@ class Trainer:
         self,
         parameters: Parameters,
         batch: Batch,
-        content: Content,
+        content: DeviceContent,
         dropout: Dropout | None,
         given_MxD: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array | None, Parameters]:
@@ -225,7 +227,7 @@ class Trainer:
         loss = make_loss(self.config)
 
         def objective(
-            parameters: Parameters, batch: Batch, content: Content, dropout: Any, shard: Shard
+            parameters: Parameters, batch: Batch, content: DeviceContent, dropout: Any, shard: Shard
         ) -> tuple[jax.Array, jax.Array]:
             towers = nnx.merge(self.towers, parameters)
             return batch_loss(towers, batch, content, dropout, loss, self.config, shard, given_MxD)
@@ -248,13 +250,17 @@ class Trainer:
         return state._replace(carry=self.carry.initial())
 
     def _step(
-        self, state: TrainState, batch: Batch, content: Content, scalars: Scalars
+        self, state: TrainState, batch: Batch, content: DeviceContent, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
         self.traces += 1
         return self._advance(state, batch, content, scalars)
 
     def _steps(
-        self, state: TrainState, batches: tuple[Batch, ...], content: Content, scalars: Scalars
+        self,
+        state: TrainState,
+        batches: tuple[Batch, ...],
+        content: DeviceContent,
+        scalars: Scalars,
     ) -> tuple[TrainState, jax.Array]:
         self.traces += 1
         stacked: Batch = jax.tree.map(lambda *arrays: jnp.stack(arrays), *batches)
@@ -263,7 +269,7 @@ class Trainer:
         )
 
     def _advance(
-        self, state: TrainState, batch: Batch, content: Content, scalars: Scalars
+        self, state: TrainState, batch: Batch, content: DeviceContent, scalars: Scalars
     ) -> tuple[TrainState, jax.Array]:
         dropout = Dropout(scalars.seed, state.iteration)
         batch, given_MxD = self.carry.inputs(state.carry, batch)

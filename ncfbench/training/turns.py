@@ -12,7 +12,7 @@ import jax
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.recorder import Recorder
 from ncfbench.timing.ledger import Ledger
@@ -44,7 +44,7 @@ class OpenRun:
         folder: Path | None,
         progress: Progress,
         interrupted: Callable[[], bool],
-        content: Content,
+        content: DeviceContent,
         turns: str,
     ) -> OpenRun:
         """Open a run, in the folder that it has or in a new one.

@@ -20,7 +20,7 @@ from ncfbench.catalog import SAMPLERS
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.training.inference import Embedder
@@ -32,7 +32,7 @@ def dense_objective(
     dataset: Dataset, config: RunConfig, trainer: Trainer, parameters: Parameters
 ) -> jax.Array:
     """L by its definition, from the table of all scores."""
-    graph, content = dataset.graph, Content.of(dataset)
+    graph, content = dataset.graph, DeviceContent.of(dataset)
     towers = nnx.merge(trainer.towers, parameters)
     (f, raw), g = towers.users(content), towers.items(jnp.arange(graph.n_items), content)
     scores = f @ g.T
@@ -72,7 +72,7 @@ class Warm:
         encoder = "cnn" if loss == "sg" else "mf"
         config = complete(SMALL | {"loss": loss, "sampler": "ns", "encoder": encoder})
         self.trainer, state = Trainer.create(config, dataset)
-        self.content = Content.of(dataset)
+        self.content = DeviceContent.of(dataset)
         keys = iter(jax.random.split(jax.random.key(1), 100))
         self.parameters = jax.tree.map(
             lambda leaf: leaf + 0.2 * jax.random.normal(next(keys), leaf.shape), state.parameters

@@ -14,7 +14,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.distributed import collectives
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import profile as profiling
 from ncfbench.profiling.tables import profile_tables, write
 from ncfbench.rng import Streams
@@ -93,7 +93,7 @@ def test_a_compiled_step_sends_what_formulas_say(
     slots = plan_capacity(tiny.graph, config)
     batch = trainer.layout.put(next(made.batches(0, slots)))
     step: Any = trainer.step
-    content = trainer.layout.replicate(Content.of(tiny))
+    content = trainer.layout.replicate(DeviceContent.of(tiny))
     program = step.trace(state, batch, content).lower().compile().as_text()
     sizes = trainer.layout.sizes(
         trainer.shapes.parameters, len(batch.users), slots, tiny.tokens_IxL.shape[1]

@@ -21,7 +21,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.distributed.mesh import MeshLayout, make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.training import session
@@ -90,7 +90,9 @@ def test_local_sharing_equals_its_batch_on_one_device(
     trainer, state = Trainer.create(complete(small), tiny)
     made = make_sampler(tiny.graph, config, Streams(0))
     batch, dropout = made.assemble(made.draw(2, 1)[0]), Dropout(jnp.uint32(0), jnp.uint32(2))
-    expected, whole = jax.jit(trainer.gradient)(state.parameters, batch, Content.of(tiny), dropout)
+    expected, whole = jax.jit(trainer.gradient)(
+        state.parameters, batch, DeviceContent.of(tiny), dropout
+    )
     assert value == pytest.approx(float(expected), rel=1e-5)
     assert np.linalg.norm(gradient - flat(whole)) < 1e-5 * np.linalg.norm(flat(whole))
 
@@ -131,7 +133,7 @@ def test_sharded_tables_give_one_probe_and_recall(
     """Gathered first, as on a CPU; and by all devices together, as on others."""
     config = complete(SMALL | {"sampler": "ns", "devices": 8, "shard_tables": True})
     trainer, state = Trainer.create(config, tiny)
-    embedder = Embedder(trainer.towers, Content.of(tiny))
+    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
     evaluator = RecallEvaluator(tiny, "test", embedder)
     looks = (
         Probe(tiny.graph, config, embedder),

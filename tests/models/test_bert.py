@@ -36,7 +36,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.encoders import bert, packing
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import batches
@@ -197,7 +197,7 @@ def test_rates_and_frozen_layers(pieces: Dataset, checkpoint: str) -> None:
         trainer, state = Trainer.create(config, pieces)
         before = jax.tree.map(np.asarray, state.parameters["encoder"])
         batch = next(batches(pieces.graph, config, Streams(0)))
-        after, _ = trainer.step(state, batch, Content.of(pieces))
+        after, _ = trainer.step(state, batch, DeviceContent.of(pieces))
         moved = jax.tree.map(
             lambda new, old: float(np.abs(np.asarray(new) - old).max()),
             after.parameters["encoder"],

@@ -13,7 +13,7 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.blocks import in_blocks
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.training.step import Trainer
@@ -59,7 +59,7 @@ def test_the_gradient_is_that_of_the_whole_batch(tiny: Dataset, settings: dict[s
         batch = next(batches(tiny.graph, config, Streams(0)))
         dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
         call = jax.jit(trainer.gradient)
-        value, gradient = call(state.parameters, batch, Content.of(tiny), dropout)
+        value, gradient = call(state.parameters, batch, DeviceContent.of(tiny), dropout)
         found.append((float(value), jax.tree.leaves(gradient)))
     (value, whole), (other, cut) = found
     assert other == pytest.approx(value, rel=1e-6)
@@ -79,6 +79,6 @@ def test_activations_of_one_block_are_in_memory(tiny: Dataset) -> None:
         )
         trainer, state = Trainer.create(config, tiny)
         batch = next(batches(tiny.graph, config, Streams(0)))
-        compiled = trainer.step.trace(state, batch, Content.of(tiny)).lower().compile()
+        compiled = trainer.step.trace(state, batch, DeviceContent.of(tiny)).lower().compile()
         sizes.append(compiled.memory_analysis().temp_size_in_bytes)
     assert sizes[1] < sizes[0] / 2

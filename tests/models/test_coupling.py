@@ -14,7 +14,7 @@ from flax import nnx
 from ncfbench.config import complete, digest, identity_of, unused_settings
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.training.inference import Embedder
@@ -35,7 +35,9 @@ def gradient_of(dataset: Dataset, **more: Any) -> tuple[float, Any, Any, Any]:
     """Loss and gradient of a batch without dropout; the parameters, and the batch."""
     trainer, state = Trainer.create(complete(SMALL | more), dataset)
     batch = next(islice(batches(dataset.graph, trainer.config, Streams(0)), 1, None))
-    value, gradient = jax.jit(trainer.gradient)(state.parameters, batch, Content.of(dataset), None)
+    value, gradient = jax.jit(trainer.gradient)(
+        state.parameters, batch, DeviceContent.of(dataset), None
+    )
     return float(value), gradient, state.parameters, batch
 
 
@@ -48,7 +50,7 @@ def test_the_penalty_is_a_mean_over_positive_links(tiny: Dataset, sampler: str, 
     trainer, _ = Trainer.create(complete(SMALL | chosen), tiny)
     ids = batch.items[batch.pos_item]
     towers = nnx.merge(trainer.towers, parameters)
-    g = np.asarray(towers.cold_items(jnp.asarray(ids), Content.of(tiny)), float)
+    g = np.asarray(towers.cold_items(jnp.asarray(ids), DeviceContent.of(tiny)), float)
     table = np.asarray(parameters["free_items"]["embedding"], float)
     lengths = np.linalg.norm(table, axis=1, keepdims=True) if loss == "hinge" else np.ones((1, 1))
     h = (table / lengths)[ids]
@@ -71,7 +73,7 @@ def test_g_follows_the_penalty_alone(tiny: Dataset) -> None:
     """A difference quotient of the loss by the bias of g, which no score depends on."""
     _, gradient, parameters, batch = gradient_of(tiny, sampler="ns", coupling_weight=2.0)
     trainer, _ = Trainer.create(complete(SMALL | {"sampler": "ns", "coupling_weight": 2.0}), tiny)
-    loss = jax.jit(lambda p: trainer.gradient(p, batch, Content.of(tiny), None)[0])
+    loss = jax.jit(lambda p: trainer.gradient(p, batch, DeviceContent.of(tiny), None)[0])
     step, around = 0.05, []
     for sign in (1, -1):
         moved = nnx.to_pure_dict(parameters)
@@ -84,12 +86,12 @@ def test_g_follows_the_penalty_alone(tiny: Dataset) -> None:
 def test_g_scores_items_that_training_does_not_know(tiny: Dataset) -> None:
     config = complete(SMALL | {"sampler": "ns"})
     trainer, state = Trainer.create(config, tiny)
-    embedder = Embedder(trainer.towers, Content.of(tiny))
+    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
     free = np.asarray(state.parameters["free_items"]["embedding"])
     known = tiny.graph.items_in_use
     np.testing.assert_array_equal(embedder.items(state.parameters, known), free[known])
     direct = Trainer.create(complete(SMALL | {"sampler": "ns", "coupling": "direct"}), tiny)
-    alone = Embedder(direct[0].towers, Content.of(tiny))
+    alone = Embedder(direct[0].towers, DeviceContent.of(tiny))
     cold = tiny.items_of("test")
     g = alone.items(direct[1].parameters, cold)
     np.testing.assert_array_equal(embedder.cold_items(state.parameters, cold), g)

@@ -17,7 +17,7 @@ from ncfbench.config import complete, identity_of
 from ncfbench.data import prepare
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.quality import Ranking
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Trainer
@@ -43,7 +43,7 @@ def layers(parameters: Any, features: np.ndarray) -> np.ndarray:
 def test_vectors_by_definition(featured: Dataset) -> None:
     """An MLP of features; beside a text a linear map; beside a user's own vector an MLP."""
     nodes = np.arange(featured.n_items, dtype=np.int32)
-    content = Content.of(featured)
+    content = DeviceContent.of(featured)
     for more in MODELS:
         config = complete(SMALL | more)
         trainer, state = Trainer.create(config, featured)

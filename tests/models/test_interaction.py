@@ -25,7 +25,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import interaction
 from ncfbench.models.interaction import Interaction, Network, make_interaction
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.parts import products
 from ncfbench.reporting.comparison import unusual_settings
 from ncfbench.rng import Streams
@@ -156,7 +156,7 @@ class Distances:
         found = Checkpoints(record.folder / "checkpoints").restore(self.trainer.shapes)
         assert found is not None
         self.parameters = found[0].parameters
-        self.embedder = Embedder(self.trainer.towers, Content.of(dataset))
+        self.embedder = Embedder(self.trainer.towers, DeviceContent.of(dataset))
         f, self.raw = (np.asarray(array, float) for array in self.embedder.users(self.parameters))
         everything = np.arange(dataset.n_items, dtype=np.int32)
         g = np.asarray(self.embedder.items(self.parameters, everything), float)
@@ -267,7 +267,7 @@ def test_a_user_tower_trains_on_any_devices(tiny: Dataset) -> None:
     trainer, state = Trainer.create(complete(own), tiny)
     tower = state.parameters["user_tower"]
     vectors = np.asarray(tower["vectors"]["embedding"]) * np.asarray(tower["gate"])
-    found = Embedder(trainer.towers, Content.of(tiny)).users(state.parameters)
+    found = Embedder(trainer.towers, DeviceContent.of(tiny)).users(state.parameters)
     np.testing.assert_allclose(found.raw, vectors, rtol=1e-6)
 
 

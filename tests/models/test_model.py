@@ -20,7 +20,7 @@ from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.cnn import Convolution
 from ncfbench.models.encoders.lstm import Lstm
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
-from ncfbench.models.towers import Content, Towers, unit_vectors
+from ncfbench.models.towers import DeviceContent, Towers, unit_vectors
 
 WORDS, DIMENSION = 9, 4
 KEY = jax.random.key(7)
@@ -35,9 +35,11 @@ def small(encoder: str, **settings: Any) -> RunConfig:
     return complete({"encoder": encoder} | sizes | settings)
 
 
-def content_of(texts: list[list[int]], length: int) -> Content:
+def content_of(texts: list[list[int]], length: int) -> DeviceContent:
     tokens = np.array([text + [0] * (length - len(text)) for text in texts], np.int32)
-    return Content(jnp.asarray(tokens), jnp.asarray([len(text) for text in texts], dtype=jnp.int32))
+    return DeviceContent(
+        jnp.asarray(tokens), jnp.asarray([len(text) for text in texts], dtype=jnp.int32)
+    )
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models import device, precision
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.comparison import group
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import read
@@ -80,7 +80,7 @@ def test_every_product_of_the_step_is_asked_for(
     config = complete(SMALL | {"sampler": "ns", "encoder": encoder, "precision": name})
     trainer, state = Trainer.create(config, tiny)
     batch = next(batches(tiny.graph, config, Streams(0)))
-    lines = products(trainer.step, state, batch, Content.of(tiny))
+    lines = products(trainer.step, state, batch, DeviceContent.of(tiny))
     # Scores forward and twice back; and what each encoder multiplies, likewise.
     least = {"mf": 3, "cnn": 9, "lstm": 9, "bow": 6, "gru": 18, "transformer": 24}
     assert len(lines) >= least[encoder]
@@ -116,7 +116,7 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     """Whatever the run's precision, and whatever is set around them."""
     config = complete(SMALL | {"encoder": "cnn", "loss": "hinge"})
     trainer, state = Trainer.create(config, tiny)
-    content = Content.of(tiny)
+    content = DeviceContent.of(tiny)
     embedder = Embedder(trainer.towers, content)
     probe = Probe(tiny.graph, config, embedder)
     evaluator = RecallEvaluator(tiny, "test", embedder)

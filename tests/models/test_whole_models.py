@@ -25,7 +25,7 @@ from ncfbench.catalog import find_encoder
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.data.store import Dataset
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
 from ncfbench.storage import schemas, tables
@@ -83,7 +83,7 @@ def test_the_audit_has_the_gradient_of_the_step(featured: Dataset, encoder: str)
         lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
         state.parameters,
     )
-    content = Content.of(featured)
+    content = DeviceContent.of(featured)
     embedder = trainer.embedder(content)
     some = list(islice(batches(featured.graph, config, Streams(1)), 2))
     users, items = embedder.users(parameters), embedder.items(parameters, nodes)
@@ -119,7 +119,7 @@ def test_an_interrupted_run_ends_the_same(
     found = Checkpoints(record.folder / "checkpoints").restore(trainer.shapes)
     assert found is not None
     parameters, candidates = found[0].parameters, featured.items_of("test")
-    embedder = Embedder(trainer.towers, Content.of(featured))
+    embedder = Embedder(trainer.towers, DeviceContent.of(featured))
     users = embedder.users(parameters).scored[jnp.array([0, 1])]
     scores = np.asarray(
         embedder.interaction(parameters).matrix(users, embedder.items(parameters, candidates))

@@ -11,7 +11,7 @@ import pytest
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.mesh import make_layout
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import roofline
 from ncfbench.profiling.calibration import StepTimer, calibration_points, labels, spaced_sizes
 from ncfbench.profiling.constructed import BatchMaker
@@ -121,7 +121,7 @@ def test_slots_without_links_are_embedded_all_the_same(tiny: Dataset) -> None:
         batch = maker.batch(Counts(32, items, 160, "vectors"))
         batch.pos_item[:] = 0
         batch.negatives.item[:] = 1
-        demand = roofline.demand(config, tiny, Content.of(tiny), batch)
+        demand = roofline.demand(config, tiny, DeviceContent.of(tiny), batch)
         assert demand is not None
         flops[items] = demand.flops
     convolution = 2 * tiny.tokens_IxL.shape[1] * 3 * 50 * 10
@@ -134,7 +134,7 @@ def test_shards_of_a_batch_stay_within_their_slots(tiny: Dataset, share: str) ->
     config = complete(SMALL | {"sampler": "ns", "devices": 2, "share": share})
     layout = make_layout(config)
     trainer, state = Trainer.create(config, tiny, layout)
-    content = layout.replicate(Content.of(tiny))
+    content = layout.replicate(DeviceContent.of(tiny))
     maker = BatchMaker.of(tiny, config)
     reach = 20 if share == "local" else 40
     matrix = Counts(32, 40, 32 * (reach + 1), "matrix")
@@ -156,7 +156,7 @@ def test_a_timer_trains_with_one_state(tiny: Dataset) -> None:
     config = complete(SMALL | {"sampler": "ns"})
     trainer, state = Trainer.create(config, tiny)
     maker = BatchMaker.of(tiny, config)
-    timer = StepTimer(state, Content.of(tiny))
+    timer = StepTimer(state, DeviceContent.of(tiny))
     batches = [maker.batch(IID) for _ in range(2)]
     for dispatches, iterations in ((1, 1), (3, 4), (4, 9)):
         assert timer.block(trainer, batches, dispatches) > 0

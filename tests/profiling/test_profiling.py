@@ -24,7 +24,7 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import profile as profiling
 from ncfbench.profiling import rounds
 from ncfbench.profiling.cost_model import AXES, PARTS, Counts
@@ -55,7 +55,7 @@ def test_the_parts_give_the_steps_gradient(
     chosen = {"sampler": sampler, "loss": loss, "encoder": encoder, "interaction": "gmf"}
     config = complete(SMALL | chosen | {"user_l2": 0.01})
     trainer, state = Trainer.create(config, tiny)
-    content = Content.of(tiny)
+    content = DeviceContent.of(tiny)
     parts = Parts(trainer, state, content)
     batch = next(batches(tiny.graph, config, Streams(0)))
     dropout = Dropout(jnp.uint32(config.seed), jnp.uint32(0))

@@ -11,7 +11,7 @@ import pytest
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import roofline
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
@@ -23,7 +23,7 @@ def test_demand_is_what_the_arithmetic_says(tiny: Dataset) -> None:
     """
     config = complete({"sampler": "ns", "encoder": "cnn", "batch_size": 64, "convolution": "plain"})
     batch = next(batches(tiny.graph, config, Streams(0)))
-    found = roofline.demand(config, tiny, Content.of(tiny), batch)
+    found = roofline.demand(config, tiny, DeviceContent.of(tiny), batch)
     assert found is not None
     convolution = 2 * len(batch.items) * tiny.tokens_IxL.shape[1] * 3 * 50 * 50
     assert 2.5 * convolution < found.flops < 5 * convolution
@@ -34,7 +34,7 @@ def test_a_step_with_loops_is_not_counted(tiny: Dataset) -> None:
     """XLA would count each step of the recurrence once, however many words a text has."""
     config = complete({"sampler": "ns", "encoder": "gru", "batch_size": 64})
     batch = next(batches(tiny.graph, config, Streams(0)))
-    assert roofline.demand(config, tiny, Content.of(tiny), batch) is None
+    assert roofline.demand(config, tiny, DeviceContent.of(tiny), batch) is None
 
 
 def test_loops_are_found_however_deep() -> None:

@@ -9,7 +9,7 @@ import pytest
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sweeps import forecast
 from ncfbench.sweeps.forecast import Looks, Step
@@ -67,7 +67,7 @@ def test_a_pilot_with_mined_negatives_compiles_once(tiny: Dataset) -> None:
     """
     small = {"batch_size": 32, "negatives": 3, "encoder": "mf", "dimension": 8, "mined": 9}
     config = complete(small | {"dataset": "tiny", "sampler": "neg", "loss": "sg"})
-    step = forecast._measure_step(config, tiny, Content.of(tiny), None)
+    step = forecast._measure_step(config, tiny, DeviceContent.of(tiny), None)
     assert step.source == "pilot"
     assert min(step.start_seconds, step.iteration_seconds, step.step_bytes) > 0
     assert step.state_bytes > 4 * tiny.n_users * 9
@@ -78,10 +78,10 @@ def test_a_step_that_exceeds_the_memory_is_not_tried(
 ) -> None:
     """To the byte that the forecast gives."""
     config = complete({"batch_size": 32, "encoder": "mf", "dimension": 8, "dataset": "tiny"})
-    needed = forecast._measure_step(config, tiny, Content.of(tiny), None).step_bytes
+    needed = forecast._measure_step(config, tiny, DeviceContent.of(tiny), None).step_bytes
     monkeypatch.setattr(forecast, "available_memory", lambda: needed)
-    forecast._measure_step(config, tiny, Content.of(tiny), None)
+    forecast._measure_step(config, tiny, DeviceContent.of(tiny), None)
     monkeypatch.setattr(forecast, "available_memory", lambda: needed - 1)
     monkeypatch.setattr(TimedLoop, "full_block", lambda *_: pytest.fail("it was tried"))
     with pytest.raises(UsageError, match="Use a smaller --batch-size, or --item-block"):
-        forecast._measure_step(config, tiny, Content.of(tiny), None)
+        forecast._measure_step(config, tiny, DeviceContent.of(tiny), None)

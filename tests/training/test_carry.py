@@ -12,7 +12,7 @@ import pytest
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
@@ -46,7 +46,7 @@ def test_a_further_kind_is_one_class(
     trainer, state = Trainer.create(config, tiny)
     sampler = make_sampler(tiny.graph, config, Streams(0))
     draws = sampler.draw(0, 4)
-    with TimedLoop(trainer, state, Content.of(tiny), sampler, 40) as loop:
+    with TimedLoop(trainer, state, DeviceContent.of(tiny), sampler, 40) as loop:
         loop.full_block(3)
         own = jax.tree.map(jnp.copy, loop.state.parameters)
         (last,) = loop.full_block(1)
@@ -56,7 +56,7 @@ def test_a_further_kind_is_one_class(
     assert state.carry.tolist() == counts.tolist()
     batch = sampler.assemble(draws[-1], 40)
     silent = batch.negatives._replace(weight=0 * batch.negatives.weight)
-    value, _ = plain.gradient(own, batch._replace(negatives=silent), Content.of(tiny), None)
+    value, _ = plain.gradient(own, batch._replace(negatives=silent), DeviceContent.of(tiny), None)
     assert last == pytest.approx(float(value), rel=1e-6)
     checkpoints = Checkpoints(tmp_path / "c")
     checkpoints.save(4, trainer.to_host(state), {"item_slots": 40, "pending_losses": []})

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import make_interaction
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import recall as recall_module
 from ncfbench.training.inference import Embedder
@@ -62,7 +62,7 @@ def test_evaluator_on_a_data_set_against_brute_force(
     """Blocks smaller than the data, so that the last one is partly padding."""
     monkeypatch.setattr("ncfbench.training.recall.BLOCK_SCORES", 7 * len(tiny.items_of("test")))
     trainer, state = Trainer.create(complete({"dimension": 6}), tiny)
-    embedder = Embedder(trainer.towers, Content.of(tiny))
+    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
     embedder.block = 32
     f = np.asarray(embedder.users(state.parameters).scored)
     for split in ("validation", "test"):
@@ -168,7 +168,7 @@ def test_the_evaluator_ranks_alike_in_blocks(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch, interaction: str
 ) -> None:
     trainer, state = Trainer.create(complete({"dimension": 6, "interaction": interaction}), tiny)
-    evaluator = RecallEvaluator(tiny, "test", Embedder(trainer.towers, Content.of(tiny)))
+    evaluator = RecallEvaluator(tiny, "test", Embedder(trainer.towers, DeviceContent.of(tiny)))
     whole = evaluator.ranks(state.parameters)
     monkeypatch.setattr(recall_module, "BLOCK_ITEMS", 17)
     monkeypatch.setattr(recall_module, "BLOCK_LINKS", 50)

@@ -8,7 +8,7 @@ from processes import SMALL
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.schedule import Schedule
 from ncfbench.training import inference
 from ncfbench.training.inference import Embedder
@@ -22,13 +22,16 @@ def test_items_by_length_have_the_same_vectors(
     """In any order, some twice; in blocks of at most 30 word slots, with little padding."""
     monkeypatch.setattr(inference, "SORTED_WORDS", 30)
     trainer, state = Trainer.create(complete(SMALL | {"encoder": "bow", "sampler": "ns"}), tiny)
-    content, ids = Content.of(tiny), np.array([7, 300, 7, 41, 200, 3, 11, 12, 13, 14], np.int32)
+    content, ids = (
+        DeviceContent.of(tiny),
+        np.array([7, 300, 7, 41, 200, 3, 11, 12, 13, 14], np.int32),
+    )
     expected = Embedder(trainer.towers, content).items(state.parameters, ids)
     embedder, seen, shapes = Embedder(trainer.towers, content, by_length=True), [], []
     embedder.watch = lambda done, total: seen.append((done, total))
     compute = embedder._items
 
-    def noted(parameters: object, block: np.ndarray, content: Content) -> object:
+    def noted(parameters: object, block: np.ndarray, content: DeviceContent) -> object:
         shapes.append((len(block), content.tokens.shape[1]))
         return compute(parameters, block, content)
 

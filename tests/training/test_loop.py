@@ -14,7 +14,7 @@ from ncfbench.config import complete, resolve
 from ncfbench.data.store import Dataset
 from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.models import device
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
@@ -59,7 +59,7 @@ def loop_for(
     trainer, state = Trainer.create(config, dataset)
     made: Any = make_sampler(dataset.graph, config, Streams(0))
     return TimedLoop(
-        trainer, state, Content.of(dataset), SlowSampler(made) if is_slow else made, slots
+        trainer, state, DeviceContent.of(dataset), SlowSampler(made) if is_slow else made, slots
     )
 
 
@@ -76,7 +76,7 @@ def count_dispatches(loop: TimedLoop) -> list[int]:
         log.append(1)
         return one(*arguments)
 
-    def steps(state: Any, batches: tuple[Any, ...], content: Content) -> Any:
+    def steps(state: Any, batches: tuple[Any, ...], content: DeviceContent) -> Any:
         log.append(len(batches))
         return many(state, batches, content)
 
@@ -173,7 +173,7 @@ def test_any_other_compilation_is_an_error(tiny: Dataset) -> None:
     for count in (4, 3):  # of several iterations, of one
         with loop_for(tiny, 4) as loop:
             loop.full_block(4)
-            loop.content = Content(loop.content.tokens[:, :4], loop.content.lengths)
+            loop.content = DeviceContent(loop.content.tokens[:, :4], loop.content.lengths)
             with pytest.raises(CheckFailedError, match="compiled during timed work"):
                 loop.full_block(count)
 

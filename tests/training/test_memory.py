@@ -13,7 +13,7 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.training.state import copy_state
@@ -65,7 +65,7 @@ def test_the_step_remembers_the_vectors_of_the_last_links(tiny: Dataset) -> None
     """
     config = configure(word_dropout=0.0)
     trainer, state = Trainer.create(config, tiny)
-    content = Content.of(tiny)
+    content = DeviceContent.of(tiny)
     embedder = trainer.embedder(content)
     made = make_sampler(tiny.graph, config, Streams(0))
     draws, expected = made.draw(0, 4), np.zeros((80, 6), np.float32)
@@ -86,7 +86,7 @@ def test_a_fresh_memory_has_the_audits_gradient(tiny: Dataset) -> None:
     """With the vectors of the present parameters the step's gradient is that which audits take."""
     config = configure(word_dropout=0.0)
     trainer, state = Trainer.create(config, tiny)
-    content = Content.of(tiny)
+    content = DeviceContent.of(tiny)
     made = make_sampler(tiny.graph, config, Streams(0))
     batch = made.assemble(made.draw(3, 1)[0], 200)
     vectors = trainer.embedder(content).items(state.parameters, batch.items[:80])
@@ -101,7 +101,7 @@ def test_staleness_by_hand(tiny: Dataset) -> None:
     """Without dropout the newest differ by one update, the oldest by three."""
     config = configure(word_dropout=0.0, memory=96)
     trainer, state = Trainer.create(config, tiny)
-    content = Content.of(tiny)
+    content = DeviceContent.of(tiny)
     embedder = trainer.embedder(content)
     assert trainer.carry.observe(state, embedder) is None
     made = make_sampler(tiny.graph, config, Streams(0))

@@ -16,7 +16,7 @@ from ncfbench.auditing.tables import bias_tables
 from ncfbench.config import Locations, RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.profile import run
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, mined, plan_capacity
@@ -60,7 +60,7 @@ def loop_for(dataset: Dataset, **more: Any) -> TimedLoop:
     trainer, state = Trainer.create(config, dataset)
     made = make_sampler(dataset.graph, config, Streams(0))
     return TimedLoop(
-        trainer, state, Content.of(dataset), made, plan_capacity(dataset.graph, config)
+        trainer, state, DeviceContent.of(dataset), made, plan_capacity(dataset.graph, config)
     )
 
 
@@ -73,7 +73,7 @@ def test_the_best_unlinked_items_are_found(
     monkeypatch.setattr(mined, "CELLS", cells)
     config = configure()
     trainer, state = Trainer.create(config, tiny)
-    embedder = trainer.embedder(Content.of(tiny))
+    embedder = trainer.embedder(DeviceContent.of(tiny))
     miner = trainer.carry
     assert isinstance(miner, MinedItems)
     assert (len(miner._blocks) > 1) == (cells == 3000)

@@ -11,7 +11,7 @@ import pytest
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe, ProbeLinks
 from ncfbench.training.step import Trainer
@@ -56,7 +56,7 @@ def test_exact_probe_is_the_objective(tiny: Dataset, loss: str, noise: str, mask
     settings = {"loss": loss, "noise": noise, "mask": mask, "user_l2": 0.01}
     config = complete(SMALL | settings)
     trainer, state = Trainer.create(config, tiny)
-    embedder = Embedder(trainer.towers, Content.of(tiny))
+    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
     probe = Probe(tiny.graph, config, embedder)
     assert probe.links.exact
     f, raw = (np.asarray(vectors, float) for vectors in embedder.users(state.parameters))
@@ -76,7 +76,7 @@ def test_sampled_probe_is_unbiased(
     # Larger vectors, so that the links' losses differ and a wrong weight would show.
     parameters = state.parameters
     parameters["user_tower"] = jax.tree.map(lambda leaf: 30 * leaf, parameters["user_tower"])
-    embedder = Embedder(trainer.towers, Content.of(tiny))
+    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
     exactly = Probe(tiny.graph, config, embedder)(parameters)
     monkeypatch.setattr("ncfbench.training.probe.EXACT_TERMS", 0)
     values = []

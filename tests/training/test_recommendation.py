@@ -27,7 +27,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.data import store
 from ncfbench.errors import DataError, DivergedError, UsageError
 from ncfbench.models.interaction import make_interaction
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
@@ -261,7 +261,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
     item.
     """
     trainer, state = Trainer.create(complete(SMALL), tiny)
-    embedder = Embedder(trainer.towers, Content.of(tiny))
+    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
     schedule = Schedule(100, 10, 2, 0)
     assert 3 in tiny.users
     tables_by_name = {}
@@ -284,7 +284,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
 
 def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: Path) -> None:
     trainer, state = Trainer.create(complete(SMALL), tiny)
-    recommender = Recommender(tiny, Embedder(trainer.towers, Content.of(tiny)), 4)
+    recommender = Recommender(tiny, Embedder(trainer.towers, DeviceContent.of(tiny)), 4)
     broken = jnp.full_like(state.parameters["user_tower"]["vectors"]["embedding"], jnp.nan)
     state = state._replace(
         parameters=state.parameters | {"user_tower": {"vectors": {"embedding": broken}}}
@@ -296,7 +296,7 @@ def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: 
 
 def test_more_than_there_are_gives_all(tiny: store.Dataset) -> None:
     trainer, state = Trainer.create(complete(SMALL), tiny)
-    recommender = Recommender(tiny, Embedder(trainer.towers, Content.of(tiny)), 10**6)
+    recommender = Recommender(tiny, Embedder(trainer.towers, DeviceContent.of(tiny)), 10**6)
     _, items, _, hits = next(recommender.blocks(state.parameters))
     assert sorted(items[0].tolist()) == tiny.items_of("test").tolist()
     assert hits.sum() == len(tiny.links("test")[0])

@@ -15,7 +15,7 @@ from ncfbench.config import Locations, complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt
 from ncfbench.errors import DataError, DivergedError, UsageError
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
@@ -213,7 +213,7 @@ def test_a_turn_can_be_evaluated_within_an_epoch(
             folder=None,
             progress=Progress(),
             interrupted=lambda: False,
-            content=Content.of(tiny),
+            content=DeviceContent.of(tiny),
             turns="x",
         )
         run.advance()

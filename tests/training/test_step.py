@@ -15,7 +15,7 @@ from ncfbench.catalog import SAMPLERS, find_loss, find_sampler, losses_for
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.store import Dataset
 from ncfbench.models.dropout import Dropout
-from ncfbench.models.towers import Content
+from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches, make_sampler
 from ncfbench.sampling.batch import Batch
@@ -48,7 +48,7 @@ def gradient_of(
 ) -> tuple[float, list[Any]]:
     """Loss and gradient, compiled as a whole: operation by operation takes ten times as long."""
     value, gradient = jax.jit(trainer.gradient)(
-        state.parameters, batch, Content.of(dataset), dropout
+        state.parameters, batch, DeviceContent.of(dataset), dropout
     )
     return float(value), list(map(np.asarray, jax.tree.leaves(gradient)))
 
@@ -71,7 +71,7 @@ def test_each_way_of_convolving_gives_one_gradient(tiny: Dataset) -> None:
         if way != "auto":
             found[way] = gradient_of(trainer, state, batch, tiny, dropout)
         program = jax.make_jaxpr(trainer.gradient)
-        programs[way] = str(program(state.parameters, batch, Content.of(tiny), dropout))
+        programs[way] = str(program(state.parameters, batch, DeviceContent.of(tiny), dropout))
     plain, fast = ways
     assert found[plain][0] == pytest.approx(found[fast][0], rel=1e-5)
     assert_alike(found[plain][1], found[fast][1], 3e-6)
@@ -87,7 +87,7 @@ def test_the_step_is_adam_on_the_gradient(tiny: Dataset) -> None:
     trainer, state = Trainer.create(config, tiny)
     batch = next(batches(tiny.graph, config, Streams(0)))
     _, gradient = gradient_of(trainer, state, batch, tiny)
-    after, _ = trainer.step(copy_state(state), batch, Content.of(tiny))
+    after, _ = trainer.step(copy_state(state), batch, DeviceContent.of(tiny))
     old, new = jax.tree.leaves(state.parameters), jax.tree.leaves(after.parameters)
     for before, g, found in zip(old, gradient, new, strict=True):
         expected = np.asarray(before) - config.learning_rate * g / (np.abs(g) + 1e-8)
@@ -144,7 +144,7 @@ def test_every_combination_lowers_the_probe(
     """
     config = settings(sampler=sampler, loss=loss, encoder=encoder)
     trainer, state = Trainer.create(config, tiny)
-    content = Content.of(tiny)
+    content = DeviceContent.of(tiny)
     probe = Probe(tiny.graph, config, Embedder(trainer.towers, content))
     assert probe.links.exact
     before = probe(state.parameters)
