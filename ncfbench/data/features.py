@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.ids import Ids, first_rows, positions
-from ncfbench.data.table import Table
-from ncfbench.data.values import vectors
+from ncfbench.data.table import Column, Table
+from ncfbench.data.values import MAX_FLOAT32, vectors
 from ncfbench.errors import DataError, reason
 
 Float32: TypeAlias = NDArray[np.float32]
@@ -25,146 +25,134 @@ ROWS_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True)
-class FeatureTable:
-    """Features by id.
+class Features:
+    """Dense features as a file has them.
 
     Args:
         what: "item" or "user", for messages.
-        id: the column of ids.
-        names: the columns that hold features.
+        summary: the file and what was chosen of it.
+        values: number[rows, F].
+        ids: the id of each row; None where the rows are those of the items' file.
     """
 
-    table: Table
     what: str
-    id: str
-    names: tuple[str, ...]
+    path: Path
+    summary: str
+    values: Numbers
+    ids: Column | None
+
+    def __post_init__(self) -> None:
+        if not 1 <= (width := self.values.shape[1]) <= MAX_FEATURES:
+            raise DataError(
+                f"{self.path}: {width:,} features; 1 to {MAX_FEATURES:,} are supported."
+            )
 
     @classmethod
-    def of(cls, table: Table, what: str, id_: str) -> FeatureTable:
-        """Take all columns but that of ids.
+    def of_table(cls, table: Table, what: str, id_: str, names: Sequence[str] = ()) -> Features:
+        """Take some columns, by default all but that of ids.
 
         Raises:
-            DataError: there is no other column.
+            DataError: there is no column, or a value is no finite number of float32, or a list is
+                longer or shorter than others; the message names the row.
         """
-        names = tuple(name for name in table.names if name != id_)
+        names = names or [name for name in table.names if name != id_]
         if not names:
             raise DataError(f"{table.path} has no column beside {id_}: it holds no features.")
-        return cls(table, what, id_, names)
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        summary = f"{table.path.name} ({table.summary}): id {id_}, columns {shown}"
+        values = np.concatenate([vectors(table[name]) for name in names], axis=1)
+        return cls(what, table.path, summary, values, table[id_])
 
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.table.path
-
-    def describe(self) -> str:
-        """Return what was chosen."""
-        shown = ", ".join(self.names[:5]) + (", ..." if len(self.names) > 5 else "")
-        return (
-            f"Features of {self.what}s: {self.path.name} ({self.table.summary}): id {self.id},"
-            f" columns {shown}."
-        )
-
-    def read(self, own: Ids, ids: pa.StringArray) -> Numbers:
-        """Return floating[n, F]: the features of each id; of rows with one id the first counts.
-
-        Args:
-            own: the ids of the table's rows.
+    @classmethod
+    def of_array(cls, path: Path, n_rows: int) -> Features:
+        """Map a ``.npy`` file whose rows are those of the items' file.
 
         Raises:
-            DataError: a value is no finite number of float32, a list is longer or shorter than
-                others, or an id has no row; the message names the row or the id.
+            DataError: it cannot be read, or holds no table of numbers that float32 can hold, or
+                another number of rows.
         """
-        parts = [vectors(self.table[name]) for name in self.names]
-        _require_width(self.path, sum(part.shape[1] for part in parts))
-        row_of = np.append(first_rows(own), -1)
-        rows = row_of[positions(ids, own.names)]
+        try:
+            values = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"Cannot read {path}: {reason(error)}.") from error
+        shape = " x ".join(f"{size:,}" for size in values.shape)
+        if values.ndim != 2 or values.dtype.kind not in "fiub":
+            raise DataError(
+                f"{path} is an array of {values.dtype} of shape {shape}: features are numbers, a"
+                " row for each item."
+            )
+        if len(values) != n_rows:
+            raise DataError(
+                f"{path} has {len(values):,} rows, and --items {n_rows:,}: row i of one must"
+                " belong to row i of the other. A table with ids may have any order."
+            )
+        if (row := first_unfit(values)) is not None:
+            raise DataError(
+                f"{path}, row {row + 1}: a value is not a finite number, or too large for float32"
+                " (3.4e38). Correct it, or scale its column down."
+            )
+        summary = f"{path.name} ({shape}), in the order of the items' file"
+        return cls("item", path, summary, values, None)
+
+    def rows_of(self, own: Ids, ids: pa.StringArray) -> NDArray[np.int64]:
+        """Return the row of each id. Of rows with the same id the first counts.
+
+        Args:
+            own: the ids of all rows.
+
+        Raises:
+            DataError: an id has no row.
+        """
+        rows = np.append(first_rows(own), -1)[positions(ids, own.names)]
         if (rows < 0).any():
             missing = ids[int(np.argmin(rows))].as_py()
             raise DataError(
                 f"{self.path} has no features of {int(np.sum(rows < 0)):,} of {len(ids):,}"
                 f" {self.what}s, for example of {missing[:40]!r}. Each needs a row."
             )
-        return np.concatenate([part[rows] for part in parts], axis=1)
+        return rows
 
-
-@dataclass(frozen=True)
-class FeatureArray:
-    """Features in the order of the items' file."""
-
-    path: Path
-    values: Numbers
-    """[rows of the items' file, features]: mapped, not read."""
-    what: ClassVar[str] = "item"
-
-    @classmethod
-    def open(cls, path: Path) -> FeatureArray:
-        """Look at a ``.npy`` file.
-
-        Raises:
-            DataError: it cannot be read, or holds no table of numbers.
-        """
-        try:
-            values = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"Cannot read {path}: {reason(error)}.") from error
-        if values.ndim != 2 or values.dtype.kind not in "fiub":
-            shape = " x ".join(map(str, values.shape))
-            raise DataError(
-                f"{path} is an array of {values.dtype} of shape {shape}: features are numbers, a"
-                " row for each item."
-            )
-        _require_width(path, values.shape[1])
-        return cls(path, values)
-
-    def describe(self) -> str:
-        """Return what was found."""
-        rows, width = self.values.shape
-        return (
-            f"Features of items: {self.path.name} ({rows:,} x {width:,}), in the order of the"
-            " items' file."
-        )
-
-    def read(self, rows: NDArray[np.int64], n_rows: int) -> Numbers:
-        """Return number[n, F]: the features of the items in some rows of their file.
+    def standardised(
+        self,
+        rows: NDArray[np.int64],
+        ids: pa.StringArray,
+        fitted: NDArray[np.bool_],
+        say: Callable[[str], None],
+    ) -> Float32:
+        """Return float32[n, F]: some rows, standardised; tell of constant columns.
 
         Args:
-            n_rows: number of rows of the items' file.
+            rows, ids: of the users or items.
+            fitted: bool[n], those of training.
 
         Raises:
-            DataError: another number of rows, or a number that is not finite or too large for
-                float32; the message names the row.
+            DataError: a value is so far from those of training that float32 cannot hold it.
         """
-        if len(self.values) != n_rows:
+        found, constant = standardise(self.values[rows], fitted)
+        if (bad := first_unfit(found)) is not None:
             raise DataError(
-                f"{self.path} has {len(self.values):,} rows, and --items {n_rows:,}: row i of"
-                " one must belong to row i of the other. A table with ids may have any order."
+                f"{self.path}: {self.what} {ids[bad].as_py()[:40]!r} has a feature that is too far"
+                f" from those of the training {self.what}s to be standardised in float32. Correct"
+                " its value."
             )
-        found = np.asarray(self.values[rows])
-        with np.errstate(over="ignore"):
-            bad = first_not_finite(found.astype(np.float32))
-        if bad is not None:
-            raise DataError(
-                f"{self.path}, row {rows[bad] + 1}: a value is not a finite number, or too large"
-                " for float32 (3.4e38). Correct it, or scale its column down."
+        if constant:
+            say(
+                f"Warning: {constant:,} of {found.shape[1]:,} features of the {self.what}s are the"
+                " same for all in training, and are set to 0."
             )
         return found
 
 
-def _require_width(path: Path, width: int) -> None:
-    if not 1 <= width <= MAX_FEATURES:
-        raise DataError(f"{path}: {width:,} features; 1 to {MAX_FEATURES:,} are supported.")
-
-
-def first_not_finite(features: Numbers) -> int | None:
-    """Return the first row with a number that is not finite; None where all are.
+def first_unfit(features: Numbers) -> int | None:
+    """Return the first row with a number that is not finite, or that float32 cannot hold.
 
     Args:
         features: number[n, F].
     """
     for start in range(0, len(features), ROWS_AT_ONCE):
-        is_finite = np.isfinite(features[start : start + ROWS_AT_ONCE]).all(axis=1)
-        if not is_finite.all():
-            return start + int(np.argmin(is_finite))
+        fits = (np.abs(features[start : start + ROWS_AT_ONCE]) <= MAX_FLOAT32).all(axis=1)
+        if not fits.all():
+            return start + int(np.argmin(fits))
     return None
 
 
@@ -201,30 +189,3 @@ def standardise(features: Numbers, fitted: NDArray[np.bool_]) -> tuple[Float32, 
         with np.errstate(over="ignore"):
             found[part] = (features[part] - mean) * factor
     return found, int(is_constant.sum())
-
-
-def standardised(
-    features: Numbers,
-    source: FeatureTable | FeatureArray,
-    ids: pa.StringArray,
-    fitted: NDArray[np.bool_],
-    say: Callable[[str], None],
-) -> Float32:
-    """Return the features of users or items, standardised; tell of constant ones.
-
-    Raises:
-        DataError: a value is so far from those of training that float32 cannot hold it.
-    """
-    found, constant = standardise(features, fitted)
-    if (bad := first_not_finite(found)) is not None:
-        raise DataError(
-            f"{source.path}: {source.what} {ids[bad].as_py()[:40]!r} has a feature that is too far"
-            f" from those of the training {source.what}s to be standardised in float32. Correct"
-            " its value."
-        )
-    if constant:
-        say(
-            f"Warning: {constant:,} of {found.shape[1]:,} features of the {source.what}s are the"
-            " same for all in training, and are set to 0."
-        )
-    return found

@@ -107,26 +107,22 @@ class JsonLines:
         return pa.table(columns)
 
     def _object(self, number: int, line: bytes) -> dict[str, Any]:
-        where = f"{self.path}, line {number}"
+        why = "not a JSON object."
         if len(line) > MOST_BYTES:
-            raise DataError(f"{where}: longer than {MOST_BYTES // 2**20} MiB. Is this JSON Lines?")
-        try:
-            # NaN and its like, which JSON lacks, count as missing.
-            found = json.loads(
-                line, parse_constant=lambda name: None, parse_int=str, parse_float=_written_out
-            )
-        except (ValueError, RecursionError) as error:
-            if line.strip() == b"[":
-                found = []
-            else:
-                raise DataError(
-                    f"{where}: not JSON ({reason(error)}). Is the file cut off?"
-                ) from error
-        if not isinstance(found, dict):
-            is_array = isinstance(found, list)
-            advice = " Make JSON Lines of an array: jq -c '.[]' old > new." if is_array else ""
-            raise DataError(f"{where}: not a JSON object.{advice}")
-        return found
+            why = f"longer than {MOST_BYTES // 2**20} MiB. Is this JSON Lines?"
+        elif line.lstrip().startswith(b"["):
+            why += " Make JSON Lines of an array: jq -c '.[]' old > new."
+        else:
+            try:
+                # NaN and its like, which JSON lacks, count as missing.
+                found = json.loads(
+                    line, parse_constant=lambda name: None, parse_int=str, parse_float=_written_out
+                )
+                if isinstance(found, dict):
+                    return found
+            except (ValueError, RecursionError) as error:
+                why = f"not JSON ({reason(error)}). Is the file cut off?"
+        raise DataError(f"{self.path}, line {number}: {why}")
 
 
 def _is_time(kind: pa.DataType) -> bool:

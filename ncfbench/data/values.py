@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ncfbench.data.table import Column
 
 Float64: TypeAlias = NDArray[np.float64]
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 ROWS_AT_ONCE = 2**14
 """Rows that become Python objects at a time."""
 _NO_TIME = "is not a time: write numbers, or dates such as 2019-11-13 05:53."
@@ -163,7 +164,7 @@ def vectors(column: Column) -> NDArray[np.floating]:
         flat = replace(column.table, locate=lambda number: locate(number // width))
         column = Column(flat, column.name, pc.list_flatten(values))
     found = numbers(column)
-    too_large = np.abs(found) > np.finfo(np.float32).max
+    too_large = np.abs(found) > MAX_FLOAT32
     if too_large.any():
         row = int(np.argmax(too_large))
         column.refuse(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +20,7 @@ from ncfbench.data.content import (
     split_newest,
     stays_with_cold_users,
 )
-from ncfbench.data.features import FeatureArray, FeatureTable, standardised
-from ncfbench.data.ids import Ids
+from ncfbench.data.features import Features
 from ncfbench.data.markup import clean_markup, has_html
 from ncfbench.data.options import TokenizerOptions, as_flags, option
 from ncfbench.data.readers.files import sha256
@@ -32,9 +31,11 @@ from ncfbench.data.sources.custom_columns import (
     choose_ids,
     choose_texts,
     choose_user,
+    describe_marks,
+    describe_unused,
     named,
 )
-from ncfbench.data.sources.custom_files import Files, describe_missing
+from ncfbench.data.sources.custom_files import Files, describe_removed
 from ncfbench.data.sources.filters import count_removed, keep_frequent, sample_users
 from ncfbench.data.table import Table, read_table
 from ncfbench.data.text import Corpus, Texts, Vocabulary
@@ -173,34 +174,22 @@ class Options(TokenizerOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.split_column and self.split not in (None, "column"):
-            raise UsageError(
-                f"--split-column {self.split_column} and --split {self.split} exclude each other."
-            )
-        if self.tokens_column and self.text_columns:
-            raise UsageError(
-                "--tokens-column and --text-columns exclude each other: a text is made of one or"
-                " the other."
-            )
-        if self.tokenizer and self.tokens_column:
-            raise UsageError(
-                "--tokenizer and --tokens-column exclude each other: it makes the tokens itself."
-            )
-        if self.item_features and self.feature_columns:
-            raise UsageError(
-                "--item-features and --feature-columns exclude each other: put all features into"
-                " one file."
-            )
+        excluded = {
+            ("tokens_column", "text_columns"): "a text is made of one or the other",
+            ("tokens_column", "tokenizer"): "it makes the tokens itself",
+            ("item_features", "feature_columns"): "put all features into one file",
+        }
+        if self.split != "column":
+            excluded["split", "split_column"] = "the column gives the split"
+        for (one, two), why in excluded.items():
+            if getattr(self, one) and getattr(self, two):
+                flags = " and ".join(f"--{name.replace('_', '-')}" for name in (one, two))
+                raise UsageError(f"{flags} exclude each other: {why}.")
         if self.cold_user_fraction and not self.user_features:
             raise UsageError(
                 "--cold-user-fraction needs --user-features: of a user without links nothing else"
                 " is known."
             )
-
-    @property
-    def has_item_features(self) -> bool:
-        """True if items have dense features."""
-        return bool(self.item_features or self.feature_columns)
 
     def arguments(self) -> list[str]:
         """Return the words of a command that name the files and how they are read."""
@@ -227,9 +216,7 @@ def plan(
         DataError: a file cannot be read, or no column has the name that is needed.
         UsageError: a choice that these files do not allow.
     """
-    chosen = choose_columns(options)
-    for line in chosen.describe():
-        say(line)
+    chosen = _choose_columns(options, say)
     files = {
         role: {"name": path.name, "sha256": sha256(path)} for role, path in options.files().items()
     }
@@ -242,14 +229,7 @@ def plan(
     )
 
 
-def choose_columns(options: Options) -> Files:
-    """Read the files and choose their columns.
-
-    Raises:
-        DataError: a file cannot be read, or no column has the name that is needed.
-        UsageError: a column that was asked for is missing, or a choice that these files do not
-            allow.
-    """
+def _choose_columns(options: Options, say: Callable[[str], None]) -> Files:
     look = partial(
         read_table, quotes=options.quotes, encoding=options.encoding, delimiter=options.delimiter
     )
@@ -274,7 +254,7 @@ def choose_columns(options: Options) -> Files:
         )
     split = options.split or ("column" if split_column else "random")
     texts, tokens = _choose_text(options, items)
-    return Files(
+    files = Files(
         links=links,
         items=items,
         user=user,
@@ -287,10 +267,21 @@ def choose_columns(options: Options) -> Files:
         tokens=tokens,
         split=split,
         split_column=split_column if split == "column" else None,
-        user_features=_choose_user_features(options.user_features, user, look),
-        item_features=_choose_item_features(options, items, id_, look),
-        warnings=tuple(warnings),
+        features=_choose_features(options, items, user, id_, look),
     )
+    of_links = (user, item, files.rating, files.time)
+    of_items = (id_, *texts, tokens, files.split_column, *(options.feature_columns or ()))
+    for line in (
+        *files.describe(rating),
+        *describe_unused(links, of_links),
+        *describe_unused(items, of_items),
+        *links.warnings,
+        *items.warnings,
+        *warnings,
+        *(describe_marks(links, of_links) if threshold is None else ()),
+    ):
+        say(line)
+    return files
 
 
 def _choose_text(options: Options, items: Table) -> tuple[tuple[str, ...], str | None]:
@@ -298,12 +289,11 @@ def _choose_text(options: Options, items: Table) -> tuple[tuple[str, ...], str |
     texts = choose_texts(options.text_columns, items)
     # A column called words may hold their number, so it is tokens only without any text.
     may_guess = ("tokens" in items.names or not texts) and not options.tokenizer
-    tokens = None
     if not options.text_columns and (may_guess or options.tokens_column):
         tokens = choose("tokens", options.tokens_column, items)
-    if tokens:
-        return (), tokens
-    if not texts and not options.has_item_features:
+        if tokens:
+            return (), tokens
+    if not texts and not (options.item_features or options.feature_columns):
         raise DataError(
             f"{items.path} ({items.summary}): no column is called like a text. Its columns:"
             f" {', '.join(items.names)}. Name some: --text-columns A,B, or --tokens-column NAME;"
@@ -312,33 +302,29 @@ def _choose_text(options: Options, items: Table) -> tuple[tuple[str, ...], str |
     return texts, None
 
 
-def _choose_item_features(
-    options: Options, items: Table, id_: str, look: Callable[[Path], Table]
-) -> FeatureTable | FeatureArray | None:
+def _choose_features(
+    options: Options, items: Table, user: str, id_: str, look: Callable[[Path], Table]
+) -> dict[str, Features]:
+    """Return the features of users and of items, where there are any."""
+    found = {}
+    if path := options.user_features:
+        if path.suffix == ".npy":
+            raise UsageError(
+                f"--user-features {path}: an array does not say which user a row belongs to. Give"
+                f" a table with a column {user}, such as Parquet with a list in each row."
+            )
+        table = look(path)
+        found["user"] = Features.of_table(table, "user", choose_id("user", user, table))
     if options.feature_columns:
-        names = tuple(named(name, items, "--feature-columns") for name in options.feature_columns)
-        return FeatureTable(items, "item", id_, names)
-    path = options.item_features
-    if path is None:
-        return None
-    if path.suffix == ".npy":
-        return FeatureArray.open(path)
-    table = look(path)
-    return FeatureTable.of(table, "item", choose_id("item", id_, table))
-
-
-def _choose_user_features(
-    path: Path | None, user: str, look: Callable[[Path], Table]
-) -> FeatureTable | None:
-    if path is None:
-        return None
-    if path.suffix == ".npy":
-        raise UsageError(
-            f"--user-features {path}: an array does not say which user a row belongs to. Give a"
-            f" table with a column {user}, such as Parquet with a list in each row."
-        )
-    table = look(path)
-    return FeatureTable.of(table, "user", choose_id("user", user, table))
+        names = [named(name, items, "--feature-columns") for name in options.feature_columns]
+        found["item"] = Features.of_table(items, "item", id_, names)
+    elif path := options.item_features:
+        if path.suffix == ".npy":
+            found["item"] = Features.of_array(path, len(items[id_].values))
+        else:
+            table = look(path)
+            found["item"] = Features.of_table(table, "item", choose_id("item", id_, table))
+    return found
 
 
 def read_content(options: Options, files: Files, *, say: Callable[[str], None]) -> Content:
@@ -401,18 +387,24 @@ def read_content(options: Options, files: Files, *, say: Callable[[str], None]) 
         removed["links_of_cold_users"] = int(np.sum(~stays))
         link_users, link_items = link_users[stays], link_items[stays]
     has_links = np.bincount(link_users[is_trained[link_items]], minlength=len(user_ids)) > 0
-    user_features = item_features = None
-    if files.user_features:
-        found = files.user_features.read(ids["user_features"], user_ids)
-        user_features = standardised(found, files.user_features, user_ids, has_links, say)
-    if files.item_features:
-        if isinstance(files.item_features, FeatureTable):
-            found = files.item_features.read(ids["item_features"], item_ids)
-        else:
-            found = files.item_features.read(rows, len(ids["items"].codes))
-        item_features = standardised(found, files.item_features, item_ids, is_trained, say)
+    features = {}
+    for what, kept_ids, fitted in (
+        ("user", user_ids, has_links),
+        ("item", item_ids, is_trained),
+    ):
+        if found := files.features.get(what):
+            own = ids.get(f"{what}_features")
+            at = rows if own is None else found.rows_of(own, kept_ids)
+            features[f"{what}_features"] = found.standardised(at, kept_ids, fitted, say)
     texts, vocabulary = _corpus(options, files, rows, say)
-    for line in describe_removed(removed, ids, len(user_ids), options):
+    for line in describe_removed(
+        removed,
+        ids,
+        len(user_ids),
+        options.min_user_links,
+        options.min_item_links,
+        options.sample_users,
+    ):
         say(line)
     return Content(
         n_users=len(user_ids),
@@ -424,8 +416,7 @@ def read_content(options: Options, files: Files, *, say: Callable[[str], None]) 
         user_ids=user_ids,
         item_ids=item_ids,
         removed=removed,
-        user_features=user_features,
-        item_features=item_features,
+        **features,
     )
 
 
@@ -454,53 +445,3 @@ def _corpus(
             " words: --clean-markup removes them."
         )
     return corpus.finish(options.min_count, options.vocabulary_size, options.max_length)
-
-
-def describe_removed(
-    removed: Mapping[str, int], ids: Mapping[str, Ids], n_users: int, options: Options
-) -> Iterator[str]:
-    """Yield a message for each reason for which something was left out.
-
-    Args:
-        n_users: number of users who are kept.
-    """
-    links, items, id_ = options.links.name, options.items.name, ids["items"].column.name
-    fewer = {
-        name: "without a link" if least <= 1 else f"of fewer than {least} links"
-        for name, least in (("users", options.min_user_links), ("items", options.min_item_links))
-    }
-    messages = {
-        "items_without_id": f"rows of {items} without {id_}",
-        "duplicate_items": f"rows of {items} that repeat the {id_} of an earlier one",
-        "links_without_id": f"rows of {links} without a user or an item",
-        "links_to_unknown_items": f"links to items that {items} does not have",
-        "duplicate_links": f"links of {links} that are given again",
-        "links_of_rare": "links of users or items that are left out",
-        "rare_users": f"users {fewer['users']}",
-        "rare_items": f"items {fewer['items']}",
-    }
-    spelled = {
-        "items_without_id": describe_missing(ids["items"]),
-        "links_without_id": describe_missing(ids["links_user"], ids["links_item"]),
-    }
-    for reason, message in messages.items():
-        if removed.get(reason):
-            yield f"Warning: left out, {message}: {removed[reason]:,}.{spelled.get(reason, '')}"
-    if removed["links_below_threshold"]:
-        yield (
-            f"Rows of {links} below the threshold, which are not links:"
-            f" {removed['links_below_threshold']:,}."
-        )
-    if cold := removed.get("links_of_cold_users"):
-        yield f"Links of cold users that are not trained on: {cold:,}."
-    if options.sample_users is None:
-        return
-    not_drawn = removed["users_not_drawn"]
-    if not_drawn:
-        yield (
-            f"A sample: {n_users:,} of {n_users + not_drawn:,} users; left out with the others:"
-            f" {removed['links_of_users_not_drawn']:,} links,"
-            f" {removed['items_not_drawn']:,} items without a link."
-        )
-    else:
-        yield f"--sample-users {options.sample_users:,}: there are {n_users:,} users; all are kept."

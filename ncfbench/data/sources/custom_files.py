@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,23 +12,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.content import SPLITS
-from ncfbench.data.features import FeatureArray, FeatureTable
+from ncfbench.data.features import Features
 from ncfbench.data.ids import Ids, first_rows, positions, read_ids
-from ncfbench.data.sources.custom_columns import choose, describe_marks, describe_unused
 from ncfbench.data.sources.filters import Links
 from ncfbench.data.table import Column, Table
 from ncfbench.data.values import at_least, texts, times
 from ncfbench.errors import DataError
 
-SPLIT_NAMES = {
-    "train": 0,
-    "training": 0,
-    "validation": 1,
-    "valid": 1,
-    "val": 1,
-    "dev": 1,
-    "test": 2,
-    "testing": 2,
+SPLIT_NAMES = {"training": 0, "valid": 1, "val": 1, "dev": 1, "testing": 2} | {
+    name: number for number, name in enumerate(SPLITS)
 }
 
 
@@ -58,73 +51,59 @@ class Files:
     split: str
     """``random``, ``time`` or ``column``."""
     split_column: str | None
-    user_features: FeatureTable | None
-    item_features: FeatureTable | FeatureArray | None
-    warnings: tuple[str, ...] = ()
+    features: Mapping[str, Features]
+    """Of ``user`` and ``item``, where there are any."""
 
-    def describe(self) -> list[str]:
-        """Return what was chosen, a line for each file, and warnings."""
+    def describe(self, rating: str | None) -> list[str]:
+        """Return what was chosen, a line for each file.
+
+        Args:
+            rating: the column of ratings, whether it is used or not.
+        """
         ratings = ", every row a link"
         if self.rating:
             ratings = f", of {self.rating} {self.rating_threshold:g} and more"
-        elif unused := choose("rating", None, self.links):
-            ratings += f" whatever its {unused} (--rating-threshold)"
-        used = f", times {self.time}" if self.time else ""
+        elif rating:
+            ratings += f" whatever its {rating} (--rating-threshold)"
+        times_ = f", times {self.time}" if self.time else ""
         text = f"tokens {self.tokens}" if self.tokens else f"text {', '.join(self.texts) or 'none'}"
         splits = {
             "random": "random",
             "time": "the newest items are held out",
             "column": f"column {self.split_column}",
         }
-        of_links = (self.user, self.item, self.rating, self.time)
-        of_items = [self.id, *self.texts, self.tokens, self.split_column]
-        features = [each for each in (self.user_features, self.item_features) if each]
-        if isinstance(self.item_features, FeatureTable) and self.item_features.table is self.items:
-            of_items += self.item_features.names
         return [
             (
                 f"Links: {self.links.path.name} ({self.links.summary}): user {self.user}, item"
-                f" {self.item}{used}{ratings}."
+                f" {self.item}{times_}{ratings}."
             ),
             (
                 f"Items: {self.items.path.name} ({self.items.summary}): id {self.id}, {text}."
                 f" Split: {splits[self.split]}."
             ),
-            *(each.describe() for each in features),
-            *describe_unused(self.links, of_links),
-            *describe_unused(self.items, of_items),
-            *self.links.warnings,
-            *self.items.warnings,
-            *self.warnings,
-            *([] if self.rating else describe_marks(self.links, of_links)),
+            *(f"Features of {what}s: {found.summary}." for what, found in self.features.items()),
         ]
 
     def stored(self) -> dict[str, Any]:
         """Return the choices for the manifest, under the names of their options."""
-        return {
-            "user_column": self.user,
-            "item_column": self.item,
-            "rating_column": self.rating,
-            "time_column": self.time,
-            "id_column": self.id,
+        columns = ("user", "item", "rating", "time", "id", "tokens")
+        return {f"{name}_column": getattr(self, name) for name in columns} | {
             "text_columns": list(self.texts),
-            "tokens_column": self.tokens,
             "split": self.split,
             "split_column": self.split_column,
         }
 
     def read_ids(self, say: Callable[[str], None]) -> dict[str, Ids]:
         """Return the columns of ids, by what they name: ``links_user``, ``links_item``, ``items``
-        and, where features are a table of their own, ``user_features`` and ``item_features``.
+        and, where features have ids, ``user_features`` and ``item_features``.
         """
         users = {"links_user": self.links[self.user]}
         items = {"links_item": self.links[self.item], "items": self.items[self.id]}
-        if self.user_features:
-            users["user_features"] = self.user_features.table[self.user_features.id]
-        if isinstance(self.item_features, FeatureTable):
-            items["item_features"] = self.item_features.table[self.item_features.id]
         found: dict[str, Ids] = {}
-        for columns in (users, items):
+        for what, columns in (("user", users), ("item", items)):
+            features = self.features.get(what)
+            if features and features.ids:
+                columns[f"{what}_features"] = features.ids
             ids, messages = read_ids(*columns.values())
             found |= dict(zip(columns, ids, strict=True))
             for message in messages:
@@ -212,13 +191,57 @@ def _split_numbers(column: Column) -> NDArray[np.uint8]:
     return np.array([SPLIT_NAMES[name] for name in names], np.uint8)
 
 
-def describe_missing(*columns: Ids) -> str:
+def describe_removed(
+    removed: Mapping[str, int],
+    ids: Mapping[str, Ids],
+    n_users: int,
+    min_user_links: int,
+    min_item_links: int,
+    sample: int | None,
+) -> Iterator[str]:
+    """Yield a message for each reason for which something was left out.
+
+    Args:
+        n_users: number of users who are kept.
+    """
+    links, items = (ids[name].column.table.path.name for name in ("links_user", "items"))
+    id_ = ids["items"].column.name
+    rare_users, rare_items = (
+        "without a link" if least <= 1 else f"of fewer than {least} links"
+        for least in (min_user_links, min_item_links)
+    )
+    left_out = "Warning: left out, "
+    messages = {
+        "items_without_id": f"{left_out}rows of {items} without {id_}",
+        "duplicate_items": f"{left_out}rows of {items} that repeat the {id_} of an earlier one",
+        "links_without_id": f"{left_out}rows of {links} without a user or an item",
+        "links_to_unknown_items": f"{left_out}links to items that {items} does not have",
+        "duplicate_links": f"{left_out}links of {links} that are given again",
+        "links_of_rare": f"{left_out}links of users or items that are left out",
+        "rare_users": f"{left_out}users {rare_users}",
+        "rare_items": f"{left_out}items {rare_items}",
+        "links_below_threshold": f"Rows of {links} below the threshold, which are not links",
+        "links_of_cold_users": "Links of cold users that are not trained on",
+    }
+    spelled = {
+        "items_without_id": _describe_missing(ids["items"]),
+        "links_without_id": _describe_missing(ids["links_user"], ids["links_item"]),
+    }
+    for reason, message in messages.items():
+        if count := removed.get(reason):
+            yield f"{message}: {count:,}.{spelled.get(reason, '')}"
+    if sample is not None and not removed["users_not_drawn"]:
+        yield f"--sample-users {sample:,}: there are {n_users:,} users; all are kept."
+    elif sample is not None:
+        yield (
+            f"A sample: {n_users:,} of {n_users + removed['users_not_drawn']:,} users; left out"
+            f" with the others: {removed['links_of_users_not_drawn']:,} links,"
+            f" {removed['items_not_drawn']:,} items without a link."
+        )
+
+
+def _describe_missing(*columns: Ids) -> str:
     """Return a sentence about spellings of missing ids, such as NA; empty without any."""
-    counts: dict[str, int] = {}
-    for ids in columns:
-        for spelling, rows in ids.missing.items():
-            counts[spelling] = counts.get(spelling, 0) + rows
-    if not counts:
-        return ""
+    counts = sum((Counter(ids.missing) for ids in columns), Counter[str]())
     listed = ", ".join(f"{spelling} ({rows:,} rows)" for spelling, rows in counts.items())
-    return f" As missing count {listed}; if one is a real id, spell it otherwise."
+    return f" As missing count {listed}; if one is a real id, spell it otherwise." if listed else ""
