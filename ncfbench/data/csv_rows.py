@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from ncfbench.data.readers.files import MOST_BYTES
@@ -76,7 +80,8 @@ class CsvRows:
                 never closed, or text stands after a closing one; the message names the line.
         """
         schema = pa.schema([(name, pa.string()) for name in self.names])
-        if not self.content.partition(b"\n")[2].strip(b"\r\n"):
+        start = self.content.index(b"\n")
+        if not self.content[start:].strip(b"\r\n"):
             return schema.empty_table()
         try:
             found = pacsv.read_csv(
@@ -94,8 +99,13 @@ class CsvRows:
         except (pa.ArrowException, MemoryError) as error:
             self._require_well_formed()
             raise DataError(f"{self.path}: {reason(error)}. Is this a table?") from error
-        if self.quotes and b'"' in self.content:
-            self._require_well_formed()
+        if self.quotes and self.content.find(b'"', start) >= 0:
+            try:
+                deque(self._reader(), maxlen=0)
+            except csv.Error:
+                self._require_well_formed()
+            for name in self.names:
+                self._require_no_rows_within(found.column(name))
         return found
 
     def locate(self, row: int) -> str:
@@ -111,25 +121,35 @@ class CsvRows:
                     f" {len(self.names)}. Is the delimiter right ({self.separators}), or the file"
                     " cut off?"
                 )
-            for value in row:
-                if "\n" in value and self._holds_rows(value):
-                    raise DataError(
-                        f"{self.path}, line {line}: quotation marks enclose {value.count(chr(10))}"
-                        " ends of lines, and lines that look like rows. If they are text, add"
-                        " --no-quotes; else join the lines of this text."
-                    )
+
+    def _require_no_rows_within(self, values: pa.ChunkedArray) -> None:
+        """Raise a DataError for the first field that encloses whole lines that look like rows."""
+        for row in np.flatnonzero(pc.match_substring(values, "\n").to_numpy()):
+            if self._holds_rows(text := values[int(row)].as_py()):
+                raise DataError(
+                    f"{self.path}, {self.locate(int(row))}: quotation marks enclose"
+                    f" {text.count(chr(10))} ends of lines, and lines that look like rows. If they"
+                    " are text, add --no-quotes; else join the lines of this text."
+                )
 
     def _holds_rows(self, value: str) -> bool:
-        """Return whether all whole lines within a field look like rows that begin with a number."""
+        """Return whether all whole lines within a field have a row's number of fields, and begin
+        with a number or the like, as few lines of prose with so many commas do.
+        """
         rows = [_fields(line.rstrip("\r"), self.delimiter, False) for line in value.split("\n")]
         return len(rows) > 2 and all(
-            len(row) == len(self.names) > 1 and row[0].strip().isdigit() for row in rows[1:-1]
+            len(row) == len(self.names) > 1
+            and (self.delimiter != "," or re.fullmatch(r"\s*\S*[0-9]\S*\s*", row[0]))
+            for row in rows[1:-1]
         )
+
+    def _reader(self) -> Any:
+        text = io.TextIOWrapper(io.BytesIO(self.content), encoding="utf-8", newline="")
+        return _strict_reader(text, self.delimiter, self.quotes)
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield each row that is not empty, header included, with the line on which it begins."""
-        text = io.TextIOWrapper(io.BytesIO(self.content), encoding="utf-8", newline="")
-        reader = _strict_reader(text, self.delimiter, self.quotes)
+        reader = self._reader()
         line = 1
         try:
             for row in reader:

@@ -77,18 +77,18 @@ def read_ids(*columns: Column) -> tuple[list[Ids], list[str]]:
 
 def encode(column: Column) -> Ids:
     """Return a column's ids without spaces around them, and which are missing."""
-    texts = _as_text(column)
     try:
-        encoded = texts.dictionary_encode().combine_chunks()
+        chunks = _as_text(column).dictionary_encode().chunks
     except pa.ArrowException as error:
         raise DataError(
             f"{column.table.path}: the different ids of {column.name} take more than 2 GiB"
             f" ({reason(error)}). Use shorter ones."
         ) from error
-    if isinstance(encoded, pa.ChunkedArray):  # of no chunk
-        encoded = pa.array([], pa.string()).dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int32)
-    names = pc.utf8_trim_whitespace(encoded.dictionary)
+    # All chunks share the dictionary of the last.
+    dictionary = chunks[-1].dictionary if chunks else pa.array([], pa.string())
+    indices = [chunk.indices.fill_null(-1).to_numpy() for chunk in chunks]
+    codes = np.concatenate([np.zeros(0, np.int32), *indices])
+    names = pc.utf8_trim_whitespace(dictionary)
     names = pc.utf8_trim_whitespace(pc.utf8_trim(names, characters="\0"))
     broken = np.flatnonzero(pc.match_substring_regex(names, "[\\r\\n]").to_numpy(False))
     if len(broken):

@@ -210,8 +210,10 @@ def _content(path: Path, compression: str | None) -> bytes:
 
 
 def _codec(content: bytes, encoding: str) -> str:
-    """Return the encoding that was asked for, or UTF-16 where a mark or zero bytes show it."""
+    """Return the encoding that was asked for, or that which a mark, or zero bytes, show."""
     asked = codecs.lookup(encoding).name
+    if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = content[:1000:2].count(0), content[1:1000:2].count(0)

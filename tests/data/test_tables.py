@@ -22,6 +22,7 @@ QUOTES = {
     "never closed": ('1,a,x\n2,"b,x\n3,c,x\n', 3),
     "closed far below": ('1,a,x\n2,"b,x\n3,c,x\n4,"d",x\n', 3),
     "closed by the end of a text": ('1,a,x\n2,"b,x\n3,c,x\n4,d",x\n', 3),
+    "around rows of names": ('A1,a,x\nA2,"b,x\nA3,c,x\nA4,d",x\n', 3),
     "escaped": ('1,"a \\"b\\" c",x\n', 2),
     "in a column that is not read": ('1,a,x\n2,b,"x\n3,c,y" z\n', 3),
 }
@@ -49,6 +50,7 @@ def test_quotation_marks_that_enclose_are_read(tmp_path: Path) -> None:
     ("encoding", "mark"),
     [
         ("utf-16", b""),
+        ("utf-32", b""),
         ("utf-16-le", b""),
         ("utf-16-be", b""),
         ("utf-16-be", codecs.BOM_UTF16_BE),

@@ -302,7 +302,7 @@ def _plain(name: str) -> str:
 def _listed(names: Sequence[str]) -> str:
     # Control characters, which a terminal would obey, are spelled out.
     shown = ", ".join(
-        (name if name.isprintable() else name.encode("unicode_escape").decode())[:40]
+        (name or "(no name)" if name.isprintable() else name.encode("unicode_escape").decode())[:40]
         for name in names[:20]
     )
     return (shown or "none") + (", ..." if len(names) > 20 else "")
