@@ -88,8 +88,9 @@ def conformance(
             )
             continue
         fault = suite.check(name)
-        if name == "expectation" and suite.declared_bias and (suite.weighs_biased or not fault):
-            detail = suite.declared_bias + (f" ({fault})" if fault else "")
+        claims = suite.claims
+        if name == "expectation" and claims.biases and (claims.weighs_biased or not fault):
+            detail = claims.declared_bias + (f" ({fault})" if fault else "")
             outcomes.append(Outcome(name, "declared", detail))
             continue
         if fault:
@@ -108,8 +109,7 @@ class _Suite:
         self.sums = sums or max(SUMMED_LINKS // config.batch_size, 200)
         self.detectable = math.inf
         self.slots = plan_capacity(graph, config)
-        made = self._made()
-        self.declared_bias, self.weighs_biased = made.declared_bias, made.weighs_biased
+        self.claims = self._made().claims()
         self.count = batches
         self.shuffled = list(islice(self._made().batches(0, self.slots), batches))
         self.replaced = list(islice(self._made(replacement=True).batches(0, self.slots), batches))
@@ -245,7 +245,7 @@ class _Suite:
 
     def _permutations(self) -> str:
         made, b, epochs = self._made(), self.config.batch_size, 2
-        n, most = made.epoch_links, self.graph.n_links
+        n, most = made.positives.epoch_length, self.graph.n_links
         links = np.concatenate([draw.links for draw in made.draw(0, -(-epochs * n // b))])
         for epoch in range(epochs):
             counts = np.bincount(links[epoch * n : (epoch + 1) * n], minlength=most)
@@ -294,14 +294,14 @@ class _Suite:
         links = np.concatenate([draw.links for draw in draws])
         # The links of a stratum are not independent: one of each stratum is tested.
         tests = []
-        if made.draws_links_uniformly:
+        if self.claims.draws_links_uniformly:
             tests.append(("positive links", links[:: made.stratum_size], uniform))
         users = np.concatenate([draw.users.reshape(-1) for draw in draws])
         items = np.concatenate([draw.items.reshape(-1) for draw in draws])
         if users.size:
             tests.append(("negative users", users, graph.user_degrees / graph.n_links))
-        if items.size and made.drawn_items is not None:
-            tests.append(("negative items", items, made.drawn_items))
+        if items.size and self.claims.drawn_items is not None:
+            tests.append(("negative items", items, self.claims.drawn_items))
         for name, drawn, probability in tests:
             p = chi_squared(drawn, probability)
             if p < ERROR / len(tests):
@@ -321,7 +321,7 @@ class _Suite:
         fault, self.detectable = functions.compare(chain(self.replaced, more))
         if fault:
             return fault
-        known = self._made().shuffled_bias()
+        known = self.claims.shuffled_bias
         fault, _ = functions.compare(
             self.shuffled, slack=UNKNOWN_SHUFFLED_BIAS if known is None else 3 * known
         )

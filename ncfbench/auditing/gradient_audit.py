@@ -187,14 +187,14 @@ def audit_sampler(
                 )
     sampler = make_sampler(graph, next(iter(configs.values())), Streams(0))
     rows = [
-        _row(configs[loss], anchor, results, sampler.shuffled_bias(), margin, verdicts)
+        _row(configs[loss], anchor, results, sampler.claims().shuffled_bias, margin, verdicts)
         for loss in configs
         for anchor in anchors[loss]
     ]
     for row in rows:
         sampler = make_sampler(graph, configs[row["loss"]], Streams(0))
         # A bias that falls is consistent only where its limit is the right one.
-        if sampler.declared_bias and row["verdict"] in ("biased", "consistent"):
+        if sampler.claims().biases and row["verdict"] in ("biased", "consistent"):
             row |= {"verdict": "biased", "shown_by": "declared"}
     return rows
 

@@ -26,8 +26,9 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import PILOT_SEED, Draw, Float64, Int32, Nominal, Sampler
+from ncfbench.sampling.base import PILOT_SEED, Draw, Float64, Int32, Sampler
 from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, padded, rounded_up, with_pair_slots
+from ncfbench.sampling.claims import Claims
 
 Int: TypeAlias = NDArray[np.integer]
 PAIR_MULTIPLE = 256
@@ -95,21 +96,16 @@ class AllUsersSampler(Sampler):
         """See :meth:`Sampler.required_capacity`."""
         return self._count_items(draw)
 
-    def shuffled_bias(self) -> float:
-        """See :meth:`Sampler.shuffled_bias`: an epoch holds each link once, and items do not depend
-        on the users that they meet.
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`: an epoch holds each link once, and items do not depend on the
+        users that they meet.
         """
-        return 0.0
+        return super().claims()._replace(shuffled_bias=0.0)
 
     @property
     def merges_items(self) -> bool:
         """Always true: equal items meet the same users."""
         return True
-
-    @property
-    def met_users(self) -> int:
-        """M, the users that each item meets."""
-        return int(self.config.negative_users) or self.graph.n_users
 
     @cached_property
     def item_importance(self) -> Float64:
@@ -163,11 +159,6 @@ class NegativeSharingAllUsersSampler(AllUsersSampler):
     drawn users). Cost per link: O(degree of the item), and on the device U (or M) scores an item.
     """
 
-    def nominal(self) -> Nominal:
-        """See :meth:`Sampler.nominal`."""
-        b = self.config.batch_size
-        return Nominal(users=self.met_users, items=b, negatives=b * self.met_users)
-
 
 class StratifiedAllUsersSampler(AllUsersSampler):
     """Stratified Sampling with all users: s positive links an item (or a user), whose items meet
@@ -178,9 +169,3 @@ class StratifiedAllUsersSampler(AllUsersSampler):
     """
 
     stratified = True
-
-    def nominal(self) -> Nominal:
-        """See :meth:`Sampler.nominal`."""
-        b = self.config.batch_size
-        items = b if self.config.strata == "user" else b // self.stratum_size
-        return Nominal(users=self.met_users, items=items, negatives=items * self.met_users)

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.catalog import find_loss
+from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.config import MAX_SEED, RunConfig
 from ncfbench.data.graph import BipartiteGraph, Scratch
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
+from ncfbench.sampling.claims import Claims, nominal
 from ncfbench.sampling.noise import Noise
 from ncfbench.sampling.positives import PositiveStream
 
@@ -44,16 +45,6 @@ class Draw(NamedTuple):
     """int32[b, k]: items of the negative links (k = 0 where the sampler draws none); or int32[1,
     k'] for the whole batch.
     """
-
-
-class Nominal(NamedTuple):
-    """Contents of a batch by the paper's count (KDD 2017, table 2): equal nodes count as often as
-    they are named.
-    """
-
-    users: int
-    items: int
-    negatives: int
 
 
 class BatchSource(ABC):
@@ -181,55 +172,24 @@ class Sampler(BatchSource):
         )
         return [Draw(*parts) for parts in zip(links, users, items, strict=True)]
 
-    @property
-    def epoch_links(self) -> int:
-        """Positive links of an epoch: each of them once; all N unless some are left out."""
-        return self.graph.n_links
-
-    @property
-    def draws_links_uniformly(self) -> bool:
-        """True if with replacement each positive link of a batch is any link, all alike."""
-        return True
-
-    @property
-    def weighs_biased(self) -> bool:
-        """True if the bias that it declares lies in the weights of its batches, with replacement;
-        False if these are right, and the model makes something else of them.
-        """
-        return bool(find_loss(self.config.loss).bias)
-
-    @property
-    def declared_bias(self) -> str:
-        """Why the estimate is biased on purpose, in words; empty where it is not.
-
-        An audit measures such a bias, says so, and does not count it as a fault. It joins
-        :attr:`own_biases` and what the loss declares.
-        """
-        return "; ".join(filter(None, [*self.own_biases, find_loss(self.config.loss).bias]))
-
-    @property
-    def own_biases(self) -> tuple[str, ...]:
-        """Reasons for a bias that lie in the sampler and its settings, in words."""
-        return ()
-
-    def nominal(self) -> Nominal | None:
-        """Return the paper's counts for these settings, or None where they are not known."""
-        return None
-
-    def shuffled_bias(self) -> float | None:
-        """Return the relative bias of the negative term when positives are shuffled over an epoch
-        instead of drawn with replacement.
-
-        An order of magnitude is enough. None where it is not known.
-        """
-        return None
-
-    @property
-    def drawn_items(self) -> Float64 | None:
-        """float64[I]: the distribution of the items that :meth:`draw` draws, by default P_n; None
-        where they are not independent.
-        """
-        return self.noise.probability
+    def claims(self) -> Claims:
+        """Return what the sampler says of its batches; subclasses replace what differs."""
+        config, bias = self.config, find_loss(self.config.loss).bias
+        own = config.sampler_settings
+        letters = {
+            "b": config.batch_size,
+            "k": config.negatives,
+            "s": self.stratum_size,
+            "U": own.get("negative_users") or self.graph.n_users,
+            "K": config.uniform_items,
+            "M": own.get("memory", 0),
+        }
+        return Claims(
+            nominal=nominal(find_sampler(config.sampler), config.strata, letters),
+            drawn_items=self.noise.probability,
+            biases=(bias,) if bias else (),
+            weighs_biased=bool(bias),
+        )
 
     @property
     def merges_items(self) -> bool:

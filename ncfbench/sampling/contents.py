@@ -261,7 +261,7 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
             items.reshape(-1), negative_weights(batch).reshape(-1), graph.n_items
         )
         rows.append(_counts(batch, whole, dataset.lengths, dataset.tokens_IxL.shape[1]))
-    nominal = sampler.nominal()
+    nominal = sampler.claims().nominal
     means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
     b = config.batch_size
     popularity = _popularity(graph, weight_of_item) if weight_of_item.any() else None

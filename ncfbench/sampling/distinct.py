@@ -23,8 +23,9 @@ from ncfbench.config.checks import batch_unit
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import Draw, Float64, Int32, Nominal
+from ncfbench.sampling.base import Draw, Float64, Int32
 from ncfbench.sampling.batch import Batch, Shared
+from ncfbench.sampling.claims import Claims
 from ncfbench.sampling.positives import PositiveStream
 from ncfbench.sampling.shared import SharingSampler
 
@@ -67,39 +68,27 @@ class DistinctSharingSampler(SharingSampler):
         )
 
     @property
-    def epoch_links(self) -> int:
-        """See :attr:`Sampler.epoch_links`: those of whole batches."""
-        return self.positives.epoch_length
-
-    @property
-    def draws_links_uniformly(self) -> bool:
-        """False: links of popular nodes are rejected more often."""
-        return False
-
-    @property
     def merges_items(self) -> bool:
         """Always true: there are no equal items."""
         return True
 
-    @property
-    def weighs_biased(self) -> bool:
-        """True: see :attr:`Sampler.weighs_biased`."""
-        return True
-
-    @property
-    def own_biases(self) -> tuple[str, ...]:
-        """See :attr:`Sampler.own_biases`."""
-        own = (
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`. Shuffled, the bias is of second order in the share of links
+        that share a node with another.
+        """
+        found = (
+            super()
+            .claims()
+            ._replace(
+                draws_links_uniformly=False,
+                shuffled_bias=float(np.mean((1 - self.free_share) ** 2)),
+                weighs_biased=True,
+            )
+        )
+        return found.with_bias(
             "links of popular users and items are rejected more often from batches that are drawn"
             " one by one; a training epoch holds every link once"
         )
-        return (own, *super().own_biases)
-
-    def shuffled_bias(self) -> float:
-        """See :meth:`Sampler.shuffled_bias`: of second order in the share of links that share a
-        node with another.
-        """
-        return float(np.mean((1 - self.free_share) ** 2))
 
     @cached_property
     def free_share(self) -> Float64:
@@ -108,11 +97,6 @@ class DistinctSharingSampler(SharingSampler):
         nodes = graph.user_degrees[graph.link_user] + graph.item_degrees[graph.link_item] - 1
         free: Float64 = 1 - nodes / graph.n_links
         return free
-
-    def nominal(self) -> Nominal:
-        """See :meth:`Sampler.nominal`."""
-        b = self.config.batch_size
-        return Nominal(users=b, items=b, negatives=b * (b - 1))
 
     def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
         batch = super()._share(draw, capacity, rows)

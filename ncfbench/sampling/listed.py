@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import Draw, Float64, Int32, Nominal, Sampler
+from ncfbench.sampling.base import Draw, Float64, Int32, Sampler
 from ncfbench.sampling.batch import Batch, Listed, padded
+from ncfbench.sampling.claims import Claims
 from ncfbench.sampling.mined import popular_unlinked, require_unlinked
 
 MINED_GROWTH = 8
@@ -83,11 +84,11 @@ class ListedSampler(Sampler):
         """Return the item slots of a batch."""
         return max(n_items, capacity)
 
-    def shuffled_bias(self) -> float:
-        """See :meth:`Sampler.shuffled_bias`: an epoch holds each link once, and negative links are
-        drawn all the same.
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`: an epoch holds each link once, and negative links are drawn
+        all the same.
         """
-        return 0.0
+        return super().claims()._replace(shuffled_bias=0.0)
 
     @cached_property
     def _importance_of_noise(self) -> Float64:
@@ -110,11 +111,6 @@ class IidSampler(ListedSampler):
 
     draws_users = True
     draws_items = True
-
-    def nominal(self) -> Nominal:
-        """See :meth:`Sampler.nominal`."""
-        b, k = self.config.batch_size, self.config.negatives
-        return Nominal(users=b * (1 + k), items=b * (1 + k), negatives=b * k)
 
 
 class NegativeSampler(ListedSampler):
@@ -161,24 +157,14 @@ class NegativeSampler(ListedSampler):
         most = self.config.batch_size * (1 + self.config.negatives)
         return min(n_items + n_items // MINED_GROWTH, most)
 
-    @property
-    def drawn_items(self) -> Float64 | None:
-        """None under ``mined``: ranks are drawn."""
-        return None if self.is_mined else super().drawn_items
-
-    @property
-    def weighs_biased(self) -> bool:
-        """See :attr:`Sampler.weighs_biased`."""
-        return self.is_mined or super().weighs_biased
-
-    @property
-    def own_biases(self) -> tuple[str, ...]:
-        """See :attr:`Sampler.own_biases`."""
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`; under ``mined`` ranks are drawn."""
         if not self.is_mined:
-            return ()
-        return (
+            return super().claims()
+        found = super().claims()._replace(drawn_items=None, weighs_biased=True)
+        return found.with_bias(
             f"negatives come from the {self.config.mined} items of a user's highest scores, so what"
-            " is estimated has another negative term than the objective",
+            " is estimated has another negative term than the objective"
         )
 
     def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
@@ -195,11 +181,6 @@ class NegativeSampler(ListedSampler):
         if self.is_mined:
             return np.full(self.graph.n_items, float(self.config.mined))
         return super()._importance_of_noise
-
-    def nominal(self) -> Nominal:
-        """See :meth:`Sampler.nominal`."""
-        b, k = self.config.batch_size, self.config.negatives
-        return Nominal(users=b, items=b * (1 + k), negatives=b * k)
 
 
 class StratifiedSampler(ListedSampler):
@@ -244,10 +225,3 @@ class StratifiedSampler(ListedSampler):
             return super().link_weights(items, shape)
         weight = self._importance_of_data[items] / math.prod(shape)
         return np.repeat(weight, shape[1], axis=1).astype(self.weight_dtype)
-
-    def nominal(self) -> Nominal:
-        """See :meth:`Sampler.nominal`."""
-        b, s, k = self.config.batch_size, self.config.stratum_size, self.config.negatives
-        if self.by_user:
-            return Nominal(users=b // s, items=b * (1 + k), negatives=b * k)
-        return Nominal(users=b * (1 + k), items=b // s, negatives=b * k)

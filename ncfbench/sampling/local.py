@@ -5,7 +5,6 @@ do not communicate would.
 from __future__ import annotations
 
 import dataclasses
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import Draw, Float64, Nominal, Sampler
+from ncfbench.sampling.base import Draw, Sampler
 from ncfbench.sampling.batch import Batch, Shared, negative_weights, padded
+from ncfbench.sampling.claims import Claims, Nominal
 
 
 class LocalSampler(Sampler):
@@ -96,39 +96,11 @@ class LocalSampler(Sampler):
             n_items=np.int32(n_items),
         )
 
-    def shuffled_bias(self) -> float | None:
-        """See :meth:`Sampler.shuffled_bias`: that of a shard."""
-        return self.shard.shuffled_bias()
-
-    @property
-    def epoch_links(self) -> int:
-        """See :attr:`Sampler.epoch_links`."""
-        return self.whole.epoch_links
-
-    @property
-    def draws_links_uniformly(self) -> bool:
-        """See :attr:`Sampler.draws_links_uniformly`."""
-        return self.whole.draws_links_uniformly
-
-    @property
-    def weighs_biased(self) -> bool:
-        """See :attr:`Sampler.weighs_biased`."""
-        return self.whole.weighs_biased
-
-    @property
-    def declared_bias(self) -> str:
-        """See :attr:`Sampler.declared_bias`."""
-        return self.whole.declared_bias
-
-    def nominal(self) -> Nominal | None:
-        """See :meth:`Sampler.nominal`: that of a shard, N times."""
-        found = self.shard.nominal()
-        return None if found is None else Nominal(*(self.n_shards * count for count in found))
-
-    @cached_property
-    def drawn_items(self) -> Float64 | None:
-        """See :attr:`Sampler.drawn_items`."""
-        return self.whole.drawn_items
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`: the whole batch's, with contents and bias of its shards."""
+        one = self.shard.claims()
+        counts = one.nominal and Nominal(*(self.n_shards * count for count in one.nominal))
+        return self.whole.claims()._replace(nominal=counts, shuffled_bias=one.shuffled_bias)
 
     def required_capacity(self, draw: Draw) -> int:
         """See :meth:`Sampler.required_capacity`: N times those of the shard that needs most."""

@@ -14,8 +14,9 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import Draw, Float64, Int32, Nominal
+from ncfbench.sampling.base import Draw, Float64, Int32
 from ncfbench.sampling.batch import Batch, Remembered, Shared
+from ncfbench.sampling.claims import Claims
 from ncfbench.sampling.shared import SharingSampler
 
 Int64 = NDArray[np.int64]
@@ -79,24 +80,17 @@ class MemorySharingSampler(SharingSampler):
         """float64[I]: the weight of a pair, but for the number of items that a link meets."""
         return self.importance(self.noise.data) / self.config.batch_size
 
-    @property
-    def drawn_items(self) -> Float64 | None:
-        """None: an item stays in the memory for several batches."""
-        return None
-
-    @property
-    def own_biases(self) -> tuple[str, ...]:
-        """See :attr:`Sampler.own_biases`."""
-        own = (
-            "remembered vectors are constants, of earlier parameters: items get a part of their"
-            " gradient as negatives"
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`; an item stays in the memory for several batches."""
+        return (
+            super()
+            .claims()
+            ._replace(drawn_items=None)
+            .with_bias(
+                "remembered vectors are constants, of earlier parameters: items get a part of their"
+                " gradient as negatives"
+            )
         )
-        return (own, *super().own_biases)
-
-    def nominal(self) -> Nominal:
-        """See :meth:`Sampler.nominal`; g embeds the batch's own items."""
-        b, size = self.config.batch_size, self.size
-        return Nominal(users=b, items=b, negatives=b * (b - 1 + size))
 
     def required_capacity(self, draw: Draw) -> int:
         """See :meth:`Sampler.required_capacity`."""

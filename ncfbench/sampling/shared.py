@@ -14,8 +14,9 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import Draw, Float64, Int32, Nominal, Sampler
+from ncfbench.sampling.base import Draw, Float64, Int32, Sampler
 from ncfbench.sampling.batch import Batch, Shared, padded
+from ncfbench.sampling.claims import Claims
 
 
 class SharingSampler(Sampler):
@@ -41,16 +42,6 @@ class SharingSampler(Sampler):
                 f" meets {most} items, so there is nothing to choose. Use {fewer}--hardest all."
             )
 
-    @property
-    def own_biases(self) -> tuple[str, ...]:
-        """See :attr:`Sampler.own_biases`."""
-        if not self.config.sampler_settings.get("hardest", 0):
-            return ()
-        return (
-            f"only the {self.config.hardest} negatives of the highest scores count, so what is"
-            " estimated is a part of the negative term, and not the objective",
-        )
-
     @cached_property
     def pair_importance(self) -> Float64:
         """float64[I]: the weight of one pair of a link and an item, the normaliser included.
@@ -74,12 +65,18 @@ class SharingSampler(Sampler):
         """See :meth:`Sampler.required_capacity`."""
         return self._count_items(draw)
 
-    def shuffled_bias(self) -> float:
-        """See :meth:`Sampler.shuffled_bias`: two links of a batch are never the same; 1/(N-1), by
-        strata of order s/N.
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`. Shuffled, two links of a batch are never the same, two strata
+        seldom alike: a bias of 1/(N-1), or of order s/N.
         """
-        n = self.graph.n_links
-        return self.stratum_size / n if self.stratum_size > 1 else 1 / max(n - 1, 1)
+        n, s = self.graph.n_links, self.stratum_size
+        found = super().claims()._replace(shuffled_bias=s / n if s > 1 else 1 / max(n - 1, 1))
+        if not self.config.sampler_settings.get("hardest", 0):
+            return found
+        return found.with_bias(
+            f"only the {self.config.hardest} negatives of the highest scores count, so what is"
+            " estimated is a part of the negative term, and not the objective"
+        )
 
     def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
         """Return the batch of a draw with the weights of the positive links ``rows``, whole
@@ -145,15 +142,6 @@ class StratifiedSharingSampler(SharingSampler):
     # The paper prints b(b-1)/s negative links; these are without those of a link's own stratum.
     stratified = True
 
-    def nominal(self) -> Nominal:
-        """See :meth:`Sampler.nominal`; a negative link is a user and an item, however many links
-        brought the item.
-        """
-        b, s = self.config.batch_size, self.stratum_size
-        if self.config.strata == "user":
-            return Nominal(users=b // s, items=b, negatives=b * (b - s))
-        return Nominal(users=b, items=b // s, negatives=b * (b // s - 1))
-
 
 class NegativeSharingSampler(SharingSampler):
     """Negative Sharing (KDD 2017, algorithm 4): b positive links, each one's negatives the items of
@@ -163,11 +151,6 @@ class NegativeSharingSampler(SharingSampler):
     Positive links shuffled (or uniform with replacement). b user slots; b item slots, where
     ``unique_items`` merges equal items.
     """
-
-    def nominal(self) -> Nominal:
-        """See :meth:`Sampler.nominal`."""
-        b = self.config.batch_size
-        return Nominal(users=b, items=b, negatives=b * (b - 1))
 
 
 class MixedSharingSampler(SharingSampler):
@@ -191,27 +174,23 @@ class MixedSharingSampler(SharingSampler):
             for number, draw in enumerate(super().draw(start, count), start)
         ]
 
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`."""
+        return super().claims()._replace(drawn_items=self._uniform)
+
     @cached_property
-    def drawn_items(self) -> Float64:
-        """float64[I]: uniform over the items in use."""
-        uniform = np.zeros(self.graph.n_items)
-        uniform[self._in_use] = 1 / len(self._in_use)
-        return uniform
+    def _uniform(self) -> Float64:
+        return (self.graph.item_degrees > 0) / len(self._in_use)
 
     @cached_property
     def pair_importance(self) -> Float64:
         """See :attr:`SharingSampler.pair_importance`."""
         b, extra = self.config.batch_size, self.config.uniform_items
-        return self.importance((b - 1) * self.noise.data + extra * self.drawn_items) / b
+        return self.importance((b - 1) * self.noise.data + extra * self._uniform) / b
 
     @cached_property
     def _in_use(self) -> Int32:
         return self.graph.items_in_use
-
-    def nominal(self) -> Nominal:
-        """See :meth:`Sampler.nominal`."""
-        b, extra = self.config.batch_size, self.config.uniform_items
-        return Nominal(users=b, items=b + extra, negatives=b * (b - 1 + extra))
 
     def _uniform_items(self, number: int) -> Int32:
         rng = self.streams.generator("uniform-items", number)

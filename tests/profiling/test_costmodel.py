@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncfbench.catalog import SAMPLERS, find_sampler
+from ncfbench.catalog import find_sampler
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.profiling.cost_model import (
@@ -29,6 +28,7 @@ from ncfbench.profiling.cost_model import (
 from ncfbench.profiling.pace import pace
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
+from ncfbench.sampling.claims import nominal
 from ncfbench.timing import statistics as analysis
 
 BASE = Counts(users=512, items=184, interactions=5632, kind="vectors")
@@ -107,38 +107,42 @@ def test_a_rise_by_hand() -> None:
     assert mean_rise([10], [2.0]) == pytest.approx(0.2)
 
 
-def value(symbol: str, b: int, k: int, s: int, users: int) -> float:
-    """A formula of the cost table with numbers for its letters; k' is b."""
-    text = symbol.replace("k'", "B").replace("M", "2*b").replace("^", "**")
-    text = re.sub(r"(?<=[bks])(?=[bksU(])", "*", text)
-    return float(eval(text, {"b": b, "k": k, "s": s, "B": b, "U": users}))
-
-
 @pytest.mark.parametrize(
-    ("sampler", "strata"),
+    ("sampler", "strata", "users", "items", "negatives"),
     [
-        *((name, "item") for name in SAMPLERS),
-        ("strat", "user"),
-        ("strat-ns", "user"),
-        ("strat-all", "user"),
+        ("iid", "item", "384", "384", "320"),
+        ("neg", "item", "64", "384", "320"),
+        ("strat", "item", "384", "16", "320"),
+        ("strat", "user", "16", "384", "320"),
+        ("ns", "item", "64", "64", "64 * 63"),
+        ("strat-ns", "item", "64", "16", "64 * 15"),
+        ("strat-ns", "user", "16", "64", "64 * 60"),
+        ("mixed-ns", "item", "64", "128", "64 * (63 + 64)"),
+        ("ns-distinct", "item", "64", "64", "64 * 63"),
+        ("xbm", "item", "64", "64", "64 * (63 + 128)"),
+        ("ns-all", "item", "U", "64", "64 * U"),
+        ("strat-all", "item", "U", "16", "16 * U"),
+        ("strat-all", "user", "U", "64", "64 * U"),
     ],
 )
-def test_symbols_count_what_samplers_count(tiny: Dataset, sampler: str, strata: str) -> None:
-    b = 16 if sampler == "ns-distinct" else 64
-    config = complete(
-        {"sampler": sampler, "strata": strata, "batch_size": b, "negatives": 5, "stratum_size": 4}
-        | {"memory": 2 * b}
-    )
+def test_formulas_count_what_batches_hold(
+    tiny: Dataset, sampler: str, strata: str, users: str, items: str, negatives: str
+) -> None:
+    """For b = 64 (and k' = 64), k = 5, s = 4, M = 128."""
+    shared = {"batch_size": 64, "negatives": 5, "stratum_size": 4, "memory": 128}
+    config = complete({"sampler": sampler, "strata": strata} | shared)
+    info, count = find_sampler(sampler), tiny.graph.n_users
+    letters = {"b": 64, "k": 5, "s": 4, "K": 64, "M": 128, "U": count}
+    found = nominal(info, strata, letters)
+    assert found == tuple(eval(text, {"U": count}) for text in (users, items, negatives))
+    if sampler == "ns-distinct":  # which has no batches of 64 links here
+        return
     made = make_sampler(tiny.graph, config, Streams(0))
-    negatives, users, items, interactions, kind = find_sampler(sampler).symbols_with(strata)
-    nominal = made.nominal()
-    assert nominal is not None
-    letters = b, 5, 4, tiny.graph.n_users
-    assert [value(symbol, *letters) for symbol in (users, items, negatives)] == list(nominal)
+    assert made.claims().nominal == found
     counts = Counts.of(next(made.batches(0, 0)))
-    assert counts.kind == kind
-    if (sampler, strata) in (("iid", "item"), ("neg", "item")):
-        assert counts.interactions == value(interactions, *letters)
+    assert counts.kind == info.symbols[-1]
+    if sampler in ("iid", "neg"):
+        assert counts.interactions == 64 * 6
 
 
 def test_full_iterations_by_hand() -> None:

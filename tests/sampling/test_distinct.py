@@ -49,7 +49,7 @@ def test_batches_exist_or_are_refused(
             make_sampler(graph, configure(b), Streams(0))
         return
     made = make_sampler(graph, configure(b), Streams(seed), replacement=replacement)
-    assert made.epoch_links == count * b
+    assert made.positives.epoch_length == count * b
     draws = made.draw(0, 2 * count)
     for draw in draws:
         for nodes in (graph.link_user, graph.link_item):
@@ -118,8 +118,8 @@ def test_rejection_draws_what_it_says() -> None:
     freedom = len(expected) - 1
     assert chi < freedom + 4.5 * (2 * freedom) ** 0.5
     # Links of nodes with more links come less often: the bias that the sampler declares.
-    assert not made.draws_links_uniformly
-    assert "rejected" in made.declared_bias
+    assert not made.claims().draws_links_uniformly
+    assert "rejected" in made.claims().declared_bias
 
 
 @pytest.mark.parametrize("family", ["sg", "softmax"])

@@ -30,7 +30,7 @@ def test_positives_are_a_sequence_of_permutations(
     made = make_sampler(graph, configure(sampler, stratum_size=stratum_size), Streams(2))
     stream = np.concatenate([draw.links for draw in made.draw(0, 4 * n // b)])
     if sampler == "ns-distinct":  # leaves out what fills no batch
-        n = made.epoch_links
+        n = made.positives.epoch_length
         assert odd - b < n <= odd
     for epoch in range(3):
         links = np.sort(stream[epoch * n : (epoch + 1) * n])
