@@ -22,7 +22,7 @@ from ncfbench.models.losses import SkipGram
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table
 from ncfbench.reporting.table import Table
-from ncfbench.sampling.batch import AllUsers
+from ncfbench.sampling.batch import MetUsers
 
 
 def main() -> None:
@@ -57,17 +57,17 @@ def main() -> None:
     print_table(make_console(), Table(title, header, rows, labels=1, name="all-users"))
 
 
-def example(users: int, items: int, dimension: int) -> tuple[jax.Array, jax.Array, AllUsers]:
+def example(users: int, items: int, dimension: int) -> tuple[jax.Array, jax.Array, MetUsers]:
     """Return random vectors, and even weights with one linked pair in a hundred."""
     rng = np.random.default_rng(0)
     f, g = (jnp.asarray(rng.normal(size=(n, dimension)), jnp.float32) for n in (users, items))
     pairs = rng.choice(users * items, size=users * items // 100, replace=False)
     linked_user, linked_item = (jnp.asarray(each, jnp.int32) for each in divmod(pairs, items))
     of_users, of_items = (jnp.full(n, 1 / n, jnp.float32) for n in (users, items))
-    return f, g, AllUsers(of_users, of_items, linked_user, linked_item)
+    return f, g, MetUsers(of_users, of_items, linked_user, linked_item)
 
 
-def products(f: jax.Array, g: jax.Array, negatives: AllUsers) -> tuple[jax.Array, jax.Array]:
+def products(f: jax.Array, g: jax.Array, negatives: MetUsers) -> tuple[jax.Array, jax.Array]:
     """Return the gradients that equal derivatives of all scores would give."""
     scores = f @ g.T
     return scores @ g, scores.T @ f

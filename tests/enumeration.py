@@ -14,7 +14,7 @@ from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling import Draw
-from ncfbench.sampling.batch import AllUsers, Batch, Listed
+from ncfbench.sampling.batch import Batch, Listed, MetUsers
 
 SCORES = np.array([[0.3, -1.2, 0.8], [-0.5, 0.9, 0.1]])
 LAMBDA = 3.0
@@ -70,7 +70,7 @@ def batch_objective(batch: Batch, family: str) -> float:
     """Return the batch's loss from ids and weights, link by link."""
     users, items = batch.users[batch.pos_user], batch.items[batch.pos_item]
     negatives = batch.negatives
-    if isinstance(negatives, AllUsers):
+    if isinstance(negatives, MetUsers):
         return all_users_objective(batch, negatives)
     if isinstance(negatives, Listed):
         of_users, of_items = batch.users[negatives.user], batch.items[negatives.item]
@@ -85,7 +85,7 @@ def batch_objective(batch: Batch, family: str) -> float:
     return own + float(np.sum(negatives.weight * losses))
 
 
-def all_users_objective(batch: Batch, negatives: AllUsers) -> float:
+def all_users_objective(batch: Batch, negatives: MetUsers) -> float:
     """Return the loss of a batch whose items meet all users, pair by pair."""
     left_out = set(zip(negatives.linked_user.tolist(), negatives.linked_item.tolist(), strict=True))
     own = zip(batch.users[batch.pos_user], batch.items[batch.pos_item], strict=True)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling import Sampler, plan_capacity
 from ncfbench.sampling.batch import (
-    AllUsers,
     Batch,
+    MetUsers,
     Remembered,
     Shared,
     negative_ids,
@@ -102,7 +102,7 @@ def _with_equal_pairs(batches: Sequence[Batch]) -> list[Batch]:
     counts = [
         len(batch.negatives.linked_user)
         for batch in batches
-        if isinstance(batch.negatives, AllUsers)
+        if isinstance(batch.negatives, MetUsers)
     ]
     return [with_pair_slots(batch, max(counts, default=0)) for batch in batches]
 
@@ -114,7 +114,7 @@ def _wider(batch: Batch, slots: int) -> Batch:
     negatives = batch.negatives
     if isinstance(negatives, Shared):
         negatives = type(negatives)(np.pad(negatives.weight, ((0, 0), (0, more))))
-    if isinstance(negatives, AllUsers):
+    if isinstance(negatives, MetUsers):
         negatives = negatives._replace(item_weight=np.pad(negatives.item_weight, (0, more)))
     return batch._replace(items=items, negatives=negatives)
 

@@ -20,7 +20,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import NcfbenchError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
-from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Listed, Shared, negative_weights
+from ncfbench.sampling.batch import Batch, EveryUser, Listed, MetUsers, Shared, negative_weights
 
 Result = Literal["pass", "fail", "not tested", "declared"]
 """``declared``: the sampler says itself that its expected loss is another one, and why."""
@@ -156,7 +156,7 @@ class _Suite:
                 "n_items": (),
             }
             expected_weights: dict[str, tuple[int, ...]] = {}
-            if isinstance(batch.negatives, AllUsers):
+            if isinstance(batch.negatives, MetUsers):
                 met = min(len(batch.negatives.user_weight), len(batch.users))
                 expected_weights = {
                     "negatives.user_weight": (met,),
@@ -191,7 +191,7 @@ class _Suite:
             # Slots of items and of linked pairs may grow when a batch needs more than was planned,
             # and the weights with them.
             growing = {"items"} | ({"weight"} if isinstance(batch.negatives, Shared) else set())
-            if isinstance(batch.negatives, AllUsers):
+            if isinstance(batch.negatives, MetUsers):
                 growing |= {f"negatives.{name}" for name in (*LINKED, "item_weight")}
             fixed = [name for name in shapes if name not in growing]
             if shapes.keys() != first.keys() or any(shapes[name] != first[name] for name in fixed):
@@ -213,7 +213,7 @@ class _Suite:
                 "pos_item": (batch.pos_item, int(batch.n_items)),
                 "n_items": (np.atleast_1d(batch.n_items), len(batch.items) + 1),
             }
-            if isinstance(batch.negatives, AllUsers):
+            if isinstance(batch.negatives, MetUsers):
                 user, item = (getattr(batch.negatives, name) for name in LINKED)
                 named["negatives.linked_user"] = user, len(batch.negatives.user_weight) + 1
                 is_pair = user < len(batch.negatives.user_weight)
@@ -225,7 +225,7 @@ class _Suite:
                 if ids.size and (ids.min() < 0 or ids.max() >= size):
                     wrong = int(ids.max() if ids.max() >= size else ids.min())
                     return f"batch {number}: {name} holds {wrong}, not in 0..{size - 1}"
-            columns = {Shared: "weight", AllUsers: "item_weight", EveryUser: "item_weight"}
+            columns = {Shared: "weight", MetUsers: "item_weight", EveryUser: "item_weight"}
             column = columns.get(type(batch.negatives))
             if column and getattr(batch.negatives, column)[..., int(batch.n_items) :].any():
                 return f"batch {number}: a padding slot has weight"
@@ -377,7 +377,7 @@ def _same(one: Batch, other: Batch) -> bool:
     left, right = one.negatives, other.negatives
     if isinstance(left, Shared) and isinstance(right, Shared):
         pairs.append((left.weight[:, :n], right.weight[:, :n]))
-    elif isinstance(left, AllUsers) and isinstance(right, AllUsers):
+    elif isinstance(left, MetUsers) and isinstance(right, MetUsers):
         pairs.append((negative_weights(one)[:, :n], negative_weights(other)[:, :n]))
     else:
         pairs += list(zip(left, right, strict=True))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.sampling.batch import AllUsers, Batch, Shared, negative_ids, negative_weights
+from ncfbench.sampling.batch import Batch, MetUsers, Shared, negative_ids, negative_weights
 from ncfbench.sampling.noise import Noise
 
 ERROR = 1e-4
@@ -109,7 +109,7 @@ class TestFunctions:
             self.foreign = max(
                 self.foreign, int(np.count_nonzero((users != user[:, None]) & (weight > 0)))
             )
-        if isinstance(batch.negatives, AllUsers):
+        if isinstance(batch.negatives, MetUsers):
             inner = (weight @ self.y[batch.items].reshape(len(batch.items), -1)).reshape(
                 len(weight), functions, d
             )

@@ -28,7 +28,7 @@ from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Listed, negative_weights
+from ncfbench.sampling.batch import Batch, EveryUser, Listed, MetUsers, negative_weights
 
 
 class VarianceParts(NamedTuple):
@@ -109,7 +109,7 @@ def meeting_all_users(graph: BipartiteGraph, batch: Batch, *, mask: bool) -> Bat
 def without_negatives(batch: Batch) -> Batch:
     """Return a batch that meets all users with items of no weight."""
     negatives = batch.negatives
-    assert isinstance(negatives, AllUsers)
+    assert isinstance(negatives, MetUsers)
     none = np.zeros_like(negatives.item_weight)
     return batch._replace(negatives=negatives._replace(item_weight=none))
 

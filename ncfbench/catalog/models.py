@@ -55,8 +55,8 @@ LOSSES: dict[str, LossInfo] = {
         path="ncfbench.models.losses:SampledSoftmax",
         title="Softmax",
         summary=(
-            "-log of the positive item's share of exp(gamma score), with logQ correction, on unit"
-            " vectors"
+            "-log of the positive item's share of exp(gamma score), on unit vectors; logQ corrects"
+            " the negatives, and the positive item counts once"
         ),
         uses=(),
         family="listwise",
@@ -65,7 +65,7 @@ LOSSES: dict[str, LossInfo] = {
     "softmax-logq": LossInfo(
         path="ncfbench.models.losses:UsualSoftmax",
         title="Softmax, usual logQ",
-        summary="softmax whose positive item is corrected like a drawn one, for comparison",
+        summary="softmax with the usual logQ correction, of the positive item too: a biased limit",
         uses=(),
         family="listwise",
         includes_positive=True,

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ncfbench.data.id_index import IdIndex, find_hits
-from ncfbench.data.link_bits import LinkBits, is_small
+from ncfbench.data.lookup import IdIndex, LinkBits
 from ncfbench.errors import DataError
 
 Int32 = NDArray[np.int32]
@@ -24,14 +23,11 @@ MAX_LINKS = np.iinfo(np.int32).max
 """Most links, users and items: what int32 can number."""
 CHUNK = 2**20
 """Links per pass where a whole column of temporaries would take too much memory."""
-LONG_ROW = 32
-"""Links of a user per item of a list, above which the items are searched for in the user's row
-instead of scanning it: a batch of Negative Sharing on 10^7 links of heavy-tailed users takes 0.9
-instead of 1.4 ms.
-"""
 CELLS_PER_LINK = 8
-"""Cells of a block for each link to scan, up to which bits are sooner: on MovieLens with plots a
-batch of Negative Sharing has 200,000 cells and 124,000 links to scan.
+"""Cells of a block for each link to scan, up to which bits are sooner."""
+MOST_BYTES, MOST_BYTES_A_LINK = 2**26, 16
+"""Largest table of bits, and how much it may take beside the graph's 12 bytes a link. Data with a
+larger one are so sparse that scanning the links is as fast.
 """
 FILTER_BITS = 8
 """Least bits of the link filter per link, rounded up to a power of two in all: one unlinked pair in
@@ -39,16 +35,14 @@ FILTER_BITS = 8
 """
 
 
-class Scratch:
-    """An index of a graph's users and one of its items, for one thread, and its links as bits.
-
-    Args:
-        uses_bits: False leaves the bits out; they are also left out where they would be many.
+class LookupTables:
+    """An index of a graph's users and one of its items, for one thread, and its links as bits where
+    these are few.
     """
 
-    def __init__(self, graph: BipartiteGraph, *, uses_bits: bool = True) -> None:
+    def __init__(self, graph: BipartiteGraph) -> None:
         self.users, self.items = IdIndex(graph.n_users), IdIndex(graph.n_items)
-        self.bits = graph.link_bits if uses_bits else None
+        self.bits = graph.link_bits
 
 
 @dataclass(frozen=True)
@@ -212,10 +206,8 @@ class BipartiteGraph:
 
     @cached_property
     def link_bits(self) -> LinkBits | None:
-        """The links as bits; None where their table is not small
-        (:func:`ncfbench.data.link_bits.is_small`).
-        """
-        if not is_small(self.n_links, self.n_users, self.n_items):
+        """The links as bits; None where their table is large."""
+        if self.n_items * -(-self.n_users // 8) > min(MOST_BYTES, MOST_BYTES_A_LINK * self.n_links):
             return None
         return LinkBits(self.link_user, self.link_item, self.n_users, self.n_items)
 
@@ -254,60 +246,39 @@ class BipartiteGraph:
         return users, np.repeat(np.arange(len(items)), counts)
 
     def linked_block(
-        self, users: Int32, items: Int32, scratch: Scratch | None = None
+        self, users: Int32, items: Int32, tables: LookupTables | None = None
     ) -> tuple[Int64, Int64]:
         """Return the linked pairs of a whole block: all (row, column) for which (users[row],
         items[column]) is a training link.
 
-        Where the graph is small and the block has at most :data:`CELLS_PER_LINK` cells for each
-        link that would be scanned, it looks at the bits of the block's cells. Else it scans the
-        links of whichever side has fewer; only in rows of users with very many links it searches
-        for the items.
+        It looks at the bits of the block's cells where there are bits and few cells, and else scans
+        the links of whichever side has fewer.
 
         Args:
             users: int32[b], repeats allowed.
             items: int32[V], ascending, distinct.
-            scratch: tables kept between calls; without it this call makes its own, or searches.
+            tables: kept between calls; by default this call makes its own.
         """
+        tables = tables or LookupTables(self)
         user_counts = self.user_offsets[users + 1] - self.user_offsets[users]
         item_counts = self.item_offsets[items + 1] - self.item_offsets[items]
-        scanned = min(user_counts.sum(), item_counts.sum())
-        if scratch and scratch.bits and len(users) * len(items) < CELLS_PER_LINK * scanned:
-            return scratch.bits.block(users, items)
-        is_long = user_counts > LONG_ROW * len(items)
-        if is_long.any() and is_long.sum() * LONG_ROW * len(items) < item_counts.sum():
-            short, long = np.flatnonzero(~is_long), np.flatnonzero(is_long)
-            few, of_few = self.linked_block(users[short], items, scratch)
-            many, of_many = np.nonzero(
-                self.searched(*np.broadcast_arrays(users[long][:, None], items[None, :]))
-            )
-            return np.concatenate([short[few], long[many]]), np.concatenate([of_few, of_many])
-        if user_counts.sum() <= item_counts.sum():
+        of_users, of_items = user_counts.sum(), item_counts.sum()
+        if tables.bits and len(users) * len(items) < CELLS_PER_LINK * min(of_users, of_items):
+            return tables.bits.block(users, items)
+        if of_users <= of_items:
             row = np.repeat(np.arange(len(users)), user_counts)
             values = self.link_item.take(
                 _expand(self.user_offsets[users], user_counts), mode="clip"
             )
-            hit, column = (
-                scratch.items.hits(values, items)
-                if scratch
-                else find_hits(values, items, self.n_items)
-            )
-            return row[hit], column.astype(np.int64)
+            hit, at = tables.items.hits(values, items)
+            return row[hit], at.astype(np.int64)
         order = np.argsort(users, kind="stable")
         ranked = users[order]
         first = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
         count = np.diff(first, append=len(users))
-        values = self.item_users.take(_expand(self.item_offsets[items], item_counts), mode="clip")
-        distinct = ranked[first]
-        hit, which = (
-            scratch.users.hits(values, distinct)
-            if scratch
-            else find_hits(values, distinct, self.n_users)
-        )
-        # The links of the columns follow one another, so a hit's index tells its column. A table of
-        # them takes half the time of a binary search.
-        column = np.repeat(np.arange(len(items)), item_counts)[hit]
-        return order[_expand(first[which], count[which])], np.repeat(column, count[which])
+        values, column = self.users_of(items)
+        hit, which = tables.users.hits(values, ranked[first])
+        return order[_expand(first[which], count[which])], np.repeat(column[hit], count[which])
 
 
 def sort_stably(values: Int32, keys: Callable[[slice], Int32]) -> None:

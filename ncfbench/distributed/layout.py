@@ -16,7 +16,7 @@ import jax
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.models.device import transferred
 from ncfbench.sampling.base import BatchSource, Sampler
-from ncfbench.sampling.batch import Batch
+from ncfbench.sampling.batch import Batch, EveryUser
 
 Tree: TypeAlias = Any
 """A tree of arrays."""
@@ -137,6 +137,9 @@ class SingleDevice(Layout):
     size = 1
     is_simulated = False
 
+    def __init__(self) -> None:
+        self._every_user: tuple[Any, tuple[Any, Any]] = None, (None, None)
+
     def describe(self) -> None:
         """See :meth:`Layout.describe`."""
 
@@ -149,8 +152,19 @@ class SingleDevice(Layout):
         return sampler
 
     def put(self, batch: Batch) -> Batch:
-        """See :meth:`Layout.put`; a CPU takes a batch from the host's memory."""
-        return transferred(batch)
+        """See :meth:`Layout.put`; a CPU takes a batch from the host's memory.
+
+        What batches that meet every user have in common is moved once.
+        """
+        negatives = batch.negatives
+        if not isinstance(negatives, EveryUser):
+            return transferred(batch)
+        if self._every_user[0] is not negatives.user_weight:
+            moved = transferred((batch.users, negatives.user_weight))
+            self._every_user = negatives.user_weight, moved
+        users, weight = self._every_user[1]
+        own = batch._replace(users=users, negatives=negatives._replace(user_weight=weight))
+        return transferred(own)
 
     def keep(self, batches: list[Batch]) -> list[Batch]:
         """See :meth:`Layout.keep`."""

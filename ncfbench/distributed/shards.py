@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from ncfbench.errors import CheckFailedError
 from ncfbench.sampling.base import BatchSource, Draw, Sampler
-from ncfbench.sampling.batch import AllUsers, Batch, Shared, negative_weights, rounded_up
+from ncfbench.sampling.batch import Batch, MetUsers, Shared, negative_weights, rounded_up
 from ncfbench.sampling.local import LocalSampler
 
 Int32 = NDArray[np.int32]
@@ -96,7 +96,7 @@ def cut(batch: Batch, n_shards: int) -> Batch:
     """
     slots = rounded_up(len(batch.items), n_shards) - len(batch.items)
     items, negatives = np.pad(batch.items, (0, slots)), batch.negatives
-    if isinstance(negatives, AllUsers):
+    if isinstance(negatives, MetUsers):
         return _cut_users(batch._replace(items=items), negatives, n_shards)
     if isinstance(negatives, Shared):
         users, pos_user, _ = _own_users(batch, n_shards, None)
@@ -112,7 +112,7 @@ def cut(batch: Batch, n_shards: int) -> Batch:
     )
 
 
-def _cut_users(batch: Batch, negatives: AllUsers, n_shards: int) -> Batch:
+def _cut_users(batch: Batch, negatives: MetUsers, n_shards: int) -> Batch:
     """Cut the users that are met into equal shares; every shard meets all items."""
     weights = negatives.user_weight
     share = rounded_up(len(weights), n_shards) // n_shards
@@ -126,7 +126,7 @@ def _cut_users(batch: Batch, negatives: AllUsers, n_shards: int) -> Batch:
     return batch._replace(
         users=np.concatenate([met, own], axis=1).reshape(-1),
         pos_user=np.tile(share + np.arange(own.shape[1], dtype=np.int32), n_shards),
-        negatives=AllUsers(
+        negatives=MetUsers(
             user_weight=np.pad(weights, (0, behind)),
             item_weight=np.tile(np.pad(negatives.item_weight, (0, slots)), n_shards),
             linked_user=np.where(is_own, linked, np.int32(share)).reshape(-1),
@@ -161,7 +161,7 @@ def select_shards(batch: Batch, n_shards: int, own: range) -> Batch:
         return array[own.start * size : own.stop * size]
 
     negatives, rows = batch.negatives, len(batch.pos_user)
-    is_cut = isinstance(negatives, AllUsers)
+    is_cut = isinstance(negatives, MetUsers)
     return Batch(
         users=take(batch.users),
         items=take(batch.items),

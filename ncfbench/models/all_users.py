@@ -1,6 +1,6 @@
 """The negative term of batches whose items meet all users: a weighted sum over users x items.
 
-``sum_ij a_i c_j l-(s_ij)``, without linked pairs (:class:`ncfbench.sampling.batch.AllUsers`). Three
+``sum_ij a_i c_j l-(s_ij)``, without linked pairs (:class:`ncfbench.sampling.batch.MetUsers`). Three
 ways to the same number:
 
 - :func:`plain_sum` scores blocks of users with any interaction, and leaves the gradient to JAX. It
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from ncfbench.models.interaction import DotProduct, Interaction
 from ncfbench.models.losses import Pointwise
-from ncfbench.sampling.batch import AllUsers
+from ncfbench.sampling.batch import MetUsers
 
 BLOCK_SCORES = 2**22
 """Scores that are in memory at a time: 16 MB, and as much for each of two other arrays."""
@@ -41,7 +41,7 @@ Sums: TypeAlias = tuple[jax.Array, jax.Array, jax.Array]
 def negative_sum(
     users_MxD: jax.Array,
     items_VxD: jax.Array,
-    negatives: AllUsers,
+    negatives: MetUsers,
     interaction: Interaction,
     loss: Pointwise,
 ) -> jax.Array:
@@ -63,7 +63,7 @@ def negative_sum(
 def plain_sum(
     users_MxD: jax.Array,
     items_VxD: jax.Array,
-    negatives: AllUsers,
+    negatives: MetUsers,
     interaction: Interaction,
     loss: Pointwise,
 ) -> jax.Array:
@@ -87,7 +87,7 @@ def plain_sum(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def fused_sum(
-    loss: Pointwise, users_MxD: jax.Array, items_VxD: jax.Array, negatives: AllUsers
+    loss: Pointwise, users_MxD: jax.Array, items_VxD: jax.Array, negatives: MetUsers
 ) -> jax.Array:
     """Return the sum for dot products; its gradient is computed with it.
 
@@ -97,7 +97,7 @@ def fused_sum(
 
 
 def _forward(
-    loss: Pointwise, users_MxD: jax.Array, items_VxD: jax.Array, negatives: AllUsers
+    loss: Pointwise, users_MxD: jax.Array, items_VxD: jax.Array, negatives: MetUsers
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Return the sum, and what the backward pass needs: the gradients."""
 
@@ -130,7 +130,7 @@ def _backward(
 fused_sum.defvjp(_forward, _backward)
 
 
-def gramian_sum(users_MxD: jax.Array, items_VxD: jax.Array, negatives: AllUsers) -> jax.Array:
+def gramian_sum(users_MxD: jax.Array, items_VxD: jax.Array, negatives: MetUsers) -> jax.Array:
     """Return the sum of squared dot products, by way of the users' Gramian.
 
     Args: see :func:`negative_sum`.
@@ -146,7 +146,7 @@ def gramian_sum(users_MxD: jax.Array, items_VxD: jax.Array, negatives: AllUsers)
     return summed
 
 
-def _by_blocks(function: Any, users_MxD: jax.Array, negatives: AllUsers, n_items: int) -> Any:
+def _by_blocks(function: Any, users_MxD: jax.Array, negatives: MetUsers, n_items: int) -> Any:
     """Return ``function(users, weights, linked users)`` of each block of users, stacked.
 
     Users behind the last one have no weight; linked users outside a block point behind it.

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ncfbench.models.all_users import negative_sum
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.losses import Loss, Pointwise
-from ncfbench.sampling.batch import AllUsers, Batch, Listed, Remembered, Shared
+from ncfbench.sampling.batch import Batch, Listed, MetUsers, Remembered, Shared
 
 
 def batch_link_loss(
@@ -33,7 +33,7 @@ def batch_link_loss(
         weight_factor: rescales the weights of the whole batch to those of a shard's mean.
     """
     negatives = batch.negatives
-    if not isinstance(negatives, AllUsers):
+    if not isinstance(negatives, MetUsers):
         positive, negative = batch_scores(users_UxD, items_VxD, batch, interaction)
         keeps = hardest and loss.info.includes_positive
         kept = batch.items[batch.pos_item][:, None] == batch.items[None, :] if keeps else None

@@ -23,7 +23,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.distributed.shards import cut
 from ncfbench.profiling.cost_model import Counts
 from ncfbench.sampling.base import Int32
-from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Listed, Shared
+from ncfbench.sampling.batch import Batch, EveryUser, Listed, MetUsers, Shared
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class BatchMaker:
             items=items,
             pos_user=own if is_every else np.arange(met, met + b, dtype=np.int32),
             pos_item=np.resize(self.rng.permutation(len(items)), b).astype(np.int32),
-            negatives=(EveryUser if is_every else AllUsers)(
+            negatives=(EveryUser if is_every else MetUsers)(
                 np.full(met, 1 / met, np.float32),
                 np.full(len(items), 1 / len(items), np.float32),
                 user.astype(np.int32),

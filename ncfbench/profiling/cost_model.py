@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, Listed, remembered
+from ncfbench.sampling.batch import Batch, EveryUser, Listed, MetUsers, remembered
 
 LINEAR_TOLERANCE = 0.05
 """A part's cost is a straight line if the steps are off by no more than this share then; else it is
@@ -60,7 +60,7 @@ class Counts:
                 own item slots.
         """
         negatives = batch.negatives
-        if isinstance(negatives, AllUsers):
+        if isinstance(negatives, MetUsers):
             b, met = len(batch.pos_user), len(negatives.user_weight)
             users = b if isinstance(negatives, EveryUser) else len(batch.users)
             return cls(users, len(batch.items), b + met * len(batch.items), "all_users")

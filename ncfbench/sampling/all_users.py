@@ -27,7 +27,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import PILOT_SEED, Draw, Float64, Int32, Sampler
-from ncfbench.sampling.batch import AllUsers, Batch, EveryUser, padded, rounded_up, with_pair_slots
+from ncfbench.sampling.batch import Batch, EveryUser, MetUsers, padded, rounded_up, with_pair_slots
 from ncfbench.sampling.claims import Claims
 
 Int: TypeAlias = NDArray[np.integer]
@@ -72,9 +72,9 @@ class AllUsersSampler(Sampler):
         size = max(capacity, len(items))
         item_weight = np.zeros(size, self.weight_dtype)
         item_weight[: len(items)] = np.bincount(slot) * self.item_importance[items]
-        made: type[AllUsers]
+        made: type[MetUsers]
         if self.config.negative_users:
-            made, users = AllUsers, np.concatenate([drawn, pos_user])
+            made, users = MetUsers, np.concatenate([drawn, pos_user])
             own = np.arange(len(drawn), len(users), dtype=np.int32)
             user_weight = np.full(len(drawn), 1 / len(drawn), self.weight_dtype)
         else:
@@ -134,7 +134,7 @@ class AllUsersSampler(Sampler):
         if not self.config.mask:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self.config.negative_users:
-            return self.graph.linked_block(drawn, items, self.scratch)
+            return self.graph.linked_block(drawn, items, self.tables)
         return self.graph.users_of(items)
 
     @cached_property

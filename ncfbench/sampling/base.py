@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.config import MAX_SEED, RunConfig
-from ncfbench.data.graph import BipartiteGraph, Scratch
+from ncfbench.data.graph import BipartiteGraph, LookupTables
 from ncfbench.rng import Streams
 from ncfbench.sampling.batch import Batch
 from ncfbench.sampling.claims import Claims, nominal
@@ -138,7 +138,7 @@ class Sampler(BatchSource):
         self.stratum_size = config.stratum_size if self.stratified else 1
         self.positives = self.make_positives(replacement=replacement)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
-        self.scratch = Scratch(graph)
+        self.tables = LookupTables(graph)
 
     def make_positives(self, *, replacement: bool) -> PositiveStream:
         """Return the stream of positive links: shuffled every epoch, or drawn."""
@@ -267,4 +267,4 @@ class Sampler(BatchSource):
 
     def _distinct(self, items: Int32) -> tuple[Int32, Int32]:
         """Return the distinct ids in ascending order, and the slot of each of ``items``."""
-        return self.scratch.items.distinct(items)
+        return self.tables.items.distinct(items)

@@ -19,7 +19,7 @@ and 9 with as many links each::
 
     users    = [7 8 9 | 7 9]         pos_user = [3 4]      the first three are met by every item
     items    = [30 31]               pos_item = [0 1]      n_items = 2
-    negatives = AllUsers(user_weight=[1/3 1/3 1/3], item_weight=[1/2 1/2],
+    negatives = MetUsers(user_weight=[1/3 1/3 1/3], item_weight=[1/2 1/2],
                          linked_user=[0 2], linked_item=[0 1])
 
 Weights carry *everything*: importance, mask,
@@ -67,7 +67,7 @@ class Remembered(Shared):
     """
 
 
-class AllUsers(NamedTuple):
+class MetUsers(NamedTuple):
     """Every item slot is a possible negative of each of the first M user slots, which are the users
     that are met; linked pairs are left out.
 
@@ -80,18 +80,19 @@ class AllUsers(NamedTuple):
     item_weight: Array
     """float32[V]; 0 for padding."""
     linked_user: Array
-    """int32[P]: met users of the pairs that are left out, ascending; M marks padding."""
+    """int32[P]: met users of the pairs that are left out; M marks padding."""
     linked_item: Array
     """int32[P]: their item slots."""
 
 
-class EveryUser(AllUsers):
-    """:class:`AllUsers` where all users are met and user slots are user ids: ``users`` is 0, 1, ..
-    so that their vectors need not be looked up.
+class EveryUser(MetUsers):
+    """:class:`MetUsers` where all users are met and user slots are user ids: ``users`` is 0, 1, ..
+    so that their vectors need not be looked up. All batches of a sampler have the same arrays
+    ``users`` and ``user_weight``.
     """
 
 
-Negatives: TypeAlias = Listed | Shared | AllUsers
+Negatives: TypeAlias = Listed | Shared | MetUsers
 
 
 class Batch(NamedTuple):
@@ -151,7 +152,7 @@ def negative_ids(batch: Batch) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     negatives = batch.negatives
     if isinstance(negatives, Listed):
         return batch.users[negatives.user], batch.items[negatives.item]
-    if isinstance(negatives, AllUsers):
+    if isinstance(negatives, MetUsers):
         rows = batch.users[: len(negatives.user_weight)]
     else:
         rows = batch.users[batch.pos_user]
@@ -165,7 +166,7 @@ def negative_weights(batch: Batch) -> NDArray[np.floating]:
     For looking at batches. With all users this makes the M x V weights that training never makes.
     """
     negatives = batch.negatives
-    if not isinstance(negatives, AllUsers):
+    if not isinstance(negatives, MetUsers):
         found: NDArray[np.floating] = negatives.weight
         return found
     weight: NDArray[np.floating] = negatives.user_weight[:, None] * negatives.item_weight[None, :]
@@ -177,7 +178,7 @@ def negative_weights(batch: Batch) -> NDArray[np.floating]:
 def with_pair_slots(batch: Batch, size: int) -> Batch:
     """Return a batch with slots for ``size`` linked pairs, where it leaves pairs out at all."""
     negatives = batch.negatives
-    if not isinstance(negatives, AllUsers):
+    if not isinstance(negatives, MetUsers):
         return batch
     user = np.full(size, len(negatives.user_weight), np.int32)
     user[: len(negatives.linked_user)] = negatives.linked_user

@@ -22,9 +22,9 @@ from ncfbench.errors import NcfbenchError, UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import (
-    AllUsers,
     Batch,
     Listed,
+    MetUsers,
     negative_ids,
     negative_weights,
     remembered,
@@ -218,7 +218,7 @@ def distinct_nodes(batch: Batch) -> tuple[int, int]:
     Masked links count: their nodes are embedded all the same.
     """
     users = batch.users[batch.pos_user]
-    if isinstance(batch.negatives, AllUsers):
+    if isinstance(batch.negatives, MetUsers):
         users = np.concatenate([users, batch.users[: len(batch.negatives.user_weight)]])
     if isinstance(batch.negatives, Listed):
         users = np.concatenate([users, batch.users[batch.negatives.user].reshape(-1)])
@@ -313,7 +313,7 @@ def effective_negatives(batch: Batch) -> float:
     average; with all users, of a user who is met. The batch is on the host.
     """
     negatives = batch.negatives
-    if not isinstance(negatives, AllUsers):
+    if not isinstance(negatives, MetUsers):
         weight = negatives.weight.astype(np.float64)
         return float(_effective(weight.sum(axis=1), np.sum(weight**2, axis=1)).mean())
     # A user's own weight cancels; nothing of size M x V is made.

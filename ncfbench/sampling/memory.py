@@ -132,7 +132,7 @@ class MemorySharingSampler(SharingSampler):
     def _linked_slots(self, users: Int32, items: Int32) -> tuple[Int64, Int64]:
         """Return the linked pairs of some users and slots, whose items may repeat."""
         distinct, slots = self._distinct(items)
-        row, column = self.graph.linked_block(users, distinct, self.scratch)
+        row, column = self.graph.linked_block(users, distinct, self.tables)
         by_item, counts = np.argsort(slots, kind="stable"), np.bincount(slots)
         repeats = counts[column]
         first = np.repeat((np.cumsum(counts) - counts)[column], repeats)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.graph import BipartiteGraph
+from ncfbench.data.graph import BipartiteGraph, LookupTables
 from ncfbench.errors import UsageError
 
 Int32 = NDArray[np.int32]
@@ -45,11 +45,11 @@ def popular_unlinked(graph: BipartiteGraph, count: int, skip: int) -> Int32:
     items = order[: min(count + skip + int(graph.user_degrees.max()), len(graph.items_in_use))]
     column = np.argsort(items)
     found = np.empty((graph.n_users, count), np.int32)
-    size = max(CELLS // len(items), 1)
+    size, tables = max(CELLS // len(items), 1), LookupTables(graph)
     for start in range(0, graph.n_users, size):
         users = np.arange(start, min(start + size, graph.n_users), dtype=np.int32)
         linked = np.zeros((len(users), len(items)), bool)
-        row, at = graph.linked_block(users, items[column])
+        row, at = graph.linked_block(users, items[column], tables)
         linked[row, column[at]] = True
         first = np.argsort(linked, axis=1, kind="stable")[:, skip : skip + count]
         found[users] = items[first]

@@ -105,7 +105,7 @@ class SharingSampler(Sampler):
         left_TxS = (count[slot_TxS] - own_TxS).astype(self.weight_dtype) * of_item[slot_TxS]
         real[np.arange(b).reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
         if self.config.mask:
-            row, column = graph.linked_block(pos_user[rows], distinct, self.scratch)
+            row, column = graph.linked_block(pos_user[rows], distinct, self.tables)
             if merge:
                 real[row, column] = 0
             else:

@@ -32,7 +32,7 @@ from ncfbench.models.objective import (
 )
 from ncfbench.models.towers import ENCODER, DeviceContent, Towers, make_towers
 from ncfbench.sampling import Sampler
-from ncfbench.sampling.batch import AllUsers, Batch, EveryUser
+from ncfbench.sampling.batch import Batch, EveryUser, MetUsers
 from ncfbench.training.carry import Carry, make_carry
 from ncfbench.training.inference import Embedder
 from ncfbench.training.state import Parameters, TrainState
@@ -183,7 +183,7 @@ class Trainer:
     def sizes(self, sampler: Sampler, item_slots: int, dataset: Dataset) -> Sizes:
         """Return what the devices send each other in a step on the sampler's batches."""
         batch = sampler.assemble(sampler.draw(0, 1)[0])
-        if isinstance(batch.negatives, AllUsers):  # each device has its rows' users besides
+        if isinstance(batch.negatives, MetUsers):  # each device has its rows' users besides
             batch = cut(batch, self.layout.size)
         user_slots = len(batch.users)
         return self.layout.sizes(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ncfbench.data import graph as graphs_module
-from ncfbench.data.graph import BipartiteGraph, Scratch, sort_stably
-from ncfbench.data.id_index import IdIndex
+from ncfbench.data.graph import BipartiteGraph, LookupTables, sort_stably
+from ncfbench.data.lookup import IdIndex
 from ncfbench.errors import DataError
 
 
@@ -56,8 +56,9 @@ def test_linked_pairs_agree_with_the_set_of_links(
     assert np.array_equal(
         graph.searched(*np.broadcast_arrays(users[:, None], items[None, :])), truth
     )
-    scratch, plain = Scratch(graph), Scratch(graph, uses_bits=False)
-    for tables in (None, scratch, plain, scratch, plain):
+    with_bits, plain = LookupTables(graph), LookupTables(graph)
+    plain.bits = None
+    for tables in (None, with_bits, plain, with_bits, plain):
         row, column = graph.linked_block(users, items, tables)
         block = np.zeros_like(truth)
         block[row, column] = True
@@ -66,8 +67,8 @@ def test_linked_pairs_agree_with_the_set_of_links(
 
 
 def test_linked_block_scans_either_side() -> None:
-    """A hub on one side, then on the other, and ids far apart, so that table and search are both
-    used.
+    """A hub on one side, then on the other, and ids far apart, so that each is scanned in its
+    turn.
     """
     rng = np.random.default_rng(0)
     hub_user = {(0, v) for v in range(0, 5000, 7)}
@@ -79,14 +80,15 @@ def test_linked_block_scans_either_side() -> None:
     graph = BipartiteGraph.from_links(
         np.array([u for u, _ in links]), np.array([v for _, v in links]), 5000, 5000
     )
-    scratch = Scratch(graph, uses_bits=False)
+    kept = LookupTables(graph)
+    kept.bits = None
     for users, items in (
         ([0, 0, 3], [2, 7, 4999]),
         ([1, 2, 3, 3], [11, 12]),
         ([4], [11]),
         ([0], [11, 14]),
     ):
-        for tables in (None, scratch):
+        for tables in (None, kept):
             row, column = graph.linked_block(
                 np.array(users, np.int32), np.array(items, np.int32), tables
             )
@@ -124,42 +126,7 @@ def test_bits_are_left_out_where_they_would_be_many() -> None:
     ends = np.array([0, 255])
     for n_items, is_small in ((1, True), (256, False)):
         graph = BipartiteGraph.from_links(ends, ends % n_items, 256, n_items)
-        assert (Scratch(graph).bits is not None) == is_small
-
-
-@pytest.mark.parametrize("hubs", [[0], [0, 5, 0], [0, 17], [0, 5, 5, 3, 9]])
-def test_long_rows_are_searched_and_not_scanned(
-    hubs: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Users 0 and 5 have hundreds of links, the others a few: the same pairs, and few links are
-    looked at.
-    """
-    rng = np.random.default_rng(1)
-    links = {(u, int(v)) for u in (0, 5) for v in rng.choice(2000, 900, replace=False)}
-    links |= {
-        (int(u), int(v))
-        for u, v in zip(rng.integers(0, 40, 200), rng.integers(0, 2000, 200), strict=True)
-    }
-    links |= {(u, v) for u in range(200, 1000) for v in (3, 700)}
-    graph = BipartiteGraph.from_links(
-        np.array([u for u, _ in links]), np.array([v for _, v in links]), 1000, 2000
-    )
-    users, items = np.array(hubs, np.int32), np.array([3, 40, 700, 1999], np.int32)
-    looked_at: list[int] = []
-    plain = graphs_module.find_hits
-
-    def hits(values: np.ndarray, ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        looked_at.append(len(values))
-        return plain(values, ids, size)
-
-    monkeypatch.setattr(graphs_module, "find_hits", hits)
-    for tables in (None, Scratch(graph, uses_bits=False)):
-        row, column = graph.linked_block(users, items, tables)
-        found = sorted(zip(row.tolist(), column.tolist(), strict=True))
-        assert found == [
-            (i, j) for i, u in enumerate(users) for j, v in enumerate(items) if (u, v) in links
-        ]
-    assert sum(looked_at) < 100
+        assert (LookupTables(graph).bits is not None) == is_small
 
 
 def test_the_link_filter_passes_few_unlinked_pairs() -> None:

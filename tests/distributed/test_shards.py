@@ -18,7 +18,7 @@ from ncfbench.distributed.shards import ShardedSampler, cut
 from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, make_sampler, plan_capacity
-from ncfbench.sampling.batch import AllUsers, Batch, Listed, Shared, negative_ids
+from ncfbench.sampling.batch import Batch, Listed, MetUsers, Shared, negative_ids
 from ncfbench.sampling.local import LocalSampler
 from ncfbench.sampling.shared import StratifiedSharingSampler
 
@@ -46,7 +46,7 @@ def links_of(
         user, item = own_users[batch.pos_user[row]], own_items[batch.pos_item[row]]
         found: dict[tuple[int, int, int], float] = {(-1, int(user), int(item)): 1.0}
         negatives = batch.negatives
-        if isinstance(negatives, AllUsers):
+        if isinstance(negatives, MetUsers):
             rows.append(found)
             continue
         if isinstance(negatives, Listed):
@@ -63,7 +63,7 @@ def links_of(
                 key = (column if isinstance(negatives, Listed) else 0, int(u), int(v))
                 found[key] = found.get(key, 0.0) + float(weight)
         rows.append(found)
-    return rows + (_met(batch, parts) if isinstance(batch.negatives, AllUsers) else [])
+    return rows + (_met(batch, parts) if isinstance(batch.negatives, MetUsers) else [])
 
 
 def _met(batch: Batch, parts: int) -> list[dict[tuple[int, int, int], float]]:
@@ -74,7 +74,7 @@ def _met(batch: Batch, parts: int) -> list[dict[tuple[int, int, int], float]]:
         def own(array: np.ndarray, part: int = part) -> np.ndarray:
             return array.reshape(parts, -1)[part]
 
-        negatives = AllUsers(*map(own, batch.negatives))
+        negatives = MetUsers(*map(own, batch.negatives))
         left_out = set(
             zip(negatives.linked_user.tolist(), negatives.linked_item.tolist(), strict=True)
         )
@@ -110,7 +110,7 @@ def test_the_docstrings_example_of_all_users() -> None:
         items=np.array([30, 31], np.int32),
         pos_user=np.array([3, 4], np.int32),
         pos_item=np.array([0, 1], np.int32),
-        negatives=AllUsers(
+        negatives=MetUsers(
             np.full(3, third),
             np.full(2, 0.5, np.float32),
             np.array([0, 2], np.int32),

@@ -18,7 +18,7 @@ from ncfbench.models.losses import make_loss
 from ncfbench.models.objective import batch_link_loss, link_loss, user_penalty
 from ncfbench.rng import Streams
 from ncfbench.sampling import batches
-from ncfbench.sampling.batch import AllUsers, Listed, negative_ids, negative_weights
+from ncfbench.sampling.batch import Listed, MetUsers, negative_ids, negative_weights
 
 SCORES = (-40.0, -3.0, -0.2, 0.0, 0.7, 5.0, 40.0)
 
@@ -143,7 +143,7 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
 
     found = float(objective(jnp.asarray(users), jnp.asarray(items)))
     total = 0.0
-    if isinstance(batch.negatives, AllUsers):
+    if isinstance(batch.negatives, MetUsers):
         named = zip(*negative_ids(batch), negative_weights(batch), strict=True)
         for row in named:
             for u, v, weight in zip(*(each.tolist() for each in row), strict=True):
@@ -153,7 +153,7 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
         own = float(f[user] @ g[item])
         if loss in PLAIN:
             total += PLAIN[loss][0](own) / 16
-        if isinstance(batch.negatives, AllUsers):
+        if isinstance(batch.negatives, MetUsers):
             continue
         if isinstance(batch.negatives, Listed):
             ids = [

@@ -15,7 +15,7 @@ from ncfbench.config import complete
 from ncfbench.models import all_users
 from ncfbench.models.interaction import DotProduct, Interaction, make_interaction
 from ncfbench.models.losses import MeanSquaredError, Pointwise, SkipGram
-from ncfbench.sampling.batch import AllUsers
+from ncfbench.sampling.batch import MetUsers
 
 USERS, ITEMS, D = 23, 7, 5
 
@@ -47,7 +47,7 @@ FORMULAS: dict[type[Pointwise], Any] = {
 }
 
 
-def example() -> tuple[np.ndarray, np.ndarray, AllUsers]:
+def example() -> tuple[np.ndarray, np.ndarray, MetUsers]:
     rng = np.random.default_rng(3)
     f, g = rng.normal(size=(USERS, D)), rng.normal(size=(ITEMS, D))
     linked = {(0, 0), (4, 2), (11, 2), (11, 5), (22, 6)}
@@ -56,7 +56,7 @@ def example() -> tuple[np.ndarray, np.ndarray, AllUsers]:
     c = rng.dirichlet(np.ones(ITEMS))
     c[3] = 0  # a padding slot
     weights = rng.dirichlet(np.ones(USERS)), c
-    negatives = AllUsers(
+    negatives = MetUsers(
         *(weight.astype(np.float32) for weight in weights),
         np.array(user, np.int32),
         np.array(item, np.int32),
@@ -64,7 +64,7 @@ def example() -> tuple[np.ndarray, np.ndarray, AllUsers]:
     return f.astype(np.float32), g.astype(np.float32), negatives
 
 
-def by_definition(f: np.ndarray, g: np.ndarray, negatives: AllUsers, formula: Any) -> list[Any]:
+def by_definition(f: np.ndarray, g: np.ndarray, negatives: MetUsers, formula: Any) -> list[Any]:
     """Value and both gradients, pair by pair in float64."""
     left_out = set(zip(negatives.linked_user.tolist(), negatives.linked_item.tolist(), strict=True))
     f, g = f.astype(np.float64), g.astype(np.float64)
@@ -101,7 +101,7 @@ def test_each_way_is_the_sum_by_definition(
 ) -> None:
     monkeypatch.setattr(all_users, "BLOCK_SCORES", block)
     f, g, on_host = example()
-    negatives = AllUsers(*map(jnp.asarray, on_host))
+    negatives = MetUsers(*map(jnp.asarray, on_host))
     dot = DotProduct(complete({}), rngs=None)  # type: ignore[arg-type]
     ways = {
         "plain": lambda f, g: all_users.plain_sum(f, g, negatives, dot, loss),
@@ -125,7 +125,7 @@ def test_real_sizes_need_little_memory() -> None:
     shapes = [
         jax.ShapeDtypeStruct((5551, 50), jnp.float32),
         jax.ShapeDtypeStruct((495, 50), jnp.float32),
-        AllUsers(
+        MetUsers(
             *(jax.ShapeDtypeStruct((size,), jnp.float32) for size in (5551, 495)),
             *[jax.ShapeDtypeStruct((8192,), jnp.int32)] * 2,
         ),
@@ -156,7 +156,7 @@ def test_other_interactions_are_summed_plainly(name: str) -> None:
 
 def test_the_gramian_is_left_where_most_pairs_are_linked() -> None:
     f, g, on_host = example()
-    negatives = AllUsers(*map(jnp.asarray, on_host))
+    negatives = MetUsers(*map(jnp.asarray, on_host))
     traced = jax.make_jaxpr(
         lambda f, g: all_users.negative_sum(
             f,

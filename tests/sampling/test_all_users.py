@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,12 +13,13 @@ from hypothesis import strategies as st
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
+from ncfbench.distributed.layout import SingleDevice
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.runs.arms import Variant
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.all_users import PAIR_MULTIPLE, AllUsersSampler
-from ncfbench.sampling.batch import AllUsers, EveryUser, negative_ids, negative_weights
+from ncfbench.sampling.batch import EveryUser, MetUsers, negative_ids, negative_weights
 from ncfbench.sampling.contents import effective_negatives
 
 
@@ -68,7 +70,7 @@ def test_weights_are_those_of_the_definition(
     assert weights == pytest.approx({key: value for key, value in expected.items() if value})
     positives = zip(found.users[found.pos_user], found.items[found.pos_item], strict=True)
     assert list(positives) == own
-    assert isinstance(found.negatives, AllUsers)
+    assert isinstance(found.negatives, MetUsers)
     assert isinstance(found.negatives, EveryUser) == (met == 0)
 
 
@@ -82,7 +84,22 @@ def test_effective_negatives_need_no_matrix(tiny: Dataset) -> None:
     assert effective_negatives(batch) == pytest.approx(expected)
 
 
-def _with_equal_users(negatives: AllUsers) -> AllUsers:
+def test_every_user_is_moved_to_the_device_once(
+    tiny: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    config, layout = complete({"sampler": "ns-all", "batch_size": 32}), SingleDevice()
+    made, other = (make_sampler(tiny.graph, config, Streams(seed)) for seed in (0, 1))
+    first, second = (layout.put(made.assemble(draw)) for draw in made.draw(0, 2))
+    assert all(isinstance(array, jax.Array) for array in jax.tree.leaves(first))
+    assert first.users is second.users
+    assert first.negatives.user_weight is second.negatives.user_weight
+    assert (np.asarray(first.pos_user) != np.asarray(second.pos_user)).any()
+    moved = layout.put(other.assemble(other.draw(0, 1)[0]))
+    np.testing.assert_array_equal(moved.negatives.user_weight, first.negatives.user_weight)
+
+
+def _with_equal_users(negatives: MetUsers) -> MetUsers:
     return negatives._replace(user_weight=np.ones_like(negatives.user_weight))
 
 

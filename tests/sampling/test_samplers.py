@@ -18,9 +18,9 @@ from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling import Draw, Sampler, base, batches, make_sampler, plan_capacity
 from ncfbench.sampling.batch import (
-    AllUsers,
     Batch,
     Listed,
+    MetUsers,
     Shared,
     negative_weights,
     remembered,
@@ -61,7 +61,7 @@ def scores(batch: Batch) -> tuple[list[tuple[int, int]], list[list[tuple[int, in
             for row in zip(user.tolist(), item.tolist(), negatives.weight.tolist(), strict=True)
         ]
     else:
-        meets_all = isinstance(negatives, AllUsers)
+        meets_all = isinstance(negatives, MetUsers)
         row_users = f[: len(negatives.user_weight)] if meets_all else f[batch.pos_user]
         rows = [
             [(user, int(g[j]), float(w)) for j, w in enumerate(weights)]
@@ -101,7 +101,7 @@ def test_ids_come_through_every_layout(tiny: Dataset, sampler: str, unique: bool
                     (u, expected[i][1]) for u in draw.users[i].tolist()
                 ]
             else:
-                meets_all = isinstance(batch.negatives, AllUsers)
+                meets_all = isinstance(batch.negatives, MetUsers)
                 assert {u for u, _, _ in row} == {i if meets_all else expected[i][0]}
                 brought = {v for _, v in expected} | set(draw.items.reshape(-1).tolist())
                 assert {v for _, v, w in row if w > 0} <= brought
@@ -185,7 +185,7 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool)
     for batch in islice(batches(tiny.graph, config, Streams(1)), 60):
         shapes.add(batch.items.shape)
         users = b * (1 + k) if sampler in ("iid", "strat") else b
-        meets_all = isinstance(batch.negatives, AllUsers)
+        meets_all = isinstance(batch.negatives, MetUsers)
         users = tiny.graph.n_users if meets_all else users
         assert batch.users.shape == (users,)
         assert batch.pos_user.shape == batch.pos_item.shape == (b,)
@@ -306,7 +306,7 @@ def test_batches_do_not_depend_on_where_a_run_begins(
                     negatives=Shared(right.negatives.weight[:, : len(left.items)])
                 )
                 left = left._replace(negatives=Shared(left.negatives.weight[:, : len(right.items)]))
-            if isinstance(right.negatives, AllUsers):
+            if isinstance(right.negatives, MetUsers):
                 narrow = min(len(left.items), len(right.items))
                 left, trimmed = (
                     each._replace(

@@ -1,4 +1,4 @@
-"""Positions of ids in short lists of distinct ids."""
+"""Tables for looking up ids and links: kept between batches, each for one thread."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ MANY_IDS = 16
 
 
 class IdIndex:
-    """Finds the positions of ids in short lists of distinct ids, through tables that it keeps.
-
-    The tables take 5 bytes per id of the graph; a look-up costs the lengths of its two lists. Each
-    thread needs an index of its own.
+    """Finds the positions of ids in short lists of distinct ids, through tables of 5 bytes per id
+    of the graph.
 
     Args:
         size: ids are below it.
@@ -27,11 +25,7 @@ class IdIndex:
         self._position = np.zeros(size, np.int32)
 
     def distinct(self, values: Int32) -> tuple[Int32, Int32]:
-        """Return the distinct ids, ascending, and the position of each of ``values`` among them.
-
-        It uses the table, or sorts where the table is much longer than ``values``: 512 of 10^6 ids
-        take 3 instead of 120 us.
-        """
+        """Return the distinct ids, ascending, and the position of each of ``values`` among them."""
         if len(self._present) > MANY_IDS * len(values):
             ranked = np.sort(values)
             ids = ranked[np.concatenate([[True], ranked[1:] != ranked[:-1]])]
@@ -47,18 +41,36 @@ class IdIndex:
         each of these in ``ids``.
         """
         self._present[ids] = True
-        # "clip" skips a check of the range, which cannot fail: 60 instead of 90 us for 36,000
-        # values.
+        # "clip" skips a check of the range, which cannot fail, and saves a third of the time.
         hit = np.flatnonzero(self._present.take(values, mode="clip"))
         self._present[ids] = False
         self._position[ids] = np.arange(len(ids), dtype=np.int32)
         return hit, self._position[values[hit]]
 
 
-def find_hits(values: Int32, ids: Int32, size: int) -> tuple[Int64, NDArray[np.integer]]:
-    """Return :meth:`IdIndex.hits` by binary search, or through a new index where that is faster."""
-    if size <= MANY_IDS * len(values):
-        return IdIndex(size).hits(values, ids)
-    position = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
-    hit = np.flatnonzero(ids[position] == values)
-    return hit, position[hit]
+class LinkBits:
+    """A bit for each pair of an item and a user, set where the pair is a link.
+
+    Args:
+        users, items: ends of each link.
+    """
+
+    def __init__(self, users: Int32, items: Int32, n_users: int, n_items: int) -> None:
+        bits = np.zeros((n_items, -(-n_users // 8)), np.uint8)
+        np.bitwise_or.at(bits, (items, users >> 3), _bit(users))
+        self._bits = bits
+
+    def block(self, users: Int32, items: Int32) -> tuple[Int64, Int64]:
+        """Return the linked pairs of a block: all (row, column) for which (users[row],
+        items[column]) is a link, in the order of columns.
+        """
+        cells_VxB = self._bits[items].take(users >> 3, axis=1, mode="clip")
+        cells_VxB &= _bit(users)
+        found = np.flatnonzero(cells_VxB != 0)
+        column, row = np.divmod(found, len(users))
+        return row, column
+
+
+def _bit(users: Int32) -> NDArray[np.uint8]:
+    bits: NDArray[np.uint8] = np.left_shift(1, users & 7).astype(np.uint8)
+    return bits
