@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from ncfbench.cli import options
-from ncfbench.cli.output import print_json, print_views, reporting, say
+from ncfbench.cli.output import print_json, print_views, reporting, say, typed_with
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, UsageError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def advise(
     else:
         _print(advice, given_locations)
     if not advice.is_complete and not dry_run:
-        say("Interrupted; this is the answer so far. To continue, repeat the command.")
+        say(f"Interrupted; this is the answer so far. The same command continues: {typed_with()}")
         raise typer.Exit(INTERRUPTED_EXIT_CODE)
 
 

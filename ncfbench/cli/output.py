@@ -42,7 +42,7 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
             say(f"Error: {error}")
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt as error:
-            say("Interrupted.")
+            say(f"Interrupted.{_after_interrupt(command.__name__, error)}")
             raise typer.Exit(INTERRUPTED_EXIT_CODE) from error
 
     return wrapped
@@ -87,6 +87,18 @@ def _discard(stream: IO[str]) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
+
+
+def _after_interrupt(name: str, error: KeyboardInterrupt) -> str:
+    """Return what to do next; nothing where that was said, or another process says it."""
+    if name == "sweep" or hasattr(error, "folder"):
+        return ""
+    if name == "advise":
+        return f" The same command continues: {typed_with()}"
+    if name == "run":
+        again = typed_with("--resume", "--again")
+        return f" To continue from the last checkpoint, or begin where there is none: {again}"
+    return " Nothing was kept. Repeat the command to begin again."
 
 
 def say(text: str) -> None:

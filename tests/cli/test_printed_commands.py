@@ -115,3 +115,26 @@ def test_a_question_is_asked_again(
     (found,) = asked.questions
     assert found.name == question.name
     assert found.seeds == question.seeds
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "said"),
+    [
+        ("advise citeulike --loss hinge", "advice.pipeline.advise", "The same command continues"),
+        ("run --sampler ns --again", "cli.run._train", "To continue from the last checkpoint"),
+    ],
+)
+def test_an_interrupt_names_the_command_that_continues(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str, place: str, said: str
+) -> None:
+    """Also before anything was saved; the command is accepted."""
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"ncfbench.{place}", interrupted)
+        done = invoke(*words.split())
+    assert done.exit_code == 130
+    assert said in done.output
+    Asked(monkeypatch)(*commands_in(done.output))
