@@ -14,7 +14,7 @@ from invoked import invoke
 
 from ncfbench.advice.question import Question
 from ncfbench.advice.summary import advise_command
-from ncfbench.config import RunConfig, complete
+from ncfbench.config import RunConfig, complete, digest
 from ncfbench.reporting.commands import run_command
 from ncfbench.runs.arms import Variant
 
@@ -85,14 +85,14 @@ def test_commands_of_a_report_run(tmp_path: Path, asked: Asked, settings: dict[s
     for command in found:
         asked(command)
     interrupted = complete(own | {"seed": 5})
-    assert bool(interrupted.tuned) != (interrupted.digest() in map(RunConfig.digest, asked.runs))
+    assert bool(interrupted.tuned) != (digest(interrupted) in map(digest, asked.runs))
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_the_command_of_a_run_is_that_run(asked: Asked, settings: dict[str, Any]) -> None:
     config = complete({"sampler": "strat-ns"} | settings)
     asked(run_command(config, Variant.of(config), config.seed, {"--runs-dir": "a b"}))
-    assert [each.digest() for each in asked.runs] == [config.digest()]
+    assert [digest(each) for each in asked.runs] == [digest(config)]
 
 
 @pytest.mark.parametrize(
