@@ -10,9 +10,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ncfbench.errors import UsageError, either, nearest
@@ -23,18 +25,15 @@ PANELS: tuple[Panel, ...] = get_args(Panel)
 Kind = Literal["sampler", "loss", "encoder", "user_tower", "interaction"]
 """Kinds of classes that a user chooses by name, built in or plug-ins."""
 
-_TYPES: Mapping[str, Any] = {"int": int, "float": float, "str": str}
-_VALID_TYPES = {
-    "int": (numbers.Integral, str),
-    "float": (numbers.Real, str),
-    "str": (numbers.Real, str),
+_TYPES: Mapping[str, tuple[Callable[[Any], Any], tuple[type, ...], str]] = {
+    "int": (int, (numbers.Integral, str), "a whole number"),
+    "float": (float, (numbers.Real, str), "a number"),
+    "str": (str, (numbers.Real, str), "a name"),
+    "bool": (lambda value: {"true": True, "false": False}[value.lower()], (str,), "true or false"),
+    "Path": (Path, (Path, str), "a path"),
+    "tuple": (lambda value: tuple(map(str, value)), (list, tuple), "a list"),
 }
-_TYPE_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "str": "a name",
-}
+"""By type: what makes it of a value, of which types that may be, and the type in words."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,12 @@ class Setting:
     """None where another choice decides; see :attr:`default_from`."""
     help: str
     _: KW_ONLY
-    panel: Panel = "Model"
+    panel: str = "Model"
+    """One of :data:`PANELS`; an option of a data source may have another, or none."""
     type: str = ""
-    """``bool``, ``int``, ``float`` or ``str``; by default that of ``default``."""
+    """``bool``, ``int``, ``float``, ``str``, ``Path`` or ``tuple`` (of texts); by default that of
+    ``default``.
+    """
     choices: tuple[str, ...] = ()
     at_least: float | None = None
     at_most: float | None = None
@@ -89,7 +91,7 @@ class Setting:
             raise TypeError(f"a setting cannot be called {self.name!r}")
         if not self.type:
             object.__setattr__(self, "type", type(self.default).__name__)
-        if self.type not in _TYPE_WORDS:
+        if self.type not in _TYPES:
             raise TypeError(f"{self.name}: a setting cannot be of type {self.type}")
 
     @property
@@ -103,7 +105,7 @@ class Setting:
         if self.choices:
             return either(self.choices)
         if self.type == "bool":
-            return _TYPE_WORDS["bool"]
+            return _TYPES["bool"][2]
         bounds = (
             ("at least", self.at_least),
             ("above", self.above),
@@ -125,13 +127,13 @@ class Setting:
             plain: Any = value.item() if hasattr(value, "item") else value
             if self.zero_word and isinstance(plain, str) and plain == self.zero_word:
                 return 0
-            if self.type == "bool":
-                words = {"true": True, "false": False}
-                return plain if isinstance(plain, bool) else words[str(plain).lower()]
-            if not isinstance(plain, bool) and isinstance(plain, _VALID_TYPES[self.type]):
-                return _TYPES[self.type](plain)
+            if isinstance(plain, bool) and self.type == "bool":
+                return plain
+            make, valid, _ = _TYPES[self.type]
+            if not isinstance(plain, bool) and isinstance(plain, valid):
+                return make(plain)
         or_word = f" or {self.zero_word}" if self.zero_word else ""
-        raise UsageError(f"{self.name} = {value!r} is not {_TYPE_WORDS[self.type]}{or_word}.")
+        raise UsageError(f"{self.name} = {value!r} is not {_TYPES[self.type][2]}{or_word}.")
 
     def check(self, value: Any) -> None:
         """Refuse a value of the right type outside the range.
@@ -140,13 +142,21 @@ class Setting:
             UsageError: the message names the valid values.
         """
         if self.choices:
-            if value not in self.choices:
+            given = value if isinstance(value, tuple) else (value,)
+            for each in given:
+                if each not in self.choices:
+                    raise UsageError(
+                        f"{self.name} = {each!r}{nearest(each, self.choices)} Valid:"
+                        f" {', '.join(self.choices)}."
+                    )
+            if not given or len(set(given)) < len(given):
                 raise UsageError(
-                    f"{self.name} = {value!r}{nearest(value, self.choices)} Valid:"
-                    f" {', '.join(self.choices)}."
+                    f"{self.name} = {','.join(given)!r}: name each of {', '.join(self.choices)} at"
+                    " most once, and one or more."
                 )
         elif self.type in ("int", "float") and not self._contains(value):
             words = [*(["finite"] if self.type == "float" else []), self.range]
+            words = [word for word in words if word]
             raise UsageError(f"{self.name} = {value}: it must be {' and '.join(words)}.")
 
     def is_active(self, values: Mapping[str, Any]) -> bool:
@@ -185,16 +195,17 @@ def setting_field(default: Any, help: str, **more: Any) -> Any:
     return dataclasses.field(default=default, metadata={"setting": (default, help, more)})
 
 
-def declared(owner: type[Any]) -> dict[str, Setting]:
-    """Return the settings that the fields of a dataclass declare, by name.
+def setting_of(field: dataclasses.Field[Any]) -> Setting:
+    """Return the setting that a field made by :func:`setting_field` declares.
 
-    An underscore at the end of a name is left out: ``lambda`` is a word of Python's.
+    An underscore at the end of its name is left out: ``lambda`` is a word of Python's.
     """
-    found = {}
-    for each in dataclasses.fields(owner):
-        if "setting" in each.metadata:
-            default, text, more = each.metadata["setting"]
-            kind = str(each.type).partition(" ")[0]
-            name = each.name.rstrip("_")
-            found[name] = Setting(name, default, text, type=kind, **more)
-    return found
+    default, text, more = field.metadata["setting"]
+    kind = re.match(r"\w*", str(field.type))
+    return Setting(field.name.rstrip("_"), default, text, type=kind[0] if kind else "", **more)
+
+
+def declared(owner: type[Any]) -> dict[str, Setting]:
+    """Return the settings that the fields of a dataclass declare, by name."""
+    found = map(setting_of, dataclasses.fields(owner))
+    return {setting.name: setting for setting in found}

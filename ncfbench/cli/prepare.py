@@ -14,6 +14,7 @@ from ncfbench.cli.output import print_json, print_views, reporting, say
 from ncfbench.config import resolve
 from ncfbench.data.options import declared
 from ncfbench.data.sources import SOURCES, SourceModule, Statistics
+from ncfbench.settings import setting_of
 
 if TYPE_CHECKING:
     from ncfbench.cli.download import DownloadBar
@@ -104,21 +105,20 @@ def _common(
 
 def _parameter(field: Field[Any], type_: Any) -> inspect.Parameter:
     """Return the parameter of a command for a field of options."""
-    declared_ = field.metadata
+    setting = setting_of(field)
     kinds = _parts_of(type_)
     default: Any = inspect.Parameter.empty if field.default is MISSING else field.default
     if tuple in kinds:
         type_ = str | None
         default = None if default is None else ",".join(default) or None
-    flag = declared_["flag"]
-    if bool in kinds and not flag:
-        dashed = field.name.replace("_", "-")
-        flag = f"--{dashed}/--no-{dashed}"
+    flag = field.metadata["flag"] or setting.flag
+    if bool in kinds and not field.metadata["flag"]:
+        flag += flag.replace("--", "/--no-", 1)
     option = typer.Option(
-        *([flag] if flag else []),
-        help=declared_["help"],
-        show_default=declared_["shown"] or default is not None,
-        rich_help_panel=declared_["panel"] or None,
+        flag,
+        help=setting.help,
+        show_default=setting.shown or default is not None,
+        rich_help_panel=setting.panel or None,
     )
     return inspect.Parameter(
         field.name,

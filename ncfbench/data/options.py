@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ncfbench.errors import UsageError, nearest
+from ncfbench.errors import UsageError
+from ncfbench.settings import setting_field, setting_of
 
 if TYPE_CHECKING:
     from ncfbench.data.assets.pieces import Pieces
@@ -22,43 +22,28 @@ def option(
     help_: str = "",
     *,
     flag: str = "",
-    panel: str = "",
-    shown: str = "",
-    at_least: float | None = None,
-    at_most: int | None = None,
-    below: float | None = None,
-    choices: Sequence[str] = (),
     is_stored: bool = True,
     omits_default: bool = False,
+    panel: str = "",
+    **more: Any,
 ) -> Any:
-    """Declare a field of a source's options.
+    """Declare a field of a source's options, which carries a setting as those of runs do.
 
     Args:
         default: the default; a field without one is required.
         help_: one line for ``--help``.
         flag: the option's name, where it is not the field's.
-        panel: its group in ``--help``.
-        shown: the default as ``--help`` shows it, where the value says less.
-        at_least, at_most, below: the range of a number, or of each number there is.
-        choices: the valid names, or the valid parts of a list; each may be given once.
         is_stored: it decides the prepared content, and stands in the manifest; False for options
             that say where the files are or how to read them.
         omits_default: its default is not stored, so it leaves fingerprints as they are: for an
             option that switches something on.
+        panel: its group in ``--help``.
+        more: as for :class:`ncfbench.settings.Setting`, such as the range and the choices.
     """
-    metadata = {
-        "help": help_,
-        "flag": flag,
-        "panel": panel,
-        "shown": shown,
-        "at_least": at_least,
-        "at_most": at_most,
-        "below": below,
-        "choices": tuple(choices),
-        "is_stored": is_stored,
-        "omits_default": omits_default,
-    }
-    return field(default=default, metadata=metadata)
+    usual = None if default is MISSING else default
+    made = setting_field(usual, help_, panel=panel, **more)
+    kept = {"flag": flag, "is_stored": is_stored, "omits_default": omits_default}
+    return field(default=default, metadata={**made.metadata, **kept})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +51,17 @@ class SourceOptions:
     """Options of a source. Each field is declared with :func:`option`.
 
     Raises:
-        UsageError: a value outside its range.
+        UsageError: a value of a wrong type or outside its range.
     """
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
             if value is not None:
-                _check(each.name, value, each.metadata)
+                setting = setting_of(each)
+                converted = setting.convert(value)
+                setting.check(converted)
+                object.__setattr__(self, each.name, converted)
 
     def stored(self) -> dict[str, Any]:
         """Return the options that decide the content, as a manifest has them."""
@@ -185,36 +173,3 @@ def declared(options: type[SourceOptions]) -> list[Field[Any]]:
         name for base in options.__mro__ for name in vars(base).get("__annotations__", ())
     )
     return [by_name[name] for name in names if name in by_name]
-
-
-def _check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
-    if metadata["choices"]:
-        _check_choices(name, value, metadata["choices"])
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        _check_range(name, value, metadata)
-
-
-def _check_range(name: str, value: float, metadata: Mapping[str, Any]) -> None:
-    shown = f"{name} = {value:,}"
-    if not math.isfinite(value):
-        raise UsageError(f"{shown}: it must be a number.")
-    at_least, at_most, below = (metadata[bound] for bound in ("at_least", "at_most", "below"))
-    if at_most is not None and value > at_most:
-        raise UsageError(f"{shown}: more than {at_most:,} are not supported.")
-    if (at_least is not None and value < at_least) or (below is not None and value >= below):
-        bounds = [f"at least {at_least:g}"] if at_least is not None else []
-        bounds += [f"below {below:g}"] if below is not None else []
-        raise UsageError(f"{shown}: it must be {' and '.join(bounds)}.")
-
-
-def _check_choices(name: str, value: str | Sequence[str], choices: Sequence[str]) -> None:
-    named = (value,) if isinstance(value, str) else value
-    for each in named:
-        if each not in choices:
-            raise UsageError(
-                f"Unknown {name} {each!r}{nearest(each, choices)} Valid: {', '.join(choices)}."
-            )
-    if not named or len(set(named)) < len(named):
-        raise UsageError(
-            f"{name} = {','.join(named)!r}: name each of {', '.join(choices)} at most once."
-        )

@@ -280,7 +280,7 @@ def test_ids_beyond_any_integer_are_names(tmp_path: Path) -> None:
         ({"split": "tme"}, UsageError, "did you mean 'time'"),
         ({"split": "time", "split_column": "s"}, UsageError, "exclude each other"),
         ({"text_columns": ("a",), "tokens_column": "b"}, UsageError, "exclude each other"),
-        ({"rating_threshold": float("nan")}, UsageError, "it must be a number"),
+        ({"rating_threshold": float("nan")}, UsageError, "it must be finite"),
         ({"min_user_links": -1}, UsageError, "min_user_links = -1"),
         ({"max_length": 0}, UsageError, "max_length = 0"),
         ({"user_column": "userid"}, UsageError, "did you mean 'userId'"),

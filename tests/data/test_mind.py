@@ -313,7 +313,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         ({"text": ("titel",)}, "did you mean 'title'"),
         ({"text": ("title", "title")}, "at most once"),
         ({"parts": ("test",)}, "published without clicks"),
-        ({"parts": ("valid",)}, "Unknown parts 'valid'"),
+        ({"parts": ("valid",)}, "parts = 'valid'"),
         ({"parts": ()}, "name each of train, dev"),
         ({"users": 0}, "users = 0"),
         ({"max_length": 0}, "max_length = 0"),

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from dataclasses import MISSING
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from invoked import check, invoke
 
@@ -16,6 +18,7 @@ from ncfbench.data.sources import SOURCES, Source, how_to_prepare, prepare_comma
 from ncfbench.data.sources.synthetic import Options
 from ncfbench.errors import UsageError
 from ncfbench.reporting.views.catalogue import entries
+from ncfbench.settings import setting_of
 
 COLOURS = '''
 """Two users of each colour, who like the items of that colour."""
@@ -106,14 +109,38 @@ def test_a_source_is_a_module_and_an_entry(tmp_path: Path) -> None:
     check(invoke("prepare", "colour", *data), 2, "No such command", "'colours'")
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"users": np.int64(30)}, 30),
+        ({"users": "30"}, 30),
+        ({"test_fraction": np.float64(0.25)}, 0.25),
+        ({"test_fraction": 20}, "at least 0 and below 1"),
+        ({"validation_fraction": 10}, "at least 0 and below 1"),
+        ({"cold_user_fraction": 5}, "at least 0 and below 1"),
+        ({"users": True}, "users = True is not a whole number"),
+        ({"users": 2.5}, "users = 2.5 is not a whole number"),
+        ({"seed": float("nan")}, "seed = nan is not a whole number"),
+    ],
+)
+def test_options_are_converted_as_settings(given: dict[str, Any], wanted: Any) -> None:
+    (name,) = given
+    if isinstance(wanted, str):
+        with pytest.raises(UsageError, match=wanted):
+            Options(**given)
+        return
+    found = getattr(Options(**given), name)
+    assert (type(found), found) == (type(wanted), wanted)
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_flags_have_the_defaults_of_the_options(name: str) -> None:
     """Each field of each source's options is a flag with its help and its default."""
     text = " ".join(invoke("prepare", name, "--help").stdout.replace("│", " ").split())
     for each in declared(SOURCES[name].load().Options):
-        flag = each.metadata["flag"] or "--" + each.name.replace("_", "-")
+        flag = each.metadata["flag"] or setting_of(each).flag
         assert flag in text, each.name
-        assert each.metadata["help"].split()[0] in text
+        assert setting_of(each).help.split()[0] in text
         if isinstance(each.default, int | float) and not isinstance(each.default, bool):
             assert f"[default: {each.default}]" in text
 
@@ -123,9 +150,9 @@ def test_advice_names_the_required_flags(name: str) -> None:
     command = how_to_prepare(name).split()
     assert command[:3] == ["ncfbench", "prepare", name]
     required = [
-        each.metadata["flag"] or "--" + each.name.replace("_", "-")
+        each.metadata["flag"] or setting_of(each).flag
         for each in declared(SOURCES[name].load().Options)
-        if each.default is MISSING or each.metadata["help"].startswith("Required")
+        if each.default is MISSING or setting_of(each).help.startswith("Required")
     ]
     assert [word for word in command if word.startswith("--")] == required
     assert " ".join(command) in entries(Path("none"))["datasets"][name]["summary"]
