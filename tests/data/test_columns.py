@@ -277,6 +277,9 @@ def test_values_decide_between_columns(tmp_path: Path) -> None:
         ("user,item_id,post_id", "id,title", {"item_column": "post_id"}, ""),
         ("user,package", "package,title", {}, ""),
         ("user,title", "title,plot", {}, ""),
+        ("user,title,item_id", "item_id,title", {}, ""),
+        ("user,title,item_id", "id,title", {}, ""),
+        ("user,movie,movieId", "movie,movieId,title", {}, ""),
         ("user,item_id,key", "key,item_id,title", {"item_column": "key"}, ""),
     ],
 )
@@ -292,7 +295,9 @@ def test_columns_that_fit_as_well_are_asked_for(
         with pytest.raises(DataError, match=message):
             prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv", **options)
     else:
-        prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv", **options)
+        dataset, _ = prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv", **options)
+        chosen = dataset.manifest["options"]["item_column"]
+        assert chosen == options.get("item_column", links.split(",")[-1])
 
 
 @pytest.mark.parametrize(

@@ -88,9 +88,9 @@ class Match(NamedTuple):
     chosen: tuple[Ids, Ids]
 
     @property
-    def has_one_name(self) -> bool:
-        """True if both columns are called the same."""
-        return _plain(self.link) == _plain(self.item)
+    def rank(self) -> int:
+        """0 where both names are ids', 3 where one is a text's."""
+        return max(_rank(self.link), _rank(self.item))
 
     def equals(self, other: Match) -> bool:
         """Return whether another match makes the same data set."""
@@ -105,8 +105,8 @@ def choose_ids(
 ) -> tuple[str, str, list[str]]:
     """Return the columns of an item's id in the links and in the items, and warnings.
 
-    Candidates have a usual name, or one that both files have. Of several, columns that are called
-    the same are preferred, and then those whose values fit.
+    Candidates have a usual name, or one that both files have. Of several, those that both files
+    call the same, by a usual name, are preferred; then those whose values fit, with ids' names.
 
     Args:
         in_links, in_items: the columns asked for, or None to guess.
@@ -147,15 +147,23 @@ def choose_ids(
         return *pairs[0], []
     matches = _matches(links, items, pairs)
     best = max(match.fit for match in matches)
-    one_name = [match for match in matches if match.has_one_name and match.fit >= best / 2]
-    chosen = max(one_name or matches, key=lambda match: (match.fit, _is_id(match.item)))
+    usual = {*USUAL["item"], _plain(in_links or ""), _plain(in_items or "")}
+    close = [
+        match
+        for match in matches
+        if _plain(match.link) == _plain(match.item) in usual and match.fit >= best / 2
+    ]
+    close = close or [match for match in matches if match.fit >= best - 0.01]
+    first = min(match.rank for match in close)
+    close = [match for match in close if match.rank == first]
+    chosen = max(close, key=lambda match: match.fit)
     rivals = [
         match
-        for match in one_name or matches
+        for match in close
         if match.fit >= chosen.fit - 0.01 and best > 0 and not match.equals(chosen)
     ]
-    flags = f"--item-column {chosen.link} --id-column {chosen.item}"
     if rivals:
+        flags = f"--item-column {chosen.link} --id-column {chosen.item}"
         names = [f"{match.link} and {match.item}" for match in [chosen, *rivals]]
         raise _several(items, names, "item", f"{flags}, for example")
     warnings = []
@@ -279,6 +287,14 @@ def _with_names(usual: Sequence[str], table: Table) -> list[str]:
 def _is_id(name: str) -> bool:
     """Return whether a name is one of ids: one called movie may hold a title."""
     return _plain(name).endswith(("id", "asin", "isbn"))
+
+
+def _rank(name: str) -> int:
+    """Return how little a name is one of items' ids: 0 is most."""
+    plain = _plain(name)
+    if _is_id(name) or plain in IDS:
+        return 0
+    return 1 if plain in USUAL["item"] else 3 if plain in TEXTS else 2
 
 
 def _no_column(table: Table, what: str, flag: str) -> DataError:
