@@ -38,7 +38,7 @@ def prepare(
     say: Callable[[str], None],
     progress: Progress = nullcontext,
 ) -> dict[str, Any]:
-    """Read a source and store it as a data set; instant where the same was done before.
+    """Read a source, store it as a data set and return the manifest; instant where it was done.
 
     Args:
         source: a key of :data:`ncfbench.data.sources.SOURCES`.
@@ -48,9 +48,6 @@ def prepare(
         say: receives messages, a line each.
         progress: makes a context that shows downloads: an object with tqdm's ``total``, ``update``,
             ``reset`` and ``close``, or None.
-
-    Returns:
-        The manifest.
 
     Raises:
         DataError: a file is missing or malformed, or the data set cannot be written.

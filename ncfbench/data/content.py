@@ -190,14 +190,7 @@ def distinct_links(
 
 
 def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
-    """Draw users at random, each as likely as any other; a smaller draw is part of a larger one.
-
-    Args:
-        size: number of users to draw, at most ``n_users``.
-
-    Returns:
-        int64[size], ascending.
-    """
+    """Return int64[size], users drawn at random, ascending; a smaller draw is part of a larger."""
     return np.sort(Streams(seed).generator("users").permutation(n_users)[:size])
 
 
@@ -208,14 +201,11 @@ def stays_with_cold_users(
     fraction: float,
     seed: int,
 ) -> NDArray[np.bool_]:
-    """Make a share of the users cold, at least one, at random, and return which links stay.
+    """Return which links stay if a share of the users, at least one, lose their training links.
 
     Args:
         users: of each link.
-        is_training: bool[links]; cold users lose these.
-
-    Returns:
-        bool[links].
+        is_training: bool[links].
 
     Raises:
         UsageError: no training link stays.
@@ -235,13 +225,7 @@ def split_items(
     n_items: int, test_fraction: float, validation_fraction: float, seed: int
 ) -> NDArray[np.uint8]:
     """Hold items out at random: a share for the test, then a share of the *remaining* items for
-    validation.
-
-    Args:
-        test_fraction, validation_fraction: at least 0 and below 1.
-
-    Returns:
-        uint8[n_items], an index into :data:`SPLITS`.
+    validation. Return uint8[n_items], indices into :data:`SPLITS`.
 
     Raises:
         UsageError: nothing is left to train on.
@@ -265,7 +249,6 @@ def split_newest(
 def _held_out(
     order: NDArray[np.int64], test_fraction: float, validation_fraction: float
 ) -> NDArray[np.uint8]:
-    """Hold out the first items of ``order`` for the test, the next for validation."""
     n_items = len(order)
     n_test = round(n_items * test_fraction)
     n_validation = round((n_items - n_test) * validation_fraction)

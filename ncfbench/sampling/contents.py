@@ -264,7 +264,10 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
     nominal = sampler.claims().nominal
     means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
     b = config.batch_size
-    popularity = _popularity(graph, weight_of_item) if weight_of_item.any() else None
+    popularity = None
+    if weight_of_item.any():
+        expected = _popularity(graph, expected_weights(graph, config))
+        popularity = _popularity(graph, weight_of_item) / expected
     effective = identity_of(config)
     return {
         **{
@@ -276,33 +279,23 @@ def xray(dataset: Dataset, config: RunConfig, batches: int = 200) -> dict[str, A
         "nominal_items": nominal and nominal.items,
         "nominal_negatives": nominal and nominal.negatives,
         "nominal_negatives_of_a_positive": nominal and nominal.negatives / b,
-        "popularity_ratio": popularity and popularity / expected_popularity(graph, config),
+        "popularity_ratio": popularity,
         "data_fingerprint": dataset.fingerprint,
         **means,
     }
 
 
-def expected_popularity(graph: BipartiteGraph, config: RunConfig) -> float:
-    """Return the mean training degree of a negative item: user ~ P_d, item ~ P_n (uniform for a
-    listwise loss), no linked pair.
-    """
-    return _popularity(graph, expected_weights(graph, config))
-
-
 def expected_weights(graph: BipartiteGraph, config: RunConfig) -> NDArray[np.float64]:
-    """Return float64[I]: the expected sum of a batch's negative weights on each item, which is the
-    measure times the chance that the pair is no link.
+    """Return float64[I]: the expected sum of a batch's negative weights on each item.
+
+    It is P_n (uniform for a listwise loss) times the chance that a user ~ P_d has no link to it.
     """
-    noise = Noise(graph, config.noise_exponent)
-    measure = (
-        (graph.item_degrees > 0).astype(np.float64)
-        if config.family == "listwise"
-        else noise.probability
-    )
+    measure = Noise(graph, config.noise_exponent).probability
+    if config.family == "listwise":
+        measure = (graph.item_degrees > 0).astype(np.float64)
     if not config.mask:
         return measure
-    # The chance that a user ~ P_d is linked with an item is the sum of the shares of the item's
-    # users.
+    # The chance of a link is the sum of the shares of the item's users.
     shares = graph.user_degrees / graph.n_links
     linked = np.bincount(graph.link_item, shares[graph.link_user], graph.n_items)
     return measure * (1 - linked)
@@ -325,16 +318,11 @@ def effective_negatives(batch: Batch) -> float:
     return float(_effective(*sums).mean())
 
 
-def _effective(of_row: NDArray[np.float64], squares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Kish's effective number of each row's negatives; 0 for a row without any.
-
-    Args:
-        of_row: sum of the row's weights.
-        squares: sum of their squares.
-    """
-    found: NDArray[np.float64] = np.zeros(len(of_row))
-    np.divide(of_row**2, squares, out=found, where=squares > 0)
-    return found
+def _effective(sums: NDArray[np.float64], squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Kish's effective number of each row, from sums of weights and of their squares."""
+    numbers: NDArray[np.float64] = np.zeros(len(sums))
+    np.divide(sums**2, squares, out=numbers, where=squares > 0)
+    return numbers
 
 
 def _popularity(graph: BipartiteGraph, weight: NDArray[np.float64]) -> float:

@@ -154,12 +154,8 @@ def keep_checkpoint(folder: Path, dataset: Dataset) -> str:
 
 
 def read_verified(folder: Path) -> Architecture:
-    """Read a model's architecture, and verify that its weights belong to it.
-
-    Takes about 0.1 s for MiniLM (90 MB); one tensor is in memory at a time.
-
-    Raises:
-        DataError, UsageError: see :meth:`Architecture.read` and :func:`read_weights`.
+    """Read a model's architecture, and verify that its weights belong to it; one tensor is in
+    memory at a time. For errors see :meth:`Architecture.read` and :func:`read_weights`.
     """
     architecture = Architecture.read(folder)
     for _ in _weights(folder, architecture):
@@ -243,10 +239,8 @@ def _size(path: Path, given: Mapping[str, Any], name: str) -> int:
 
 
 def _pooling(path: Path) -> Pooling:
-    """Read how a text's vector is made; the mean where nothing is said.
-
-    The modes are flags (``pooling_mode_mean_tokens``) or, since sentence-transformers 6, one name
-    or a list of names (``pooling_mode``).
+    """Read flags (``pooling_mode_mean_tokens``) or, as sentence-transformers 6 writes, one name or
+    a list of names (``pooling_mode``).
     """
     given = _json(path, dict) if path.exists() else {}
     flags = [name for name, value in given.items() if name.startswith(FLAG) and value]
@@ -262,7 +256,6 @@ def _pooling(path: Path) -> Pooling:
 
 
 def _normalises(path: Path) -> bool:
-    """Read whether a text's vector is scaled to unit length; other modules are refused."""
     modules = _json(path, list) if path.exists() else []
     kinds = [
         str(module.get("type") if isinstance(module, dict) else module).rsplit(".", 1)[-1]

@@ -32,21 +32,13 @@ class AssetKind:
     pattern: str
 
     def path(self, folder: Path | None, digest: str) -> Path:
-        """Return where an asset is kept, beside the content of a data set.
-
-        Raises:
-            DataError: the data set is in no folder.
-        """
+        """Return where an asset is kept; a DataError for a data set that is in no folder."""
         if folder is None:
             raise DataError(f"A data set that is in no folder cannot hold {self.noun}.")
         return folder / self.pattern.format(digest)
 
     def find(self, dataset: Dataset, digest: str) -> Path:
-        """Return the path of an asset that was kept.
-
-        Raises:
-            UsageError: there is none of that digest.
-        """
+        """Return the path of an asset that was kept; a UsageError where it was not."""
         path = self.path(dataset.folder, digest)
         if not path.exists():
             raise UsageError(

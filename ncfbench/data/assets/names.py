@@ -61,11 +61,8 @@ def name_axes(
     data_dir: Path,
     say: Callable[[str], None],
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the axes of a grid with digests for files and folders; see :func:`name_files`.
-
-    Args:
-        axes: values by setting.
-        datasets: the data sets beside which they are kept.
+    """Return the axes of a grid, values by setting, with digests for files and folders, which are
+    kept beside each data set; see :func:`name_files`.
     """
     named = {name: tuple(values) for name, values in axes.items()}
     for name in named.keys() & KEEPERS.keys():

@@ -65,11 +65,7 @@ class Pieces:
 
 
 def tokenizer_file(folder: Path) -> Path:
-    """Return the file of a model's tokenizer.
-
-    Raises:
-        DataError: there is none.
-    """
+    """Return the file of a model's tokenizer; a DataError where there is none."""
     for name in FILES:
         if (folder / name).is_file():
             return folder / name
@@ -80,11 +76,7 @@ def tokenizer_file(folder: Path) -> Path:
 
 
 def tokenizer_digest(folder: Path) -> str:
-    """Return the SHA-256 (hexadecimal) of a model's tokenizer.
-
-    Raises:
-        DataError: there is none.
-    """
+    """Return the SHA-256 (hexadecimal) of a model's tokenizer; see :func:`tokenizer_file`."""
     path = tokenizer_file(folder)
     digest = hashlib.sha256(path.read_bytes())
     if path.name == FILES[1]:

@@ -101,25 +101,17 @@ def load_word_vectors(dataset: Dataset, digest: str, length: int) -> NDArray[np.
         table = tables.read_array(path, np.float32, 2)
         if len(table) != dataset.n_words + 1:
             raise DataError(f"{path} is damaged: it must have {dataset.n_words + 1:,} rows.")
-    if table.shape[1] != length:
-        raise UsageError(
-            f"The word vectors {digest} have {table.shape[1]} numbers each, and word_dimension ="
-            f" {length}. Use --word-dimension {table.shape[1]}."
-        )
-    with WORD_VECTORS.reading():
-        _require_whole_rows(path, table[1:])
-    return table
+        if table.shape[1] == length:
+            _require_whole_rows(path, table[1:])
+            return table
+    raise UsageError(
+        f"The word vectors {digest} have {table.shape[1]} numbers each, and word_dimension ="
+        f" {length}. Use --word-dimension {table.shape[1]}."
+    )
 
 
 def _require_whole_rows(file: Path, table: NDArray[np.float32]) -> None:
-    """Refuse a row that is neither a vector nor missing.
-
-    Args:
-        table: float32[W, E]: finite numbers, or NaN alone in the rows of words without a vector.
-
-    Raises:
-        DataError: the message names the row.
-    """
+    """Refuse a row that is neither finite nor NaN alone, which stands for a word without one."""
     if not table.shape[1]:
         raise DataError(f"{file} has no columns: a row must hold the numbers of a word.")
     is_wrong = ~np.isfinite(table).all(axis=1) & ~np.isnan(table).all(axis=1)
@@ -153,14 +145,14 @@ def _from_text(file: Path, words: list[str]) -> NDArray[np.float32]:
         row = rows.pop(unicodedata.normalize("NFC", word), None)
         if row is None:
             continue
+        where = f"{file}, line {number}"
         try:
             vector = np.array(numbers, np.float32)
         except ValueError as error:
-            raise DataError(f"{file}, line {number}: {reason(error)}.") from error
+            raise DataError(f"{where}: {reason(error)}.") from error
         if len(vector) != table.shape[1] or not np.isfinite(vector).all():
             raise DataError(
-                f"{file}, line {number}: {word!r} must have {table.shape[1]} finite numbers, like"
-                " the first word."
+                f"{where}: {word!r} must have {table.shape[1]} finite numbers, like the first word."
             )
         table[row] = vector
     if table is None or table.shape[1] == 0:

@@ -87,24 +87,15 @@ def _complete(home: Path, files: dict[str, Member]) -> dict[str, Member]:
 
 
 def read_news(file: Member, text: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the id and the parts of the text of each line of news.tsv.
-
-    Raises:
-        DataError: another number of fields, or an invalid id.
-    """
+    """Yield the id and the parts of the text of each line of news.tsv; a DataError names a line."""
     columns = [_FIELD_OF[part] for part in text]
     for where, fields in _rows(file, NEWS):
         yield _id(fields[0], where, "news"), [fields[column] for column in columns]
 
 
 def read_clicks(file: Member, *, history: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yield the user of each line of behaviors.tsv and the news clicked there.
-
-    With ``history``, the news clicked before count too.
-
-    Raises:
-        DataError: another number of fields, an invalid user id, no impression, or one without its
-            mark of a click.
+    """Yield the user of each line of behaviors.tsv and the news clicked there, with ``history``
+    also those clicked before; a DataError names a line.
     """
     for where, (_, user, _, before, impressions) in _rows(file, BEHAVIORS):
         clicked = before.split() if history else []

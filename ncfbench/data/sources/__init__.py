@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
-from ncfbench.data.options import SourceOptions, as_flags
+from ncfbench.data.options import as_flags
 from ncfbench.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -21,17 +21,20 @@ Progress: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
 
 class Preparation(NamedTuple):
-    """A data set to be stored: where its content comes from, and how it is read."""
+    """A data set to be stored: where its content comes from, and how it is made.
+
+    Args:
+        origin: facts for the manifest. ``files``: what is known of each file, with ``verified``
+            where it can be told whether it is the published one. ``label``, which reports show, for
+            data that must not be taken for other data. ``arguments``: words of the command that
+            name the user's own files.
+        options: options that decide the content; part of its fingerprint.
+        read: makes the content.
+    """
 
     origin: Mapping[str, Any]
-    """Facts for the manifest. ``files``: what is known of each file, with ``verified`` where it can
-    be told whether it is the published one. ``label``, which reports show, for data that must not
-    be taken for other data. ``arguments``: words of the command that name the user's own files.
-    """
     options: Mapping[str, Any]
-    """Options that decide the content; part of its fingerprint."""
     read: Callable[[], Content]
-    """Makes the content."""
 
 
 class Statistics(NamedTuple):
@@ -58,11 +61,10 @@ class Source:
     """A source of data.
 
     Args:
-        module: the module that defines what :class:`SourceModule` lists; it is imported when the
-            source is used.
+        module: defines what :class:`SourceModule` lists; it is imported when the source is used.
         summary: one line for ``ncfbench prepare --help``.
         details: more for the help of the source's own command.
-        needs: the flags without which nothing can be prepared, with stand-ins for their values.
+        needs: the flags without which nothing can be prepared.
     """
 
     module: str
@@ -141,16 +143,14 @@ def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:
     source = str(manifest.get("source", name))
     words = ["ncfbench", "prepare", source] + ([] if name == source else ["--name", name])
     words += as_flags(manifest["options"])
-    if manifest.get("tokenizer") and "arguments" not in manifest:
-        words += ["--tokenizer", manifest["tokenizer"]["name"]]
     if "arguments" in manifest:
         return shlex.join([*words, *manifest["arguments"]])
+    if manifest.get("tokenizer"):
+        words += ["--tokenizer", manifest["tokenizer"]["name"]]
     verified = [file.get("verified") for file in manifest.get("files", {}).values()]
-    if not all(verified):
-        words += ["--from", "FOLDER"]
+    words += [] if all(verified) else ["--from", "FOLDER"]
     # None, where nothing is published to verify a file by, needs no permission.
-    if False in verified:
-        words.append("--allow-unverified")
+    words += ["--allow-unverified"] if False in verified else []
     return shlex.join(words)
 
 
@@ -159,18 +159,3 @@ def how_to_prepare(name: str) -> str:
     if name in SOURCES:
         return f"ncfbench prepare {name} {SOURCES[name].needs}".rstrip()
     return f"ncfbench prepare SOURCE --name {name} (sources: {', '.join(SOURCES)})"
-
-
-__all__ = [
-    "SOURCES",
-    "Preparation",
-    "Progress",
-    "Source",
-    "SourceModule",
-    "SourceOptions",
-    "Statistics",
-    "find_source",
-    "how_to_prepare",
-    "prepare_command",
-    "refuse_name",
-]

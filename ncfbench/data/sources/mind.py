@@ -93,8 +93,6 @@ def plan(
 ) -> Preparation:
     """Find the files in a folder: the two files, or the parts as they are published.
 
-    Parts are folders or zip archives such as MINDsmall_train.zip.
-
     Raises:
         DataError: a file is missing.
         UsageError: no folder is named, or it has no parts to choose from.
@@ -105,14 +103,16 @@ def plan(
     named = tuple(part for part in PARTS if part in parts)
     options = replace(options, parts=named or None)
     files = {
-        f"{member.home.name.removesuffix('.zip')}/{name}" if named else name: {
-            "sha256": member.sha256()
-        }
+        f"{member.home.name.removesuffix('.zip')}/{name}" if named else name: member.sha256()
         for part in parts.values()
         for name, member in part.items()
     }
     return Preparation(
-        {"label": LABEL, "files": files, **options.tokenizer_origin()},
+        {
+            "label": LABEL,
+            "files": {name: {"sha256": digest} for name, digest in files.items()},
+            **options.tokenizer_origin(),
+        },
         options.stored(),
         partial(read_content, list(parts.values()), options, say),
     )

@@ -39,7 +39,6 @@ LINKS_AT_ONCE = 2**22
 
 
 def _size(default: int, help_: str) -> int:
-    """Declare a number of things: 1 or more, as many as int32 can number."""
     number: int = option(default, help_, at_least=1, at_most=MAX_LINKS)
     return number
 
@@ -135,12 +134,9 @@ def make(options: Options) -> Content:
         options.items, options.test_fraction, options.validation_fraction, options.split_seed
     )
     if options.cold_user_fraction:
+        is_training = split[items] == 0
         stays = stays_with_cold_users(
-            users,
-            split[items] == 0,
-            options.users,
-            options.cold_user_fraction,
-            options.split_seed,
+            users, is_training, options.users, options.cold_user_fraction, options.split_seed
         )
         users, items = users[stays], items[stays]
     rng = streams.generator("features")
@@ -177,7 +173,7 @@ def _heavy_tail(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
 def _choose(
     rng: np.random.Generator, cumulative: NDArray[np.float64], size: int
 ) -> NDArray[np.int64]:
-    """Draw ``size`` indices with replacement, by weights whose cumulative sums are given."""
+    """Draw indices with replacement, by weights whose cumulative sums are given."""
     drawn = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
     chosen: NDArray[np.int64] = np.minimum(drawn, len(cumulative) - 1)
     return chosen
