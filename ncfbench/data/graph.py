@@ -282,15 +282,11 @@ class BipartiteGraph:
 
 
 def sort_stably(values: Int32, keys: Callable[[slice], Int32]) -> None:
-    """Sort ``values`` in place by key, keeping the order of equal keys.
-
-    The plain form is ``values[:] = values[np.argsort(keys, kind="stable")]``. Here key and position
-    are sorted as one 64-bit number, which is faster and takes 8 bytes a value instead of 12 or
-    more.
+    """Sort int32[n] ``values`` in place by key, keeping the order of equal keys: as
+    ``values[np.argsort(keys, kind="stable")]``, but faster and with 8 bytes a value.
 
     Args:
-        values: int32[n].
-        keys: the keys, 0 or above, of a slice of ``values``.
+        keys: returns the keys, 0 or above, of a slice of ``values``.
     """
     n = len(values)
     packed = np.empty(n, np.uint64)

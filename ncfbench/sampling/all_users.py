@@ -1,17 +1,15 @@
 """Samplers whose items meet all users: Negative Sharing and its stratified form, with the
 expectation over users exact in place of the batch's b.
 
-The negative term is a mean over users ~ P_d and items ~ P_n. A shared batch estimates it from its
-own users and items; but users are ids, and f costs next to nothing beside g. So each item here
-meets every user, or M users drawn for the batch. With c_j of the b positive links on item j and
-a_u = P_d(u)::
+The negative term is a mean over users ~ P_d and items ~ P_n, and f costs next to nothing beside g.
+So each item here meets every user, or M users drawn for the batch. With c_j of the b positive links
+on item j and a_u = P_d(u)::
 
     sum_u sum_j a_u (c_j / b) rho_j m_uj l-(u, j)         rho_j = P_n(j) / P_d(j)
 
-The items come from P_d, whoever their users are, so the mean over batches is the objective's
-negative term, shuffled or not. It is the conditional expectation, given the items, of the same sum
-with users drawn from P_d: its variance is never larger (Rao-Blackwell), and the part of the
-variance that lies over users is gone.
+The items come from P_d, so the mean over batches is the objective's negative term, shuffled or not.
+It is the conditional expectation, given the items, of the sum with users drawn from P_d: its
+variance is never larger (Rao-Blackwell).
 """
 
 from __future__ import annotations
@@ -46,6 +44,8 @@ class AllUsersSampler(Sampler):
     a_u is 1/M for each. Linked pairs are left out under ``mask``. Nothing of size U x V is made.
     Weights: a_u for a user, c_j rho_j / b for an item.
     """
+
+    merges_items = True
 
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
@@ -101,11 +101,6 @@ class AllUsersSampler(Sampler):
         users that they meet.
         """
         return super().claims()._replace(shuffled_bias=0.0)
-
-    @property
-    def merges_items(self) -> bool:
-        """Always true: equal items meet the same users."""
-        return True
 
     @cached_property
     def item_importance(self) -> Float64:

@@ -96,21 +96,16 @@ class BatchSource(ABC):
 
 
 class Sampler(BatchSource):
-    """A sampling strategy bound to a graph, the settings and a seed.
-
-    Subclasses define what they draw and assemble, and declare what
-    :class:`ncfbench.catalog.SamplerInfo` lists.
+    """A sampling strategy bound to a graph of training links, the settings and a seed.
 
     Args:
-        graph: the training links.
-        config: the settings that the class's ``uses`` name, the noise distribution and the loss's
-            family are read.
-        streams: the source of randomness.
         replacement: draw positives instead of shuffling them: each batch is then exactly unbiased,
             which audits need.
         weight_dtype: float32 as the layout says; float64 for exact tests.
     """
 
+    merges_items = False
+    """Equal items of a batch have one slot; also where that is wanted, or strata repeat them."""
     stratified = False
     draws_users = False
     draws_items = False
@@ -136,6 +131,8 @@ class Sampler(BatchSource):
         self.noise = Noise(graph, config.noise_exponent)
         self.weight_dtype = np.dtype(weight_dtype)
         self.stratum_size = config.stratum_size if self.stratified else 1
+        if config.unique_items or (self.stratified and config.strata == "item"):
+            self.merges_items = True
         self.positives = self.make_positives(replacement=replacement)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
         self.tables = LookupTables(graph)
@@ -160,15 +157,12 @@ class Sampler(BatchSource):
         b, k = self.config.batch_size, self.config.negatives
         links = self.positives.take(start * b, count * b).reshape(count, b)
         none = np.zeros((count, b, 0), np.int32)
-        users = (
-            self._draw_negatives("negative-users", start, count).reshape(count, b, k)
-            if self.draws_users
-            else none
-        )
-        items = (
-            self._draw_negatives("negative-items", start, count).reshape(count, b, k)
-            if self.draws_items
-            else none
+        users, items = (
+            self._draw_negatives(role, start, count).reshape(count, b, k) if is_drawn else none
+            for role, is_drawn in (
+                ("negative-users", self.draws_users),
+                ("negative-items", self.draws_items),
+            )
         )
         return [Draw(*parts) for parts in zip(links, users, items, strict=True)]
 
@@ -191,18 +185,11 @@ class Sampler(BatchSource):
             weighs_biased=bool(bias),
         )
 
-    @property
-    def merges_items(self) -> bool:
-        """True if equal items of a batch have one slot: if wanted, or if strata repeat them."""
-        return self.config.unique_items or (self.stratified and self.config.strata == "item")
-
     @cached_property
     def measure(self) -> Float64:
-        """float64[I]: the target measure over negative items, which a batch's weights estimate.
-
-        It is P_n, so that the sum is an expectation; for a listwise loss 1 for every item in use,
-        so that it is a sum over all items. With weights P_n / q for an item drawn from q, that
-        change is the logQ correction.
+        """float64[I]: the target measure over negative items: P_n, or 1 for every item in use for
+        a listwise loss, which sums over all items. Over the distribution of the draws, that is the
+        logQ correction.
         """
         if self.config.family == "listwise":
             return (self.graph.item_degrees > 0).astype(np.float64)
@@ -213,12 +200,8 @@ class Sampler(BatchSource):
         return np.divide(self.measure, proposal, out=np.zeros(len(proposal)), where=proposal > 0)
 
     def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
-        """Return the batch of a draw with the weights of some rows only, or None.
-
-        Optional: a process that holds a part of the devices asks for its own rows. The batch is
-        that of :meth:`assemble` in everything else (users, items, ``pos_user``, ``pos_item``,
-        ``n_items``); its weights are those of the positive links ``rows``. None says that these
-        rows cannot be made alone; the caller then assembles the whole batch and cuts it.
+        """Return the batch of :meth:`assemble` with the weights of the positive links ``rows``
+        only, for a process that holds a part of the devices; None where they cannot be made alone.
 
         A subclass that overrides :meth:`assemble` alone gets this method back, and
         :meth:`required_capacity`: inherited ones would not be those of its batches.
@@ -247,7 +230,6 @@ class Sampler(BatchSource):
         return len(self._distinct(ids)[0]) if self.merges_items else len(ids)
 
     def _draw_negatives(self, role: str, start: int, count: int) -> Int32:
-        """Return k draws for each position, from the stream (seed, role, epoch of the position)."""
         b, k = self.config.batch_size, self.config.negatives
         parts = []
         for epoch, low, high in self.positives.spans(start * b, count * b):
@@ -266,5 +248,4 @@ class Sampler(BatchSource):
         return self.graph.link_user.take(rng.integers(self.graph.n_links, size=size), mode="clip")
 
     def _distinct(self, items: Int32) -> tuple[Int32, Int32]:
-        """Return the distinct ids in ascending order, and the slot of each of ``items``."""
         return self.tables.items.distinct(items)

@@ -1,11 +1,10 @@
 """Batches without duplicates: no user and no item twice among a batch's positive links.
 
 An epoch's batches are the colours of an edge colouring of the graph: links of one colour share no
-node. The G = N // b batches of exactly b links exist if no user and no item has more than G links:
-a bipartite graph of largest degree D has an edge colouring in any number of colours from D on
-(Koenig 1916), and two colours can be made equally large by exchanging them along one path. That is
-also how they are made here: each batch takes the first links of a random order that fit; the few
-that fit nowhere at the end are inserted along such paths.
+node. The G = N // b batches of exactly b links exist if no user and no item has more than G links
+(Koenig 1916), and two colours can be made equally large by exchanging them along one path. Each
+batch takes the first links of a random order that fit; the few that fit nowhere at the end are
+inserted along such paths.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ class DistinctSharingSampler(SharingSampler):
     are left out. With replacement (in audits), a batch is drawn link by link, and a link that
     shares a node with an earlier one is rejected.
 
-    Two links that share a node are each other's linked pairs, which the mask leaves out of the
-    objective. What a rejection takes away is therefore no negative; but the pairs that are left
-    come up more often. With k_i links that share a node with link i (itself included), and C the
-    sum of N - k_i over all links::
+    Links that share a node are linked pairs, which the mask leaves out anyway, but the pairs that
+    are left come up more often. With k_i links that share a node with link i (itself included), and
+    C the sum of N - k_i over all links::
 
         weight_ij = rho_j m_ij (1 - k_i / N) (1 - k_j / N) / (C / N^2) / (b^2 - b)
 
-    For b = 2 with pairs uniform among the C that fit, 1 / C times C / N^2 would be exact. In a
-    training epoch every link meets b - 1 others, so a pair that fits has probability a_i a_j with
-    a_i / a_j = (1 - k_j / N) / (1 - k_i / N) to first order: these weights leave a bias of second
-    order in k / N. With replacement, links of popular nodes are rejected more often, and there the
-    positive term is biased, by the order of b k / (2 N); no weight of a negative can mend it.
+    In a training epoch a pair that fits has probability a_i a_j with a_i / a_j = (1 - k_j / N) /
+    (1 - k_i / N) to first order: these weights leave a bias of second order in k / N. With
+    replacement, links of popular nodes are rejected more often, and the positive term is biased by
+    the order of b k / (2 N), which no weight of a negative can mend.
 
     b user slots, b item slots. Cost per link: O(V + degree), and its share of the epoch's order.
     """
+
+    merges_items = True
 
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
@@ -66,11 +65,6 @@ class DistinctSharingSampler(SharingSampler):
         return DistinctStream(
             self.graph, self.streams, self.config.batch_size, replacement=replacement
         )
-
-    @property
-    def merges_items(self) -> bool:
-        """Always true: there are no equal items."""
-        return True
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`. Shuffled, the bias is of second order in the share of links

@@ -21,16 +21,14 @@ from ncfbench.sampling.claims import Claims, Nominal
 class LocalSampler(Sampler):
     """A sampler that shares negatives, in N shards of b/N positive links.
 
-    It draws what the sampler draws for the whole batch, in the same order, and cuts it: shard p has
-    links p b/N .. (p + 1) b/N - 1, whole strata, and an equal share of items that came alone. Each
-    shard is a batch of its own with its own normaliser, and the batch's loss is the mean of
-    theirs. So with replacement each shard is unbiased, and their mean too. Shuffled, no link comes
-    twice in a shard, as in a whole batch. A positive link meets the items of b/N links instead of
-    b, so the variance is larger. An item of several shards is embedded by each. Cost per link: that
-    of the sampler at b/N.
+    It draws what the sampler draws for the whole batch and cuts it: shard p has links p b/N ..
+    (p + 1) b/N - 1, whole strata, and an equal share of items that came alone. Each shard is a
+    batch of its own with its own normaliser, and the batch's loss is the mean of theirs, unbiased
+    with replacement. A positive link meets the items of b/N links, so the variance is larger. An
+    item of several shards is embedded by each. Cost per link: that of the sampler at b/N.
 
-    As one batch (:meth:`assemble`) the shards stand one behind the other, in rows and in item
-    slots, with weights of zero between them. Devices get them from :meth:`shards`.
+    As one batch (:meth:`assemble`) the shards follow one another, in rows and in item slots, with
+    weights of zero between them. Devices get them from :meth:`shards`.
     """
 
     def __init__(

@@ -27,19 +27,16 @@ MISSING = -1
 class MemorySharingSampler(SharingSampler):
     """Negative Sharing with a memory of the last M positive links' item vectors (Wang et al. 2020).
 
-    The items of the M links before the batch's are negatives of all its links, linked pairs left
-    out. With M_n of them known so far, item j brought by c_j others of the batch, and by one slot
-    of the memory each::
+    With M_n items of earlier links known so far, and item j brought by c_j others of the batch, or
+    by one slot of the memory::
 
         weight_ij = rho_j m_ij c_j / (b (b - 1 + M_n))
 
-    With replacement and vectors of the present parameters each of the b - 1 + M_n items is a draw
-    from P_d: the value is unbiased. But a remembered vector is a constant, so the gradient of an
-    item as a negative is only (b - 1) / (b - 1 + M_n) of what it should be, and the vectors are
-    those of earlier parameters: the gradient is biased.
+    With replacement and present vectors each of the b - 1 + M_n items is a draw from P_d: the value
+    is unbiased. A remembered vector is a constant of earlier parameters: the gradient is biased.
 
     The layout is :class:`ncfbench.sampling.batch.Remembered`: M slots of remembered items, the
-    oldest first, then the batch's own. g embeds the latter only. Cost per link: O(V + M + degree).
+    oldest first, then the batch's own. Cost per link: O(V + M + degree).
     """
 
     def __init__(

@@ -46,9 +46,9 @@ def test_batches_exist_or_are_refused(
     most = int(max(graph.user_degrees.max(), graph.item_degrees.max()))
     if most > count:
         with pytest.raises(UsageError, match="without duplicates"):
-            make_sampler(graph, configure(b), Streams(0))
+            DistinctSharingSampler(graph, configure(b), Streams(0))
         return
-    made = make_sampler(graph, configure(b), Streams(seed), replacement=replacement)
+    made = DistinctSharingSampler(graph, configure(b), Streams(seed), replacement=replacement)
     assert made.positives.epoch_length == count * b
     draws = made.draw(0, 2 * count)
     for draw in draws:
