@@ -41,7 +41,8 @@ class Setting:
     """One setting: default, help, range, panel of ``--help``, and who uses it.
 
     Raises:
-        TypeError: the name is no identifier, or the default is no bool, int, float or str.
+        TypeError: the name is no identifier, or there is no such type.
+        UsageError: the default is outside the range.
     """
 
     name: str
@@ -93,6 +94,8 @@ class Setting:
             object.__setattr__(self, "type", type(self.default).__name__)
         if self.type not in _TYPES:
             raise TypeError(f"{self.name}: a setting cannot be of type {self.type}")
+        if self.default is not None:
+            self.check(self.convert(self.default))
 
     @property
     def flag(self) -> str:

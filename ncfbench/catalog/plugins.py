@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ncfbench.catalog.built_in import own_settings, records
+from ncfbench.catalog.built_in import BUILT_IN, own_settings, records
 from ncfbench.catalog.infos import (
     FAMILIES,
     NO_SYMBOLS,
@@ -67,7 +67,7 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "tuple[Setting, ...]": (_is_tuple_of(Setting), "a tuple of ncfbench.settings.Setting"),
     "LossFamily": (lambda value: value in FAMILIES, f"one of {', '.join(map(repr, FAMILIES))}"),
     "tuple[LossFamily, ...]": (
-        lambda value: isinstance(value, tuple) and set(value) <= set(FAMILIES),
+        lambda value: isinstance(value, tuple) and all(each in FAMILIES for each in value),
         f"a tuple of {', '.join(map(repr, FAMILIES))}",
     ),
 }
@@ -165,6 +165,10 @@ def _faults(record: Info, found: Any) -> Iterator[str]:
 def _setting_faults(record: Info) -> Iterator[str]:
     """Yield what is wrong with the settings that a record names, and with its own."""
     known = SETTINGS | own_settings() | record.own
+    if len(record.own) < len(record.settings):
+        yield "two settings of one name"
+    for name in record.own.keys() & SETTINGS.keys():
+        yield f"a setting {name!r}, a name that is taken: rename it"
     by_user = record.uses_by_user if isinstance(record, SamplerInfo) else ()
     for name in (*record.names, *by_user):
         if name not in known:
@@ -174,6 +178,10 @@ def _setting_faults(record: Info) -> Iterator[str]:
         related = {setting.needs, setting.multiple_of, *setting.only_with[:1]}
         if name in record.own:
             related.add(setting.default_from)
+            if setting.default_from in BUILT_IN:
+                yield f"{name!r} with the default of the {setting.default_from}, which has none"
+            if setting.multiple_of in known and known[setting.multiple_of].type != "int":
+                yield f"{name!r} as a multiple of {setting.multiple_of!r}, which is no whole number"
         for other in sorted(related - {"", *SETTINGS}):
             if not record.reads(other):
                 yield f"uses of {name!r} without {other!r}, which it goes with: add it to uses"

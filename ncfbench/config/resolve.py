@@ -133,8 +133,10 @@ def complete(settings: Mapping[str, Any], ignored: Collection[str] = ()) -> RunC
         kind: SETTINGS[kind].convert(given.get(kind, SETTINGS[kind].default)) for kind in BUILT_IN
     }
     had, others = settings_for(chosen), all_settings()
-    if taken := [name for name in had if name not in SETTINGS and hasattr(RunConfig, name)]:
-        raise UsageError(f"A plug-in declares a setting {taken[0]!r}, a name that is taken.")
+    for kind, choice in chosen.items():
+        for name in find(kind, choice).own:
+            if hasattr(RunConfig, name):
+                raise UsageError(f"{choice} declares a setting {name!r}, a name that is taken.")
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name in had:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,15 @@ def test_identities_stay_those_of_older_runs() -> None:
         "45766e77fc08": {"sampler": "mixed-ns", "loss": "softmax", "share": "local", "devices": 4},
     }.items():
         assert digest(settings(**flags)) == wanted
+
+
+def test_kept_runs_keep_their_identity() -> None:
+    """The folder of each kept run ends with the first digits of its digest."""
+    paths = list((Path(__file__).parents[2] / "results").glob("*/*/config.json"))
+    assert len(paths) >= 470
+    for path in paths:
+        config = complete(json.loads(path.read_text("utf-8"))["config"])
+        assert path.parent.name.endswith(f"-{digest(config)[:6]}")
 
 
 def test_a_revision_parts_runs_from_those_of_before() -> None:

@@ -112,8 +112,8 @@ def test_a_source_is_a_module_and_an_entry(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        ({"users": np.int64(30)}, 30),
-        ({"users": "30"}, 30),
+        ({"seed": np.int64(30)}, 30),
+        ({"seed": "30"}, 30),
         ({"test_fraction": np.float64(0.25)}, 0.25),
         ({"test_fraction": 20}, "at least 0 and below 1"),
         ({"validation_fraction": 10}, "at least 0 and below 1"),
