@@ -149,14 +149,14 @@ def gramian_sum(users_MxD: jax.Array, items_VxD: jax.Array, negatives: MetUsers)
 def _by_blocks(function: Any, users_MxD: jax.Array, negatives: MetUsers, n_items: int) -> Any:
     """Return ``function(users, weights, linked users)`` of each block of users, stacked.
 
-    Users behind the last one have no weight; linked users outside a block point behind it.
+    Users after the last one have no weight; linked users outside a block get an index past its end.
     """
     count, weights = len(users_MxD), negatives.user_weight
     n_blocks = max(-(-count * n_items // BLOCK_SCORES), 1)
     size = -(-count // n_blocks)
-    behind = n_blocks * size - count
-    users = jnp.pad(users_MxD, ((0, behind), (0, 0))).reshape(n_blocks, size, -1)
-    weights = jnp.pad(weights, (0, behind)).reshape(n_blocks, size)
+    padding = n_blocks * size - count
+    users = jnp.pad(users_MxD, ((0, padding), (0, 0))).reshape(n_blocks, size, -1)
+    weights = jnp.pad(weights, (0, padding)).reshape(n_blocks, size)
 
     def one(arguments: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
         first, users, weights = arguments

@@ -29,8 +29,8 @@ def in_blocks(function: Callable[..., jax.Array], arrays: tuple[Any, ...], size:
         return function(*arrays)
 
     def cut(array: jax.Array) -> jax.Array:
-        behind = [(0, blocks * size - count)] + [(0, 0)] * (array.ndim - 1)
-        return jnp.pad(array, behind).reshape(blocks, size, *array.shape[1:])
+        padding = [(0, blocks * size - count)] + [(0, 0)] * (array.ndim - 1)
+        return jnp.pad(array, padding).reshape(blocks, size, *array.shape[1:])
 
     again = jax.checkpoint(function)
     found: jax.Array = jax.lax.map(lambda each: again(*each), jax.tree.map(cut, arrays))

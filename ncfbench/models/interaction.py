@@ -103,7 +103,7 @@ class WeightedProduct(Interaction):
 
 
 class Network(Interaction):
-    """A network on both vectors, one behind the other: hidden layers with ReLU, then one number.
+    """A network on both vectors, concatenated: hidden layers with ReLU, then one number.
 
     The first layer of concatenated vectors is the sum of a users' half and an items' half. Each
     half is computed once a node, and a pair costs one addition before the ReLU.

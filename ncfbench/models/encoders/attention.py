@@ -18,7 +18,7 @@ class SelfAttention(nnx.Module):
 
     def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
         self.heads = heads
-        # Queries, keys and values of all heads, one behind the other.
+        # Queries, keys and values of all heads, concatenated.
         self.inputs = nnx.Linear(width, 3 * width, rngs=rngs)
         self.output = nnx.Linear(width, width, rngs=rngs)
 

@@ -1,7 +1,7 @@
 """The bidirectional recurrent encoder: words, a GRU in each direction, mean over time, dense.
 
 The model of Bansal, Belanger and McCallum 2016 ("Ask the GRU"). The unit is that of Cho et al.
-2014, with the reset gate behind the recurrent product, so that a step has one product.
+2014, with the reset gate after the recurrent product, so that a step has one product.
 """
 
 from __future__ import annotations

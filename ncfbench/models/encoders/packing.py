@@ -110,12 +110,12 @@ class Rows(NamedTuple):
     tokens: jax.Array
     """int32[K, P]: ids of the words."""
     used: jax.Array
-    """int32: rows that hold words; the others stand behind them."""
+    """int32: rows that hold words; the others come after them."""
 
 
 def pack(texts: EncoderInput, row_words: int, multiple_of: int = 1) -> Rows:
-    """Lay the words that are present into rows, each text behind the one before it in its row, or
-    at the beginning of the next row.
+    """Lay the words that are present into rows, each text after the one before it in its row,
+    or at the beginning of the next row.
 
     Args:
         row_words: slots of a row, no fewer than those of a text.
@@ -124,7 +124,7 @@ def pack(texts: EncoderInput, row_words: int, multiple_of: int = 1) -> Rows:
     n_texts, length = texts.tokens.shape
     end = jnp.cumsum(jnp.sum(texts.present, axis=1, dtype=jnp.int32), dtype=jnp.int32)
     begin = jnp.concatenate([jnp.zeros(1, jnp.int32), end[:-1]])
-    # For each text, the first one behind it that does not fit into a row that begins with it.
+    # For each text, the first one after it that does not fit into a row that begins with it.
     following = jnp.searchsorted(end, begin + row_words, side="right").astype(jnp.int32)
 
     def open_row(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

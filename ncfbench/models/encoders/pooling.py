@@ -133,7 +133,7 @@ def _blocks(index_VxC: jax.Array, kernel: jax.Array) -> list[slice]:
 def _activity(
     rows: jax.Array, index_VxC: jax.Array, kernel: jax.Array, lengths: jax.Array
 ) -> jax.Array:
-    """Return float32[V, L, F]: the activity before bias and ReLU, -inf behind a text."""
+    """Return float32[V, L, F]: the activity before bias and ReLU, -inf after a text's end."""
     width, _, filters = kernel.shape
     length = index_VxC.shape[1] - width + 1
     seen_VxCxJF = rows[index_VxC]
@@ -197,7 +197,7 @@ def _backward(kept: Any, gradient_VxF: jax.Array) -> tuple[jax.Array, jax.Array,
     cell = (word_VxJxF * width + tap) * filters + jnp.arange(filters, dtype=jnp.int32)[
         None, None, :
     ]
-    # No word, no gradient: an index behind the last cell is dropped.
+    # No word, no gradient: an index past the last cell is dropped.
     cell = jnp.where(word_VxJxF > 0, cell, most_cells)
     updates = jnp.broadcast_to(gradient_VxF[:, None], word_VxJxF.shape)
     flat = (
@@ -225,7 +225,7 @@ def _by_rows(
     updates = (gradient_VxF[:, None, :, None] * jnp.swapaxes(kernel, 1, 2)[None]).reshape(
         -1, word_dimension
     )
-    # No word, no gradient: an index behind the last row is dropped.
+    # No word, no gradient: an index past the last row is dropped.
     rows = jnp.where(word_VxJxF > 0, word_VxJxF, n_rows).reshape(-1)
     halves = jnp.split(updates, [word_dimension // 2], axis=1)
     return jnp.concatenate(

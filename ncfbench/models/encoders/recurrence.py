@@ -93,7 +93,7 @@ def _forward(
     table: jax.Array, kernel: jax.Array, bias: jax.Array, tokens_LxV: jax.Array, lengths: jax.Array
 ) -> tuple[jax.Array, Any]:
     units = kernel.shape[1] // 4
-    # Rows behind the group's longest text stay zero and are never read.
+    # Rows after the group's longest text stay zero and are never read.
     kept = tuple(
         jnp.zeros((*tokens_LxV.shape, width), kernel.dtype)
         for width in (len(kernel), units, 4 * units)

@@ -15,7 +15,7 @@ from ncfbench.models.encoders.attention import FeedForward, SelfAttention
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput, embedding
 
 POSITIONS = 512
-"""Rows of the table of positions; words behind the last share its row."""
+"""Rows of the table of positions; later words share the last row."""
 SHAPE = packing.Shape(row_words=128, block_words=1024, block_rows=1)
 """At 160 and 500 texts of up to 40 words, rows of 64 and of 256 take 4 to 40 % longer, and blocks
 of twice the size 20 %.
@@ -23,7 +23,7 @@ of twice the size 20 %.
 
 
 class Block(nnx.Module):
-    """Self-attention and a hidden layer, each behind a normalisation and added to its input."""
+    """Self-attention and a hidden layer, each after a normalisation and added to its input."""
 
     def __init__(self, width: int, heads: int, feed_forward: int, *, rngs: nnx.Rngs) -> None:
         self.before_attention = nnx.LayerNorm(width, rngs=rngs)
