@@ -159,10 +159,10 @@ def _features(
     if not width:
         return None
     centres = rng.standard_normal((options.topics, width), np.float32)
-    found = FEATURE_NOISE * rng.standard_normal((len(topics), width), np.float32)
+    features = FEATURE_NOISE * rng.standard_normal((len(topics), width), np.float32)
     for column in topics.T:
-        found += centres[column] / topics.shape[1]
-    return standardise(found, np.ones(len(found), bool))[0]
+        features += centres[column] / topics.shape[1]
+    return standardise(features, np.ones(len(features), bool))[0]
 
 
 def _heavy_tail(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
