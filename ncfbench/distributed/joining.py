@@ -18,7 +18,6 @@ import re
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -30,7 +29,7 @@ from ncfbench.distributed.process_group import (
     ProcessGroup,
     UnlikeProcessesError,
 )
-from ncfbench.distributed.signals import deferred_signals
+from ncfbench.distributed.signals import deferred_signals, handled_by
 from ncfbench.distributed.supervisor import RESUME, Parent, loss_message
 from ncfbench.errors import (
     INTERRUPTED_EXIT_CODE,
@@ -64,7 +63,8 @@ def joined(cluster: Cluster, parent: Parent, say: Callable[[str], None]) -> Iter
     try:
         _require_free_port(cluster)
         say(f"Waiting for {cluster.members} at {cluster.address}.")
-        with _immediate_signals():
+        # C++ code waits here, and Python would not hear Ctrl-C.
+        with handled_by(signal.SIG_DFL, signal.SIGINT):
             group = _initialize(cluster)
     except BaseException as error:
         _exit_at_the_end(_exit_code(error))
@@ -139,19 +139,6 @@ def _exit_at_the_end(code: int) -> None:
         os._exit(code)
 
     atexit.register(leave)
-
-
-@contextmanager
-def _immediate_signals() -> Iterator[None]:
-    """Let Ctrl-C end this process at once: C++ code waits here, and Python would not hear it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _require_free_port(cluster: Cluster) -> None:

@@ -29,7 +29,7 @@ from ncfbench.catalog import find_encoder, find_user_tower
 from ncfbench.config import RunConfig
 from ncfbench.distributed.bytes_sent import Sizes
 from ncfbench.distributed.collectives import AXIS, fetch_rows, gather, reduce_scatter
-from ncfbench.distributed.layout import Layout, Shard, ShardLoss, SingleDevice, Tree
+from ncfbench.distributed.layout import Layout, Shard, ShardLoss, Tree
 from ncfbench.distributed.shards import ShardedSampler
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import ENCODER, FREE_ITEMS, USER_TOWER
@@ -49,7 +49,7 @@ def make_layout(config: RunConfig) -> Layout:
     """
     n, processes = config.devices, jax.process_count()
     if n == 1 and processes == 1:
-        return SingleDevice()
+        return Layout()
     if n % processes:
         raise UsageError(
             f"--devices {n} cannot be divided among {processes} processes. Use a multiple of"

@@ -178,27 +178,22 @@ def _own_users(
     batch: Batch, n_shards: int, negative: Int32 | None
 ) -> tuple[Int32, Int32, Int32 | None]:
     """Give each shard its users in an equal share of the slots, and its rows slots among them."""
-    share = len(batch.users) // n_shards
-    rows = len(batch.pos_user) // n_shards
-    users = np.zeros(share * n_shards, np.int32)
-    pos_user = np.empty_like(batch.pos_user)
-    negative_user = None if negative is None else np.empty_like(negative)
-    for shard in range(n_shards):
-        own = slice(shard * rows, (shard + 1) * rows)
-        is_named = np.zeros(len(batch.users), bool)
-        is_named[batch.pos_user[own]] = True
-        if negative is not None:
-            is_named[negative[own]] = True
-        slots = np.flatnonzero(is_named)
-        if len(slots) > share:
-            raise CheckFailedError(
-                f"{rows} rows of a batch name {len(slots)} users, more than their share of {share}"
-                f" slots: this sampler's batches cannot be cut into {n_shards} parts. Use"
-                " --devices 1."
-            )
-        own_slot = np.cumsum(is_named, dtype=np.int32) - 1
-        users[shard * share : shard * share + len(slots)] = batch.users[slots]
-        pos_user[own] = own_slot[batch.pos_user[own]]
-        if negative is not None and negative_user is not None:
-            negative_user[own] = own_slot[negative[own]]
-    return users, pos_user, negative_user
+    share, rows = len(batch.users) // n_shards, len(batch.pos_user) // n_shards
+    slots = [each.reshape(n_shards, -1) for each in (batch.pos_user, negative) if each is not None]
+    is_named = np.zeros((n_shards, len(batch.users)), bool)
+    for own in slots:
+        np.put_along_axis(is_named, own, True, axis=1)
+    named = is_named.sum(axis=1)
+    if named.max() > share:
+        raise CheckFailedError(
+            f"{rows} rows of a batch name {named.max()} users, more than their share of {share}"
+            f" slots: this sampler's batches cannot be cut into {n_shards} parts. Use"
+            " --devices 1."
+        )
+    own_slot = np.cumsum(is_named, axis=1, dtype=np.int32) - 1
+    users = np.zeros((n_shards, share), np.int32)
+    shard, slot = np.nonzero(is_named)
+    users[shard, own_slot[shard, slot]] = batch.users[slot]
+    pos_user, *rest = (np.take_along_axis(own_slot, own, axis=1) for own in slots)
+    negative_user = None if negative is None else rest[0].reshape(negative.shape)
+    return users.reshape(-1), pos_user.reshape(-1), negative_user

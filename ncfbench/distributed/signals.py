@@ -6,13 +6,28 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def handled_by(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
+    """Give signals a handler; without effect in other threads than the main one, which alone
+    Python delivers signals to.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number in numbers if is_main}
+    try:
+        yield
+    finally:
+        for number, own in before.items():
+            signal.signal(number, own)
 
 
 @contextmanager
 def deferred_signals(say: Callable[[str], None], text: str) -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C or SIGTERM into a flag; the second raises KeyboardInterrupt.
-
-    Python delivers signals to the main thread only; in another thread the flag is never set.
 
     Args:
         say: prints ``text`` when the flag is set.
@@ -21,9 +36,6 @@ def deferred_signals(say: Callable[[str], None], text: str) -> Iterator[Callable
         A function that returns the flag.
     """
     flag = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield flag.is_set
-        return
 
     def defer(number: int, frame: object) -> None:
         if flag.is_set():
@@ -31,9 +43,5 @@ def deferred_signals(say: Callable[[str], None], text: str) -> Iterator[Callable
         flag.set()
         say(text)
 
-    before = {number: signal.signal(number, defer) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled_by(defer, *STOPPING):
         yield flag.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -36,6 +36,7 @@ from contextlib import contextmanager, suppress
 from typing import IO
 
 from ncfbench.distributed.cluster import Cluster
+from ncfbench.distributed.signals import STOPPING, handled_by
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, PeerLostError
 
 VARIABLE = "NCFBENCH_PARENT"
@@ -171,7 +172,7 @@ def supervise(cluster: Cluster) -> int:
     log.release()
     if code >= 0:
         return code
-    if -code in (signal.SIGINT, signal.SIGTERM) or len(heard) > FORWARDED_SIGNALS:
+    if -code in STOPPING or len(heard) > FORWARDED_SIGNALS:
         raise KeyboardInterrupt
     raise NcfbenchError(
         f"The training process was ended by {signal.Signals(-code).name}"
@@ -189,12 +190,8 @@ def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
         heard.append(number)
         child.send_signal(number if len(heard) <= FORWARDED_SIGNALS else signal.SIGKILL)
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled_by(forward, *STOPPING):
         yield heard
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _explained(log: bytes, cluster: Cluster, *, is_joined: bool) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.layout import SingleDevice
+from ncfbench.distributed.layout import Layout
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.runs.arms import Variant
@@ -88,7 +88,7 @@ def test_every_user_is_moved_to_the_device_once(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    config, layout = complete({"sampler": "ns-all", "batch_size": 32}), SingleDevice()
+    config, layout = complete({"sampler": "ns-all", "batch_size": 32}), Layout()
     made, other = (make_sampler(tiny.graph, config, Streams(seed)) for seed in (0, 1))
     first, second = (layout.put(made.assemble(draw)) for draw in made.draw(0, 2))
     assert all(isinstance(array, jax.Array) for array in jax.tree.leaves(first))
