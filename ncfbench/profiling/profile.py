@@ -52,6 +52,7 @@ from ncfbench.timing.clock import format_duration
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.statistics import drift
 from ncfbench.training.interleave import timed_loops
+from ncfbench.training.memory import require_memory, step_bytes
 from ncfbench.training.step import Trainer
 
 FEWEST_ROUNDS = 3
@@ -139,6 +140,9 @@ def run(
     points = calibration_points(list(counts.values()), example)
     with timed_loops(dataset, content, configs) as loops:
         trainer, state = Trainer.create(example, dataset, layout)
+        for name, loop in loops.items() if layout.size == 1 else ():
+            needed = step_bytes(loop.trainer, loop.state, batches[name], loop.content)
+            require_memory(configs[name], needed)
         timer = StepTimer(state, layout.replicate(content))
         maker = BatchMaker.of(dataset, example)
         timed = timed_steps(points, maker, timer, trainer)

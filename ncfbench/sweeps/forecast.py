@@ -21,19 +21,17 @@ import jax
 from ncfbench.catalog import LOSSES, find_encoder
 from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.profile import settings_digest
 from ncfbench.runs.arms import TIMELESS_SETTINGS
 from ncfbench.runs.schedule import Schedule
-from ncfbench.sampling.batch import Batch
 from ncfbench.storage import schemas, tables
-from ncfbench.storage.free_space import available_memory
 from ncfbench.sweeps.grid import CellState, group_cells, label_cells
 from ncfbench.timing import environment
 from ncfbench.training.interleave import timed_loops
 from ncfbench.training.looks import Looks, measure_looks
-from ncfbench.training.loop import TimedLoop
+from ncfbench.training.memory import step_bytes
 from ncfbench.training.step import Trainer
 
 PILOT_SECONDS = 0.5
@@ -210,14 +208,11 @@ def _measure_step(
     with timed_loops(dataset, content, {"pilot": config}) as loops:
         loop = loops["pilot"]
         state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(loop.state))
-        if not config.mines:  # the first mining decides the shape of the first batch
-            _require_memory(
-                config, _step_bytes(loop, next(loop.sampler.batches(0, loop.item_slots)))
-            )
         start = time.perf_counter() - begin
         loop.full_block(1)
         start += sum(sample.seconds for sample in loop.samples if sample.kind == "compile")
-        step_bytes = _step_bytes(loop, loop.recent_batches()[-1])
+        batch = loop.recent_batches()[-1]
+        needed = step_bytes(loop.trainer, loop.state, batch, loop.content)
         if row is None:
             fewest, most = PILOT_ITERATIONS
             count = int(PILOT_SECONDS / loop.samples[-1].seconds)
@@ -227,37 +222,4 @@ def _measure_step(
             iteration, source = sample.seconds / sample.iterations, "pilot"
         else:
             iteration, source = float(row["measured_full_iteration_seconds"]), "profile"
-    return Step(start, iteration, source, state_bytes, step_bytes)
-
-
-def _step_bytes(loop: TimedLoop, batch: Batch) -> int:
-    """Return the bytes that the compiled step needs beside its arguments, by XLA's analysis.
-
-    A backend without that analysis gives 0. A step is compiled once, here or in training.
-    """
-    step: Any = loop.trainer.step
-    found = step.trace(loop.state, batch, loop.content).lower().compile().memory_analysis()
-    return (
-        0
-        if found is None
-        else int(found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes)
-    )
-
-
-def _require_memory(config: RunConfig, step_bytes: int) -> None:
-    """Refuse a step that would run out of memory, before it is tried.
-
-    Raises:
-        UsageError: it needs more than is free.
-    """
-    device = jax.local_devices()[0].memory_stats() or {}
-    free = available_memory()
-    if "bytes_limit" in device:
-        free = device["bytes_limit"] - device["bytes_in_use"]
-    if step_bytes > free:
-        raise UsageError(
-            f"A step of {config.encoder} with {config.sampler} and batches of"
-            f" {config.batch_size:,} links needs {step_bytes / 2**30:,.1f} GiB of memory, and"
-            f" {free / 2**30:,.1f} GiB are free. Use a smaller --batch-size, or --item-block to"
-            " encode the items in pieces."
-        )
+    return Step(start, iteration, source, state_bytes, needed)

@@ -29,6 +29,7 @@ from ncfbench.timing.ledger import Ledger
 from ncfbench.training.carry import Carry
 from ncfbench.training.feed import DEPTH, DirectFeed, Feed, PrefetchingFeed
 from ncfbench.training.inference import Embedder
+from ncfbench.training.memory import require_memory, step_bytes
 from ncfbench.training.state import TrainState, copy_state
 from ncfbench.training.step import Trainer
 
@@ -381,6 +382,9 @@ class TimedLoop:
         watch = Stopwatch()
         with self.ledger.line("compile"):
             watch.start()
+            if self.trainer.layout.size == 1:
+                needed = step_bytes(self.trainer, self.state, batch, self.content)
+                require_memory(self.trainer.config, needed)
             for count in sorted({1, self._per_dispatch}):
                 jax.block_until_ready(self._run(copy_state(self.state), (batch,) * count))
             watch.stop()

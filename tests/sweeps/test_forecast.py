@@ -10,10 +10,12 @@ from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.profiling import profile
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sweeps import forecast
 from ncfbench.sweeps.forecast import Looks, Step
 from ncfbench.sweeps.grid import CellState, expand
+from ncfbench.training import memory
 from ncfbench.training.loop import TimedLoop
 
 LOOKS = Looks(start_seconds=5.0, probe_seconds=0.5, evaluation_seconds=2.0)
@@ -79,9 +81,14 @@ def test_a_step_that_exceeds_the_memory_is_not_tried(
     """To the byte that the forecast gives."""
     config = complete({"batch_size": 32, "encoder": "mf", "dimension": 8, "dataset": "tiny"})
     needed = forecast._measure_step(config, tiny, DeviceContent.of(tiny), None).step_bytes
-    monkeypatch.setattr(forecast, "available_memory", lambda: needed)
+    monkeypatch.setattr(memory, "available_memory", lambda: needed)
     forecast._measure_step(config, tiny, DeviceContent.of(tiny), None)
-    monkeypatch.setattr(forecast, "available_memory", lambda: needed - 1)
-    monkeypatch.setattr(TimedLoop, "full_block", lambda *_: pytest.fail("it was tried"))
-    with pytest.raises(UsageError, match="Use a smaller --batch-size, or --item-block"):
-        forecast._measure_step(config, tiny, DeviceContent.of(tiny), None)
+    monkeypatch.setattr(memory, "available_memory", lambda: needed - 1)
+    monkeypatch.setattr(TimedLoop, "_run", lambda *_: pytest.fail("it was tried"))
+    monkeypatch.setattr(profile, "StepTimer", lambda *_: pytest.fail("it was tried"))
+    for start in (
+        lambda: forecast._measure_step(config, tiny, DeviceContent.of(tiny), None),
+        lambda: profile.run(tiny, {"strat-ns": config}, rounds=3),
+    ):
+        with pytest.raises(UsageError, match="Use a smaller --batch-size, --item-block"):
+            start()
