@@ -51,7 +51,7 @@ class Options(TokenizerOptions):
     """Options of the source; a column that is None is found by its usual names."""
 
     links: Path = option(
-        help_="A row for each link: CSV, TSV, JSON Lines or Parquet; may be compressed.",
+        help_="A row for each link: CSV, TSV, JSON Lines or Parquet (or a folder of it).",
         is_stored=False,
     )
     items: Path = option(
@@ -167,7 +167,7 @@ class Options(TokenizerOptions):
     quotes: bool = option(
         True, "Whether quotation marks enclose fields of CSV files.", is_stored=False
     )
-    encoding: str = option("utf-8", "Encoding of CSV files, such as latin-1.", is_stored=False)
+    encoding: str = option("utf-8", "Encoding of text files, such as latin-1.", is_stored=False)
     split_seed: int = option(
         0, "Seed of the choice of held-out items, and of --sample-users.", at_least=0
     )
