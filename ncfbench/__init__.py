@@ -122,20 +122,19 @@ def run(
     import warnings
 
     from ncfbench.config import complete, unused_settings
-    from ncfbench.data.assets.names import name_files
     from ncfbench.distributed.simulation import simulate
     from ncfbench.timing.compile_cache import keep_compiled
     from ncfbench.timing.heap import warn_once
     from ncfbench.training import run as training
 
     warn_once()
-    given, locations = _merge(settings, data_dir, runs_dir)
-    given = name_files(given, locations.data_dir, progress.say if progress else _discard)
+    say = progress.say if progress else _discard
+    given, locations = _resolve(settings, say, data_dir, runs_dir)
     config = complete(given)
     for warning in unused_settings(given, config):
         warnings.warn(warning, stacklevel=2)
     simulate(config.devices)
-    keep_compiled(progress.say if progress else _discard)
+    keep_compiled(say)
     return training.run(
         config, locations, resume=resume, again=again, recommend=recommend, progress=progress
     )
@@ -213,15 +212,14 @@ def advise(
 
     from ncfbench.advice import pipeline
     from ncfbench.advice.question import Question
-    from ncfbench.data.assets.names import name_files
 
     names = {each.name for each in dataclasses.fields(Question)}
     tried = {name: tuple(asked.pop(name)) for name in sorted(names & asked.keys())}
     tried["losses"] = (loss,) if isinstance(loss, str) else tuple(loss)
-    fixed, locations = _merge(asked, data_dir, runs_dir)
-    fixed = name_files({"dataset": dataset, **fixed}, locations.data_dir, say)
+    shared = {"dataset": dataset, "encoder": encoder, **asked}
+    fixed, locations = _resolve(shared, say, data_dir, runs_dir)
     question = Question(
-        {"dataset": dataset, "encoder": encoder, **fixed},
+        fixed,
         target=target,  # type: ignore[arg-type]
         seeds=seeds,
         **tried,
@@ -289,10 +287,8 @@ def audit(
     from ncfbench.auditing import audit as auditing
     from ncfbench.catalog import LOSSES, SAMPLERS
     from ncfbench.config import complete
-    from ncfbench.data.assets.names import name_files
 
-    given, locations = _merge(settings, data_dir)
-    given = name_files(given, locations.data_dir, say)
+    given, locations = _resolve(settings, say, data_dir)
     options = auditing.Options(
         tuple(SAMPLERS if samplers is None else samplers),
         tuple(LOSSES if losses is None else losses),
@@ -325,7 +321,6 @@ def profile(
         UsageError: too few rounds, or settings that cannot work.
     """
     from ncfbench.catalog import SAMPLERS, find_sampler
-    from ncfbench.data.assets.names import name_files
     from ncfbench.distributed.simulation import simulate
     from ncfbench.profiling import profile as profiling
     from ncfbench.timing.heap import warn_once
@@ -333,8 +328,7 @@ def profile(
     warn_once()
     if samplers is None:
         samplers = [name for name in SAMPLERS if find_sampler(name).in_paper]
-    given, locations = _merge(settings, data_dir)
-    given = name_files(given, locations.data_dir, say)
+    given, locations = _resolve(settings, say, data_dir)
     configs = profiling.configurations(given, tuple(samplers))
     first = next(iter(configs.values()))
     simulate(first.devices)
@@ -342,18 +336,23 @@ def profile(
     return profiling.run(dataset, configs, rounds=rounds, progress=progress)
 
 
-def _merge(
-    settings: dict[str, Any], data_dir: Folder = None, runs_dir: Folder = None
+def _resolve(
+    settings: dict[str, Any],
+    say: Callable[[str], None],
+    data_dir: Folder = None,
+    runs_dir: Folder = None,
 ) -> tuple[dict[str, Any], Locations]:
-    """Return the settings by their own types, and the folders."""
+    """Return the settings by their own types, with digests for files, and the folders."""
     from ncfbench.config import merge
+    from ncfbench.data.assets.names import name_files
 
-    return merge(settings | {"data_dir": data_dir, "runs_dir": runs_dir})
+    given, locations = merge(settings | {"data_dir": data_dir, "runs_dir": runs_dir})
+    return name_files(given, locations.data_dir, say), locations
+
+
+def _locations(data_dir: Folder = None, runs_dir: Folder = None) -> Locations:
+    return _resolve({}, _discard, data_dir, runs_dir)[1]
 
 
 def _discard(text: str) -> None:
     """Show no message."""
-
-
-def _locations(data_dir: Folder = None, runs_dir: Folder = None) -> Locations:
-    return _merge({}, data_dir, runs_dir)[1]
