@@ -284,7 +284,7 @@ def test_kept_runs_keep_their_identity() -> None:
     assert len(paths) >= 470
     for path in paths:
         config = complete(json.loads(path.read_text("utf-8"))["config"])
-        assert path.parent.name.endswith(f"-{digest(config)[:6]}")
+        assert f"-{digest(config)[:6]}" in path.parent.name
 
 
 def test_a_revision_parts_runs_from_those_of_before() -> None:
