@@ -324,6 +324,29 @@ def test_what_cannot_work_is_refused_early(
         assert word in str(caught.value)
 
 
+def test_the_documented_examples_are_right(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's classes are trained; the encoder is cut short there, and its record is read."""
+    page = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    text = "\n\n".join(blocks).replace("    ...\n", "    def __call__(self, texts): ...\n")
+    (tmp_path / "documented.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    info = catalog.find_encoder("documented:Bag")
+    assert info.names == ("word_dimension", "word_dropout", "hidden_units")
+    chosen = {
+        "sampler": "documented:Halved",
+        "loss": "documented:SquaredHinge",
+        "encoder": "mf",
+        "negatives": 4,
+        "epochs": 1,
+    }
+    for interaction in ("NegativeDistance", "ScaledDistance"):
+        config = complete(SMALL | chosen | {"interaction": f"documented:{interaction}"})
+        run(config, Locations(data_dir, tmp_path / "runs"))
+
+
 def test_modules_of_the_current_folder_are_found(tmp_path: Path) -> None:
     (tmp_path / "herefile.py").write_text(MODULE)
     script = (
