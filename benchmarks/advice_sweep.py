@@ -50,7 +50,7 @@ from ncfbench.runs.progress import Progress
 from ncfbench.storage import tables
 from ncfbench.timing import allocator
 from ncfbench.timing.compile_cache import keep_compiled
-from ncfbench.training.turns import FAILURES, OpenRun, first_line
+from ncfbench.training.interleaved import FAILURES, OpenRun, first_line
 
 PROBES = 40
 """Least number of probes up to the horizon."""

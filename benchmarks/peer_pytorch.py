@@ -54,7 +54,7 @@ from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.storage import tables
 from ncfbench.timing import allocator, environment
-from ncfbench.training.interleave import timed_loops
+from ncfbench.training.interleaved import timed_loops
 from ncfbench.training.loop import TimedLoop
 
 BLOCK_SECONDS = 1.0

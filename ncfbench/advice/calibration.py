@@ -20,8 +20,8 @@ from ncfbench.data import Dataset
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
 from ncfbench.runs.schedule import Schedule
-from ncfbench.training.interleave import timed_loops
-from ncfbench.training.looks import Looks, measure_looks
+from ncfbench.training.evaluation_cost import EvaluationCost, measure_evaluation_cost
+from ncfbench.training.interleaved import timed_loops
 
 MOST_SHAPES = 8
 LEAST_SHAPES = 2
@@ -76,7 +76,7 @@ def calibrate(
     order = farthest_first({shape: each.counts for shape, each in work.items()})[:MOST_SHAPES]
     measured: dict[Shape, float] = {}
     openings: list[float] = []
-    looks = Looks(0.0, 0.0, 0.0)
+    cost = EvaluationCost(0.0, 0.0, 0.0)
     fewest_shapes = max(LEAST_SHAPES, len({each.counts.kind for each in work.values()}))
     for shape in order:
         if interrupted():
@@ -91,8 +91,8 @@ def calibrate(
             opening = time.perf_counter() - opened
             if not openings:
                 parameters = loop.trainer.layout.to_one_device(loop.state.parameters)
-                looks = measure_looks(loop.trainer, dataset, loop.content, parameters)
-                opening += looks.start_seconds
+                cost = measure_evaluation_cost(loop.trainer, dataset, loop.content, parameters)
+                opening += cost.start_seconds
             openings.append(opening)
             fewest, most = BLOCK_ITERATIONS
             loop.full_block(min(max(int(BLOCK_SECONDS / first), fewest), most))
@@ -107,9 +107,9 @@ def calibrate(
     # The first opening compiled what the others share.
     return Calibration(
         seconds,
-        looks.probe_seconds,
-        looks.evaluation_seconds,
-        float(np.median(openings)) + looks.probe_seconds,
+        cost.probe_seconds,
+        cost.evaluation_seconds,
+        float(np.median(openings)) + cost.probe_seconds,
     )
 
 

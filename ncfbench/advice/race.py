@@ -38,7 +38,7 @@ from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import tables
-from ncfbench.training.turns import FAILURES, OpenRun, first_line
+from ncfbench.training.interleaved import FAILURES, OpenRun, first_line
 
 NEWCOMERS = 6
 """Most neighbours of leaders that enter after a rung."""

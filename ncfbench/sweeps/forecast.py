@@ -29,8 +29,8 @@ from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.grid import CellState, group_cells, label_cells
 from ncfbench.timing import environment
-from ncfbench.training.interleave import timed_loops
-from ncfbench.training.looks import Looks, measure_looks
+from ncfbench.training.evaluation_cost import EvaluationCost, measure_evaluation_cost
+from ncfbench.training.interleaved import timed_loops
 from ncfbench.training.memory import step_bytes
 from ncfbench.training.step import Trainer
 
@@ -82,16 +82,16 @@ class Step:
     step_bytes: int
 
 
-def cell_seconds(looks: Looks, step: Step, schedule: Schedule, epochs_done: float) -> float:
+def cell_seconds(cost: EvaluationCost, step: Step, schedule: Schedule, epochs_done: float) -> float:
     """Return what a cell still needs, including evaluations and the *step* account."""
     left = schedule.epochs - epochs_done
     iterations = schedule.n_links / schedule.batch_size
     epoch = (
         (iterations + min(schedule.step_batches, iterations)) * step.iteration_seconds
-        + schedule.probes_an_epoch * looks.probe_seconds
-        + looks.evaluation_seconds
+        + schedule.probes_an_epoch * cost.probe_seconds
+        + cost.evaluation_seconds
     )
-    return looks.start_seconds + step.start_seconds + left * epoch
+    return cost.start_seconds + step.start_seconds + left * epoch
 
 
 def predict(
@@ -109,7 +109,7 @@ def predict(
         by_arm.setdefault(_arm(config), []).append(config)
     names = label_cells([cells[0] for cells in by_arm.values()])
     steps: dict[str, Step] = {}
-    looks: dict[str, Looks] = {}
+    costs: dict[str, EvaluationCost] = {}
     content: dict[str, DeviceContent] = {}
     for number, (arm, cells) in enumerate(by_arm.items(), start=1):
         config = cells[0]
@@ -126,13 +126,13 @@ def predict(
             slow = ", two iterations that can take minutes" if is_costly else ""
             say(f"Pilot {number} of {len(by_arm)}: {name}{also}{slow}")
         steps[arm] = _measure_step(config, dataset, content[config.dataset], row)
-        if _model(config) not in looks:
-            looks[_model(config)] = _measure_looks(config, dataset, content[config.dataset])
+        if _model(config) not in costs:
+            costs[_model(config)] = _measure_cost(config, dataset, content[config.dataset])
     predicted = {config: Prediction() for config in states}
     for config in waiting:
         schedule = Schedule.of(config, datasets[config.dataset].graph.n_links)
         step = steps[_arm(config)]
-        seconds = cell_seconds(looks[_model(config)], step, schedule, states[config].epochs)
+        seconds = cell_seconds(costs[_model(config)], step, schedule, states[config].epochs)
         predicted[config] = Prediction(seconds, step.source, step.state_bytes, step.step_bytes)
     return predicted
 
@@ -191,12 +191,12 @@ def _profiled(runs_dir: Path) -> dict[tuple[str, str, str, str], dict[str, Any]]
     }
 
 
-def _measure_looks(config: RunConfig, dataset: Dataset, content: DeviceContent) -> Looks:
+def _measure_cost(config: RunConfig, dataset: Dataset, content: DeviceContent) -> EvaluationCost:
     begin = time.perf_counter()
     trainer, state = Trainer.create(config, dataset)
     parameters = trainer.layout.to_one_device(state.parameters)
     created = time.perf_counter() - begin
-    found = measure_looks(trainer, dataset, content, parameters)
+    found = measure_evaluation_cost(trainer, dataset, content, parameters)
     return dataclasses.replace(found, start_seconds=created + found.start_seconds)
 
 

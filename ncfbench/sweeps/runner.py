@@ -29,7 +29,7 @@ from ncfbench.storage import locks
 from ncfbench.sweeps import jobs
 from ncfbench.sweeps.grid import CellState, group_cells, read_status
 from ncfbench.sweeps.progress import SweepProgress
-from ncfbench.training.turns import FAILURES, OpenRun, first_line
+from ncfbench.training.interleaved import FAILURES, OpenRun, first_line
 
 STOPPING = (
     "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last"

@@ -25,7 +25,7 @@ from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.training.checkpoint import Best, Checkpoints, Saved
-from ncfbench.training.looks import describe_waits, forecast_looks
+from ncfbench.training.evaluation_cost import describe_waits, forecast_evaluation
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.probe import Probe
@@ -337,7 +337,7 @@ class Session:
         """Say how long probes and evaluations take, where a user waits for them."""
         parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
         with self._ledger.line("probe"):
-            seconds = forecast_looks(self._embedder, self._probe, self._evaluators, parameters)
+            seconds = forecast_evaluation(self._embedder, self._probe, self._evaluators, parameters)
         held_out = sum(len(evaluator.items) for evaluator in self._evaluators.values())
         items = len(self._probe.links.nodes), held_out
         done = self._schedule.epoch_of(self._start)

@@ -24,7 +24,17 @@ class TrainState(NamedTuple):
 
 def copy_state(state: TrainState) -> TrainState:
     """Copy a state, for steps whose result is thrown away. Arrays on the host are shared."""
-    copied: TrainState = jax.tree.map(
-        lambda leaf: jnp.copy(leaf) if isinstance(leaf, jax.Array) else leaf, state
+    leaves, tree = jax.tree.flatten(state)
+    on_device = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+    is_sharded = any(len(leaf.devices()) > 1 for leaf in on_device)
+    # One program to compile. The copies of sharded arrays must have the very shardings of these.
+    copies = iter([jnp.copy(leaf) for leaf in on_device] if is_sharded else _copied(on_device))
+    copied: TrainState = jax.tree.unflatten(
+        tree, [next(copies) if isinstance(leaf, jax.Array) else leaf for leaf in leaves]
     )
     return copied
+
+
+@jax.jit
+def _copied(leaves: list[jax.Array]) -> list[jax.Array]:
+    return [jnp.copy(leaf) for leaf in leaves]

@@ -162,9 +162,8 @@ class Trainer:
             graph, variables = nnx.split(make_towers(config, dataset))
             parameters = nnx.as_pure(variables)
             carry = make_carry(config, dataset.graph)
-            state = TrainState(
-                parameters, optimizer.init(parameters), jnp.uint32(0), carry.initial()
-            )
+            moments = jax.jit(optimizer.init)(parameters)  # one program, not one for each shape
+            state = TrainState(parameters, moments, jnp.uint32(0), carry.initial())
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
         trainer = cls(config, graph, optimizer, shapes, layout, carry)
         return trainer, trainer.from_host(state)

@@ -13,12 +13,12 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import profile
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sweeps import forecast
-from ncfbench.sweeps.forecast import Looks, Step
+from ncfbench.sweeps.forecast import EvaluationCost, Step
 from ncfbench.sweeps.grid import CellState, expand
 from ncfbench.training import memory
 from ncfbench.training.loop import TimedLoop
 
-LOOKS = Looks(start_seconds=5.0, probe_seconds=0.5, evaluation_seconds=2.0)
+LOOKS = EvaluationCost(start_seconds=5.0, probe_seconds=0.5, evaluation_seconds=2.0)
 STEP = Step(3.0, 0.1, "pilot", 100, 10)
 
 
@@ -45,9 +45,9 @@ def test_alike_cells_share_a_pilot(
     cells = [*expand(fixed | axes).cells]
     more = {"dataset": "tiny", "batch_size": 64, "sampler": "ns", "loss": "hinge"}
     cells += [complete(more | {"word_dimension": 20}), complete(more | {"filters": 9})]
-    steps, looks, said = [], [], []
+    steps, costs, said = [], [], []
     monkeypatch.setattr(forecast, "_measure_step", lambda *given: steps.append(given) or STEP)
-    monkeypatch.setattr(forecast, "_measure_looks", lambda *given: looks.append(given) or LOOKS)
+    monkeypatch.setattr(forecast, "_measure_cost", lambda *given: costs.append(given) or LOOKS)
     states = {config: CellState() for config in cells} | {cells[-1]: CellState("done")}
     found = forecast.predict(states, {"tiny": tiny}, tmp_path, said.append)
     assert said == [
@@ -56,7 +56,7 @@ def test_alike_cells_share_a_pilot(
         "Pilot 3 of 4: tiny cnn hinge ns b=64 word_dimension=50 (for 2 cells)",
         "Pilot 4 of 4: tiny cnn hinge ns b=64 word_dimension=20",
     ]
-    assert (len(steps), len(looks)) == (4, 3)
+    assert (len(steps), len(costs)) == (4, 3)
     assert found[cells[-1]] == forecast.Prediction()
     ours = Schedule(tiny.graph.n_links, 64, cells[0].epochs, 0)
     assert found[cells[0]].seconds == forecast.cell_seconds(LOOKS, STEP, ours, 0.0)

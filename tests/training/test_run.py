@@ -22,7 +22,7 @@ from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
 from ncfbench.training import run as training
 from ncfbench.training import session
-from ncfbench.training.turns import OpenRun
+from ncfbench.training.interleaved import OpenRun
 
 
 def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:

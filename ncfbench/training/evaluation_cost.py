@@ -21,7 +21,7 @@ NOTABLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Looks:
+class EvaluationCost:
     """Seconds of a probe and of an evaluation, and of their compilation."""
 
     start_seconds: float
@@ -29,9 +29,9 @@ class Looks:
     evaluation_seconds: float
 
 
-def measure_looks(
+def measure_evaluation_cost(
     trainer: Trainer, dataset: Dataset, content: DeviceContent, parameters: Parameters
-) -> Looks:
+) -> EvaluationCost:
     """Return what a probe and an evaluation of some parameters take.
 
     Both are made twice, or forecast from a block of items where an item is costly.
@@ -41,8 +41,8 @@ def measure_looks(
     probe = Probe(dataset.graph, trainer.config, embedder)
     evaluators, _ = make_evaluators(trainer.config, dataset, embedder)
     if embedder.by_length:
-        seconds = forecast_looks(embedder, probe, evaluators, parameters)
-        return Looks(time.perf_counter() - begin, *seconds)
+        seconds = forecast_evaluation(embedder, probe, evaluators, parameters)
+        return EvaluationCost(time.perf_counter() - begin, *seconds)
 
     def evaluate() -> None:
         for evaluator in evaluators.values():
@@ -55,10 +55,10 @@ def measure_looks(
     times.append(time.perf_counter())
     evaluate()
     times.append(time.perf_counter())
-    return Looks(times[0] - begin, times[1] - times[0], times[2] - times[1])
+    return EvaluationCost(times[0] - begin, times[1] - times[0], times[2] - times[1])
 
 
-def forecast_looks(
+def forecast_evaluation(
     embedder: Embedder,
     probe: Probe,
     evaluators: Mapping[str, RecallEvaluator],

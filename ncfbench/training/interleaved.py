@@ -1,9 +1,9 @@
-"""Runs that are open at the same time and train in turn, in one process."""
+"""Runs, and timed loops without records, that are open at the same time and train in turn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +13,17 @@ from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset
 from ncfbench.errors import NcfbenchError
 from ncfbench.models.towers import DeviceContent
+from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.runs.recorder import Recorder
+from ncfbench.runs.schedule import STEP_BATCHES
+from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.timing.ledger import Ledger
+from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.run import open_recorder
 from ncfbench.training.session import Session
+from ncfbench.training.step import Trainer
 
 FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
 """Failures of one run that leave the others whole: out of memory, a full disk, a held folder."""
@@ -102,3 +107,44 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error's message; XLA's messages have pages."""
     text = next(iter(str(error).splitlines()), "")[:300]
     return text if isinstance(error, NcfbenchError) else f"{type(error).__name__}: {text}"
+
+
+@contextmanager
+def timed_loops(
+    dataset: Dataset,
+    content: DeviceContent,
+    configs: Mapping[str, RunConfig],
+    *,
+    on_one_device: bool = False,
+) -> Iterator[dict[str, TimedLoop]]:
+    """Open a loop for each of some settings, from the initial parameters and the first batch.
+
+    Args:
+        configs: settings by the names of their loops.
+        on_one_device: train on one device, with the batches that the settings give.
+    """
+    with ExitStack() as stack:
+        loops = {}
+        for name, config in configs.items():
+            here = config.on_one_device() if on_one_device else config
+            trainer, state = Trainer.create(here, dataset)
+            sampler = make_sampler(dataset.graph, config, Streams(config.seed))
+            loop = TimedLoop(trainer, state, content, sampler, plan_capacity(dataset.graph, config))
+            loops[name] = stack.enter_context(loop)
+        yield loops
+
+
+def interleave(loops: Sequence[TimedLoop], rounds: int, block: Callable[[TimedLoop], int]) -> None:
+    """Measure loops in turn, round after round, so that a disturbance meets all of them.
+
+    Each loop warms up first.
+
+    Args:
+        block: returns the iterations of a loop's block.
+    """
+    for loop in loops:
+        loop.warm_up(min(block(loop), STEP_BATCHES))
+    for _ in range(rounds):
+        for loop in loops:
+            loop.full_block(block(loop))
+            loop.step_block()
