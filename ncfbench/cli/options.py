@@ -1,5 +1,5 @@
 """Options that several commands have, each declared once: the settings of a run, made from their
-declarations, and the rest.
+catalog, and the rest.
 """
 
 from __future__ import annotations

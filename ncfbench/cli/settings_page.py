@@ -1,4 +1,4 @@
-"""The settings reference, ``docs/settings.md``, made from the declarations.
+"""The settings reference, ``docs/settings.md``, made from the catalog.
 
 ``python -m ncfbench.cli.settings_page > docs/settings.md`` writes it anew.
 """
@@ -13,7 +13,7 @@ from ncfbench.settings import PANELS, Setting
 
 HEAD = """# Settings
 
-Made from the declarations by `python -m ncfbench.cli.settings_page`; do not edit it by hand.
+Made from the catalog by `python -m ncfbench.cli.settings_page`; do not edit it by hand.
 
 Every setting is a key of a TOML file (`--config FILE.toml`), a `--set key=value`, and, unless it is
 marked, an option of `ncfbench run`: `batch_size` is `--batch-size`. Other commands have the options
@@ -21,8 +21,8 @@ that matter to them. [files.md](files.md) says which source wins.
 
 "Used by" names the samplers, losses or encoders whose runs a setting changes; without one it
 changes every run. A setting that a run does not use is no part of its identity: `--resume`, sweeps
-and reports treat two runs that differ only in it as one. Settings of one encoder are declared on
-its class, and so are those of a plug-in, which this page does not list.
+and reports treat two runs that differ only in it as one. The settings of
+plug-ins stand in their own records, and not on this page.
 """
 
 

@@ -31,10 +31,9 @@ class Users(NamedTuple):
 class UserTower(Protocol):
     """A user function f, an :class:`flax.nnx.Module`.
 
-    Built as ``UserTower(config, data, rngs=rngs)``. One that reads dense features declares
-    ``content = ("features",)``. One that looks users up by their ids names the
-    :class:`flax.nnx.Embed` tables in which it does: ``user_tables = ("vectors",)``. Where tables
-    are sharded over devices, only the rows of a batch's users are fetched then.
+    Built as ``UserTower(config, data, rngs=rngs)``. Its record,
+    :class:`ncfbench.catalog.UserTowerInfo`, says whether it reads dense features, and names the
+    tables in which it looks users up by their ids.
     """
 
     def __call__(self, users: Users) -> jax.Array:

@@ -61,11 +61,9 @@ class EncoderInput(NamedTuple):
 class Encoder(Protocol):
     """An item function g, an :class:`flax.nnx.Module`.
 
-    Built as ``Encoder(config, data, rngs=rngs)``. It declares what it reads of an item: ``content
-    = ("text",)``, the default, ``("features",)``, both, or nothing. One that looks items up by
-    their ids names the :class:`flax.nnx.Embed` tables in which it does: ``item_tables =
-    ("vectors",)``. Where tables are sharded over devices, only the rows of a batch's items are
-    fetched then.
+    Built as ``Encoder(config, data, rngs=rngs)``. Its record,
+    :class:`ncfbench.catalog.EncoderInfo`, says what it reads of an item, and names the tables in
+    which it looks items up by their ids.
 
     A static method ``require(config, dataset)``, where there is one, refuses a data set or settings
     that cannot work, before anything is built.

@@ -2,7 +2,7 @@
 
 This is a second derivation for ``ncfbench report --verify``. It calls nothing of
 :mod:`ncfbench.reporting.comparison`, whose mistakes it has to find. It reads each run's settings,
-data fingerprint, environment and status, and uses the registry and the settings' defaults as data.
+data fingerprint, environment and status, and uses the catalog and the settings' defaults as data.
 """
 
 from __future__ import annotations

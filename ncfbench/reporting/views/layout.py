@@ -143,7 +143,7 @@ def label_of(members: Sequence[Member]) -> str:
 
 
 def losses(members: Sequence[Member]) -> list[str]:
-    """Return the losses of some comparisons in the registry's order, plug-ins last."""
+    """Return the losses of some comparisons in the catalog's order, plug-ins last."""
     present = {comparison.config.loss for comparison, _ in members}
     known = list(LOSSES)
     return sorted(
@@ -179,7 +179,7 @@ def _absent(sampler: str, variant: str, loss: str) -> Cell:
 
 
 def _order(key: tuple[str, str, str]) -> tuple[Any, ...]:
-    """Return the sorting key of a row: registry order, plug-ins last, ``s=2`` before ``s=16``."""
+    """Return the sorting key of a row: catalog order, plug-ins last, ``s=2`` before ``s=16``."""
     encoder, sampler, variant = key
     known = {name: index for index, name in enumerate([*ENCODERS, *SAMPLERS])}
     settings = re.findall(r"([^0-9]+)([0-9]*)", variant)
