@@ -306,11 +306,10 @@ def sort_stably(values: Int32, keys: Callable[[slice], Int32]) -> None:
 
 def _in_order(users: NDArray[np.integer], items: NDArray[np.integer]) -> bool:
     """Return whether links ascend by (user, item), none given twice."""
-    for start in range(0, len(users) - 1, CHUNK):
-        user, item = users[start : start + CHUNK + 1], items[start : start + CHUNK + 1]
-        if not ((user[1:] > user[:-1]) | ((user[1:] == user[:-1]) & (item[1:] > item[:-1]))).all():
-            return False
-    return True
+    ascends = items[1:] > items[:-1]
+    ascends &= users[1:] == users[:-1]
+    ascends |= users[1:] > users[:-1]
+    return bool(ascends.all())
 
 
 def _ordered(users: NDArray[np.integer], items: NDArray[np.integer]) -> tuple[Int32, Int32]:
@@ -324,25 +323,16 @@ def _ordered(users: NDArray[np.integer], items: NDArray[np.integer]) -> tuple[In
     np.bitwise_or(packed, items, out=packed, dtype=np.uint64, casting="unsafe")
     packed.sort()
     ends = packed.view(np.int32).reshape(-1, 2)
-    for start in range(0, len(packed) - 1, CHUNK):
-        repeated = (
-            packed[start + 1 : start + CHUNK + 1]
-            == packed[start : start + CHUNK][: len(packed) - start - 1]
-        )
-        if repeated.any():
-            item, user = ends[start + int(np.argmax(repeated))]
-            raise DataError(f"Link (user {user}, item {item}) is given twice.")
+    repeated = packed[1:] == packed[:-1]
+    if repeated.any():
+        item, user = ends[int(np.argmax(repeated))]
+        raise DataError(f"Link (user {user}, item {item}) is given twice.")
     return ends[:, 1].copy(), ends[:, 0].copy()
 
 
 def _offsets(ids: Int32, size: int) -> Int64:
     """Return int64[size + 1]: how many of ``ids`` are below 0, 1, ... size."""
-    counts = np.zeros(size + 1, np.int64)
-    # In pieces: bincount makes a 64-bit copy of its input.
-    step = max(CHUNK, size)
-    for start in range(0, len(ids), step):
-        counts[1:] += np.bincount(ids[start : start + step], minlength=size)
-    return np.cumsum(counts, out=counts)
+    return np.concatenate([[0], np.cumsum(np.bincount(ids, minlength=size))])
 
 
 def _expand(starts: Int64, counts: Int64) -> Int64:
