@@ -158,3 +158,14 @@ def test_every_combination_lowers_the_probe(
     assert trainer.traces == 1
     assert int(state.iteration) == count
     assert probe(state.parameters) < 0.97 * before
+
+
+def test_a_state_is_copied_by_one_program(tiny: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+    """Not by one for each shape: a short run would mostly compile."""
+    _, state = Trainer.create(complete({"encoder": "cnn", "dimension": 7, "filters": 9}), tiny)
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        copied = copy_state(state)
+    assert sum(text.startswith("Finished XLA compilation") for text in caplog.messages) == 1
+    for one, other in zip(jax.tree.leaves(copied), jax.tree.leaves(state), strict=True):
+        assert one is not other
+        assert np.array_equal(one, other)
