@@ -72,8 +72,8 @@ class Setting:
     """``loss`` or ``encoder``, whose declared value is the default, or the name of a setting."""
     only_with: tuple[str, ...] = ()
     """Another setting and the values of it with which this one counts; else it has its default."""
-    needs: str = ""
-    """Name of another setting without which this one has no meaning."""
+    needs: tuple[str, ...] = ()
+    """Other settings that a class must have too where it has this one."""
     symbol: str = ""
     """A letter for it in the tables; by default its name."""
     zero_word: str = ""

@@ -47,6 +47,11 @@ WRONG = {
         "SamplerInfo(families=FAMILIES, uses=('negatives', 'mask', 'unique_items', 'mine_every'))",
         "'mine_every' without 'mined'",
     ),
+    "the other half of it": (
+        "NegativeSampler",
+        "SamplerInfo(families=FAMILIES, uses=('negatives', 'mask', 'unique_items', 'mined'))",
+        "'mined' without 'mine_every'",
+    ),
     "half a pair of its own": (
         "Bag",
         "EncoderInfo(uses=(), settings=(Setting('rows', 4, 'Rows', multiple_of='units'),))",
