@@ -64,9 +64,7 @@ def forecast_evaluation(
     evaluators: Mapping[str, RecallEvaluator],
     parameters: Parameters,
 ) -> tuple[float, float]:
-    """Return about how many seconds the items of a probe and of an evaluation take, where they are
-    costly.
-    """
+    """Return about how many seconds costly items of a probe and of an evaluation take."""
     of_probe = embedder.forecast(parameters, probe.links.nodes)
     each = (embedder.forecast(parameters, evaluator.items) for evaluator in evaluators.values())
     return of_probe, sum(each)

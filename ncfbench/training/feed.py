@@ -53,9 +53,8 @@ class DirectFeed(Feed):
     """Builds a batch when the loop asks for it, in the loop's own thread.
 
     The steps that were dispatched before go on meanwhile. On a CPU nothing is won by a thread: a
-    step keeps all cores busy, and a third thread beside its own delays them. CiteULike, CNN, 40
-    words, two cores, 15 rounds in turn: *full* over *step* was 1.03 (IID), 1.09 (Stratified), 1.11
-    (N.S.) and 1.12 (Strat. w. N.S.) with a thread, and 1.03, 1.07, 1.08 and 1.05 without.
+    step keeps all cores busy. *full* over *step* was 1.03 to 1.12 with one, 1.03 to 1.08 without
+    (CiteULike, CNN, two cores).
 
     Args:
         batches, transfer: as for :class:`PrefetchingFeed`.

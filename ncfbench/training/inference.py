@@ -24,13 +24,9 @@ Embed: TypeAlias = Callable[[Parameters, NDArray[np.int32], DeviceContent], jax.
 BLOCK_WORDS = 2**16
 """Word slots of a block of items: some 50 MB of activity in the convolution."""
 SORTED_WORDS = 2**11
-"""Word slots of a block of costly items, half a second of MiniLM on two cores. 16, 64 and 256 texts
-of 64 pieces at a time gave 4,171, 4,058 and 3,775 pieces a second, 512 packed ones 3,601 (busy
-cores).
-"""
+"""Word slots of a block of costly items, half a second of MiniLM on two cores."""
 LENGTHS = 4
-"""Lengths to which blocks of costly items are padded, and so compilations: quarters of the longest.
-"""
+"""Lengths to which blocks of costly items are padded: quarters of the longest."""
 
 
 class Embedder:
@@ -108,10 +104,7 @@ class Embedder:
         return self._cold_items if FREE_ITEMS in parameters else self._items
 
     def _in_blocks(self, embed: Embed, parameters: Parameters, ids: NDArray[np.int32]) -> jax.Array:
-        """Embed a block of items at a time.
-
-        Each block has a dispatch of its own, for a convolution inside a scan is slow on a CPU.
-        """
+        # Each block has a dispatch of its own: a convolution inside a scan is slow on a CPU.
         if self.by_length:
             return self._in_sorted_blocks(embed, parameters, ids)
         n_blocks = max(1, -(-len(ids) // self.block))
@@ -125,7 +118,6 @@ class Embedder:
     def _in_sorted_blocks(
         self, embed: Embed, parameters: Parameters, ids: NDArray[np.int32]
     ) -> jax.Array:
-        """Embed items of about one length at a time, and wait for each block."""
         order, blocks = self._sort(ids)
         parts, done = [], 0
         for length, block in blocks:

@@ -306,7 +306,6 @@ class TimedLoop:
         return 1 if self._per_dispatch == 1 else 2
 
     def _before_refresh(self) -> int:
-        """Return how many iterations may be dispatched before the next refresh."""
         if self._refresher is None:
             return self._per_dispatch
         return self._refresher.until_due(self.iteration) or self._refresher.every
@@ -336,7 +335,6 @@ class TimedLoop:
         return list(islice(self._held, count))
 
     def _dispatches(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ...]]:
-        """Group batches into dispatches: full ones of one shape, the rest one by one."""
         for _, alike in groupby(batches, key=shape):
             while part := tuple(islice(alike, self._per_dispatch)):
                 if len(part) == self._per_dispatch:
@@ -363,7 +361,7 @@ class TimedLoop:
         watch.stop()
 
     def _compile_refresh(self, refresher: Refresher) -> None:
-        """Compile the first refresh, before a clock starts; :meth:`_compile` records the time."""
+        # Before a clock starts; :meth:`_compile` records the time.
         watch = Stopwatch()
         with self.ledger.line("compile"):
             watch.start()

@@ -29,8 +29,7 @@ BLOCK_SCORES = 2**23
 """Scores in memory at a time where all items are one block: 32 MB."""
 BLOCK_ITEMS = 2**12
 """More items than this are ranked block by block. With 512 links a block is 8 MB of scores, which
-fits the caches: 550 million scores a second, where blocks of 2^21 to 2^23 scores of any shape gave
-170 (2 cores of an AMD EPYC, D = 50).
+fits the caches: three times as fast as larger blocks (2 cores of an AMD EPYC, D = 50).
 """
 BLOCK_LINKS = 512
 """Links ranked at a time where there is more than one block of items."""

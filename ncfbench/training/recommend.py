@@ -168,7 +168,6 @@ class Recommender:
         return folder / FILE
 
     def _pairs(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return one number for each pair of a user and an item, int64."""
         return users.astype(np.int64) * self.dataset.n_items + items
 
     def _is_held_out(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -249,5 +248,4 @@ def write_finished(
 
 
 def _named(numbers: Int32, ids: pa.StringArray | None) -> pa.Array:
-    """Return the source's ids of some nodes, or their numbers where it has none."""
     return pa.array(numbers) if ids is None else ids.take(pa.array(numbers))

@@ -221,7 +221,6 @@ class Session:
         self.is_saved = True
 
     def _train_block(self) -> None:
-        """Train to the next probe; there, record and save. Stops where it was interrupted."""
         self.is_saved = False
         first = self._loop.iteration
         stop = self._schedule.next_stop(first)
@@ -265,10 +264,7 @@ class Session:
             self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
 
     def _trace_block(self, folder: Path) -> None:
-        """Train a few iterations under JAX's profiler, unless the next probe is too near.
-
-        Tracing costs time, so their samples have a kind of their own.
-        """
+        # Tracing costs time, so these samples have a kind of their own.
         to_probe = self._schedule.next_stop(self._loop.iteration) - self._loop.iteration
         count = min(TRACE_ITERATIONS, to_probe - 1)
         if count < 1:
@@ -284,7 +280,6 @@ class Session:
         self._trace = None
 
     def _record(self) -> None:
-        """Probe, and at an epoch's end evaluate; record both."""
         iteration = self._loop.iteration
         parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
         with self._timed("probe"):
@@ -318,7 +313,6 @@ class Session:
                 self._best = Best(iteration, jax.tree.map(np.array, parameters))
 
     def _observe_carry(self) -> dict[str, Any]:
-        """Say what is known of the carry, and return its columns of the curve."""
         if not self._trainer.carry.is_observed:
             return {}
         with self._timed("probe"):
@@ -334,7 +328,6 @@ class Session:
             return {split: evaluator(parameters) for split, evaluator in self._evaluators.items()}
 
     def _announce_waits(self) -> None:
-        """Say how long probes and evaluations take, where a user waits for them."""
         parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
         with self._ledger.line("probe"):
             seconds = forecast_evaluation(self._embedder, self._probe, self._evaluators, parameters)
