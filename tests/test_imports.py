@@ -38,7 +38,7 @@ def test_without_pytorch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     for name in [name for name in sys.modules if name.startswith("ncfbench.torch")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match=r"pip install 'ncfbench\[torch\]'$") as caught:
+    with pytest.raises(ImportError, match=r"pip install '.*\[torch\]'$") as caught:
         import ncfbench.torch  # noqa: F401
     assert caught.value.name == "torch"
 

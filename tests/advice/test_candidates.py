@@ -61,7 +61,7 @@ def test_batches_beyond_the_links_are_left_out() -> None:
     _, (odd,) = list_candidates(
         Question(TINY, samplers=("strat-ns",), batch_sizes=(512, 510), stratum_sizes=(3,)), 600
     )
-    assert odd.reason.endswith("Use for example --batch-sizes 510."), "advise's own option"
+    assert odd.reason.endswith("Use for example --batch-sizes 513."), "advise's own option"
 
 
 @pytest.mark.parametrize(
