@@ -21,8 +21,7 @@ from ncfbench import data
 from ncfbench.data import store
 from ncfbench.data.content import split_items
 from ncfbench.data.sources import citeulike
-from ncfbench.data.sources.citeulike import Options, read_articles
-from ncfbench.data.sources.citeulike_files import read_lists
+from ncfbench.data.sources.citeulike import Options, read_articles, read_lists
 from ncfbench.errors import DataError, UsageError, VerificationError
 
 HEADER = ["doc.id", "title", "citeulike.id", "raw.title", "raw.abstract"]
@@ -119,7 +118,7 @@ def test_only_a_changed_file_is_prepared_again(
 ) -> None:
     first, _ = prepare(folder, tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(citeulike, "read_content", lambda *_: pytest.fail("parsed again"))
+        patch.setattr(Options, "read", lambda *_: pytest.fail("parsed again"))
         again, said = prepare(folder, tmp_path)
     assert again == first
     assert any("Already prepared" in text for text in said)
@@ -158,7 +157,12 @@ def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Pat
     with pytest.raises(VerificationError) as caught:
         prepare(folder, tmp_path, allow_unverified=False)
     found = hashlib.sha1(b"blob 18\0" + (folder / "users.dat").read_bytes()).hexdigest()
-    for word in ("users.dat", citeulike.FILES.blob_ids["users.dat"], found, "--allow-unverified"):
+    for word in (
+        "users.dat",
+        citeulike.CITEULIKE_A.blob_ids["users.dat"],
+        found,
+        "--allow-unverified",
+    ):
         assert word in str(caught.value)
     assert not (tmp_path / "data").exists()
 

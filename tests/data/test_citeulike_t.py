@@ -15,7 +15,7 @@ from ncfbench.cli import app
 from ncfbench.data import store
 from ncfbench.data.readers.files import read_lines
 from ncfbench.data.sources import prepare_command
-from ncfbench.data.sources.citeulike_t import Options
+from ncfbench.data.sources.citeulike import OptionsT as Options
 from ncfbench.errors import DataError, UsageError, VerificationError
 
 RAW = b"""##0
@@ -169,7 +169,7 @@ def test_windows_line_ends_change_nothing(folder: Path, tmp_path: Path) -> None:
         (
             "mult.dat",
             b"1 8:1\n",
-            "mult.dat, line 1: word 8 is outside 0..7, the lines of vocabulary.dat",
+            "mult.dat, line 1: word 8 is outside 0..7.",
         ),
         ("mult.dat", b"1 -1:1\n", "mult.dat, line 1: word -1 is outside 0..7"),
         ("mult.dat", b"2 0:1 1:0\n", "mult.dat, line 1: word 1 occurs 0 times"),

@@ -9,15 +9,14 @@ import http.server
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ncfbench.data.readers.files import git_blob_id, sha256
-from ncfbench.data.sources import citeulike_files
-from ncfbench.data.sources.citeulike_files import Published, PublishedOptions
+from ncfbench.data.sources import published
+from ncfbench.data.sources.published import Published, PublishedOptions
 from ncfbench.errors import DataError, VerificationError
 
 FILES = {"users.dat": b"2 0 1\n1 2\n" * 500, "tags.dat": b"red\nfish\n"}
@@ -74,13 +73,13 @@ def source() -> Published:
         name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()
         for name, text in FILES.items()
     }
-    return Published("something", "0" * 40, ids)
+    return Published("something", "0" * 40, ids, PublishedOptions)
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Server]]]:
     handler = type("Handler", (Server,), {"faults": {}, "asked": []})
-    monkeypatch.setattr(citeulike_files, "TIMEOUT_SECONDS", 0.25)
+    monkeypatch.setattr(published, "TIMEOUT_SECONDS", 0.25)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
@@ -148,7 +147,7 @@ def test_what_fails_every_time_says_what_to_do(
     with pytest.raises(DataError, match="--from DIR"):
         source.download(tmp_path, NAMES, url)
     assert not list(tmp_path.iterdir())
-    assert len(handler.asked) == 1 + citeulike_files.RETRIES
+    assert len(handler.asked) == 1 + published.RETRIES
 
 
 def test_a_folder_where_a_file_should_be(
@@ -193,14 +192,14 @@ def test_files_come_from_a_download_or_a_folder(
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
     url, handler = server
 
+    class Options(PublishedOptions):
+        files = NAMES
+
+        def read(self, folder: Path, say: Any) -> Any:
+            return folder
+
     def folder_of(**options: Any) -> Path:
-        planned = source.prepare(
-            PublishedOptions(**options),
-            NAMES,
-            lambda folder: folder,  # type: ignore[arg-type, return-value]
-            say=said.append,
-            progress=nullcontext,
-        )
+        planned = source.plan(Options(**options), say=said.append)
         verified.append([file["verified"] for file in planned.origin["files"].values()])
         return planned.read()  # type: ignore[return-value]
 

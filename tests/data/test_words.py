@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ncfbench.data import prepare
 from ncfbench.data.markup import clean_latex, clean_markup, has_html
 from ncfbench.data.sources import citeulike, custom
-from ncfbench.data.sources.citeulike_files import clean
+from ncfbench.data.sources.citeulike import clean
 from ncfbench.data.words import tokenize
 
 

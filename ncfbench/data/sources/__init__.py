@@ -61,7 +61,8 @@ class Source:
     """A source of data.
 
     Args:
-        module: defines what :class:`SourceModule` lists; it is imported when the source is used.
+        module: defines what :class:`SourceModule` lists, or ``module:name`` of an object that does;
+            imported when the source is used.
         summary: one line for ``ncfbench prepare --help``.
         details: more for the help of the source's own command.
         needs: the flags without which nothing can be prepared.
@@ -73,18 +74,20 @@ class Source:
     needs: str = ""
 
     def load(self) -> SourceModule:
-        """Import the module."""
-        return cast(SourceModule, importlib.import_module(self.module))
+        """Import the module, or what it defines."""
+        module, _, name = self.module.partition(":")
+        loaded = importlib.import_module(module)
+        return cast(SourceModule, getattr(loaded, name) if name else loaded)
 
 
 SOURCES: dict[str, Source] = {
     "citeulike": Source(
-        "ncfbench.data.sources.citeulike",
+        "ncfbench.data.sources.citeulike:CITEULIKE_A",
         "CiteULike-a: 5,551 users, 16,980 articles, 204,986 links, with titles, abstracts, tags.",
         "The four published files are downloaded at a pinned commit and verified by git blob id.",
     ),
     "citeulike-t": Source(
-        "ncfbench.data.sources.citeulike_t",
+        "ncfbench.data.sources.citeulike:CITEULIKE_T",
         "CiteULike-t: 7,947 users, 25,975 articles, 134,860 links.",
         "The published files are downloaded at a pinned commit and verified by git blob id.",
     ),

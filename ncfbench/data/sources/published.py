@@ -1,26 +1,19 @@
-"""Both CiteULike sources: files published on GitHub, users' libraries, and their content.
-
-Files are pinned to a commit, downloaded, and verified by git's id of their content.
-"""
+"""Files of one commit of a repository on GitHub: downloaded, and verified by git's id of each."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ncfbench.config import cache_dir
-from ncfbench.data.content import Content, distinct_links, split_items
-from ncfbench.data.markup import clean_latex
-from ncfbench.data.options import ItemOptions, option
-from ncfbench.data.readers.files import git_blob_id, read_lines
-from ncfbench.data.sources import Preparation, Progress
-from ncfbench.data.text import Corpus
+from ncfbench.data.content import Content
+from ncfbench.data.options import ItemOptions, TokenizerOptions, option
+from ncfbench.data.readers.files import git_blob_id
+from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.errors import DataError, VerificationError, reason
 from ncfbench.storage import locks
 from ncfbench.storage.tables import storage_errors
@@ -32,7 +25,7 @@ RETRIES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedOptions(ItemOptions):
-    """Options that say where published files come from."""
+    """Options that say where published files come from, and what is made of them."""
 
     from_: Path | None = option(
         None,
@@ -48,10 +41,19 @@ class PublishedOptions(ItemOptions):
     )
     url: str | None = option(None, "Download from a mirror.", is_stored=False)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files whose content these options use."""
+        raise NotImplementedError
+
+    def read(self, folder: Path, say: Callable[[str], None]) -> Content:
+        """Parse the files in a folder."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Published:
-    """The files of one commit of a repository.
+    """A source of data, see :class:`ncfbench.data.sources.SourceModule`: the files of one commit.
 
     Args:
         repository: its name.
@@ -62,25 +64,22 @@ class Published:
     repository: str
     commit: str
     blob_ids: Mapping[str, str]
+    Options: type[Any]
+    STATISTICS: Statistics | None = None
 
     @property
     def url(self) -> str:
         """Address of the folder of the files."""
         return f"https://raw.githubusercontent.com/js05212/{self.repository}/{self.commit}/"
 
-    def prepare(
+    def plan(
         self,
         options: PublishedOptions,
-        names: Sequence[str],
-        read: Callable[[Path], Content],
         *,
         say: Callable[[str], None],
-        progress: Progress,
+        progress: Progress = nullcontext,
     ) -> Preparation:
-        """Download the named files, unless ``--from`` names their folder, and verify them.
-
-        Args:
-            read: makes the content of the files in a folder.
+        """Download the files, unless ``--from`` names their folder, and verify them.
 
         Raises:
             DataError: a file is missing, or a download failed.
@@ -91,9 +90,11 @@ class Published:
             folder = cache_dir() / self.repository / self.commit[:12]
             # A second process waits, and then finds the files.
             with locks.held(folder, "downloading into", wait=say), progress() as bar:
-                self.download(folder, names, options.url, bar)
-        origin = {"commit": self.commit, "files": self.verify(folder, names, options, say)}
-        return Preparation(origin, options.stored(), partial(read, folder))
+                self.download(folder, options.files, options.url, bar)
+        origin = {"commit": self.commit, "files": self._verified(folder, options, say)}
+        if isinstance(options, TokenizerOptions):
+            origin |= options.tokenizer_origin()
+        return Preparation(origin, options.stored(), partial(options.read, folder, say))
 
     def download(
         self, folder: Path, names: Sequence[str], base_url: str | None = None, progress: Any = None
@@ -140,22 +141,13 @@ class Published:
                     f"{file} from {with_slash} is not the published file: {reason(error)}."
                 ) from error
 
-    def verify(
-        self,
-        folder: Path,
-        names: Sequence[str],
-        options: PublishedOptions,
-        say: Callable[[str], None],
+    def _verified(
+        self, folder: Path, options: PublishedOptions, say: Callable[[str], None]
     ) -> dict[str, dict[str, Any]]:
-        """Return the blob id of each file, and whether it is the published one.
-
-        Raises:
-            DataError: a file is missing or cannot be read.
-            VerificationError: a file is not the published one, and that is not allowed.
-        """
-        require(folder, names)
+        """Return the blob id of each file, and whether it is the published one."""
+        _require(folder, options.files)
         files = {}
-        for name in names:
+        for name in options.files:
             blob, expected = git_blob_id(folder / name), self.blob_ids[name]
             if blob != expected:
                 difference = (
@@ -171,13 +163,7 @@ class Published:
         return files
 
 
-def clean(text: str) -> str:
-    """Return a text of the files without LaTeX and tags."""
-    # A soft hyphen there is half of a letter that was decoded wrongly, and ends the other half.
-    return clean_latex(text.replace("\u00ad", " "))
-
-
-def require(folder: Path, names: Sequence[str]) -> None:
+def _require(folder: Path, names: Sequence[str]) -> None:
     """Raise a DataError unless ``folder`` holds all of ``names``."""
     if not folder.is_dir():
         raise DataError(
@@ -186,81 +172,3 @@ def require(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         if not (folder / name).exists():
             raise DataError(f"{folder / name} is missing. Needed there: {', '.join(names)}.")
-
-
-def read_content(
-    folder: Path,
-    options: PublishedOptions,
-    corpus: Corpus,
-    texts: Iterable[Iterable[str]],
-    say: Callable[[str], None],
-) -> Content:
-    """Return the content of texts and of ``users.dat``, whose line u lists user u's articles.
-
-    Args:
-        texts: the tokens of each article.
-
-    Raises:
-        DataError: a damaged file, or an article that has no text.
-    """
-    for tokens in texts:
-        corpus.add(tokens)
-    n_items = len(corpus)
-    sizes, articles = array("i"), array("i")
-    for row in read_lists(folder / "users.dat", limit=n_items, what="item"):
-        sizes.append(len(row))
-        articles.extend(row)
-    users = np.repeat(np.arange(len(sizes), dtype=np.int32), np.asarray(sizes))
-    users, items, repeated = distinct_links(users, np.asarray(articles))
-    if repeated:
-        say(f"Warning: users.dat names {repeated:,} links twice; each counts once.")
-    if unread := n_items - 1 - int(items.max()):
-        say(
-            f"Warning: of {n_items:,} texts the last {unread:,} are of articles in nobody's"
-            " library."
-        )
-    token_ids, vocabulary = corpus.finish(
-        options.min_count, options.vocabulary_size, options.max_length
-    )
-    return Content(
-        n_users=len(sizes),
-        users=users,
-        items=items,
-        texts=token_ids,
-        vocabulary=vocabulary,
-        split=split_items(
-            n_items, options.test_fraction, options.validation_fraction, options.split_seed
-        ),
-        removed={"duplicate_links": repeated},
-    )
-
-
-def read_lists(path: Path, limit: int, what: str) -> Iterator[list[int]]:
-    """Yield the ids of each line ``count id id ...``; ids are in 0..limit-1.
-
-    Raises:
-        DataError: no id at all, a malformed number, a count that does not match (a truncated line),
-            an id out of range.
-    """
-    is_empty = True
-    for number, line in enumerate(read_lines(path), start=1):
-        where = f"{path}, line {number}"
-        try:
-            count, *ids = map(int, line.split())
-        except ValueError:
-            raise DataError(
-                f"{where}: expected whole numbers, a count and then {what} numbers."
-            ) from None
-        if count != len(ids):
-            raise DataError(
-                f"{where}: says {count} {what}s and lists {len(ids)}. Is the file truncated?"
-            )
-        for id_ in ids:
-            if not 0 <= id_ < limit:
-                raise DataError(
-                    f"{where}: {what} {id_} is outside 0..{limit - 1}. Is another file cut off?"
-                )
-        is_empty = is_empty and not ids
-        yield ids
-    if is_empty:
-        raise DataError(f"{path} names no {what} at all.")
