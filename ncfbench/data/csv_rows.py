@@ -104,8 +104,8 @@ class CsvRows:
                 deque(self._reader(), maxlen=0)
             except csv.Error:
                 self._require_well_formed()
-            for name in self.names:
-                self._require_no_rows_within(found.column(name))
+            for index in range(len(self.names)):
+                self._require_no_rows_within(found.column(index), index)
         return found
 
     def locate(self, row: int) -> str:
@@ -122,26 +122,36 @@ class CsvRows:
                     " cut off?"
                 )
 
-    def _require_no_rows_within(self, values: pa.ChunkedArray) -> None:
-        """Raise a DataError for the first field that encloses whole lines that look like rows."""
+    def _require_no_rows_within(self, values: pa.ChunkedArray, column: int) -> None:
+        """Raise a DataError for the first field that encloses ends of rows."""
         for row in np.flatnonzero(pc.match_substring(values, "\n").to_numpy()):
-            if self._holds_rows(text := values[int(row)].as_py()):
+            if self._holds_rows(text := values[int(row)].as_py(), column):
                 raise DataError(
                     f"{self.path}, {self.locate(int(row))}: quotation marks enclose"
                     f" {text.count(chr(10))} ends of lines, and lines that look like rows. If they"
                     " are text, add --no-quotes; else join the lines of this text."
                 )
 
-    def _holds_rows(self, value: str) -> bool:
-        """Return whether all whole lines within a field have a row's number of fields, and begin
-        with a number or the like, as few lines of prose with so many commas do.
+    def _holds_rows(self, value: str, column: int) -> bool:
+        """Return whether all whole lines within a field look like rows: they have as many fields,
+        and begin with a number or the like, as few lines of prose with so many commas do. Without a
+        whole line, the two parts of lines decide.
         """
-        rows = [_fields(line.rstrip("\r"), self.delimiter, False) for line in value.split("\n")]
-        return len(rows) > 2 and all(
-            len(row) == len(self.names) > 1
-            and (self.delimiter != "," or re.fullmatch(r"\s*\S*[0-9]\S*\s*", row[0]))
-            for row in rows[1:-1]
+        first, *whole, last = (
+            _fields(line.rstrip("\r"), self.delimiter, False) for line in value.split("\n")
         )
+        width = len(self.names)
+        if whole:
+            return all(len(row) == width > 1 and self._begins_as_row(row) for row in whole)
+        return (
+            (len(first), len(last)) == (width - column, column + 1)
+            and width > 1
+            and self._begins_as_row(last)
+            and (self.delimiter == "\t" or not any(field[:1].isspace() for field in last[1:]))
+        )
+
+    def _begins_as_row(self, row: list[str]) -> bool:
+        return self.delimiter != "," or bool(re.fullmatch(r"\s*\S*[0-9]\S*\s*", row[0]))
 
     def _reader(self) -> Any:
         text = io.TextIOWrapper(io.BytesIO(self.content), encoding="utf-8", newline="")

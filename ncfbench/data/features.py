@@ -150,7 +150,8 @@ def first_unfit(features: Numbers) -> int | None:
         features: number[n, F].
     """
     for start in range(0, len(features), ROWS_AT_ONCE):
-        fits = (np.abs(features[start : start + ROWS_AT_ONCE]) <= MAX_FLOAT32).all(axis=1)
+        sizes = np.abs(features[start : start + ROWS_AT_ONCE], dtype=np.float64)
+        fits = (sizes <= MAX_FLOAT32).all(axis=1)
         if not fits.all():
             return start + int(np.argmin(fits))
     return None

@@ -3,8 +3,9 @@
 - An id is a string or a whole number. The number 5 and the text ``5`` are the same id.
 - ``5.0`` is 5 where it is a number (Parquet, JSON). Text, as in CSV, is compared as it stands, but
   where every id of a column, and of the columns that it is matched with, is a whole number such as
-  ``5``, ``5.0`` or ``1e+17``: programs write whole numbers so where some are missing.
+  ``5``, ``5.0``, ``1e+17`` or ``1.0E7``: programs write whole numbers so where some are missing.
 - ``007`` is text, and not 7. Spaces and zero bytes around an id do not count.
+- Accents are compared as they are encoded, but where ids differ in nothing else (NFC and NFD).
 - Spellings of a missing value are no ids: :data:`MISSING`.
 """
 
@@ -24,12 +25,14 @@ from ncfbench.errors import DataError, reason
 
 Int32 = NDArray[np.int32]
 MISSING = (
-    "", "#N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "NaT", "None", "\\N",
-    "n/a", "nan", "none", "null",
+    "", "#N/A", "#N/A N/A", "#NA", "(NULL)", "(null)", "-1.#IND", "-1.#QNAN", "-NaN", "-nan",
+    "1.#IND", "1.#QNAN", "<NA>", "<NULL>", "<null>", "N/A", "NA", "NAN", "NONE", "NULL", "NaN",
+    "NaT", "None", "Null", "\\N", "n/a", "nan", "none", "null", "undefined",
 )  # fmt: skip
-"""Spellings of a missing id: those that pandas and databases write."""
+"""Spellings of a missing id: those that pandas, databases and programs write. Nan is a name."""
+_INVISIBLE = "\0\u200b\ufeff"
 _WHOLE = r"^-?(0|[1-9][0-9]*)(\.0+)?$"
-_EXPONENT = r"^-?[0-9](\.[0-9]+)?[eE]\+[0-9]{1,2}$"
+_EXPONENT = r"^-?[0-9](\.[0-9]+[eE]\+?|[eE]\+)[0-9]{1,2}$"
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def encode(column: Column) -> Ids:
     indices = [chunk.indices.fill_null(-1).to_numpy() for chunk in chunks]
     codes = np.concatenate([np.zeros(0, np.int32), *indices])
     names = pc.utf8_trim_whitespace(dictionary)
-    names = pc.utf8_trim_whitespace(pc.utf8_trim(names, characters="\0"))
+    names = pc.utf8_trim_whitespace(pc.utf8_trim(names, characters=_INVISIBLE))
     broken = np.flatnonzero(pc.match_substring_regex(names, "[\\r\\n]").to_numpy(False))
     if len(broken):
         row = int(np.argmax(np.isin(codes, broken)))
@@ -108,6 +111,28 @@ def encode(column: Column) -> Ids:
 
 def unify(columns: Sequence[Ids]) -> tuple[list[Ids], list[str]]:
     """Return columns that name the same things, by one rule for all; and messages."""
+    columns, messages = _composed(columns)
+    columns, more = _as_whole_numbers(columns)
+    return columns, messages + more
+
+
+def _composed(columns: Sequence[Ids]) -> tuple[list[Ids], list[str]]:
+    """Return columns whose ids have one form of Unicode, if some differ in nothing else."""
+    every = pa.chunked_array([ids.names for ids in columns], pa.string())
+    if pc.all(pc.string_is_ascii(every)).as_py() in (True, None):
+        return list(columns), []
+    composed = pc.utf8_normalize(every, "NFC")
+    if len(composed.unique()) == len(every.unique()):
+        return list(columns), []
+    example = pc.filter(composed, pc.not_equal(composed, every))[0].as_py()[:40]
+    return [ids.renamed(pc.utf8_normalize(ids.names, "NFC")) for ids in columns], [
+        f"Ids of {columns[0].column.name} that differ only in how accents are encoded (NFC or NFD)"
+        f" count as one, such as {example}."
+    ]
+
+
+def _as_whole_numbers(columns: Sequence[Ids]) -> tuple[list[Ids], list[str]]:
+    """Return columns with whole numbers in one spelling, if all ids are whole numbers."""
     texts = [ids for ids in columns if not ids.are_numbers]
     every = pa.chunked_array([ids.names for ids in texts], pa.string())
     is_pointed = pc.or_(pc.match_substring(every, "."), pc.match_substring_regex(every, _EXPONENT))
@@ -151,13 +176,14 @@ def _as_text(column: Column) -> pa.ChunkedArray:
     values, kind = column.values, column.values.type
     if pa.types.is_floating(kind):
         numbers = values.to_numpy().astype(np.float64)
-        is_id = np.isnan(numbers) | ((numbers == np.floor(numbers)) & (np.abs(numbers) < 2**53))
+        digits = np.finfo(kind.to_pandas_dtype()).nmant + 1
+        is_id = np.isnan(numbers) | ((numbers == np.floor(numbers)) & (np.abs(numbers) < 2**digits))
         if not is_id.all():
             row = int(np.argmin(is_id))
             column.refuse(
                 row,
-                f"{numbers[row]} is not a whole number below 2^53, up to which {kind} is exact;"
-                " ids are strings or whole numbers.",
+                f"{numbers[row]} is not a whole number below 2^{digits}, up to which {kind} is"
+                " exact; ids are strings or whole numbers.",
             )
         mask = np.isnan(numbers)
         integers = np.where(mask, 0, numbers).astype(np.int64)

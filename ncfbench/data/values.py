@@ -19,6 +19,7 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 ROWS_AT_ONCE = 2**14
 """Rows that become Python objects at a time."""
 _NO_TIME = "is not a time: write numbers, or dates such as 2019-11-13 05:53."
+_TRUTHS = {"true": 1, "yes": 1, "t": 1, "y": 1, "false": 0, "no": 0, "f": 0, "n": 0}
 TIMES = {
     "a year": (1.9e3, 2.1e3),
     "a date": (1.9e7, 2.11e7),
@@ -33,7 +34,7 @@ TIMES = {
 
 
 def numbers(column: Column) -> Float64:
-    """Return float64[n], all finite; true and false are 1 and 0.
+    """Return float64[n], all finite; true and yes are 1, false and no are 0.
 
     Raises:
         DataError: a value is not a finite number; the message names the row.
@@ -62,7 +63,8 @@ def at_least(column: Column, threshold: float) -> NDArray[np.bool_]:
     kind = column.values.type
     bound = threshold
     if pa.types.is_floating(kind):
-        bound = float(np.dtype(kind.to_pandas_dtype()).type(threshold))
+        with np.errstate(over="ignore"):
+            bound = float(np.dtype(kind.to_pandas_dtype()).type(threshold))
     reached: NDArray[np.bool_] = numbers(column) >= bound
     return reached
 
@@ -83,7 +85,9 @@ def times(column: Column) -> Float64:
         try:
             found = column.values.cast(pa.float64()).to_numpy()
         except pa.ArrowInvalid:
-            return _dates(column)
+            found, are_dates = _dates(column)
+            if are_dates:
+                return found
         found = _finite(column, found, _NO_TIME)
     else:
         found = numbers(column)
@@ -91,7 +95,8 @@ def times(column: Column) -> Float64:
     return found
 
 
-def _dates(column: Column) -> Float64:
+def _dates(column: Column) -> tuple[Float64, bool]:
+    """Return dates as seconds since 1970, or numbers, with spaces around them; and which."""
     found = np.empty(len(column.values))
     first: dict[bool, int] = {}
     for row, text in enumerate(column.values.to_pylist()):
@@ -100,14 +105,14 @@ def _dates(column: Column) -> Float64:
         except ValueError:
             is_date = False
             try:
-                float(text or "")
+                found[row] = _number(text or "")
             except ValueError:
                 column.refuse(row, f"{(text or '')[:40]!r} {_NO_TIME}")
         first.setdefault(is_date, row)
         if len(first) == 2:
             forms = ("a date" if first[True] == at else "a number" for at in sorted(first.values()))
             _refuse_forms(column, list(zip(sorted(first.values()), forms, strict=True)))
-    return found
+    return found, True in first
 
 
 def _seconds(text: str) -> float:
@@ -216,7 +221,7 @@ def _parsed(column: Column, values: pa.ChunkedArray) -> Float64:
 def _number(text: str) -> float:
     if "_" in text:  # Python would take it for a separator of digits
         raise ValueError(text)
-    truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
+    truth = _TRUTHS.get(text.strip().lower())
     return float(text) if truth is None else truth
 
 

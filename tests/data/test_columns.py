@@ -219,6 +219,7 @@ def times_of(folder: Path, *values: object) -> np.ndarray:
         (["2024-01-31T10:00:00+02:00", "2024-01-31 09:00:00 UTC", "2024-01-31"], [2, 0, 1]),
         (["1.7e9", "1600000000"], [1, 0]),
         (["20240131", "20190501"], [1, 0]),
+        ([" 1600000002 ", "1600000001", " 1600000000"], [2, 1, 0]),
         (["3", "700000000", "1", "5000000000000"], [2, 0, 1, 3]),
     ],
 )
@@ -237,6 +238,8 @@ def test_times_are_of_one_form(tmp_path: Path, values: list[str], order: list[in
         ([20240131, 20240131120000], "line 3: .*a date with seconds"),
         (["31/01/2024"], "line 2: time '31/01/2024' is not a time"),
         ([1, "inf"], "line 3: time 'inf' is not a time"),
+        (["1_600", 3], "line 2: time '1_600' is not a time"),
+        ([" 1600000000", 1600000000000], "line 3: .*milliseconds"),
     ],
 )
 def test_times_of_two_forms_name_both_rows(
@@ -271,6 +274,8 @@ def test_values_decide_between_columns(tmp_path: Path) -> None:
     ("links", "items", "options", "message"),
     [
         ("user_id,visitor_id,item", "item,title", {}, "user_id; visitor_id.*--user-column NAME"),
+        ("user_id,User_ID,item", "item,title", {}, "user_id; User_ID"),
+        ("user,item_id,ItemID", "id,title", {}, "item_id and id; ItemID and id"),
         ("user,item_id", "id,docid,title", {}, "item_id and docid.*--item-column item_id"),
         ("user,item_id", "id,docid,title", {"id_column": "id"}, ""),
         ("user,item_id,post_id", "id,title", {}, "item_id and id; post_id and id"),
@@ -302,7 +307,15 @@ def test_columns_that_fit_as_well_are_asked_for(
 
 @pytest.mark.parametrize(
     ("values", "count"),
-    [([0, 1], 3), ([-1, 1], 3), (["true", "False"], 3), ([0, 2], 0), ([1, 1], 0), (["a", "b"], 0)],
+    [
+        ([0, 1], 3),
+        ([-1, 1], 3),
+        (["true", "False"], 3),
+        (["N", "yes"], 3),
+        ([0, 2], 0),
+        ([1, 1], 0),
+        (["a", "b"], 0),
+    ],
 )
 def test_columns_that_mark_links_are_pointed_at(
     tmp_path: Path, values: list[object], count: int

@@ -161,6 +161,7 @@ def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
         (np.ones(4), "array of float64 of shape 4"),
         (np.array([["a"]] * 4), "features are numbers"),
         (broken, "row 3: a value is not a finite number"),
+        (np.full((4, 2), np.inf, np.float16), "row 1: a value is not a finite number"),
     ):
         np.save(path, array)
         with pytest.raises(DataError, match=words):

@@ -48,6 +48,10 @@ TEXTS = {
     "written by pandas": (["1e+17", "100000000000000000", "3.0"], ["3", "1" + "0" * 17]),
     "beyond 2^53": (["9007199254740993", "9007199254740992.0"], [str(2**53), str(2**53 + 1)]),
     "beyond 2^64": ([str(2**64 + 1), str(2**64)], [str(2**64), str(2**64 + 1)]),
+    "written by Java": (["1.0E7", "10000000", "2.0"], ["2", "10000000"]),
+    "composed and not": (["\u00e9", "e\u0301", "f"], ["f", "\u00e9"]),
+    "not composed": (["e\u0301", "f"], ["f", "e\u0301"]),
+    "invisible": (["\ufeff5", "5", "\u200b5 "], ["5"]),
     "hexadecimal": (["1e5", "2e7"], ["1e5", "2e7"]),
 }  # fmt: skip
 
@@ -66,7 +70,7 @@ def test_ids_that_are_text(tmp_path: Path, name: str, form: str) -> None:
     found, said = users_of(tmp_path, links)
     assert sorted(found) == sorted(expected)
     assert any("are whole numbers" in line for line in said) == (
-        name in ("whole numbers", "written by pandas", "beyond 2^53")
+        name in ("whole numbers", "written by pandas", "written by Java", "beyond 2^53")
     )
 
 
@@ -84,6 +88,8 @@ def test_ids_that_are_text(tmp_path: Path, name: str, form: str) -> None:
         (pa.array([True, False]), "type bool"),
         (pa.array([1.5]), "row 1: user 1.5 is not a whole number"),
         (pa.array([5.0, 2.0**53]), "row 2: user 9007199254740992.0 is not a whole number below"),
+        (pa.array([5.0, 2.0**24], pa.float32()), "row 2: user 16777216.0 is not .* below 2.24"),
+        (pa.array([5.0, 2.0**11], pa.float16()), "row 2: user 2048.0 is not .* below 2.11"),
         (pa.array([Decimal("5.00"), Decimal("1.50")]), "row 2: user 1.50 is not a whole number"),
     ],
 )
@@ -141,12 +147,13 @@ def test_two_spellings_among_names_are_told(tmp_path: Path) -> None:
 def test_missing_ids_are_left_out_and_counted(tmp_path: Path, form: str) -> None:
     spellings = [
         "NA", "N/A", "NULL", "null", "nan", "NaN", "None", "none", "\\N", "<NA>", "", "  ", "\0\0",
+        "Null", "NONE", "NAN", "#N/A N/A", "-1.#IND", "(null)", "undefined",
     ]  # fmt: skip
     rows = [{"user": user, "item": 1} for user in (*spellings, "NA", "Nan", "Ann")]
     write = {"csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet}[form]
     found, said = users_of(tmp_path, write(tmp_path / f"r.{form}", rows))
     assert found == ["Ann", "Nan"]
-    (warning,) = (line for line in said if "without a user or an item: 14." in line)
+    (warning,) = (line for line in said if "without a user or an item: 21." in line)
     assert "NA (2 rows)" in warning
     assert "\\N (1 rows)" in warning
 

@@ -23,6 +23,7 @@ QUOTES = {
     "closed far below": ('1,a,x\n2,"b,x\n3,c,x\n4,"d",x\n', 3),
     "closed by the end of a text": ('1,a,x\n2,"b,x\n3,c,x\n4,d",x\n', 3),
     "around rows of names": ('A1,a,x\nA2,"b,x\nA3,c,x\nA4,d",x\n', 3),
+    "closed on the next line": ('1,a,x\n2,"b,x\n3,c",x\n', 3),
     "escaped": ('1,"a \\"b\\" c",x\n', 2),
     "in a column that is not read": ('1,a,x\n2,b,"x\n3,c,y" z\n', 3),
 }
@@ -41,9 +42,9 @@ def test_quotation_marks_never_swallow_rows(tmp_path: Path, name: str) -> None:
 
 def test_quotation_marks_that_enclose_are_read(tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
-    path.write_text('id,title\n1,"a, ""b"" c"\n2,"first\n9 lives\nlast"\n3,5" disk\n')
+    path.write_text('id,title\n1,"a, ""b"" c"\n2,"first\n9 lives\nlast"\n3,5" disk\n4,"c\n9, d"\n')
     values = read_table(path)["title"].values.to_pylist()
-    assert values == ['a, "b" c', "first\n9 lives\nlast", '5" disk']
+    assert values == ['a, "b" c', "first\n9 lives\nlast", '5" disk', "c\n9, d"]
 
 
 @pytest.mark.parametrize(

@@ -280,8 +280,7 @@ def _count_not_positive(table: Table, name: str) -> int:
 
 def _with_names(usual: Sequence[str], table: Table) -> list[str]:
     """Return the columns with some names, in the order of these."""
-    plain = {_plain(name): name for name in reversed(table.names)}
-    return [plain[name] for name in dict.fromkeys(usual) if name in plain]
+    return [name for plain in dict.fromkeys(usual) for name in table.names if _plain(name) == plain]
 
 
 def _is_id(name: str) -> bool:
