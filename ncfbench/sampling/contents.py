@@ -32,7 +32,7 @@ from ncfbench.sampling.batch import (
 from ncfbench.sampling.noise import Noise
 
 BATCHES = 20
-"""Batches described for each sampler: distinct items vary by a few per cent, their mean by one."""
+"""Batches described for each sampler."""
 MOST = 5
 """Users and items with the most links that are named."""
 SHOWN_SETTINGS = (
@@ -105,7 +105,6 @@ def describe(
             "training_items_without_links": int((items[dataset.items_of("train")] == 0).sum()),
             "users_without_training_links": int((users == 0).sum()),
             "users_without_test_items": int((~with_test).sum()),
-            "users_with_every_item": int(((users > 0) & (users == (items > 0).sum())).sum()),
         },
         "features": {
             kind: {"columns": table.shape[1], "constant": int((~table.any(axis=0)).sum())}

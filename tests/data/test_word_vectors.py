@@ -35,12 +35,15 @@ def test_text_files(data_dir: Path, tmp_path: Path, vocabulary: Any, header: str
     words, file = vocabulary["word"], tmp_path / "vectors.txt"
     lines = [f"{words[4]} 1 2 -3.5", "zebra 7 7 7", f"{words[0]} 1e-2 5 6", f"{words[4]} 9 9 9"]
     file.write_text(header + "\n".join(lines) + "\n")
-    found = keep_word_vectors(file, load(data_dir, "tiny"))
+    said: list[str] = []
+    dataset = load(data_dir, "tiny")
+    kept = keep_word_vectors(file, dataset, said.append)
     expected = np.full((len(words) + 1, LENGTH), np.nan)
     expected[5], expected[1] = [1, 2, -3.5], [0.01, 5, 6]
-    np.testing.assert_allclose(found.table, expected)
+    np.testing.assert_allclose(load_word_vectors(dataset, kept, LENGTH), expected)
     share = (vocabulary["count"][4] + vocabulary["count"][0]) / sum(vocabulary["count"])
-    assert found.coverage == f"2 of {len(words)} words, {100 * share:.0f} % of tokens"
+    coverage = f"2 of {len(words)} words, {100 * share:.0f} % of tokens"
+    assert said == [f"Word vectors {kept}: {coverage}."]
 
 
 def test_accents_may_be_composed_or_not(tmp_path: Path) -> None:
@@ -65,7 +68,7 @@ def test_damaged_files_are_refused(
     names = {"word": vocabulary["word"][0], "other": vocabulary["word"][1]}
     (tmp_path / "vectors.txt").write_text(content.format(**names))
     with pytest.raises(DataError) as caught:
-        keep_word_vectors(tmp_path / "vectors.txt", load(data_dir, "tiny"))
+        keep_word_vectors(tmp_path / "vectors.txt", load(data_dir, "tiny"), print)
     assert message.format(**names) in str(caught.value)
 
 
@@ -88,13 +91,13 @@ def test_wrong_rows_are_refused(
     table[place] = value
     np.save(file, table)
     with pytest.raises(DataError, match=r"npy, row 4: a word's numbers must be finite, or all NaN"):
-        keep_word_vectors(file, load(data_dir, "tiny"))
+        keep_word_vectors(file, load(data_dir, "tiny"), print)
 
 
 def test_a_damaged_copy_is_repaired(data_dir: Path, tmp_path: Path, vocabulary: Any) -> None:
     dataset = load(data_dir, "tiny")
     file = array_file(tmp_path, vocabulary)
-    digest = keep_word_vectors(file, dataset).digest
+    digest = keep_word_vectors(file, dataset, print)
     copy = WORD_VECTORS.find(dataset, digest)
     whole = copy.read_bytes()
     fewer, wrong = np.load(copy)[1:], np.load(copy)
@@ -107,11 +110,11 @@ def test_a_damaged_copy_is_repaired(data_dir: Path, tmp_path: Path, vocabulary: 
         damage()
         with pytest.raises(DataError, match=rf"{words}.*\. Give their file again, with --word-vec"):
             load_word_vectors(dataset, digest, LENGTH)
-        assert keep_word_vectors(file, dataset).digest == digest
+        assert keep_word_vectors(file, dataset, print) == digest
         assert copy.read_bytes() == whole
     np.save(file, np.zeros((len(vocabulary["word"]), 0), np.float32))
     with pytest.raises(DataError, match="has no columns"):
-        keep_word_vectors(file, dataset)
+        keep_word_vectors(file, dataset, print)
 
 
 def test_words_begin_with_them(data_dir: Path, tmp_path: Path, vocabulary: Any) -> None:
@@ -140,7 +143,7 @@ def test_words_begin_with_them(data_dir: Path, tmp_path: Path, vocabulary: Any) 
         assert digest(unused) == digest(plain)
     np.save(file, expected[1:])
     with pytest.raises(DataError, match="one row for each"):
-        keep_word_vectors(file, load(data_dir, "tiny"))
+        keep_word_vectors(file, load(data_dir, "tiny"), print)
 
 
 def test_a_run_from_the_command_line(data_dir: Path, tmp_path: Path, vocabulary: Any) -> None:

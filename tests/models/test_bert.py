@@ -73,7 +73,7 @@ def pieces(home: Path) -> Dataset:
 
 @pytest.fixture(scope="module")
 def checkpoint(home: Path, pieces: Dataset) -> str:
-    return keep_checkpoint(home / "model", pieces)
+    return keep_checkpoint(home / "model", pieces, print)
 
 
 def texts_of(lists: list[list[int]], length: int) -> EncoderInput:
@@ -228,7 +228,7 @@ def test_what_does_not_fit_is_refused(
         with pytest.raises(UsageError, match=words):
             name_files(SMALL | given, home / "data", print)
     with pytest.raises(UsageError, match="tiny was prepared with words"):
-        keep_checkpoint(home / "model", tiny)
+        keep_checkpoint(home / "model", tiny, print)
     for more, words in (
         ({}, "needs --checkpoint FOLDER"),
         ({"checkpoint": "0" * 12}, "has no checkpoint 000000000000"),

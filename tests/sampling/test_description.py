@@ -149,7 +149,6 @@ def test_a_description_by_hand(tmp_path: Path) -> None:
         "training_items_without_links": 1,
         "users_without_training_links": 1,
         "users_without_test_items": 4,
-        "users_with_every_item": 1,
     }
     for name, side, ids in (
         ("user", 0, ["ann", "eve", "bob", "cy"]),

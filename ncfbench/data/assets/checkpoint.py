@@ -8,12 +8,11 @@ vector is made of its words'.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import math
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.data.assets.kept import CHECKPOINT
-from ncfbench.data.assets.pieces import INSTALL, tokenizer_digest, tokenizer_file
+from ncfbench.data.assets.pieces import require_package, tokenizer_digest, tokenizer_file
 from ncfbench.data.readers.files import sha256
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError, either, reason
@@ -105,7 +104,7 @@ class Architecture:
         )
 
 
-def keep_checkpoint(folder: Path, dataset: Dataset) -> str:
+def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
     """Keep the files of a checkpoint beside a data set, and return the digest that names them.
 
     Raises:
@@ -134,23 +133,16 @@ def keep_checkpoint(folder: Path, dataset: Dataset) -> str:
         ) from error
     # The last two may be missing.
     names = [n for n in (CONFIG, WEIGHTS, POOLING, MODULES) if (folder / n).is_file()]
-    token_file = tokenizer_file(folder).name
-
-    def digests(home: Path) -> list[str]:
-        return [f"{name} {sha256(home / name)}" for name in names]
+    content = "\n".join(f"{name} {sha256(folder / name)}" for name in names)
 
     def copy(home: Path) -> None:
-        for name in (*names, token_file):
+        for name in (*names, tokenizer_file(folder).name):
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / name, home / name)
 
-    def is_whole(home: Path) -> bool:
-        return digests(home) == whole and sha256(home / token_file) == sha256(folder / token_file)
-
-    whole = digests(folder)
-    return CHECKPOINT.keep(
-        dataset, hashlib.sha256("\n".join(whole).encode()).hexdigest(), copy, is_whole
-    )
+    digest = CHECKPOINT.keep(dataset, hashlib.sha256(content.encode()).hexdigest(), copy)
+    say(f"Checkpoint {digest}: {folder.name}.")
+    return digest
 
 
 def read_verified(folder: Path) -> Architecture:
@@ -174,8 +166,7 @@ def read_weights(folder: Path, architecture: Architecture) -> Arrays:
 
 
 def _weights(folder: Path, architecture: Architecture) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    if importlib.util.find_spec("safetensors") is None:
-        raise UsageError(f"--encoder bert needs the package safetensors. Install it: {INSTALL}")
+    require_package("safetensors", "--encoder bert")
     from safetensors import SafetensorError, safe_open
 
     path = folder / WEIGHTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -54,45 +55,44 @@ class AssetKind:
         except DataError as error:
             raise DataError(f"{error} Give {self.again}.") from error
 
-    def keep(
-        self,
-        dataset: Dataset,
-        sha256: str,
-        write: Callable[[Path], None],
-        is_whole: Callable[[Path], bool],
-    ) -> str:
+    def keep(self, dataset: Dataset, content_sha256: str, write: Callable[[Path], None]) -> str:
         """Keep an asset, unless it is there undamaged, and return the digest that names it.
 
         Args:
-            sha256: of the content.
+            content_sha256: names the content.
             write: writes it to a path.
-            is_whole: returns whether the content at a path is undamaged; a DataError counts as no.
 
         Raises:
             DataError: it cannot be written.
         """
-        digest = sha256[:DIGITS]
+        digest = content_sha256[:DIGITS]
         path = self.path(dataset.folder, digest)
-        if _is_there(path, is_whole):
-            return digest
         new = path.with_name(f".new-{path.name}-{os.getpid()}")
         with tables.storage_errors(path):
             try:
                 write(new)
-                _remove(path)
-                new.rename(path)
+                if not _are_equal(path, new):
+                    _remove(path)
+                    new.rename(path)
             except OSError:
-                if not _is_there(path, is_whole):  # or another process was faster
+                if not _are_equal(path, new):  # or another process was faster
                     raise
             finally:
                 _remove(new)
         return digest
 
 
-def _is_there(path: Path, is_whole: Callable[[Path], bool]) -> bool:
+def _are_equal(path: Path, other: Path) -> bool:
+    """Return whether two files, or the files of two folders, are there and hold the same."""
+    names = {file.relative_to(home) for home in (path, other) for file in (home, *home.rglob("*"))}
     try:
-        return path.exists() and is_whole(path)
-    except DataError:
+        return all(
+            (path / name).is_dir()
+            if (other / name).is_dir()
+            else filecmp.cmp(path / name, other / name, shallow=False)
+            for name in names
+        )
+    except OSError:
         return False
 
 

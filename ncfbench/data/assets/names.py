@@ -13,24 +13,18 @@ if TYPE_CHECKING:
     from ncfbench.data.store import Dataset
 
 
-def _keep_word_vectors(file: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
-    from ncfbench.data.assets.word_vectors import keep_word_vectors
-
-    vectors = keep_word_vectors(file, dataset)
-    say(f"Word vectors {vectors.digest}: {vectors.coverage}.")
-    return vectors.digest
+KEPT = ("word_vectors", "checkpoint")
+"""Settings that are files or folders."""
 
 
-def _keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
+def _keep(name: str, path: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
+    if name == "word_vectors":
+        from ncfbench.data.assets.word_vectors import keep_word_vectors
+
+        return keep_word_vectors(path, dataset, say)
     from ncfbench.data.assets.checkpoint import keep_checkpoint
 
-    digest = keep_checkpoint(folder, dataset)
-    say(f"Checkpoint {digest}: {folder.name}.")
-    return digest
-
-
-KEEPERS = {"word_vectors": _keep_word_vectors, "checkpoint": _keep_checkpoint}
-"""Keepers of the settings that are files or folders."""
+    return keep_checkpoint(path, dataset, say)
 
 
 def name_files(
@@ -47,11 +41,11 @@ def name_files(
         UsageError: a file is missing, or does not go with the data set.
     """
     named = dict(given)
-    for name, keep in KEEPERS.items():
+    for name in KEPT:
         value = given.get(name)
         if value and (not is_digest(value) or Path(value).exists()):
             dataset = open_dataset(data_dir, given.get("dataset", SETTINGS["dataset"].default), say)
-            named[name] = keep(Path(value), dataset, say)
+            named[name] = _keep(name, Path(value), dataset, say)
     return named
 
 
@@ -65,7 +59,7 @@ def name_axes(
     kept beside each data set; see :func:`name_files`.
     """
     named = {name: tuple(values) for name, values in axes.items()}
-    for name in named.keys() & KEEPERS.keys():
+    for name in named.keys() & set(KEPT):
         for dataset in datasets:
             given = [{"dataset": dataset, name: value} for value in axes[name]]
             named[name] = tuple(name_files(cell, data_dir, say)[name] for cell in given)

@@ -21,7 +21,6 @@ FILES = ("tokenizer.json", "vocab.txt")
 """Files of a tokenizer; the first one that is there is read."""
 CONFIG = "tokenizer_config.json"
 PADDING, BEGIN, END = "[PAD]", "[CLS]", "[SEP]"
-INSTALL = install_command("bert")
 
 
 class Pieces:
@@ -64,6 +63,14 @@ class Pieces:
         return [BEGIN, *kept, END] if kept else []
 
 
+def require_package(package: str, flag: str) -> None:
+    """Refuse a flag that needs a package that is not installed."""
+    if importlib.util.find_spec(package) is None:
+        raise UsageError(
+            f"{flag} needs the package {package}. Install it: {install_command('bert')}"
+        )
+
+
 def tokenizer_file(folder: Path) -> Path:
     """Return the file of a model's tokenizer; a DataError where there is none."""
     for name in FILES:
@@ -85,8 +92,7 @@ def tokenizer_digest(folder: Path) -> str:
 
 
 def _read(path: Path, folder: Path) -> Any:
-    if importlib.util.find_spec("tokenizers") is None:
-        raise UsageError(f"--tokenizer needs the package tokenizers. Install it: {INSTALL}")
+    require_package("tokenizers", "--tokenizer")
     import tokenizers
 
     try:

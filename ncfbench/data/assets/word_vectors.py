@@ -6,8 +6,7 @@ What is kept has a row for each word of the data set.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,28 +21,6 @@ from ncfbench.errors import DataError, UsageError, reason
 from ncfbench.storage import tables
 
 
-@dataclass(frozen=True)
-class WordVectors:
-    """The vectors that a file has for a data set's words.
-
-    Args:
-        digest: names the vectors in the settings of runs.
-        table: float32[W + 1, E]: row i is the vector of token i; NaN where the file has none.
-        counts: int64[W]: how often each word stands in the data set.
-    """
-
-    digest: str
-    table: NDArray[np.float32]
-    counts: NDArray[np.int64]
-
-    @property
-    def coverage(self) -> str:
-        """Known words in words, such as "12,301 of 23,400 words, 95 % of tokens"."""
-        is_known = ~np.isnan(self.table[1:, 0])
-        share = self.counts[is_known].sum() / max(self.counts.sum(), 1)
-        return f"{is_known.sum():,} of {len(is_known):,} words, {100 * share:.0f} % of tokens"
-
-
 def initial_words(config: RunConfig, dataset: Dataset) -> NDArray[np.float32] | None:
     """Return the vectors with which the encoder's words begin; None where all begin at random.
 
@@ -55,35 +32,36 @@ def initial_words(config: RunConfig, dataset: Dataset) -> NDArray[np.float32] | 
     return load_word_vectors(dataset, config.word_vectors, config.word_dimension)
 
 
-def keep_word_vectors(file: Path, dataset: Dataset) -> WordVectors:
-    """Read word vectors, and keep those of a data set's words beside it.
+def keep_word_vectors(file: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
+    """Read word vectors, keep those of a data set's words beside it, and return their digest.
 
     Args:
         file: word2vec's or GloVe's text format, a word and its numbers on a line; or a ``.npy``
             file of float32[W, E] with rows in the order of ``vocabulary.parquet``.
+        say: receives how many words have a vector.
 
     Raises:
         DataError: the file is damaged or has none of the words, or the folder cannot be written.
     """
     home = WORD_VECTORS.path(dataset.folder, "").parent
     vocabulary = tables.read_table(home / "vocabulary.parquet", VOCABULARY)
-    words = vocabulary["word"].to_pylist()
+    words, counts = vocabulary["word"].to_pylist(), vocabulary["count"].to_numpy()
     table = _from_array(file, len(words)) if file.suffix == ".npy" else _from_text(file, words)
     _require_whole_rows(file, table)
-    if np.isnan(table[:, 0]).all():
+    is_known = ~np.isnan(table[:, 0])
+    if not is_known.any():
         raise DataError(
             f"{file} has a vector for none of the {len(words):,} words of the data set."
         )
     # Row 0 is padding.
     table = np.concatenate([np.full((1, table.shape[1]), np.nan, np.float32), table])
-
-    def is_whole(path: Path) -> bool:
-        return np.array_equal(tables.read_array(path, np.float32, 2), table, equal_nan=True)
-
-    digest = WORD_VECTORS.keep(
-        dataset, sha256(file), lambda path: tables.write_array(path, table), is_whole
+    digest = WORD_VECTORS.keep(dataset, sha256(file), lambda path: tables.write_array(path, table))
+    share = counts[is_known].sum() / max(counts.sum(), 1)
+    say(
+        f"Word vectors {digest}: {is_known.sum():,} of {len(words):,} words,"
+        f" {100 * share:.0f} % of tokens."
     )
-    return WordVectors(digest, table, vocabulary["count"].to_numpy())
+    return digest
 
 
 def load_word_vectors(dataset: Dataset, digest: str, length: int) -> NDArray[np.float32]:

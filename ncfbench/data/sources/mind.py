@@ -7,9 +7,10 @@ are published, so the manifest keeps those of the files that were used.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,20 +24,10 @@ from numpy.typing import NDArray
 from ncfbench.data.content import Content, distinct_links, draw_users, split_items
 from ncfbench.data.ids import natural_order
 from ncfbench.data.options import TokenizerOptions, option
-from ncfbench.data.readers.files import Member
-from ncfbench.data.readers.mind import (
-    BEHAVIORS,
-    HOW_TO_GET,
-    NEWS,
-    PARTS,
-    TEXT_PARTS,
-    find_parts,
-    read_clicks,
-    read_news,
-)
+from ncfbench.data.readers.files import Member, find_members
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Corpus
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError, UsageError, shown
 
 LABEL = "MIND, a stand-in for the paper's Yahoo! News data"
 STATISTICS = Statistics(
@@ -52,6 +43,20 @@ STATISTICS = Statistics(
         "words_median": 90,
     },
 )
+HOW_TO_GET = (
+    "MIND is not downloaded for you: its licence (Microsoft Research License Terms) is yours to"
+    " accept, at https://msnews.github.io. Get MINDsmall_train.zip and MINDsmall_dev.zip there, or"
+    " those of MINDlarge, into one folder, and run: ncfbench prepare mind --from FOLDER"
+)
+NEWS, BEHAVIORS = "news.tsv", "behaviors.tsv"
+FIELDS = {NEWS: 8, BEHAVIORS: 5}
+TEXT_PARTS = ("title", "abstract", "category", "subcategory")
+_FIELD_OF = {"category": 1, "subcategory": 2, "title": 3, "abstract": 4}
+PARTS = ("train", "dev")
+"""Parts with clicks."""
+LONGEST_ID = 100
+"""Characters that an id may have; real ids are far shorter."""
+_PART = re.compile(r"(?:(MIND[A-Za-z]+)_)?(train|dev|test)(?:\.zip)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,54 +142,69 @@ def read_content(
             for id_ in ids:
                 clicking.append(user)
                 clicked.append(number_of_news.setdefault(id_, len(number_of_news)))
+    user_ids, rank_of_user = _ranked(number_of_user)
+    item_ids, rank_of_item = _ranked(number_of_news)
     users, items, removed["duplicate_links"] = distinct_links(
-        np.asarray(clicking, np.int32), np.asarray(clicked, np.int32)
+        rank_of_user[np.asarray(clicking, np.int32)], rank_of_item[np.asarray(clicked, np.int32)]
     )
-    known = items < len(news)
-    if unknown := int(np.sum(~known)):
+    is_news = np.zeros(len(item_ids), bool)
+    is_news[rank_of_item[: len(news)]] = True
+    is_known = is_news[items]
+    if unknown := int(np.sum(~is_known)):
         removed["links_to_unknown_news"] = unknown
         say(
             f"Warning: {unknown:,} links are dropped: they are to"
-            f" {len(number_of_news) - len(news):,} news that {NEWS} does not have."
+            f" {len(item_ids) - len(news):,} news that {NEWS} does not have."
         )
-    if not known.any():
+    if not is_known.any():
         raise DataError(f"No link is left: {BEHAVIORS} has no click on a news that {NEWS} has.")
-    users, items = users[known], items[known]
-    user_ids = _in_order(number_of_user, users)
-    removed["users_without_links"] = len(number_of_user) - len(user_ids)
-    if options.users is not None:
-        user_ids = _drawn(user_ids, options.users, options.split_seed, removed)
-    new_user = _new_numbers(number_of_user, user_ids)
-    is_drawn = new_user[users] >= 0
-    removed["links_of_users_not_drawn"] = int(np.sum(~is_drawn))
-    users, items = users[is_drawn], items[is_drawn]
-    item_ids = _in_order(number_of_news, items)
-    if unclicked := len(news) - len(item_ids):
+    users, items = users[is_known], items[is_known]
+    kept_users = np.unique(users)
+    removed["users_without_links"] = len(user_ids) - len(kept_users)
+    if (size := options.users) is not None:
+        if size > len(kept_users):
+            raise UsageError(f"users = {size:,}: only {len(kept_users):,} users have a link.")
+        removed["users_not_drawn"] = len(kept_users) - size
+        kept_users = kept_users[draw_users(len(kept_users), size, options.split_seed)]
+        is_drawn = np.isin(users, kept_users)
+        removed["links_of_users_not_drawn"] = int(np.sum(~is_drawn))
+        users, items = users[is_drawn], items[is_drawn]
+    kept_items = np.unique(items)
+    if unclicked := len(news) - len(kept_items):
         removed["items_without_links"] = unclicked
         say(
             f"Left out: {unclicked:,} of {len(news):,} news, to which none of the"
-            f" {len(user_ids):,} users has a link."
+            f" {len(kept_users):,} users has a link."
         )
-    users, items, _ = distinct_links(new_user[users], _new_numbers(number_of_news, item_ids)[items])
+    user_ids, item_ids = user_ids.take(pa.array(kept_users)), item_ids.take(pa.array(kept_items))
     corpus = Corpus(options.pieces())
-    for id_ in item_ids:
+    for id_ in item_ids.to_pylist():
         corpus.add(chain.from_iterable(map(corpus.tokenize, news[id_])))
     texts, vocabulary = corpus.finish(
         options.min_count, options.vocabulary_size, options.max_length
     )
     return Content(
         n_users=len(user_ids),
-        users=users,
-        items=items,
+        users=np.searchsorted(kept_users, users).astype(np.int32),
+        items=np.searchsorted(kept_items, items).astype(np.int32),
         texts=texts,
         vocabulary=vocabulary,
         split=split_items(
             len(item_ids), options.test_fraction, options.validation_fraction, options.split_seed
         ),
-        user_ids=pa.array(user_ids, pa.string()),
-        item_ids=pa.array(item_ids, pa.string()),
+        user_ids=user_ids,
+        item_ids=item_ids,
         removed=removed,
     )
+
+
+def _ranked(numbers: Mapping[str, int]) -> tuple[pa.StringArray, NDArray[np.int32]]:
+    """Return ids in natural order, and the rank in it of each number."""
+    ids = pa.array(list(numbers), pa.string())
+    order = natural_order(ids)
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order), dtype=np.int32)
+    return ids.take(pa.array(order)), ranks
 
 
 def _read_all_news(
@@ -208,25 +228,109 @@ def _read_all_news(
     return news
 
 
-def _in_order(numbers: Mapping[str, int], used: NDArray[np.int32]) -> list[str]:
-    """Return the ids whose numbers are used, in natural order."""
-    is_used = np.zeros(len(numbers), bool)
-    is_used[used] = True
-    present = pa.array([id_ for id_, number in numbers.items() if is_used[number]], pa.string())
-    ids: list[str] = present.take(pa.array(natural_order(present))).to_pylist()
-    return ids
+def find_parts(
+    folder: Path, wanted: Sequence[str] | None, say: Callable[[str], None]
+) -> dict[str, dict[str, Member]]:
+    """Return the two files of each part, ``train`` before ``dev``; files in the folder itself are a
+    part with an empty name.
+
+    Raises:
+        DataError: a wanted part or one of its files is missing, or the parts are of several sizes.
+        UsageError: parts are wanted of a folder that holds the files themselves.
+    """
+    if not folder.exists():
+        raise DataError(f"{folder} does not exist. {HOW_TO_GET}")
+    direct = find_members(folder, tuple(FIELDS))
+    paths = list(folder.iterdir()) if folder.is_dir() else []
+    homes: dict[str, Path] = {}
+    sizes = set()
+    # Folders first: an unpacked part is preferred to its archive.
+    for path in sorted(paths, key=lambda path: (path.is_file(), path.name)):
+        match = _PART.fullmatch(path.name)
+        if match and (path.is_dir() or path.suffix == ".zip"):
+            homes.setdefault(match[2], path)
+            sizes.add(match[1])
+    named = ", ".join(sorted(home.name for home in homes.values()))
+    if direct and homes:
+        raise DataError(
+            f"{folder} holds {next(iter(direct))} and also {named}. Give one of them to --from, or"
+            " a folder of parts only."
+        )
+    if direct:
+        if wanted is not None:
+            raise UsageError(
+                f"{folder} has no parts to choose from: it holds {next(iter(direct))} itself."
+            )
+        return {"": _complete(folder, direct)}
+    if len(sizes) > 1:
+        raise DataError(
+            f"{folder} holds parts of several data sets: {named}. Give each a folder of its own."
+        )
+    if "test" in homes:
+        say(f"Left out: {homes['test'].name} is published without clicks.")
+    for part in wanted or ():
+        if part not in homes:
+            raise DataError(f"{folder} has no part {part!r}; it has {named or 'none'}.")
+    chosen = [part for part in PARTS if part in (wanted or homes)]
+    if not chosen:
+        raise DataError(
+            f"{folder} holds neither {NEWS} and {BEHAVIORS} nor a part such as MINDsmall_train."
+            f" {HOW_TO_GET}"
+        )
+    return {
+        part: _complete(homes[part], find_members(homes[part], tuple(FIELDS))) for part in chosen
+    }
 
 
-def _new_numbers(numbers: Mapping[str, int], ids: Sequence[str]) -> NDArray[np.int32]:
-    """Return each old number's index among the ids that are kept, or -1."""
-    new = np.full(len(numbers), -1, np.int32)
-    new[[numbers[id_] for id_ in ids]] = np.arange(len(ids), dtype=np.int32)
-    return new
+def _complete(home: Path, files: dict[str, Member]) -> dict[str, Member]:
+    for name in FIELDS:
+        if name not in files:
+            raise DataError(f"{name} is missing in {shown(home)}.")
+    return files
 
 
-def _drawn(ids: list[str], size: int, seed: int, removed: Counter[str]) -> list[str]:
-    """Draw some of the users; a smaller draw is part of a larger one."""
-    if size > len(ids):
-        raise UsageError(f"users = {size:,}: only {len(ids):,} users have a link.")
-    removed["users_not_drawn"] = len(ids) - size
-    return [ids[index] for index in draw_users(len(ids), size, seed).tolist()]
+def read_news(file: Member, text: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the id and the parts of the text of each line of news.tsv; a DataError names a line."""
+    columns = [_FIELD_OF[part] for part in text]
+    for where, fields in _rows(file, NEWS):
+        yield _id(fields[0], where, "news"), [fields[column] for column in columns]
+
+
+def read_clicks(file: Member, *, history: bool) -> Iterator[tuple[str, list[str]]]:
+    """Yield the user of each line of behaviors.tsv and the news clicked there, with ``history``
+    also those clicked before; a DataError names a line.
+    """
+    for where, (_, user, _, before, impressions) in _rows(file, BEHAVIORS):
+        clicked = before.split() if history else []
+        shown = impressions.split()
+        if not shown:
+            raise DataError(f"{where}: no impression.")
+        for impression in shown:
+            id_, _, mark = impression.rpartition("-")
+            if mark == "1" and id_:
+                clicked.append(id_)
+            elif mark != "0" or not id_:
+                raise DataError(
+                    f"{where}: impression {impression[:40]!r} does not end in -0 or -1. (MIND's"
+                    " test part is published without these marks.)"
+                )
+        yield _id(user, where, "user"), clicked
+
+
+def _rows(file: Member, kind: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield where each line stands, for messages, and its fields; quotes are plain characters."""
+    for number, line in enumerate(file.lines(), start=1):
+        fields = line.rstrip("\r\n").split("\t")
+        where = f"{file.path}, line {number}"
+        if len(fields) != FIELDS[kind]:
+            raise DataError(
+                f"{where}: {len(fields)} fields, separated by tabs, where {kind} has"
+                f" {FIELDS[kind]}. Is the file truncated?"
+            )
+        yield where, fields
+
+
+def _id(text: str, where: str, what: str) -> str:
+    if text.split() != [text] or len(text) > LONGEST_ID:
+        raise DataError(f"{where}: {text[:40]!r} is no {what} id.")
+    return text

@@ -18,7 +18,6 @@ MISSING = {
     "training_items_without_links": "training items without links",
     "users_without_training_links": "users without training links",
     "users_without_test_items": "users without test items",
-    "users_with_every_item": "users with a link to every training item, so without a negative one",
 }
 
 FITTED = {"users": "users with training links", "items": "training items"}
