@@ -48,8 +48,6 @@ SIZES = {
     "feed_forward": "intermediate_size",
 }
 """Names of an architecture's sizes in a configuration."""
-FLAG = "pooling_mode_"
-"""Beginning of the flags of poolings, such as ``pooling_mode_cls_token``."""
 FLOATS = ("F64", "F32", "F16", "BF16")
 """Types of weights that can be read; they become float32."""
 Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
@@ -234,12 +232,13 @@ def _pooling(path: Path) -> Pooling:
     a list of names (``pooling_mode``).
     """
     given = _json(path, dict) if path.exists() else {}
-    flags = [name for name, value in given.items() if name.startswith(FLAG) and value]
-    if "pooling_mode" in given or not any(name.startswith(FLAG) for name in given):
-        modes = given.get("pooling_mode", "mean")
-        modes = modes if isinstance(modes, list) else [modes]
-    else:
-        modes = [re.sub("_tokens?$", "", name.removeprefix(FLAG)) for name in flags]
+    flags = {
+        match[1]: value
+        for name, value in given.items()
+        if (match := re.fullmatch("pooling_mode_(.+?)(?:_tokens?)?", name))
+    }
+    modes = given.get("pooling_mode", [mode for mode in flags if flags[mode]] if flags else "mean")
+    modes = modes if isinstance(modes, list) else [modes]
     if len(modes) != 1 or str(modes[0]) not in POOLINGS:
         shown = " + ".join(map(str, modes)) or "none"
         raise DataError(f"{path}: the pooling {shown[:80]} is not supported; {SUPPORTED}.")

@@ -6,7 +6,7 @@ What is kept has a row for each word of the data set.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -117,7 +117,11 @@ def _from_text(file: Path, words: list[str]) -> NDArray[np.float32]:
     """
     rows = {word: row for row, word in enumerate(words)}
     table: NDArray[np.float32] | None = None
-    for number, word, numbers in _entries(file):
+    for number, line in enumerate(read_lines(file, on_invalid=lambda number: None), 1):
+        word, *numbers = line.rstrip().split(" ")
+        is_header = number == 1 and len(numbers) == 1 and (word + numbers[0]).isdigit()
+        if not word or is_header:
+            continue
         if table is None:
             table = np.full((len(words), len(numbers)), np.nan, np.float32)
         row = rows.pop(unicodedata.normalize("NFC", word), None)
@@ -136,12 +140,3 @@ def _from_text(file: Path, words: list[str]) -> NDArray[np.float32]:
     if table is None or table.shape[1] == 0:
         raise DataError(f"{file} has no vectors: a line must hold a word and its numbers.")
     return table
-
-
-def _entries(file: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield the number of each line, its word and its numbers, without word2vec's first line."""
-    for number, line in enumerate(read_lines(file, on_invalid=lambda number: None), 1):
-        word, *numbers = line.rstrip().split(" ")
-        is_header = number == 1 and len(numbers) == 1 and word.isdigit() and numbers[0].isdigit()
-        if word and not is_header:
-            yield number, word, numbers

@@ -240,28 +240,19 @@ def find_parts(
     """
     if not folder.exists():
         raise DataError(f"{folder} does not exist. {HOW_TO_GET}")
-    direct = find_members(folder, tuple(FIELDS))
-    paths = list(folder.iterdir()) if folder.is_dir() else []
-    homes: dict[str, Path] = {}
-    sizes = set()
-    # Folders first: an unpacked part is preferred to its archive.
-    for path in sorted(paths, key=lambda path: (path.is_file(), path.name)):
-        match = _PART.fullmatch(path.name)
-        if match and (path.is_dir() or path.suffix == ".zip"):
-            homes.setdefault(match[2], path)
-            sizes.add(match[1])
+    homes, sizes = _homes(folder)
     named = ", ".join(sorted(home.name for home in homes.values()))
-    if direct and homes:
-        raise DataError(
-            f"{folder} holds {next(iter(direct))} and also {named}. Give one of them to --from, or"
-            " a folder of parts only."
-        )
-    if direct:
+    if direct := find_members(folder, tuple(FIELDS)):
+        if homes:
+            raise DataError(
+                f"{folder} holds {next(iter(direct))} and also {named}. Give one of them to --from,"
+                " or a folder of parts only."
+            )
         if wanted is not None:
             raise UsageError(
                 f"{folder} has no parts to choose from: it holds {next(iter(direct))} itself."
             )
-        return {"": _complete(folder, direct)}
+        return {"": _files(folder)}
     if len(sizes) > 1:
         raise DataError(
             f"{folder} holds parts of several data sets: {named}. Give each a folder of its own."
@@ -277,12 +268,25 @@ def find_parts(
             f"{folder} holds neither {NEWS} and {BEHAVIORS} nor a part such as MINDsmall_train."
             f" {HOW_TO_GET}"
         )
-    return {
-        part: _complete(homes[part], find_members(homes[part], tuple(FIELDS))) for part in chosen
-    }
+    return {part: _files(homes[part]) for part in chosen}
 
 
-def _complete(home: Path, files: dict[str, Member]) -> dict[str, Member]:
+def _homes(folder: Path) -> tuple[dict[str, Path], set[str]]:
+    """Return the folder or archive of each part, and the sizes of MIND that their names say."""
+    homes: dict[str, Path] = {}
+    sizes = set()
+    paths = list(folder.iterdir()) if folder.is_dir() else []
+    # Folders first: an unpacked part is preferred to its archive.
+    for path in sorted(paths, key=lambda path: (path.is_file(), path.name)):
+        match = _PART.fullmatch(path.name)
+        if match and (path.is_dir() or path.suffix == ".zip"):
+            homes.setdefault(match[2], path)
+            sizes.add(match[1])
+    return homes, sizes
+
+
+def _files(home: Path) -> dict[str, Member]:
+    files = find_members(home, tuple(FIELDS))
     for name in FIELDS:
         if name not in files:
             raise DataError(f"{name} is missing in {shown(home)}.")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +39,12 @@ LINKS_AT_ONCE = 2**22
 """Links drawn at a time; part of what a seed means."""
 
 
-def _size(default: int, help_: str) -> int:
-    number: int = option(default, help_, at_least=1, at_most=MAX_LINKS)
-    return number
+def _size(default: int, help_: str) -> Any:
+    return option(default, help_, at_least=1, at_most=MAX_LINKS)
+
+
+def _added(default: float, help_: str, **range_: float) -> Any:
+    return option(default, help_, at_least=0, omits_default=True, **range_)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,26 +58,14 @@ class Options(SplitOptions):
     vocabulary_size: int = _size(1000, "Different words.")
     min_words: int = _size(6, "Words of the shortest text.")
     max_length: int = _size(24, "Words of the longest text.")
-    item_features: int = option(
-        0,
-        "Dense features of an item, which tell its topic with noise.",
-        at_least=0,
-        at_most=MAX_FEATURES,
-        omits_default=True,
+    item_features: int = _added(
+        0, "Dense features of an item, which tell its topic with noise.", at_most=MAX_FEATURES
     )
-    user_features: int = option(
-        0,
-        "Dense features of a user, which tell the topics with noise.",
-        at_least=0,
-        at_most=MAX_FEATURES,
-        omits_default=True,
+    user_features: int = _added(
+        0, "Dense features of a user, which tell the topics with noise.", at_most=MAX_FEATURES
     )
-    cold_user_fraction: float = option(
-        0.0,
-        "Share of the users held out: none of their links is trained on.",
-        at_least=0,
-        below=1,
-        omits_default=True,
+    cold_user_fraction: float = _added(
+        0.0, "Share of the users held out: none of their links is trained on.", below=1
     )
     seed: int = option(0, "Seed of everything but the choice of held-out items.", at_least=0)
 
