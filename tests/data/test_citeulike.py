@@ -1,5 +1,5 @@
-"""The CiteULike parsers on made-up files in the published format, on damaged ones, and against a
-server on loopback.
+"""Both CiteULike sources on made-up files in the published formats, with the quirks of the real
+ones, and on damaged ones.
 """
 
 from __future__ import annotations
@@ -20,11 +20,24 @@ from tiny_bert import PIECES
 from ncfbench import data
 from ncfbench.data import store
 from ncfbench.data.content import split_items
-from ncfbench.data.sources import citeulike
-from ncfbench.data.sources.citeulike import Options, read_articles, read_lists
+from ncfbench.data.readers.files import read_lines
+from ncfbench.data.sources import citeulike, prepare_command
+from ncfbench.data.sources.citeulike import Options, OptionsT, read_articles, read_lists
 from ncfbench.errors import DataError, UsageError, VerificationError
 
 HEADER = ["doc.id", "title", "citeulike.id", "raw.title", "raw.abstract"]
+RAW = b"""##0
+Red &#34;Fish&#34 &amp; chips
+for 60 000 caf\xc3\xa9s
+##1
+
+##2
+a caf\xe9 \xff\xfe dog
+old ##2 dog
+##3
+&lt;i&gt;Old&lt;/i&gt; dog
+"""
+VOCABULARY = "class&#34\n&#34;real&#34\n60 000\n%\n+/-\n\u2013\nfish\nc++&gt;net\n"
 
 
 def articles(rows: list[tuple[str, str]]) -> str:
@@ -55,33 +68,50 @@ def folder(tmp_path: Path) -> Path:
     return source
 
 
+@pytest.fixture
+def folder_t(tmp_path: Path) -> Path:
+    """Three users, four articles: one without text, one in Latin 1."""
+    source = tmp_path / "source-t"
+    source.mkdir()
+    (source / "users.dat").write_text("2 0 2\n1 1\n2 0 3\n")
+    (source / "rawtext.dat").write_bytes(RAW)
+    (source / "vocabulary.dat").write_text(VOCABULARY)
+    (source / "mult.dat").write_text("3 6:2 0:1 3:5\n0\n2 2:2 1:1\n3 4:1 5:2 7:1\n")
+    return source
+
+
 def prepare(folder: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, Any], list[str]]:
+    """Prepare the files of ``folder`` or ``folder_t``."""
     said: list[str] = []
-    usual = {"test_fraction": 0.2, "validation_fraction": 0.0, "allow_unverified": True}
-    chosen = Options(from_=folder, **(usual | options))
-    return data.prepare("citeulike", chosen, tmp_path / "data", replace=True, say=said.append), said
+    usual = {"test_fraction": 0.25, "validation_fraction": 0.0, "allow_unverified": True}
+    is_a = folder.name == "source"
+    chosen = (Options if is_a else OptionsT)(from_=folder, **(usual | options))
+    name = "citeulike" if is_a else "citeulike-t"
+    return data.prepare(name, chosen, tmp_path / "data", replace=True, say=said.append), said
+
+
+def texts_of(data_dir: Path, name: str) -> list[str]:
+    dataset = store.load(data_dir, name)
+    vocabulary = data_dir / name / dataset.fingerprint[:12] / "vocabulary.parquet"
+    words = store.tables.read_table(vocabulary, store.VOCABULARY)["word"].to_pylist()
+    return [
+        " ".join(words[token - 1] for token in dataset.texts[item].tolist())
+        for item in range(dataset.n_items)
+    ]
 
 
 def test_a_small_library_by_hand(folder: Path, tmp_path: Path) -> None:
     manifest, said = prepare(folder, tmp_path, text=("title", "abstract", "tags"))
     dataset = store.load(tmp_path / "data", "citeulike")
-    folder = tmp_path / "data/citeulike" / manifest["fingerprint"][:12]
-    words = store.tables.read_table(folder / "vocabulary.parquet", store.VOCABULARY).to_pylist()
-    names = [""] + [row["word"] for row in words]
-    texts = [
-        [names[t] for t in row[:n]]
-        for row, n in zip(dataset.tokens_IxL.tolist(), dataset.lengths.tolist(), strict=True)
-    ]
-    assert texts == [
-        ["red", "fish", "blue", "green", "fish", "big", "fish", "pet"],
-        ["old", "dog"],
-        ["fish", "dog", "red", "dog"],
-        ["empty", "big", "fish"],
-        ["new", "cat", "cat", "cat", "red", "dog", "pet"],
+    assert texts_of(tmp_path / "data", "citeulike") == [
+        "red fish blue green fish big fish pet",
+        "old dog",
+        "fish dog red dog",
+        "empty big fish",
+        "new cat cat cat red dog pet",
     ]
     links = sorted(zip(dataset.users.tolist(), dataset.items.tolist(), strict=True))
     assert links == [(0, 0), (0, 2), (0, 4), (1, 2), (2, 1), (2, 3)]
-    assert (words[0]["word"], words[0]["count"]) == ("fish", 5)
     assert manifest["statistics"]["links"] == 6
     assert manifest["files"]["users.dat"]["verified"] is False
     assert any("users.dat is not the published file" in text for text in said)
@@ -96,6 +126,66 @@ def test_options_decide_the_text(folder: Path, tmp_path: Path) -> None:
     title, _ = prepare(folder, tmp_path, text=("title",), vocabulary_size=1)
     assert title["statistics"]["vocabulary"] == 1
     assert title["fingerprint"] != tags["fingerprint"]
+
+
+def test_texts_in_full_by_hand(folder_t: Path, tmp_path: Path) -> None:
+    manifest, said = prepare(folder_t, tmp_path)
+    assert texts_of(tmp_path / "data", "citeulike-t") == [
+        "red fish chips for 60 000 cafés",
+        "",
+        "a caf dog old 2 dog",
+        "old dog",
+    ]
+    dataset = store.load(tmp_path / "data", "citeulike-t")
+    links = sorted(zip(dataset.users.tolist(), dataset.items.tolist(), strict=True))
+    assert links == [(0, 0), (0, 2), (1, 1), (2, 0), (2, 3)]
+    assert set(manifest["files"]) == {"users.dat", "rawtext.dat"}
+    assert manifest["options"]["text"] == ["raw"], (
+        "what auto stands for, or the data could change under one name"
+    )
+    warnings = [text for text in said if "UTF-8" in text]
+    assert warnings == [
+        "Warning: rawtext.dat has 1 lines with bytes that are not valid UTF-8 (the first: line 7);"
+        " each such byte counts as a separator."
+    ]
+
+
+def test_counted_words_by_hand(folder_t: Path, tmp_path: Path) -> None:
+    (folder_t / "rawtext.dat").unlink()
+    manifest, said = prepare(folder_t, tmp_path)
+    assert texts_of(tmp_path / "data", "citeulike-t") == [
+        "fish fish class",
+        "",
+        "60 000 60 000 real",
+        "c net",
+    ]
+    assert set(manifest["files"]) == {"users.dat", "mult.dat", "vocabulary.dat"}
+    assert manifest["options"]["text"] == ["bag"]
+    assert any("lost their order" in text and "--text raw" in text for text in said)
+    assert manifest["statistics"]["items_without_text"] == 1
+
+
+def test_auto_has_the_fingerprint_of_what_it_finds(folder_t: Path, tmp_path: Path) -> None:
+    raw, _ = prepare(folder_t, tmp_path / "a", text="raw")
+    auto, _ = prepare(folder_t, tmp_path / "b")
+    bag, _ = prepare(folder_t, tmp_path / "c", text="bag")
+    assert raw == auto
+    assert raw["fingerprint"] != bag["fingerprint"]
+    assert (
+        prepare_command("citeulike-t", bag)
+        == "ncfbench prepare citeulike-t --text bag --max-length 300 --min-count 1 --test-fraction"
+        " 0.25 --validation-fraction 0.0 --split-seed 0 --from FOLDER --allow-unverified"
+    )
+    (folder_t / "rawtext.dat").unlink()
+    with pytest.raises(DataError, match=r"rawtext\.dat is missing"):
+        prepare(folder_t, tmp_path / "a", text="raw")
+
+
+def test_texts_beyond_every_library_are_counted(folder_t: Path, tmp_path: Path) -> None:
+    (folder_t / "users.dat").write_text("2 0 1\n1 1\n")
+    manifest, said = prepare(folder_t, tmp_path)
+    assert manifest["statistics"]["items"] == 4
+    assert "Warning: of 4 texts the last 2 are of articles in nobody's library." in said
 
 
 def test_word_pieces(folder: Path, tmp_path: Path) -> None:
@@ -145,12 +235,18 @@ def test_links_given_twice_count_once_with_a_warning(folder: Path, tmp_path: Pat
     assert any("1 links twice" in text for text in said)
 
 
-def test_windows_line_ends_are_accepted(folder: Path, tmp_path: Path) -> None:
-    before, _ = prepare(folder, tmp_path / "a")
-    for name in ("users.dat", "item-tag.dat"):
-        (folder / name).write_bytes((folder / name).read_bytes().replace(b"\n", b"\r\n"))
-    after, _ = prepare(folder, tmp_path / "b")
-    assert after["fingerprint"] == before["fingerprint"]
+def test_windows_line_ends_are_accepted(folder: Path, folder_t: Path, tmp_path: Path) -> None:
+    def fingerprints(home: str) -> list[str]:
+        cases = [(folder, {}), (folder_t, {"text": "raw"}), (folder_t, {"text": "bag"})]
+        return [
+            prepare(source, tmp_path / home / str(number), **options)[0]["fingerprint"]
+            for number, (source, options) in enumerate(cases)
+        ]
+
+    before = fingerprints("a")
+    for name in (folder / "users.dat", folder / "item-tag.dat", *folder_t.iterdir()):
+        name.write_bytes(name.read_bytes().replace(b"\n", b"\r\n"))
+    assert fingerprints("b") == before
 
 
 def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Path) -> None:
@@ -209,20 +305,59 @@ def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Pat
         ("item-tag.dat", b"2 0 1\n0\n1 3\n1 0\n0\n", "line 3: tag 3 is outside 0..2"),
         ("item-tag.dat", b"2 0 1\n0\n1 2\n", "disagree about the number of items"),
         ("tags.dat", b"", "tags.dat is empty"),
+        ("rawtext.dat", b"", "rawtext.dat is empty"),
+        ("rawtext.dat", b"\n\n", "rawtext.dat has no text"),
+        ("rawtext.dat", b"\nfish\n##0\n", "rawtext.dat, line 2: expected ##0, found 'fish'"),
+        (
+            "rawtext.dat",
+            b"##0\nfish\n##2\n",
+            "rawtext.dat, line 3: text ##2 where ##1 was expected",
+        ),
+        ("rawtext.dat", b"##0\n##1\n##0\n", "rawtext.dat, line 3: text ##0 where ##2 was expected"),
+        ("rawtext.dat", b"##1\nfish\n", "rawtext.dat, line 1: text ##1 where ##0 was expected"),
+        ("rawtext.dat", b"##0\nfish\n##1\n##2\n", "users.dat, line 3: item 3 is outside 0..2"),
+        ("mult.dat", b"", "mult.dat is empty"),
+        (
+            "mult.dat",
+            b"1 0:1\n\n",
+            "mult.dat, line 2: expected a whole number and then word:count pairs",
+        ),
+        ("mult.dat", b"1 0\n", "mult.dat, line 1: expected a whole number"),
+        ("mult.dat", b"1 0:1:1\n", "mult.dat, line 1: expected a whole number"),
+        ("mult.dat", b"1 0:x\n", "mult.dat, line 1: expected a whole number"),
+        (
+            "mult.dat",
+            b"1 0:1\n3 0:1 1:1\n",
+            "mult.dat, line 2: says 3 words and lists 2. Is the file truncated?",
+        ),
+        (
+            "mult.dat",
+            b"1 8:1\n",
+            "mult.dat, line 1: word 8 is outside 0..7.",
+        ),
+        ("mult.dat", b"1 -1:1\n", "mult.dat, line 1: word -1 is outside 0..7"),
+        ("mult.dat", b"2 0:1 1:0\n", "mult.dat, line 1: word 1 occurs 0 times"),
+        ("mult.dat", b"1 0:-3\n", "mult.dat, line 1: word 0 occurs -3 times"),
+        ("mult.dat", b"1 0:99999999999\n", "mult.dat, line 1: more than 4,194,304 words"),
+        ("mult.dat", b"1 0:1\n", "users.dat, line 1: item 2 is outside 0..0"),
+        ("mult.dat", b"1 3:1\n0\n0\n0\n", "No word is left"),
+        ("vocabulary.dat", b"", "vocabulary.dat is empty"),
+        ("vocabulary.dat", b"fish\n\xff\n", "vocabulary.dat, line 2: byte 0xff is not valid UTF-8"),
     ],
 )
 def test_damaged_files_are_named_with_the_line(
-    folder: Path, tmp_path: Path, name: str, content: bytes, message: str
+    folder: Path, folder_t: Path, tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
-    good, _ = prepare(folder, tmp_path)
-    (folder / name).write_bytes(content)
+    source, options = folder, {"text": ("title", "abstract", "tags")}
+    if not (folder / name).exists():
+        source, options = folder_t, {"text": "raw" if name == "rawtext.dat" else "bag"}
+    good, _ = prepare(source, tmp_path, **options)
+    (source / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
-        prepare(folder, tmp_path, text=("title", "abstract", "tags"))
+        prepare(source, tmp_path, **options)
     assert message in str(caught.value)
-    assert name in str(caught.value) or "disagree" in message
-    assert store.load(tmp_path / "data", "citeulike").fingerprint == good["fingerprint"], (
-        "the previous data set is lost"
-    )
+    kept = store.load(tmp_path / "data", good["name"]).fingerprint
+    assert kept == good["fingerprint"], "the previous data set is lost"
 
 
 def test_missing_files_and_folders(folder: Path, tmp_path: Path) -> None:
@@ -239,6 +374,7 @@ def test_missing_files_and_folders(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"text": "bags"}, "did you mean 'bag'"),
         ({"text": ("titel",)}, "did you mean 'title'"),
         ({"text": ()}, "name each of"),
         ({"text": ("title", "title")}, "at most once"),
@@ -252,7 +388,27 @@ def test_missing_files_and_folders(folder: Path, tmp_path: Path) -> None:
 )
 def test_impossible_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Options(**options)
+        (OptionsT if options == {"text": "bags"} else Options)(**options)
+
+
+def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"\xef\xbb\xbfone\n\xe9t\xe9\nthree \xff\n")
+    with pytest.raises(DataError, match="line 2: byte 0xe9 is not valid UTF-8"):
+        list(read_lines(path))
+    numbers: list[int] = []
+    assert list(read_lines(path, numbers.append)) == ["one\n", "\ufffdt\ufffd\n", "three \ufffd\n"]
+    assert numbers == [2, 3]
+
+
+def test_the_command(folder_t: Path, tmp_path: Path) -> None:
+    place = ["--data-dir", tmp_path / "data"]
+    words = ["prepare", "citeulike-t", *place, "--from"]
+    check(invoke(*words, folder_t), VerificationError.exit_code, "is not the published file")
+    done = invoke(*words, folder_t, "--allow-unverified")
+    check(done, 0, "Data set citeulike-t", "published", "25,975", "Fingerprint")
+    check(invoke(*words, tmp_path / "none"), DataError.exit_code, "is not a folder")
+    check(invoke("list", *place), 0, "3 users, 4 items, 5 links (citeulike-t)")
 
 
 # --- parsers by property
