@@ -43,8 +43,8 @@ def _size(default: int, help_: str) -> Any:
     return option(default, help_, at_least=1, at_most=MAX_LINKS)
 
 
-def _added(default: float, help_: str, **range_: float) -> Any:
-    return option(default, help_, at_least=0, omits_default=True, **range_)
+def _added(default: float, help_: str, **bounds: Any) -> Any:
+    return option(default, help_, at_least=0, omits_default=True, **bounds)
 
 
 @dataclass(frozen=True, kw_only=True)
