@@ -138,21 +138,11 @@ def prepare(
     *,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Make and write a data set, then switch to it; instant where the same was done before.
+    """Make and write a data set, switch to it and return its manifest; instant where the same was
+    done before. Arguments and errors are those of :func:`ncfbench.data.prepare`.
 
     The previous one of that name stays in place until the new one is complete. Where another
     process prepares a data set of that name, this one waits for it to end.
-
-    Args:
-        source: the source's name, for the manifest.
-        replace: replace a data set of other content.
-
-    Returns:
-        The manifest.
-
-    Raises:
-        DataError: the source is damaged, or the data set cannot be written.
-        UsageError: there is a data set of other content, and it is not to be replaced.
     """
     home, origin = data_dir / name, {"source": source, **preparation.origin}
     wanted = {**origin, "options": dict(preparation.options)}

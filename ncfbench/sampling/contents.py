@@ -118,7 +118,7 @@ def describe(
         "most_linked_items": _most_linked(items, dataset.item_ids),
         "batch_settings": {name: getattr(used, name) for name in SHOWN_SETTINGS},
         "measured_batches": batches,
-        "batches": batch_rows(dataset, configs, batches),
+        "batches": _batch_rows(dataset, configs, batches),
     }
 
 
@@ -182,8 +182,8 @@ def _most_linked(degrees: NDArray[np.int64], ids: pa.StringArray | None) -> list
 # --- batches
 
 
-def batch_rows(
-    dataset: Dataset, configs: Mapping[str, RunConfig | UsageError], batches: int = BATCHES
+def _batch_rows(
+    dataset: Dataset, configs: Mapping[str, RunConfig | UsageError], batches: int
 ) -> list[dict[str, Any]]:
     """Return a row for each sampler: mean distinct nodes of its batches, or why there are none.
 
@@ -191,24 +191,22 @@ def batch_rows(
     embedded once; ``fewer_items`` is IID's over the sampler's own: above 1 is less work for the
     item encoder.
     """
-    rows = []
+    columns = ("distinct_items", "encoded_items", "fewer_items", "distinct_users", "reason")
+    rows: dict[str, dict[str, Any]] = {
+        name: {"sampler": name, **dict.fromkeys(columns)} for name in configs
+    }
     for name, config in configs.items():
-        row = dict.fromkeys(
-            ("distinct_items", "encoded_items", "fewer_items", "distinct_users", "reason")
-        )
         try:
             if isinstance(config, UsageError):
                 raise config
-            row |= _nodes(dataset, config, batches)
+            rows[name] |= _nodes(dataset, config, batches)
         except NcfbenchError as error:
-            row["reason"] = str(error)
-        rows.append({"sampler": name, **row})
-    reference = baseline_sampler(RunConfig.loss)
-    baseline = next((row["encoded_items"] for row in rows if row["sampler"] == reference), None)
-    for row in rows:
+            rows[name]["reason"] = str(error)
+    baseline = rows.get(baseline_sampler(RunConfig.loss), {}).get("encoded_items")
+    for row in rows.values():
         if baseline and row["encoded_items"]:
             row["fewer_items"] = baseline / row["encoded_items"]
-    return rows
+    return list(rows.values())
 
 
 def distinct_nodes(batch: Batch) -> tuple[int, int]:

@@ -52,26 +52,6 @@ def test_accents_may_be_composed_or_not(tmp_path: Path) -> None:
     assert table.tolist() == [[1, 2]]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{word} 1 2\n{other} 1\n", "line 2: '{other}' must have 2 finite numbers"),
-        ("{word} 1 nan\n", "line 1: '{word}' must have 2 finite numbers"),
-        ("{word} 1 x\n", "line 1: could not convert"),
-        ("zebra 1 2\n", "a vector for none of the"),
-        ("zebra\n", "has no vectors"),
-    ],
-)
-def test_damaged_files_are_refused(
-    data_dir: Path, tmp_path: Path, vocabulary: Any, content: str, message: str
-) -> None:
-    names = {"word": vocabulary["word"][0], "other": vocabulary["word"][1]}
-    (tmp_path / "vectors.txt").write_text(content.format(**names))
-    with pytest.raises(DataError) as caught:
-        keep_word_vectors(tmp_path / "vectors.txt", load(data_dir, "tiny"), print)
-    assert message.format(**names) in str(caught.value)
-
-
 def array_file(folder: Path, vocabulary: Any) -> Path:
     table = np.random.default_rng(0).normal(size=(len(vocabulary["word"]), LENGTH))
     table[7] = np.nan
@@ -80,18 +60,35 @@ def array_file(folder: Path, vocabulary: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("place", "value"), [((3, 0), np.nan), ((3, 2), np.nan), ((3, 1), np.inf), (3, -np.inf)]
+    ("content", "message"),
+    [
+        ("{word} 1 2\n{other} 1\n", "line 2: '{other}' must have 2 finite numbers"),
+        ("{word} 1 nan\n", "line 1: '{word}' must have 2 finite numbers"),
+        ("{word} 1 x\n", "line 1: could not convert"),
+        ("zebra 1 2\n", "a vector for none of the"),
+        ("zebra\n", "has no vectors"),
+        *(
+            ((3, *where, value), "npy, row 4: a word's numbers must be finite, or all NaN")
+            for *where, value in ((0, np.nan), (2, np.nan), (1, np.inf), (-np.inf,))
+        ),
+    ],
 )
-def test_wrong_rows_are_refused(
-    data_dir: Path, tmp_path: Path, vocabulary: Any, place: Any, value: float
+def test_damaged_files_are_refused(
+    data_dir: Path, tmp_path: Path, vocabulary: Any, content: Any, message: str
 ) -> None:
-    """Row 8 is NaN alone: that word has no vector."""
-    file = array_file(tmp_path, vocabulary)
-    table = np.load(file)
-    table[place] = value
-    np.save(file, table)
-    with pytest.raises(DataError, match=r"npy, row 4: a word's numbers must be finite, or all NaN"):
+    """A text is that of a file; an index and a value change an array."""
+    names = {"word": vocabulary["word"][0], "other": vocabulary["word"][1]}
+    file = tmp_path / "vectors.txt"
+    if isinstance(content, str):
+        file.write_text(content.format(**names))
+    else:
+        file = array_file(tmp_path, vocabulary)
+        table = np.load(file)
+        table[content[:-1]] = content[-1]
+        np.save(file, table)
+    with pytest.raises(DataError) as caught:
         keep_word_vectors(file, load(data_dir, "tiny"), print)
+    assert message.format(**names) in str(caught.value)
 
 
 def test_a_damaged_copy_is_repaired(data_dir: Path, tmp_path: Path, vocabulary: Any) -> None:

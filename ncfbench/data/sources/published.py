@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ RETRIES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedOptions(ItemOptions):
+class PublishedOptions(ItemOptions, ABC):
     """Options that say where published files come from, and what is made of them."""
 
     from_: Path | None = option(
@@ -42,13 +43,13 @@ class PublishedOptions(ItemOptions):
     url: str | None = option(None, "Download from a mirror.", is_stored=False)
 
     @property
+    @abstractmethod
     def files(self) -> tuple[str, ...]:
         """The files whose content these options use."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, folder: Path, say: Callable[[str], None]) -> Content:
         """Parse the files in a folder."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
