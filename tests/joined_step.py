@@ -47,10 +47,9 @@ def main(
     from jax.experimental.multihost_utils import process_allgather
 
     from ncfbench.data.store import load
-    from ncfbench.distributed.cluster import Cluster
-    from ncfbench.distributed.joining import joined
-    from ncfbench.distributed.mesh import MeshLayout, make_layout
-    from ncfbench.distributed.supervisor import Parent
+    from ncfbench.distributed.layout import make_layout
+    from ncfbench.distributed.process_group import joined
+    from ncfbench.distributed.supervisor import Cluster, Parent
     from ncfbench.rng import Streams
     from ncfbench.sampling import make_sampler, plan_capacity
 
@@ -60,7 +59,6 @@ def main(
             config = settings(case, devices=DEVICES)
             value, gradient, _ = on_devices(dataset, config)
             layout = make_layout(config)
-            assert isinstance(layout, MeshLayout)
             source = layout.shard(make_sampler(dataset.graph, config, Streams(0)))
             batches, per = source.batches(0, plan_capacity(dataset.graph, config)), 32 // DEVICES
             links = []

@@ -29,9 +29,8 @@ from ncfbench.config import (
     unused_settings,
 )
 from ncfbench.data.assets.names import name_files
-from ncfbench.distributed.cluster import Cluster, refuse_for_processes
 from ncfbench.distributed.simulation import simulate
-from ncfbench.distributed.supervisor import Parent, supervise
+from ncfbench.distributed.supervisor import Cluster, Parent, supervise
 from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -119,12 +118,16 @@ def run(
     progress = progress_bar(quiet=quiet)
     cluster = _cluster(coordinator, processes, process_id, peer_timeout)
     if cluster is not None:
-        refuse_for_processes(trace, recommend)
+        for option, value in (("--recommend", recommend), ("--trace", trace)):
+            if value is not None:
+                raise UsageError(f"{option} is for one process: leave --coordinator out.")
         if parent is None:
             raise typer.Exit(supervise(cluster))
     with _join(cluster, parent, progress):
         if not is_counted:
-            settings = complete(given | {"devices": _count_devices()})
+            import jax
+
+            settings = complete(given | {"devices": jax.device_count()})
         record = _train(
             settings,
             locations,
@@ -214,13 +217,6 @@ def _train(
         raise
 
 
-def _count_devices() -> int:
-    """Return the devices of all processes together."""
-    from ncfbench.distributed.process_group import ProcessGroup
-
-    return ProcessGroup.current().devices
-
-
 def _cluster(
     coordinator: str | None, processes: int | None, process_id: int | None, timeout: float
 ) -> Cluster | None:
@@ -241,7 +237,7 @@ def _join(cluster: Cluster | None, parent: Parent | None, progress: Progress) ->
     if cluster is None or parent is None:
         yield
         return
-    from ncfbench.distributed.joining import joined
+    from ncfbench.distributed.process_group import joined
 
     with joined(cluster, parent, progress.say):
         yield

@@ -1,1 +1,1 @@
-"""Several devices and processes: mesh, collectives, batch shards, bytes sent, process group."""
+"""Several devices and processes: layout, collectives, batch shards, process group."""

@@ -18,8 +18,7 @@ died of SIGINT, of SIGTERM, or of a third one   130        "Interrupted."
 died of another signal                          1          the signal
 ==============================================  =========  =======================================
 
-Exit codes that the child declares or exits with are those of :mod:`ncfbench.errors`. A declared
-code counts even if JAX aborts the child afterwards: what is written stays written.
+A declared code counts even if JAX aborts the child afterwards: what is written stays written.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import IO
+from contextlib import suppress
+from dataclasses import dataclass
 
-from ncfbench.distributed.cluster import Cluster
 from ncfbench.distributed.signals import STOPPING, handled_by
-from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, PeerLostError
+from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, PeerLostError, UsageError
 
+DETECTED = "auto"
+"""Stands for a coordinator's address that JAX detects, from Slurm's variables for example."""
+LEAST_SECONDS, MOST_SECONDS = 2.0, 604800.0
+"""Bounds on --peer-timeout, in seconds."""
 VARIABLE = "NCFBENCH_PARENT"
 """Environment variable of the child: its file descriptors of the link and of standard error."""
 JOINED = 255
 """Byte that the child sends when it has joined the others; every other byte is an exit code."""
 FORWARDED_SIGNALS = 2
 """The first asks the child to stop at the next probe, the second at once; a third kills it."""
-LOG_SECONDS = 5.0
-"""Time to read the rest of a dead child's standard error, which a process of its own may hold."""
 COORDINATION = re.compile(rb"[EF]\d{4} .*(coordination|distributed service)", re.IGNORECASE)
 """The first of the lines that JAX's runtime logs when it ends a process because of the others."""
 RESUME = (
@@ -56,9 +55,50 @@ RESUME = (
 )
 
 
-def loss_message(cause: str) -> str:
-    """Return the message for a lost process."""
-    return f"Lost another process of this run: {cause}. Its own output may say why. {RESUME}"
+@dataclass(frozen=True)
+class Cluster:
+    """The processes of a run and the address where they meet. JAX detects what is None.
+
+    Raises:
+        UsageError: a value is malformed or out of range.
+    """
+
+    coordinator: str
+    """HOST:PORT, where the first process listens; or :data:`DETECTED`."""
+    processes: int | None = None
+    process_id: int | None = None
+    timeout: float = 60.0
+    """Seconds to wait for a process that has not come, or whose heartbeats stopped."""
+
+    def __post_init__(self) -> None:
+        host, _, port = self.coordinator.rpartition(":")
+        if self.coordinator != DETECTED and not (host and port.isdecimal()):
+            raise UsageError(
+                f"--coordinator {self.coordinator!r} is neither HOST:PORT nor {DETECTED}."
+            )
+        if self.processes is not None and self.processes < 1:
+            raise UsageError(f"--processes {self.processes}: it must be at least 1.")
+        if self.process_id is not None and not 0 <= self.process_id < (
+            self.processes or self.process_id + 1
+        ):
+            raise UsageError(
+                f"--process-id {self.process_id}: it must be between 0 and --processes less 1."
+            )
+        if not LEAST_SECONDS <= self.timeout <= MOST_SECONDS:
+            raise UsageError(
+                f"--peer-timeout {self.timeout:g}: it must be between {LEAST_SECONDS:g} and"
+                f" {MOST_SECONDS:g} seconds."
+            )
+
+    @property
+    def address(self) -> str:
+        """The coordinator's address as messages name it."""
+        return "the detected cluster" if self.coordinator == DETECTED else self.coordinator
+
+    @property
+    def members(self) -> str:
+        """The processes as messages name them."""
+        return "the processes" if self.processes is None else f"the {self.processes} processes"
 
 
 class Parent:
@@ -88,17 +128,12 @@ class Parent:
         threading.Thread(target=parent._end_with_it, name="parent", daemon=True).start()
         return parent
 
-    def declare_joined(self) -> None:
-        """Say that this process has joined the others."""
-        self._send(JOINED)
-
-    def declare(self, exit_code: int) -> None:
-        """Say how this process ends, whatever happens to it from here on; the last call counts."""
-        self._send(exit_code)
-
-    def _send(self, byte: int) -> None:
+    def declare(self, code: int) -> None:
+        """Say that this process has joined the others (:data:`JOINED`), or with which exit code it
+        ends, whatever happens to it from here on; the last code counts.
+        """
         if self._link is not None:
-            self._link.send(bytes([byte]))
+            self._link.send(bytes([code]))
 
     def _end_with_it(self) -> None:
         """Exit when the parent has died; it never sends anything."""
@@ -108,37 +143,11 @@ class Parent:
         os._exit(INTERRUPTED_EXIT_CODE)
 
 
-class _Log:
-    """A child's standard error: passed on line by line, but for the lines about lost processes."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.held = b""
-        """Everything from the first line of the runtime about the other processes on."""
-        self._thread = threading.Thread(target=self._read, name="log", daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        with self._stream:
-            for line in self._stream:
-                if self.held or COORDINATION.match(line):
-                    self.held += line
-                else:
-                    sys.stderr.buffer.write(line)
-                    sys.stderr.flush()
-
-    def finish(self) -> None:
-        """Read the rest, after the child's end."""
-        self._thread.join(LOG_SECONDS)
-
-    def release(self) -> None:
-        """Pass on the lines that were held."""
-        sys.stderr.buffer.write(self.held)
-        sys.stderr.flush()
-
-
 def supervise(cluster: Cluster) -> int:
     """Start this command again as a child, wait for it, and return the command's exit code.
+
+    The child's log is passed on line by line, but for what follows the runtime's first line about
+    the other processes, which our message replaces.
 
     Raises:
         PeerLostError: JAX's runtime aborted the child: a process is lost or did not come.
@@ -157,19 +166,29 @@ def supervise(cluster: Cluster) -> int:
     childs.close()
     os.close(stderr)
     assert child.stderr is not None
-    log = _Log(child.stderr)
-    with _forwarding(child) as heard:
+    heard: list[int] = []
+    held = b""
+
+    def forward(number: int, frame: object) -> None:
+        heard.append(number)
+        child.send_signal(number if len(heard) <= FORWARDED_SIGNALS else signal.SIGKILL)
+
+    with handled_by(forward, *STOPPING), child.stderr as log:
+        for line in log:
+            if held or COORDINATION.match(line):
+                held += line
+            else:
+                _write(line)
         code = child.wait()
-    log.finish()
     # What the child sent can still be read, and nothing more is waited for.
     link.shutdown(socket.SHUT_RD)
     sent = link.recv(1024)
     link.close()
     if declared := sent.replace(bytes([JOINED]), b""):
         return declared[-1]
-    if code == -signal.SIGABRT and log.held:
-        raise PeerLostError(_explained(log.held, cluster, is_joined=JOINED in sent))
-    log.release()
+    if code == -signal.SIGABRT and held:
+        raise PeerLostError(_explained(held, cluster, is_joined=JOINED in sent))
+    _write(held)
     if code >= 0:
         return code
     if -code in STOPPING or len(heard) > FORWARDED_SIGNALS:
@@ -181,35 +200,31 @@ def supervise(cluster: Cluster) -> int:
     )
 
 
-@contextmanager
-def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Forward SIGINT and SIGTERM to the child, and collect them."""
-    heard: list[int] = []
+def loss_message(cause: str) -> str:
+    """Return the message for a lost process."""
+    return f"Lost another process of this run: {cause}. Its own output may say why. {RESUME}"
 
-    def forward(number: int, frame: object) -> None:
-        heard.append(number)
-        child.send_signal(number if len(heard) <= FORWARDED_SIGNALS else signal.SIGKILL)
 
-    with handled_by(forward, *STOPPING):
-        yield heard
+def _write(log: bytes) -> None:
+    sys.stderr.buffer.write(log)
+    sys.stderr.flush()
 
 
 def _explained(log: bytes, cluster: Cluster, *, is_joined: bool) -> str:
     """Return our message for what JAX's runtime logged before it aborted this process."""
     text = log.decode(errors="replace")
-    status = text.rpartition("absl::Status: ")[2].partition("\n")[0].strip()
+    status = text.rpartition("absl::Status: ")[2].partition("\n")[0].strip(" .")
+    is_late = "DEADLINE_EXCEEDED" in status
     if not is_joined:
-        if "DEADLINE_EXCEEDED" in status:
+        if is_late:
             return (
                 f"Not all of {cluster.members} came to {cluster.address} within"
                 f" {cluster.timeout:g} s. Start all of them, with the same --coordinator and"
                 " --processes."
             )
-        return f"JAX cannot join {cluster.members} at {cluster.address}: {status.rstrip('.')}."
+        return f"JAX cannot join {cluster.members} at {cluster.address}: {status}."
     if silent := re.search(r"stopped sending heartbeats\):\s*(\d[\d, ]*)", text):
-        cause = f"process {silent[1].strip()} stopped sending heartbeats"
-    elif "Failed to send RPC" in status or "DEADLINE_EXCEEDED" in status:
-        cause = "process 0 has ended or cannot be reached"
-    else:
-        cause = status.rstrip(".")
-    return loss_message(cause)
+        return loss_message(f"process {silent[1].strip()} stopped sending heartbeats")
+    if is_late or "Failed to send RPC" in status:
+        return loss_message("process 0 has ended or cannot be reached")
+    return loss_message(status)

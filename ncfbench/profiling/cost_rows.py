@@ -10,7 +10,7 @@ import numpy as np
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
-from ncfbench.distributed.bytes_sent import Sizes
+from ncfbench.distributed.collectives import Sizes
 from ncfbench.profiling import roofline
 from ncfbench.profiling.calibration import Points, labels
 from ncfbench.profiling.cost_model import AXES, Costs, Counts, mean_rise, predict_full, residuals

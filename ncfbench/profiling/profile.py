@@ -16,7 +16,7 @@ from ncfbench.catalog import baseline_sampler, find_loss, find_sampler, serves
 from ncfbench.config import RunConfig, cache_dir, complete, identity_of, named
 from ncfbench.data import Dataset
 from ncfbench.distributed import signals
-from ncfbench.distributed.mesh import make_layout
+from ncfbench.distributed.layout import make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.precision import require
 from ncfbench.models.towers import DeviceContent

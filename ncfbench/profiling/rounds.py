@@ -16,8 +16,7 @@ from typing import TypeAlias
 import jax
 import numpy as np
 
-from ncfbench.distributed.bytes_sent import Sizes
-from ncfbench.distributed.mesh import MeshLayout
+from ncfbench.distributed.collectives import Sizes
 from ncfbench.profiling.calibration import BATCHES, Points, StepTimer, labels
 from ncfbench.profiling.constructed import BatchMaker
 from ncfbench.profiling.cost_rows import PRODUCT_SIZES, RANDOM_ITEMS, Row
@@ -141,7 +140,7 @@ def timed_steps(
     layout = trainer.layout
     found = []
     for counts, (part, size) in labels(points).items():
-        batches = layout.keep([layout.put(maker.batch(counts)) for _ in range(BATCHES)])
+        batches = jax.device_put([layout.put(maker.batch(counts)) for _ in range(BATCHES)])
         found.append(timed_step(timer, trainer, batches, part, size))
     return found
 
@@ -184,12 +183,12 @@ def timed_collectives(
     found: list[Timed] = []
     trainer, sent = next(iter(loops.values())).trainer, next(iter(sizes.values()))
     layout, config = trainer.layout, trainer.config
-    if not isinstance(layout, MeshLayout) or sent is None:
+    if sent is None:
         return found
     for sampler, batch in batches.items():
         whole = rounded_up(len(batch.items), layout.size)
         size = sum(replace(sent, vectors=whole * config.dimension).sent(config.share).values())
-        call = layout.collective(trainer.shapes.parameters, whole, config.dimension)
+        call = layout.collective(trainer.shapes.parameters, whole)
         found.append(timed_part("collectives", round(size), call, sampler))
     return found
 
@@ -226,7 +225,7 @@ def timed_sampler(
     own = islice(source.batches(0, slots), STEP_BATCHES)
     placed = [layout.put(maker.with_random_items(batch)) for batch in own]
     # The loop has compiled its step for so many slots; a later batch may need more.
-    alike = layout.keep([batch for batch in placed if capacity(batch) == slots])
+    alike = jax.device_put([batch for batch in placed if capacity(batch) == slots])
     return [
         Timed(slots, name, full, iterations * seconds, in_every_pass=True),
         Timed(slots, name, step, iterations // 2 * seconds, in_every_pass=True),

@@ -286,7 +286,8 @@ class TimedLoop:
 
     def recent_batches(self) -> list[Batch]:
         """Return the last batches that were trained on, on the device, the newest last."""
-        return self.trainer.layout.keep(list(self._recent))
+        kept: list[Batch] = jax.device_put(list(self._recent))
+        return kept
 
     def seconds_per_iteration(self, kind: str) -> float:
         """Return the median over the ``full`` or ``step`` samples."""

@@ -12,9 +12,7 @@ import psutil
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.data.assets.word_vectors import initial_words
-from ncfbench.distributed.cluster import refuse_for_processes
-from ncfbench.distributed.layout import Layout
-from ncfbench.distributed.mesh import make_layout
+from ncfbench.distributed.layout import Layout, make_layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import UsageError
 from ncfbench.models.contracts import require_contracts
@@ -75,9 +73,6 @@ class RunPlan:
                 data, the device lacks the precision, the memory or its peers, the processes differ,
                 or there is nothing to recommend.
         """
-        group = ProcessGroup.current()
-        if group.count > 1:
-            refuse_for_processes(trace, recommend)
         require(config.precision)
         if dataset is None:
             with (ledger or Ledger()).line("loading"):
@@ -101,7 +96,7 @@ class RunPlan:
                     f"--recommend {recommend}: there are only {candidates} test items, so that"
                     " every user gets all of them."
                 )
-        group.require_alike(config, dataset.fingerprint)
+        ProcessGroup.current().require_alike(config, dataset.fingerprint)
         if trace is not None:
             with tables.storage_errors(trace):
                 trace.mkdir(parents=True, exist_ok=True)

@@ -16,9 +16,8 @@ from flax import nnx
 from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.bytes_sent import Sizes
-from ncfbench.distributed.layout import WHOLE, Layout, Shard
-from ncfbench.distributed.mesh import make_layout
+from ncfbench.distributed.collectives import Sizes
+from ncfbench.distributed.layout import WHOLE, Layout, Shard, make_layout
 from ncfbench.distributed.shards import cut
 from ncfbench.models import precision
 from ncfbench.models.device import iterations_per_dispatch

@@ -12,7 +12,7 @@ from shortened import shorten
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed import collectives
-from ncfbench.distributed.bytes_sent import Sizes
+from ncfbench.distributed.collectives import Sizes
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import profile as profiling

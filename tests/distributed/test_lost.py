@@ -13,7 +13,7 @@ from devices import assert_same_curve, train
 from jax.errors import JaxRuntimeError
 from processes import ends, start, wait_for
 
-from ncfbench.distributed.joining import peer_loss
+from ncfbench.distributed.process_group import peer_loss
 from ncfbench.runs import folder as runs
 
 LONG = pytest.mark.long

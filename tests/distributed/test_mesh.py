@@ -18,7 +18,7 @@ from ncfbench.auditing.gradients import flat
 from ncfbench.catalog import SAMPLERS
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.mesh import MeshLayout, make_layout
+from ncfbench.distributed.layout import Layout, make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import DeviceContent
@@ -140,7 +140,7 @@ def test_sharded_tables_give_one_probe_and_recall(
         lambda parameters: evaluator(parameters).figures,
     )
     gathered = [look(trainer.layout.to_one_device(state.parameters)) for look in looks]
-    monkeypatch.setattr(MeshLayout, "is_simulated", False)
+    monkeypatch.setattr(Layout, "is_simulated", False)
     parameters = trainer.layout.to_one_device(state.parameters)
     assert any(len(leaf.sharding.device_set) == 8 for leaf in jax.tree.leaves(parameters))
     assert [look(parameters) for look in looks] == [

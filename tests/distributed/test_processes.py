@@ -22,9 +22,9 @@ from ncfbench.cli import app
 from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import load
-from ncfbench.distributed.cluster import Cluster
-from ncfbench.distributed.joining import _require_free_port
+from ncfbench.distributed.process_group import _require_free_port
 from ncfbench.distributed.simulation import FLAG
+from ncfbench.distributed.supervisor import Cluster
 from ncfbench.errors import UsageError
 from ncfbench.runs import folder as runs
 

@@ -8,14 +8,13 @@ import sys
 
 import pytest
 
-from ncfbench.distributed.cluster import Cluster
-from ncfbench.distributed.supervisor import supervise
+from ncfbench.distributed.supervisor import Cluster, supervise
 from ncfbench.errors import NcfbenchError, PeerLostError
 
 CLUSTER = Cluster("host:1", 2, 0, 5.0)
 CHILD = """
 import os, signal, sys, time
-from ncfbench.distributed.supervisor import Parent
+from ncfbench.distributed.supervisor import JOINED, Parent
 def log(text):
     os.write(2, text.encode())
 parent = Parent.from_environment()
@@ -49,7 +48,7 @@ def run_child(deed: str, monkeypatch: pytest.MonkeyPatch) -> int:
         ("pass", 0),
         ("sys.exit(3)", 3),
         ("parent.declare(0); os.abort()", 0),
-        (f"parent.declare_joined(); parent.declare(5); log({GONE!r}); os.abort()", 5),
+        (f"parent.declare(JOINED); parent.declare(5); log({GONE!r}); os.abort()", 5),
         ("parent.declare(0); parent.declare(130); sys.exit(1)", 130),
     ],
 )
@@ -61,18 +60,18 @@ def test_exit_code_is_declared_or_the_childs(
 
 
 @pytest.mark.parametrize(
-    ("state", "log", "message"),
+    ("is_joined", "log", "message"),
     [
-        ("declare_joined", SILENT, "Lost another process of this run: process 1 stopped sending"),
-        ("declare_joined", GONE, "Lost another process of this run: process 0 has ended or can"),
-        ("declare_joined", LATE, "Lost another process of this run: process 0 has ended or can"),
-        ("declare_joined", TWICE, "Lost another process of this run: ALREADY_EXISTS: there is"),
-        ("__class__", LATE, "Not all of the 2 processes came to host:1 within 5 s"),
-        ("__class__", TWICE, "JAX cannot join the 2 processes at host:1: ALREADY_EXISTS: there is"),
+        (True, SILENT, "Lost another process of this run: process 1 stopped sending"),
+        (True, GONE, "Lost another process of this run: process 0 has ended or can"),
+        (True, LATE, "Lost another process of this run: process 0 has ended or can"),
+        (True, TWICE, "Lost another process of this run: ALREADY_EXISTS: there is"),
+        (False, LATE, "Not all of the 2 processes came to host:1 within 5 s"),
+        (False, TWICE, "JAX cannot join the 2 processes at host:1: ALREADY_EXISTS: there is"),
     ],
 )
 def test_abort_by_jax_names_the_lost_process(
-    state: str,
+    is_joined: bool,
     log: str,
     message: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -80,9 +79,10 @@ def test_abort_by_jax_names_the_lost_process(
 ) -> None:
     """Our sentence replaces the trace of C++."""
     with pytest.raises(PeerLostError) as caught:
-        run_child(f"parent.{state}(); log('before\\n'); log({log!r}); os.abort()", monkeypatch)
+        deed = f"if {is_joined}: parent.declare(JOINED)\nlog('before\\n'); log({log!r}); os.abort()"
+        run_child(deed, monkeypatch)
     assert str(caught.value).startswith(message)
-    assert ("--resume" in str(caught.value)) == (state == "declare_joined")
+    assert ("--resume" in str(caught.value)) == is_joined
     assert capfd.readouterr().err == "before\n"
 
 
@@ -138,12 +138,11 @@ while True:
 
 def test_child_ends_with_its_parent() -> None:
     script = f"""
-from ncfbench.distributed.cluster import Cluster
-from ncfbench.distributed.supervisor import VARIABLE, supervise
+from ncfbench.distributed.supervisor import VARIABLE, Cluster, supervise
 import os
 if VARIABLE not in os.environ:
     supervise(Cluster("host:1", 2, 0, 5.0))
-{CHILD.format(deed="parent.declare_joined(); print('at work', flush=True); time.sleep(600)")}
+{CHILD.format(deed="parent.declare(JOINED); print('at work', flush=True); time.sleep(600)")}
 """
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

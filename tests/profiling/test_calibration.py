@@ -10,7 +10,7 @@ import pytest
 
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.mesh import make_layout
+from ncfbench.distributed.layout import make_layout
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import roofline
 from ncfbench.profiling.calibration import StepTimer, calibration_points, labels, spaced_sizes

@@ -80,14 +80,7 @@ def test_users_that_exceed_the_memory_are_refused(
         RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
 
 
-def test_several_processes_have_no_such_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_need_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProcessGroup, "current", lambda: ProcessGroup(index=1, count=2))
-    places = Locations(Path("data"), Path("runs"))
-    for options, message in (
-        ({"recommend": 5}, "--recommend is for one process"),
-        ({"trace": Path("t")}, "--trace is for one process"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            RunPlan.of(complete(SMALL), places, **options)
     with pytest.raises(UsageError, match="ncfbench run --coordinator"):
-        run(complete(SMALL), places)
+        run(complete(SMALL), Locations(Path("data"), Path("runs")))
