@@ -226,7 +226,7 @@ def _in_the_way(home: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -
 
 def _write(folder: Path, content: Content) -> None:
     folder.mkdir()
-    arrays: dict[str, tables.Rows] = {
+    arrays: dict[str, Any] = {
         "links": (content.users, content.items),
         "words": content.texts.words,
         "lengths": content.texts.lengths,

@@ -171,9 +171,8 @@ class Layout:
         return Sizes(self.size, vectors, parameters, rows, tables, texts)
 
     def collective(self, shapes: Tree, item_slots: int) -> Callable[[], Any]:
-        """Return a function that sends what a step sends, and computes nothing else.
-
-        Without ``shard_tables``.
+        """Return a function that sends what a step without ``shard_tables`` sends, and computes
+        nothing else.
 
         Args:
             shapes: shapes of the parameters.
@@ -181,10 +180,8 @@ class Layout:
 
         def on_device(vectors: jax.Array, gradient: Tree) -> tuple[jax.Array, Tree]:
             if not self.shares_locally:
-                vectors = reduce_scatter(gather(vectors)) / self.size
-            return vectors, jax.tree.map(
-                lambda leaf: jax.lax.psum(leaf, AXIS) / self.size, gradient
-            )
+                vectors = reduce_scatter(gather(vectors))
+            return vectors, jax.tree.map(lambda leaf: jax.lax.psum(leaf, AXIS), gradient)
 
         specs = Spec(AXIS), Spec()
         mapped = jax.shard_map(
@@ -229,6 +226,11 @@ class Layout:
         users, weight = self._every_user[1]
         own = batch._replace(users=users, negatives=negatives._replace(user_weight=weight))
         return transferred(own)
+
+    def keep(self, batches: list[Batch]) -> list[Batch]:
+        """Move batches of :meth:`put` into the devices' memory, for steps that repeat them."""
+        kept: list[Batch] = jax.device_put(batches) if self.mesh is None else batches
+        return kept
 
     def replicate(self, tree: Tree) -> Tree:
         """Copy a tree, such as the texts, to every device."""
@@ -326,7 +328,8 @@ class Layout:
         ) -> tuple[jax.Array, Tree]:
             def own(parameters: Tree) -> jax.Array:
                 held, *rows = self._held(parameters, batch)
-                shard = Shard(self._gather, 1 if self.shares_locally else self.size, *rows)
+                connected = WHOLE[:2] if self.shares_locally else (gather, self.size)
+                shard = Shard(*connected, *rows)
                 return loss(held, batch, content, dropout, shard)[0] / self.size
 
             value, gradient = transform(jax.value_and_grad(own))(parameters)
@@ -348,9 +351,6 @@ class Layout:
         )
         value, gradient = mapped(parameters, batch, content, dropout)
         return value, None, gradient
-
-    def _gather(self, vectors: jax.Array) -> jax.Array:
-        return vectors if self.shares_locally else gather(vectors)
 
     def _held(
         self, parameters: Tree, batch: Batch

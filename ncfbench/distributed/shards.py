@@ -94,22 +94,19 @@ def cut(batch: Batch, n_shards: int) -> Batch:
     Raises:
         CheckFailedError: a shard's rows name more users than an equal share of the user slots.
     """
-    slots = rounded_up(len(batch.items), n_shards) - len(batch.items)
-    items, negatives = np.pad(batch.items, (0, slots)), batch.negatives
+    slots = -len(batch.items) % n_shards
+    batch = batch._replace(items=np.pad(batch.items, (0, slots)))
+    negatives = batch.negatives
     if isinstance(negatives, MetUsers):
-        return _cut_users(batch._replace(items=items), negatives, n_shards)
+        return _cut_users(batch, negatives, n_shards)
     if isinstance(negatives, Shared):
-        users, pos_user, _ = _own_users(batch, n_shards, None)
-        weight = np.pad(negatives.weight, ((0, 0), (0, slots))) if slots else negatives.weight
-        return batch._replace(users=users, items=items, pos_user=pos_user, negatives=Shared(weight))
-    users, pos_user, negative_user = _own_users(batch, n_shards, negatives.user)
-    assert negative_user is not None
-    return batch._replace(
-        users=users,
-        items=items,
-        pos_user=pos_user,
-        negatives=negatives._replace(user=negative_user),
-    )
+        users, pos_user = _own_users(batch.users, n_shards, batch.pos_user)
+        if slots:
+            negatives = Shared(np.pad(negatives.weight, ((0, 0), (0, slots))))
+    else:
+        users, pos_user, named = _own_users(batch.users, n_shards, batch.pos_user, negatives.user)
+        negatives = negatives._replace(user=named)
+    return batch._replace(users=users, pos_user=pos_user, negatives=negatives)
 
 
 def _cut_users(batch: Batch, negatives: MetUsers, n_shards: int) -> Batch:
@@ -174,26 +171,24 @@ def select_shards(batch: Batch, n_shards: int, own: range) -> Batch:
     )
 
 
-def _own_users(
-    batch: Batch, n_shards: int, negative: Int32 | None
-) -> tuple[Int32, Int32, Int32 | None]:
-    """Give each shard its users in an equal share of the slots, and its rows slots among them."""
-    share, rows = len(batch.users) // n_shards, len(batch.pos_user) // n_shards
-    slots = [each.reshape(n_shards, -1) for each in (batch.pos_user, negative) if each is not None]
-    is_named = np.zeros((n_shards, len(batch.users)), bool)
+def _own_users(users: Int32, n_shards: int, *named: Int32) -> tuple[Int32, ...]:
+    """Give each shard its users in an equal share of the slots; return them, and the slots that the
+    rows of some arrays name as slots among them.
+    """
+    share, rows = len(users) // n_shards, len(named[0]) // n_shards
+    slots = [array.reshape(n_shards, -1) for array in named]
+    is_named = np.zeros((n_shards, len(users)), bool)
     for own in slots:
         np.put_along_axis(is_named, own, True, axis=1)
-    named = is_named.sum(axis=1)
-    if named.max() > share:
+    most = is_named.sum(axis=1).max()
+    if most > share:
         raise CheckFailedError(
-            f"{rows} rows of a batch name {named.max()} users, more than their share of {share}"
-            f" slots: this sampler's batches cannot be cut into {n_shards} parts. Use"
-            " --devices 1."
+            f"{rows} rows of a batch name {most} users, more than their share of {share} slots:"
+            f" this sampler's batches cannot be cut into {n_shards} parts. Use --devices 1."
         )
     own_slot = np.cumsum(is_named, axis=1, dtype=np.int32) - 1
-    users = np.zeros((n_shards, share), np.int32)
+    shared_out = np.zeros((n_shards, share), np.int32)
     shard, slot = np.nonzero(is_named)
-    users[shard, own_slot[shard, slot]] = batch.users[slot]
-    pos_user, *rest = (np.take_along_axis(own_slot, own, axis=1) for own in slots)
-    negative_user = None if negative is None else rest[0].reshape(negative.shape)
-    return users.reshape(-1), pos_user.reshape(-1), negative_user
+    shared_out[shard, own_slot[shard, slot]] = users[slot]
+    found = [np.take_along_axis(own_slot, own, axis=1) for own in slots]
+    return shared_out.reshape(-1), *map(np.reshape, found, (array.shape for array in named))

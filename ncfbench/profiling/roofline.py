@@ -99,7 +99,7 @@ def _traced_step(config: RunConfig, dataset: Dataset, content: DeviceContent, ba
     # A trainer of its own: the one that is timed must not be compiled again.
     trainer, state = Trainer.create(config, dataset)
     step: Any = trainer.step
-    (on_device,) = jax.device_put([trainer.layout.put(batch)])
+    (on_device,) = trainer.layout.keep([trainer.layout.put(batch)])
     return step.trace(state, on_device, trainer.layout.replicate(content))
 
 

@@ -140,7 +140,7 @@ def timed_steps(
     layout = trainer.layout
     found = []
     for counts, (part, size) in labels(points).items():
-        batches = jax.device_put([layout.put(maker.batch(counts)) for _ in range(BATCHES)])
+        batches = layout.keep([layout.put(maker.batch(counts)) for _ in range(BATCHES)])
         found.append(timed_step(timer, trainer, batches, part, size))
     return found
 
@@ -225,7 +225,7 @@ def timed_sampler(
     own = islice(source.batches(0, slots), STEP_BATCHES)
     placed = [layout.put(maker.with_random_items(batch)) for batch in own]
     # The loop has compiled its step for so many slots; a later batch may need more.
-    alike = jax.device_put([batch for batch in placed if capacity(batch) == slots])
+    alike = layout.keep([batch for batch in placed if capacity(batch) == slots])
     return [
         Timed(slots, name, full, iterations * seconds, in_every_pass=True),
         Timed(slots, name, step, iterations // 2 * seconds, in_every_pass=True),

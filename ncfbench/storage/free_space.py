@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import psutil
@@ -25,7 +26,8 @@ def require_memory(what: str, needed: int) -> None:
     free = available_memory()
     if needed > free:
         raise UsageError(
-            f"{what}: making these takes about {_gib(needed)} of memory, and {_gib(free)} are free."
+            f"{what}: making these takes about {needed / 2**30:,.1f} GiB of memory, and"
+            f" {free / 2**30:,.1f} GiB are free."
             " Ask for fewer, or use a machine with more memory."
         )
 
@@ -45,20 +47,13 @@ def left_in_group(group: Path) -> int | None:
     Cached files count as free, since the kernel drops them when memory is short.
     """
     try:
-        limit, used = (
+        limit, used, statistics = (
             (group / name).read_text(encoding="ascii").strip()
-            for name in ("memory.max", "memory.current")
+            for name in ("memory.max", "memory.current", "memory.stat")
         )
-        statistics = (group / "memory.stat").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
     if limit == "max":
         return None
-    cached = next(
-        (int(line.split()[1]) for line in statistics if line.startswith("inactive_file ")), 0
-    )
-    return max(int(limit) - int(used) + cached, 0)
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:,.1f} GiB"
+    cached = re.search(r"^inactive_file (\d+)", statistics, re.MULTILINE)
+    return max(int(limit) - int(used) + (int(cached[1]) if cached else 0), 0)

@@ -15,18 +15,16 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ncfbench.errors import DataError, reason
 from ncfbench.storage.schemas import SCHEMA_VERSION
 
-Rows: TypeAlias = NDArray[Any] | tuple[NDArray[Any], ...]
-"""An array, or its rows."""
 EMPTY_ARRAY_BYTES = 128
 """Size of NumPy's file of a small empty array: its header."""
 COMPACT = {
@@ -62,6 +60,18 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn whatever a missing or damaged file raises into a DataError."""
+    try:
+        yield
+    except (OSError, EOFError, pa.ArrowException, ValueError) as error:
+        # Arrow's error for a missing file holds no more than the file's path.
+        is_arrows = isinstance(error, FileNotFoundError) and not error.strerror
+        why = "there is no such file" if is_arrows else reason(error)
+        raise DataError(f"Cannot read {path}: {why}.") from error
+
+
+@contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path that becomes ``path`` when the block succeeds, and is removed
     otherwise.
@@ -94,10 +104,10 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file; DataError where it is missing or damaged."""
+    with _reading(path):
+        text = path.read_text(encoding="utf-8")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
+        return json.loads(text)
     except ValueError as error:
         raise DataError(f"{path} is not valid JSON: {reason(error)}.") from error
 
@@ -169,17 +179,11 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _read(path: Path) -> pa.Table:
-    try:
-        # Opened once, since another process may replace the file meanwhile.
-        with pa.OSFile(str(path)) as file:
-            # Not pq.read_table: its data set takes longer than a small table.
-            table = pq.ParquetFile(file, page_checksum_verification=True).read()
+    # Opened once, since another process may replace the file meanwhile.
+    with _reading(path), pa.OSFile(str(path)) as file:
+        # Not pq.read_table: its data set takes longer than a small table.
+        table = pq.ParquetFile(file, page_checksum_verification=True).read()
         table.validate(full=True)
-    except (OSError, pa.ArrowException, ValueError) as error:
-        # Arrow's error for a missing file holds no more than the file's path.
-        missing = isinstance(error, FileNotFoundError)
-        why = "there is no such file" if missing else reason(error)
-        raise DataError(f"Cannot read {path}: {why}.") from error
     return table
 
 
@@ -190,30 +194,21 @@ def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:
     Raises:
         DataError: the file is missing or damaged, or has other columns.
     """
-    try:
+    with _reading(path):
         found = pq.read_schema(path)
-    except (OSError, pa.ArrowException, ValueError) as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
     if not found.equals(schema, check_metadata=False):
         raise DataError(f"{path} has other columns than expected.")
     return {key.decode(): value.decode() for key, value in (found.metadata or {}).items()}
 
 
-def write_array(path: Path, array: Rows, dtype: type[np.generic] | None = None) -> None:
-    """Write an array as a NumPy file, atomically; a tuple of its rows is written without a copy."""
-    rows = array if isinstance(array, tuple) else (array,)
-    rows = tuple(np.ascontiguousarray(row, dtype) for row in rows)
-    shape = (len(rows), *rows[0].shape) if isinstance(array, tuple) else rows[0].shape
-    header = {
-        "descr": np.lib.format.dtype_to_descr(rows[0].dtype),
-        "fortran_order": False,
-        "shape": shape,
-    }
+def write_array(path: Path, array: ArrayLike, dtype: type[np.generic] | None = None) -> None:
+    """Write an array as a NumPy file, atomically."""
+    whole = np.ascontiguousarray(array, dtype)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
+        header = np.lib.format.header_data_from_array_1_0(whole)
         np.lib.format.write_array_header_1_0(file, header)
-        for row in rows:
-            # Not row.tofile, whose error lacks the system's reason.
-            file.write(row.reshape(-1).view(np.uint8).data)
+        # Not np.save, whose error lacks the system's reason.
+        file.write(whole.reshape(-1).view(np.uint8).data)
 
 
 def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
@@ -222,15 +217,10 @@ def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
     Raises:
         DataError: the file is missing or damaged, or its array has another type or shape.
     """
-    try:
+    with _reading(path):
         # An empty array cannot be mapped.
-        array = np.load(
-            path,
-            mmap_mode="r" if path.stat().st_size > EMPTY_ARRAY_BYTES else None,
-            allow_pickle=False,
-        )
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
+        mode: Literal["r"] | None = "r" if path.stat().st_size > EMPTY_ARRAY_BYTES else None
+        array = np.load(path, mmap_mode=mode, allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != axes:
         raise DataError(f"{path} is not an array of {np.dtype(dtype)} with {axes} axes.")
     return array
@@ -238,10 +228,8 @@ def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
 
 def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
     """Return the rows of a table written by :func:`write_rows`."""
-    try:
+    with _reading(path):
         rows: list[dict[str, Any]] = read_table(path, schema).to_pylist()
-    except ValueError as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
     return rows
 
 
@@ -254,12 +242,11 @@ def read_present(
     found, problems = {}, []
     for name, schema in schemas.items():
         path = folder / f"{name}.parquet"
-        if path.exists():
-            try:
-                rows = read_rows(path, schema)
-            except DataError as error:
-                problems.append(str(error))
-                continue
-            if rows:
+        if not path.exists():
+            continue
+        try:
+            if rows := read_rows(path, schema):
                 found[name] = rows
+        except DataError as error:
+            problems.append(str(error))
     return found, problems

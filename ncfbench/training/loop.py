@@ -286,8 +286,7 @@ class TimedLoop:
 
     def recent_batches(self) -> list[Batch]:
         """Return the last batches that were trained on, on the device, the newest last."""
-        kept: list[Batch] = jax.device_put(list(self._recent))
-        return kept
+        return self.trainer.layout.keep(list(self._recent))
 
     def seconds_per_iteration(self, kind: str) -> float:
         """Return the median over the ``full`` or ``step`` samples."""
