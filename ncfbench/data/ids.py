@@ -11,9 +11,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -31,8 +33,8 @@ MISSING = (
 )  # fmt: skip
 """Spellings of a missing id: those that pandas, databases and programs write. Nan is a name."""
 _INVISIBLE = "\0\u200b\ufeff"
-_WHOLE = r"^-?(0|[1-9][0-9]*)(\.0+)?$"
-_EXPONENT = r"^-?[0-9](\.[0-9]+[eE]\+?|[eE]\+)[0-9]{1,2}$"
+_PLAIN = r"^-?(0|[1-9][0-9]*)$"
+_POINTED = r"^-?(0|[1-9][0-9]*)\.0+$|^-?[0-9](\.[0-9]+[eE]\+?|[eE]\+)[0-9]{1,2}$"
 
 
 @dataclass(frozen=True)
@@ -80,32 +82,38 @@ def read_ids(*columns: Column) -> tuple[list[Ids], list[str]]:
 
 def encode(column: Column) -> Ids:
     """Return a column's ids without spaces around them, and which are missing."""
+    values, kind = column.values, column.values.type
+    if pa.types.is_null(kind) or pa.types.is_floating(kind):
+        values = values.cast(pa.string() if pa.types.is_null(kind) else pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_string(kind)):
+        column.refuse(0, f"is of type {kind}; ids are strings or whole numbers.")
     try:
-        chunks = _as_text(column).dictionary_encode().chunks
+        chunks = values.dictionary_encode().chunks
     except pa.ArrowException as error:
         raise DataError(
             f"{column.table.path}: the different ids of {column.name} take more than 2 GiB"
             f" ({reason(error)}). Use shorter ones."
         ) from error
-    # All chunks share the dictionary of the last.
-    dictionary = chunks[-1].dictionary if chunks else pa.array([], pa.string())
     indices = [chunk.indices.fill_null(-1).to_numpy() for chunk in chunks]
     codes = np.concatenate([np.zeros(0, np.int32), *indices])
-    names = pc.utf8_trim_whitespace(dictionary)
+
+    def refuse(code: int, why: str) -> NoReturn:
+        column.refuse(int(np.argmax(codes == code)), why)
+
+    # All chunks share the dictionary of the last.
+    different = chunks[-1].dictionary if chunks else pa.array([], pa.string())
+    names = pc.utf8_trim_whitespace(_as_text(different, kind, refuse))
     names = pc.utf8_trim_whitespace(pc.utf8_trim(names, characters=_INVISIBLE))
-    broken = np.flatnonzero(pc.match_substring_regex(names, "[\\r\\n]").to_numpy(False))
-    if len(broken):
-        row = int(np.argmax(np.isin(codes, broken)))
-        column.refuse(row, "has more than one line. Is a quotation mark never closed?")
+    broken = pc.index(pc.match_substring_regex(names, "[\\r\\n]"), True).as_py()
+    if broken >= 0:
+        refuse(broken, "has more than one line. Is a quotation mark never closed?")
     is_missing = pc.is_in(names, value_set=pa.array(MISSING))
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
-    missing: dict[str, int] = {}
+    missing: Counter[str] = Counter()
     for index in np.flatnonzero(is_missing.to_numpy(False)):
-        spelling = names[int(index)].as_py()
-        missing[spelling] = missing.get(spelling, 0) + int(counts[index])
+        missing[names[int(index)].as_py()] += int(counts[index])
     missing.pop("", None)
-    are_numbers = not pa.types.is_string(column.values.type)
-    ids = Ids(column, codes, names, missing, are_numbers)
+    ids = Ids(column, codes, names, missing, not pa.types.is_string(kind))
     return ids.renamed(pc.if_else(is_missing, pa.scalar(None, pa.string()), names))
 
 
@@ -135,68 +143,51 @@ def _as_whole_numbers(columns: Sequence[Ids]) -> tuple[list[Ids], list[str]]:
     """Return columns with whole numbers in one spelling, if all ids are whole numbers."""
     texts = [ids for ids in columns if not ids.are_numbers]
     every = pa.chunked_array([ids.names for ids in texts], pa.string())
-    is_pointed = pc.or_(pc.match_substring(every, "."), pc.match_substring_regex(every, _EXPONENT))
-    is_whole = pc.or_(
-        pc.match_substring_regex(every, _WHOLE), pc.match_substring_regex(every, _EXPONENT)
-    )
-    pointed = pc.filter(every, pc.and_(is_pointed, is_whole))
-    if not len(pointed):
+    is_pointed = pc.match_substring_regex(every, _POINTED)
+    pointed = every.filter(is_pointed).unique().to_pylist()
+    if not pointed:
         return list(columns), []
-    example, whole = pointed[0].as_py(), [_whole(text) for text in pointed.to_pylist()]
-    name = texts[0].column.name
-    if pc.all(is_whole).as_py() and all(whole):
-        spelled = dict(zip(pointed.to_pylist(), whole, strict=True))
+    name, spelled = texts[0].column.name, {text: _whole(text) for text in pointed}
+    other = every.filter(pc.invert(pc.or_(is_pointed, pc.match_substring_regex(every, _PLAIN))))
+    if not len(other) and all(spelled.values()):
         renamed = [
             ids.renamed(pa.array([spelled.get(id_, id_) for id_ in ids.names.to_pylist()]))
-            if not ids.are_numbers
-            else ids
             for ids in columns
         ]
-        return renamed, [f"Ids of {name} are whole numbers: {example} counts as {whole[0]}."]
-    every_id = pa.chunked_array([ids.names for ids in columns], pa.string())
-    both = pc.is_in(pa.array(whole, pa.string()), value_set=every_id.combine_chunks())
-    if not (number := pc.sum(both).as_py()):
+        first = pointed[0]
+        return renamed, [f"Ids of {name} are whole numbers: {first} counts as {spelled[first]}."]
+    every_id = pa.chunked_array([ids.names for ids in columns], pa.string()).combine_chunks()
+    known = pc.is_in(pa.array(spelled.values(), pa.string()), value_set=every_id).to_pylist()
+    both = [text for text, is_known in zip(pointed, known, strict=True) if is_known]
+    if not both:
         return list(columns), []
-    at = pc.index(both, True).as_py()
-    other = pc.filter(every, pc.invert(is_whole))
+    odd = other[0].as_py() if len(other) else next(text for text in pointed if not spelled[text])
     return list(columns), [
-        f"Warning: {number:,} ids of {name} are spelled in two ways, such as"
-        f" {pointed[at].as_py()} and {whole[at]}, and count as different, since not all ids are"
-        f" whole numbers ({other[0].as_py()[:40] if len(other) else example!r})."
+        f"Warning: {len(both):,} ids of {name} are spelled in two ways, such as {both[0]} and"
+        f" {spelled[both[0]]}, and count as different, since not all ids are whole numbers"
+        f" ({odd[:40]!r})."
     ]
 
 
-def _whole(number: str | Decimal) -> str | None:
+def _whole(number: str | float | Decimal) -> str | None:
     """Return a whole number without its point and exponent; None where it is not whole."""
     value = Decimal(number)
     return str(int(value)) if value == value.to_integral_value() else None
 
 
-def _as_text(column: Column) -> pa.ChunkedArray:
-    values, kind = column.values, column.values.type
-    if pa.types.is_floating(kind):
-        numbers = values.to_numpy().astype(np.float64)
-        digits = np.finfo(kind.to_pandas_dtype()).nmant + 1
-        is_id = np.isnan(numbers) | ((numbers == np.floor(numbers)) & (np.abs(numbers) < 2**digits))
-        if not is_id.all():
-            row = int(np.argmin(is_id))
-            column.refuse(
-                row,
-                f"{numbers[row]} is not a whole number below 2^{digits}, up to which {kind} is"
-                " exact; ids are strings or whole numbers.",
-            )
-        mask = np.isnan(numbers)
-        integers = np.where(mask, 0, numbers).astype(np.int64)
-        return pa.chunked_array([pa.array(integers, mask=mask).cast(pa.string())])
-    if pa.types.is_decimal(kind):
-        whole = []
-        for row, value in enumerate(values.to_pylist()):
-            whole.append(None if value is None else _whole(value))
-            if value is not None and whole[row] is None:
-                column.refuse(row, f"{value} is not a whole number.")
-        return pa.chunked_array([pa.array(whole, pa.string())])
-    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_null(kind)):
-        column.refuse(0, f"is of type {kind}; ids are strings or whole numbers.")
+def _as_text(values: pa.Array, kind: pa.DataType, refuse: Callable[[int, str], NoReturn]) -> Any:
+    """Return different values of a column as texts; null for NaN."""
+    is_float = pa.types.is_floating(kind)
+    if is_float or pa.types.is_decimal(kind):
+        digits = np.finfo(kind.to_pandas_dtype()).nmant + 1 if is_float else 0
+        exact = f" below 2^{digits}, up to which {kind} is exact" if is_float else ""
+        texts: list[str | None] = []
+        for code, value in enumerate(values.to_pylist()):
+            is_id = value != value or not is_float or abs(value) < 2**digits
+            texts.append(_whole(value) if is_id and value == value else None)
+            if value == value and texts[code] is None:
+                refuse(code, f"{value} is not a whole number{exact}; ids are strings or these.")
+        return pa.array(texts, pa.string())
     return values.cast(pa.string())
 
 

@@ -144,10 +144,10 @@ def read_table(
 
         def load(name: str) -> pa.ChunkedArray:
             lines.refuse_fault(name)
-            return data.column(name)
+            return data[name]
 
-        summary, names, locate = f"JSON Lines{compressed}", data.column_names, lines.locate
-        return Table(path, summary, tuple(names), load, locate, tuple(warnings))
+        summary = f"JSON Lines{compressed}"
+        return Table(path, summary, tuple(data), load, lines.locate, tuple(warnings))
     usual = "\t" if suffix in (".tsv", ".tab") else ","
     rows = CsvRows.of(path, content, delimiter, usual, quotes)
     if rows.delimiter != usual:
@@ -235,6 +235,11 @@ def _as_utf8(content: bytes, path: Path, codec: str) -> bytes:
             f"{path}, line {line}: byte 0x{content[error.start]:02x} is not valid {name}."
             + (advice and f"{advice}.")
         ) from error
+    if b"\n" in content and "\n" not in text and "\r" not in text:
+        raise DataError(
+            f"{path} is not {codec}: read so, it has no end of a line. Leave --encoding out, or"
+            " name another."
+        )
     content = (content if codec == "utf-8" else text.encode()).removeprefix(codecs.BOM_UTF8)
     # The line ends of a file that has no others.
     return content if b"\n" in content else content.replace(b"\r", b"\n")

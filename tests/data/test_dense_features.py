@@ -127,7 +127,7 @@ WRONG: list[tuple[list[dict[str, Any]], str]] = [
     ([{"movieId": 8, "vector": [1.0]}, {"movieId": 5, "vector": None}], "row 2: .* 0 numbers"),
     ([{"movieId": 8, "vector": "red"}], "row 1: .*'red' is not a number"),
     ([{"movieId": 8}], "no column beside movieId"),
-    ([{"film": 8, "vector": 1.0}], "no column is called movieId"),
+    ([{"film": 8, "vector": 1.0}], "Call it movieId"),
     (
         [{"movieId": 8, "vector": [1.0, 2.0]}, {"movieId": 5, "vector": [1.0, -1e39]}],
         r"row 2: vector -1e\+39 is too large for float32 \(3\.4e38\)",

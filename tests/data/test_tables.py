@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from tables_of import ITEMS, LINKS, as_csv, as_parquet, named_links, prepare
 
-from ncfbench.data import json_lines
 from ncfbench.data.sources import prepare_command
 from ncfbench.data.table import read_table
 from ncfbench.errors import DataError
@@ -70,6 +70,13 @@ def test_encodings_and_line_ends_are_recognised(
         assert table["item"].values.to_pylist() == ["1", "3"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "cp037"])
+def test_an_encoding_that_is_not_the_files_is_named(tmp_path: Path, encoding: str) -> None:
+    for path in (as_csv(tmp_path / "r.csv", LINKS), as_csv(tmp_path / "m.csv", ITEMS)):
+        with pytest.raises(DataError, match=rf"{path.name}.* not (valid )?{encoding}"):
+            read_table(path, encoding=encoding)
+
+
 def test_latin_1_is_refused_with_the_flag_to_use(tmp_path: Path) -> None:
     """In a process of its own, many times over: threads of Arrow once aborted it."""
     path = tmp_path / "r.csv"
@@ -112,32 +119,42 @@ def test_a_folder_of_parts_is_one_table(tmp_path: Path) -> None:
         read_table(tmp_path / "parts")
 
 
-def test_json_is_the_same_by_arrow_and_by_python(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "r.jsonl"
-    path.write_text(
-        '{"id": 1, "title": "2019-11-13", "tags": ["a", "2019-11-13"], "late": null}\n\n'
-        '{"id": 22, "x": {"y": [1]}, "title": null, "score": 2.5}\n'
-        '{"late": "é", "tags": []}\n'
-    )
-    fast = read_table(path)
-    monkeypatch.setattr(json_lines, "MOST_BRACKETS", 0)
-    slow = read_table(path)
-    assert set(fast.names) == set(slow.names)
-    for name in ("id", "title", "tags", "late", "score"):
-        plain = fast[name].values
-        if name in ("id", "score"):
-            plain = plain.cast(pa.string())
-        assert plain.to_pylist() == slow[name].values.to_pylist()
-    with pytest.raises(DataError, match=r"line 3: x is \{"):
-        slow["x"]
+JSON = {
+    "strings that look like dates": (['"2019-11-13"', '"2019-11-13 00:00"'], None),
+    "numbers as they stand": (["22", "2.5", "1e17", "5.0"], ["22", "2.5", "1" + "0" * 17, "5"]),
+    "lists and none": (['["a", null]', "null", "[]"], [["a", None], None, []]),
+    "a list far below": ([*["1"] * 2**13, "null", '["b"]'], [*[["1"]] * 2**13, None, ["b"]]),
+    "a name far below": ([*["null"] * 2**13, "7"], [*[None] * 2**13, "7"]),
+    "true and false": (["true", "null", "false"], [True, None, False]),
+    "half a pair": (['"cut \\ud83d"', '"\\ud83d\\ude00"'], ["cut \ufffd", "\U0001f600"]),
+    "not a number": (["NaN", "Infinity", "1"], [None, None, "1"]),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("opening", ["[", '{"a":'])
-def test_json_that_nests_deep_is_refused(tmp_path: Path, opening: str) -> None:
-    """Arrow's parser ends the process here."""
+@pytest.mark.parametrize("name", JSON)
+def test_json_is_read_as_it_stands(tmp_path: Path, name: str) -> None:
+    values, expected = JSON[name]
     path = tmp_path / "r.jsonl"
-    path.write_text('{"a": 1}\n{"a":' + opening * 200_000 + "\n")
-    with pytest.raises(DataError, match="line 2: not JSON"):
-        read_table(path)
+    path.write_text("".join(f'{{"x": {value}}}\n\n' for value in values))
+    assert read_table(path)["x"].values.to_pylist() == (expected or list(map(json.loads, values)))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["1", '{"y": [1]}'], r"line 2: x is \{"),
+        ([*["1"] * 2**13, "true", "2"], "line 8193: x is true"),
+        (["true", *["1"] * 2**13], "line 1: x is true"),
+        ([*["true"] * 2**13, "1"], "line 1: x is true"),
+        (["1", "[[2]]"], r"line 2: x is \[\["),
+        (["1", "2}, {"], "line 2: not JSON"),
+        (["1", "[" * 200_000], "line 2: not JSON"),
+        (["1", '{"a":' * 200_000], "line 2: not JSON"),
+        (["1", f'"{"x" * 2**24}"'], "line 2: longer than 16 MiB"),
+    ],
+)
+def test_json_of_no_use_is_refused_by_line(tmp_path: Path, lines: list[str], message: str) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text("".join(f'{{"x": {value}}}\n' for value in lines))
+    with pytest.raises(DataError, match=message):
+        read_table(path)["x"]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import cast
 
 from ncfbench.errors import DataError, reason
 
 MOST_BYTES = 2**24
 """Bytes that a line may have; a longer one is damaged, and would fill the memory."""
-BYTES_AT_ONCE = 2**20
-"""Bytes read at a time for a digest."""
 _NOT_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 """Errors that :mod:`zipfile` raises for a damaged, encrypted or unusually compressed archive."""
 
@@ -32,21 +32,13 @@ def read_lines(path: Path, on_invalid: Callable[[int], object] | None = None) ->
         DataError: the file cannot be read or is empty, or a line is not UTF-8 or longer than
             :data:`MOST_BYTES`.
     """
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
-    with file:
-        yield from decoded(file, path, on_invalid=on_invalid)
+    with _reading(path), path.open("rb") as file:
+        yield from _decoded(file, path, on_invalid)
 
 
-def decoded(
-    file: BinaryIO,
-    path: Path,
-    encoding: str = "utf-8",
-    on_invalid: Callable[[int], object] | None = None,
+def _decoded(
+    file: BufferedIOBase, path: Path, on_invalid: Callable[[int], object] | None = None
 ) -> Iterator[str]:
-    """Yield the lines of an open file like :func:`read_lines`; messages call it ``path``."""
     number = 0
     while True:
         try:
@@ -67,27 +59,35 @@ def decoded(
                 " > new."
             )
         try:
-            text = line.decode(encoding)
+            text = line.decode()
         except UnicodeDecodeError as error:
             if on_invalid is None:
-                name = "UTF-8" if encoding == "utf-8" else encoding
+                byte = line[error.start]
                 raise DataError(
-                    f"{path}, line {number}: byte 0x{line[error.start]:02x} is not valid {name}."
+                    f"{path}, line {number}: byte 0x{byte:02x} is not valid UTF-8."
                 ) from error
             on_invalid(number)
-            text = line.decode(encoding, errors="replace")
+            text = line.decode(errors="replace")
         yield text.removeprefix("\ufeff") if number == 1 else text
     if not number:
         raise DataError(f"{path} is empty.")
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, *_NOT_ZIP) as error:
+        advice = " Is it a whole zip archive?" if isinstance(error, _NOT_ZIP) else ""
+        raise DataError(f"Cannot read {path}: {reason(error)}.{advice}") from error
+
+
 def git_blob_id(path: Path) -> str:
     """Return git's id of a file's content: SHA-1 of ``blob <size>\\0`` and the content."""
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
-    return _digest(path, hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False))
+    with _reading(path), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        return hashlib.file_digest(file, lambda: start).hexdigest()
 
 
 def sha256(path: Path) -> str:
@@ -95,26 +95,13 @@ def sha256(path: Path) -> str:
     if path.is_dir():
         parts = (f"{part.relative_to(path)} {sha256(part)}\n" for part in parquet_files(path))
         return hashlib.sha256("".join(parts).encode()).hexdigest()
-    return _digest(path, hashlib.sha256())
+    with _reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def parquet_files(folder: Path) -> list[Path]:
     """Return the Parquet files anywhere in a folder, by name."""
     return sorted(folder.rglob("*.parquet"))
-
-
-def _digest(path: Path, digest: Any) -> str:
-    try:
-        with path.open("rb") as file:
-            return _updated(digest, file)
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
-
-
-def _updated(digest: Any, file: BinaryIO) -> str:
-    while piece := file.read(BYTES_AT_ONCE):
-        digest.update(piece)
-    return str(digest.hexdigest())
 
 
 @dataclass(frozen=True)
@@ -141,28 +128,22 @@ class Member:
             DataError: the file cannot be read, is damaged or empty, or a line is not UTF-8.
         """
         with self._open() as file:
-            yield from decoded(file, self.path)
+            yield from _decoded(file, self.path)
 
     def sha256(self) -> str:
         """Return the SHA-256 of the content: the same in a folder and in an archive."""
         with self._open() as file:
-            return _updated(hashlib.sha256(), file)
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     @contextmanager
-    def _open(self) -> Iterator[BinaryIO]:
-        try:
+    def _open(self) -> Iterator[BufferedIOBase]:
+        with _reading(self.path):
             if self.home.is_dir():
                 with self.path.open("rb") as file:
                     yield file
             else:
                 with zipfile.ZipFile(self.home) as archive, archive.open(self.name) as member:
-                    yield cast(BinaryIO, member)
-        except OSError as error:
-            raise DataError(f"Cannot read {self.path}: {reason(error)}.") from error
-        except _NOT_ZIP as error:
-            raise DataError(
-                f"Cannot read {self.path}: {reason(error)}. Is the archive whole?"
-            ) from error
+                    yield cast(BufferedIOBase, member)
 
 
 def find_members(home: Path, names: tuple[str, ...]) -> dict[str, Member]:
@@ -173,15 +154,8 @@ def find_members(home: Path, names: tuple[str, ...]) -> dict[str, Member]:
     """
     if home.is_dir():
         return {name: Member(home, name) for name in names if (home / name).exists()}
-    try:
-        with zipfile.ZipFile(home) as archive:
-            inside = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
-    except OSError as error:
-        raise DataError(f"Cannot read {home}: {reason(error)}.") from error
-    except _NOT_ZIP as error:
-        raise DataError(
-            f"Cannot read {home}: {reason(error)}. Is it a whole zip archive?"
-        ) from error
+    with _reading(home), zipfile.ZipFile(home) as archive:
+        inside = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
     found = {}
     for name in names:
         matches = [member for member in inside if member.rsplit("/", 1)[-1] == name]

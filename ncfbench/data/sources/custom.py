@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -30,13 +30,12 @@ from ncfbench.data.sources.custom_columns import (
     choose_id,
     choose_ids,
     choose_texts,
-    choose_user,
     describe_marks,
     describe_unused,
     named,
+    no_column,
 )
-from ncfbench.data.sources.custom_files import Files, describe_removed
-from ncfbench.data.sources.filters import count_removed, keep_frequent, sample_users
+from ncfbench.data.sources.custom_files import Files, Removed
 from ncfbench.data.table import Table, read_table
 from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
@@ -68,10 +67,7 @@ class Options(TokenizerOptions):
         None, "Ratings, for --rating-threshold.", panel=LINKS, shown="rating, score, ..."
     )
     time_column: str | None = option(
-        None,
-        "Numbers or dates, for --split time.",
-        panel=LINKS,
-        shown="timestamp, time, date, ...",
+        None, "Numbers or dates, for --split time.", panel=LINKS, shown="timestamp, time, date, ..."
     )
     id_column: str | None = option(
         None, "The item's id.", panel=ITEMS, shown="as in the links, id, ..."
@@ -234,7 +230,7 @@ def _choose_columns(options: Options, say: Callable[[str], None]) -> Files:
         read_table, quotes=options.quotes, encoding=options.encoding, delimiter=options.delimiter
     )
     links, items = look(options.links), look(options.items)
-    user = choose_user(options.user_column, links)
+    user = choose_id("user", links, options.user_column)
     item, id_, warnings = choose_ids(options.item_column, options.id_column, links, items, user)
     threshold, lacks = options.rating_threshold, f"{links.path.name} has no column of"
     rating = choose("rating", options.rating_column, links)
@@ -253,7 +249,19 @@ def _choose_columns(options: Options, say: Callable[[str], None]) -> Files:
             " --split-column NAME."
         )
     split = options.split or ("column" if split_column else "random")
-    texts, tokens = _choose_text(options, items)
+    texts, tokens = choose_texts(
+        options.text_columns, options.tokens_column, items, may_guess_tokens=not options.tokenizer
+    )
+    if not (texts or tokens or options.item_features or options.feature_columns):
+        raise no_column(
+            items,
+            "a text",
+            "Name some: --text-columns A,B; or --tokens-column NAME, or --item-features",
+        )
+    features = {
+        "user": _user_features(options.user_features, user, look),
+        "item": _item_features(options.item_features, options.feature_columns, items, id_, look),
+    }
     files = Files(
         links=links,
         items=items,
@@ -267,7 +275,7 @@ def _choose_columns(options: Options, say: Callable[[str], None]) -> Files:
         tokens=tokens,
         split=split,
         split_column=split_column if split == "column" else None,
-        features=_choose_features(options, items, user, id_, look),
+        features={what: found for what, found in features.items() if found},
     )
     of_links = (user, item, files.rating, files.time)
     of_items = (id_, *texts, tokens, files.split_column, *(options.feature_columns or ()))
@@ -284,47 +292,30 @@ def _choose_columns(options: Options, say: Callable[[str], None]) -> Files:
     return files
 
 
-def _choose_text(options: Options, items: Table) -> tuple[tuple[str, ...], str | None]:
-    """Choose the columns of text, or the column of tokens."""
-    texts = choose_texts(options.text_columns, items)
-    # A column called words may hold their number, so it is tokens only without any text.
-    may_guess = ("tokens" in items.names or not texts) and not options.tokenizer
-    if not options.text_columns and (may_guess or options.tokens_column):
-        tokens = choose("tokens", options.tokens_column, items)
-        if tokens:
-            return (), tokens
-    if not texts and not (options.item_features or options.feature_columns):
-        raise DataError(
-            f"{items.path} ({items.summary}): no column is called like a text. Its columns:"
-            f" {', '.join(items.names)}. Name some: --text-columns A,B, or --tokens-column NAME;"
-            " or give --item-features."
+def _user_features(path: Path | None, user: str, look: Callable[[Path], Table]) -> Features | None:
+    if path is None:
+        return None
+    if path.suffix == ".npy":
+        raise UsageError(
+            f"--user-features {path}: an array does not say which user a row belongs to. Give"
+            f" a table with a column {user}, such as Parquet with a list in each row."
         )
-    return texts, None
+    table = look(path)
+    return Features.of_table(table, "user", choose_id("user", table, same=user))
 
 
-def _choose_features(
-    options: Options, items: Table, user: str, id_: str, look: Callable[[Path], Table]
-) -> dict[str, Features]:
-    """Return the features of users and of items, where there are any."""
-    found = {}
-    if path := options.user_features:
-        if path.suffix == ".npy":
-            raise UsageError(
-                f"--user-features {path}: an array does not say which user a row belongs to. Give"
-                f" a table with a column {user}, such as Parquet with a list in each row."
-            )
-        table = look(path)
-        found["user"] = Features.of_table(table, "user", choose_id("user", user, table))
-    if options.feature_columns:
-        names = [named(name, items, "--feature-columns") for name in options.feature_columns]
-        found["item"] = Features.of_table(items, "item", id_, names)
-    elif path := options.item_features:
-        if path.suffix == ".npy":
-            found["item"] = Features.of_array(path, len(items[id_].values))
-        else:
-            table = look(path)
-            found["item"] = Features.of_table(table, "item", choose_id("item", id_, table))
-    return found
+def _item_features(
+    path: Path | None, names: Sequence[str], items: Table, id_: str, look: Callable[[Path], Table]
+) -> Features | None:
+    if names:
+        chosen = [named(name, items, "--feature-columns") for name in names]
+        return Features.of_table(items, "item", id_, chosen)
+    if path is None:
+        return None
+    if path.suffix == ".npy":
+        return Features.of_array(path, len(items[id_].values))
+    table = look(path)
+    return Features.of_table(table, "item", choose_id("item", table, same=id_))
 
 
 def read_content(options: Options, files: Files, *, say: Callable[[str], None]) -> Content:
@@ -333,79 +324,71 @@ def read_content(options: Options, files: Files, *, say: Callable[[str], None]) 
     Raises:
         DataError: a file is damaged, nothing is left, or an item or a user lacks its features.
     """
-    removed: dict[str, int] = {}
+    removed = Removed(say)
     ids = files.read_ids(say)
     items = files.read_items(ids["items"], removed)
-    links = files.read_links(ids["links_user"], ids["links_item"], items.ids, removed, say)
-    frequent = keep_frequent(links, len(items.ids), options.min_user_links, options.min_item_links)
-    sampled = sample_users(
-        links,
-        frequent,
-        options.sample_users,
-        options.split_seed,
-        keep_items=not options.min_item_links,
-    )
-    removed |= count_removed(frequent, sampled)
-    kept_users, kept_items, kept = sampled
+    links = files.read_links(ids["links_user"], ids["links_item"], items.ids, removed)
+    links.keep_frequent(options.min_user_links, options.min_item_links, removed)
+    seed, fractions = options.split_seed, (options.test_fraction, options.validation_fraction)
+    if options.sample_users:
+        links.sample_users(options.sample_users, seed, not options.min_item_links, removed)
+    kept = links.keeps
     if not kept.any():
         raise DataError(
             f"No link is left of {options.links} with --min-user-links {options.min_user_links} and"
             f" --min-item-links {options.min_item_links}."
         )
     user_number, item_number = (
-        np.cumsum(flags, dtype=np.int32) - 1 for flags in (kept_users, kept_items)
+        np.cumsum(flags, dtype=np.int32) - 1 for flags in (links.keeps_user, links.keeps_item)
     )
-    link_users, link_items, removed["duplicate_links"] = distinct_links(
-        user_number[links.users[kept]], item_number[links.items[kept]]
-    )
-    n_items = int(kept_items.sum())
+    item_of_row = item_number[links.items[kept]]
+    link_users, link_items, repeated = distinct_links(user_number[links.users[kept]], item_of_row)
+    removed.warn("duplicate_links", repeated, f"links of {options.links.name} that are given again")
+    user_ids = links.user_ids.filter(pa.array(links.keeps_user))
+    item_ids = items.ids.filter(pa.array(links.keeps_item))
     if files.split == "column":
-        split = items.splits[kept_items]
+        split = items.splits[links.keeps_item]
     elif files.split == "time":
-        first = np.full(n_items, np.inf)
-        np.minimum.at(first, item_number[links.items[kept]], links.times[kept])
+        first = np.full(len(item_ids), np.inf)
+        np.minimum.at(first, item_of_row, links.times[kept])
         first[np.isinf(first)] = -np.inf  # without a link there is nothing to find
-        split = split_newest(first, options.test_fraction, options.validation_fraction)
+        split = split_newest(first, *fractions)
     else:
-        split = split_items(
-            n_items, options.test_fraction, options.validation_fraction, options.split_seed
-        )
+        split = split_items(len(item_ids), *fractions, seed)
     is_trained = split == 0
     if not is_trained[link_items].any():
         raise DataError("There is nothing to train on: every link belongs to a held-out item.")
-    user_ids = links.user_ids.filter(pa.array(kept_users))
-    item_ids = items.ids.filter(pa.array(kept_items))
-    rows = items.rows[kept_items]
     if options.cold_user_fraction:
         stays = stays_with_cold_users(
-            link_users,
-            is_trained[link_items],
-            len(user_ids),
-            options.cold_user_fraction,
-            options.split_seed,
+            link_users, is_trained[link_items], len(user_ids), options.cold_user_fraction, seed
         )
-        removed["links_of_cold_users"] = int(np.sum(~stays))
+        what = "Links of cold users that are not trained on"
+        removed.add("links_of_cold_users", np.sum(~stays), what)
         link_users, link_items = link_users[stays], link_items[stays]
     has_links = np.bincount(link_users[is_trained[link_items]], minlength=len(user_ids)) > 0
+    rows = items.rows[links.keeps_item]
     features = {}
-    for what, kept_ids, fitted in (
-        ("user", user_ids, has_links),
-        ("item", item_ids, is_trained),
-    ):
-        if found := files.features.get(what):
-            own = ids.get(f"{what}_features")
-            at = rows if own is None else found.rows_of(own, kept_ids)
-            features[f"{what}_features"] = found.standardised(at, kept_ids, fitted, say)
-    texts, vocabulary = _corpus(options, files, rows, say)
-    for line in describe_removed(
-        removed,
-        ids,
-        len(user_ids),
-        options.min_user_links,
-        options.min_item_links,
-        options.sample_users,
-    ):
-        say(line)
+    for what, found in files.features.items():
+        is_user = what == "user"
+        kept_ids, fitted = (user_ids, has_links) if is_user else (item_ids, is_trained)
+        own = ids.get(f"{what}_features")
+        at = rows if own is None else found.rows_of(own, kept_ids)
+        features[f"{what}_features"] = found.standardised(at, kept_ids, fitted, say)
+    texts, vocabulary = (
+        Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)),
+        Vocabulary((), ()),
+    )
+    if files.texts or files.tokens:
+        corpus = Corpus(options.pieces(), clean_markup if options.clean_markup else None)
+        with_html = _fill(corpus, files, rows)
+        if with_html and not options.clean_markup:
+            say(
+                f"{with_html:,} of {len(rows):,} texts hold tags or entities of HTML, which count"
+                " as words: --clean-markup removes them."
+            )
+        texts, vocabulary = corpus.finish(
+            options.min_count, options.vocabulary_size, options.max_length
+        )
     return Content(
         n_users=len(user_ids),
         users=link_users,
@@ -415,33 +398,20 @@ def read_content(options: Options, files: Files, *, say: Callable[[str], None]) 
         split=split,
         user_ids=user_ids,
         item_ids=item_ids,
-        removed=removed,
+        removed=removed.counts,
         **features,
     )
 
 
-def _corpus(
-    options: Options,
-    files: Files,
-    rows: NDArray[np.int64],
-    say: Callable[[str], None],
-) -> tuple[Texts, Vocabulary]:
-    """Return the texts of the items in some rows; no words where no column holds a text."""
-    if not files.texts and not files.tokens:
-        return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
-    corpus = Corpus(options.pieces(), clean_markup if options.clean_markup else None)
+def _fill(corpus: Corpus, files: Files, rows: NDArray[np.int64]) -> int:
+    """Add the texts of the items in some rows; return how many hold HTML."""
     with_html = 0
 
     def tokenized(text: str) -> list[str]:
         nonlocal with_html
-        with_html += not options.clean_markup and has_html(text)
+        with_html += has_html(text)
         return corpus.tokenize(text)
 
     for tokens in files.read_texts(rows, tokenized):
         corpus.add(tokens)
-    if with_html:
-        say(
-            f"{with_html:,} of {len(rows):,} texts hold tags or entities of HTML, which count as"
-            " words: --clean-markup removes them."
-        )
-    return corpus.finish(options.min_count, options.vocabulary_size, options.max_length)
+    return with_html

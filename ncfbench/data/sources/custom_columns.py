@@ -55,21 +55,29 @@ def choose(role: str, asked: str | None, table: Table) -> str | None:
     return next(iter(_with_names(USUAL[role], table)), None)
 
 
-def choose_user(asked: str | None, links: Table) -> str:
-    """Return the column of users: the one asked for, or a usual name, preferably an id's.
+def choose_id(what: str, table: Table, asked: str | None = None, same: str | None = None) -> str:
+    """Return a column of ids: the one asked for, or that which is called as in the other files, or
+    a usual name, preferably an id's: one called user may hold a name.
+
+    Args:
+        what: "user" or "item".
+        same: what the column is called in the other files, if this is a further one.
 
     Raises:
         UsageError: the file has no such column.
         DataError: no column has a usual name, or several of them might be meant.
     """
+    flag = f"--{what}-column"
     if asked is not None:
-        return named(asked, links, "--user-column")
-    found = _with_names(USUAL["user"], links)
-    if not found:
-        raise _no_column(links, "the id of a user", "--user-column")
+        return named(asked, table, flag)
+    found = same and _with_names([_plain(same)], table)
+    found = found or _with_names([*USUAL[what], *(IDS if same else ())], table)
     ids = [name for name in found if _is_id(name)]
+    advice = f"Call it {same}, as it is elsewhere" if same else f"Name it: {flag} NAME"
+    if not found:
+        raise no_column(table, f"the id of {'a' if what == 'user' else 'an'} {what}", advice)
     if len(ids) > 1:
-        raise _several(links, ids, "user", "--user-column NAME")
+        raise _several(table, ids, what, advice)
     return (ids or found)[0]
 
 
@@ -86,11 +94,6 @@ class Match(NamedTuple):
     item: str
     fit: float
     chosen: tuple[Ids, Ids]
-
-    @property
-    def rank(self) -> int:
-        """0 where both names are ids', 3 where one is a text's."""
-        return max(_rank(self.link), _rank(self.item))
 
     def equals(self, other: Match) -> bool:
         """Return whether another match makes the same data set."""
@@ -134,9 +137,9 @@ def choose_ids(
     else:
         item_columns = _with_names([*both, *IDS], items)
     if not link_columns:
-        raise _no_column(links, "the id of an item", "--item-column")
+        raise no_column(links, "the id of an item", "Name it: --item-column NAME")
     if not item_columns:
-        raise _no_column(items, "the id of an item", "--id-column")
+        raise no_column(items, "the id of an item", "Name it: --id-column NAME")
     if link_columns == [user]:
         raise UsageError(
             f"{user} of {links.path.name} cannot be both user and item. Use --user-column or"
@@ -154,18 +157,21 @@ def choose_ids(
         if _plain(match.link) == _plain(match.item) in usual and match.fit >= best / 2
     ]
     close = close or [match for match in matches if match.fit >= best - 0.01]
-    first = min(match.rank for match in close)
-    close = [match for match in close if match.rank == first]
-    chosen = max(close, key=lambda match: match.fit)
+
+    def order(match: Match) -> tuple[int, float]:
+        return -max(_rank(match.link), _rank(match.item)), match.fit
+
+    chosen = max(close, key=order)
+    rank, fit = order(chosen)
     rivals = [
         match
         for match in close
-        if match.fit >= chosen.fit - 0.01 and best > 0 and not match.equals(chosen)
+        if order(match) >= (rank, fit - 0.01) and best > 0 and not match.equals(chosen)
     ]
     if rivals:
         flags = f"--item-column {chosen.link} --id-column {chosen.item}"
         names = [f"{match.link} and {match.item}" for match in [chosen, *rivals]]
-        raise _several(items, names, "item", f"{flags}, for example")
+        raise _several(items, names, "item", f"Name the right ones: {flags}, for example")
     warnings = []
     better = max(matches, key=lambda match: match.fit)
     if better.fit > chosen.fit + 0.1:
@@ -203,39 +209,19 @@ def _matches(links: Table, items: Table, pairs: Sequence[tuple[str, str]]) -> li
     return matches
 
 
-def choose_id(what: str, same: str, table: Table) -> str:
-    """Return the column of ids in a further file of users or items: preferably the one that is
-    called as in the other files.
-
-    Args:
-        what: "user" or "item".
-        same: what the column is called there.
-
-    Raises:
-        DataError: no column has that name or a usual one, or several have a usual one.
+def choose_texts(
+    asked: Sequence[str], asked_tokens: str | None, table: Table, *, may_guess_tokens: bool
+) -> tuple[tuple[str, ...], str | None]:
+    """Return the columns of text: those asked for, or all with a usual name, in the usual order;
+    or the column of tokens.
     """
-    found = _with_names([_plain(same)], table)
-    if not found:
-        usual = _with_names([*USUAL[what], *IDS], table)
-        found = [name for name in usual if _is_id(name)] or usual
-    if len(found) > 1:
-        raise DataError(
-            f"{table.path}: {' or '.join(found)} may be the {what}'s id. Rename the right one to"
-            f" {same}, as it is called elsewhere."
-        )
-    if not found:
-        raise DataError(
-            f"{table.path} ({table.summary}): no column is called {same}, as the {what}s' ids are"
-            f" elsewhere. Its columns: {_listed(table.names)}."
-        )
-    return found[0]
-
-
-def choose_texts(asked: Sequence[str], table: Table) -> tuple[str, ...]:
-    """Return the columns of text: those asked for, or all with a usual name, in the usual order."""
     if asked:
-        return tuple(named(name, table, "--text-columns") for name in dict.fromkeys(asked))
-    return tuple(_with_names(TEXTS, table))
+        return tuple(named(name, table, "--text-columns") for name in dict.fromkeys(asked)), None
+    texts = tuple(_with_names(TEXTS, table))
+    # A column called words may hold their number, so it is tokens only without any text.
+    may_guess = may_guess_tokens and ("tokens" in table.names or not texts)
+    tokens = choose("tokens", asked_tokens, table) if asked_tokens or may_guess else None
+    return ((), tokens) if tokens else (texts, None)
 
 
 def named(name: str, table: Table, flag: str) -> str:
@@ -274,8 +260,8 @@ def _count_not_positive(table: Table, name: str) -> int:
         values = numbers(table[name])
     except DataError:
         return 0
-    found = set(np.unique(values).tolist())
-    return int(np.sum(values < 1)) if 1 in found and found <= {-1.0, 0.0, 1.0} else 0
+    is_mark = (values == 1).any() and np.isin(values, (-1, 0, 1)).all()
+    return int(np.sum(values < 1)) if is_mark else 0
 
 
 def _with_names(usual: Sequence[str], table: Table) -> list[str]:
@@ -296,17 +282,17 @@ def _rank(name: str) -> int:
     return 1 if plain in USUAL["item"] else 3 if plain in TEXTS else 2
 
 
-def _no_column(table: Table, what: str, flag: str) -> DataError:
+def no_column(table: Table, what: str, advice: str) -> DataError:
+    """Return the error of a file in which no column has a usual name."""
     return DataError(
         f"{table.path} ({table.summary}): no column is called like {what}. Its columns:"
-        f" {_listed(table.names)}. Name it: {flag} NAME. A file without a header needs one."
+        f" {_listed(table.names)}. {advice}. A file without a header needs one."
     )
 
 
-def _several(table: Table, names: Sequence[str], what: str, flags: str) -> DataError:
+def _several(table: Table, names: Sequence[str], what: str, advice: str) -> DataError:
     return DataError(
-        f"{table.path}: several columns may hold the {what}'s id: {'; '.join(names)}. Name the one"
-        f" that is meant: {flags}."
+        f"{table.path}: several columns may hold the {what}'s id: {'; '.join(names)}. {advice}."
     )
 
 

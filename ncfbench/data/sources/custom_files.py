@@ -1,20 +1,19 @@
-"""Users' own files of links and items: which of their columns is what, and what they hold."""
+"""Users' own files of links and items: which of their columns is what, and what is kept of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, SupportsInt
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data.content import SPLITS
+from ncfbench.data.content import SPLITS, distinct_links, draw_users
 from ncfbench.data.features import Features
 from ncfbench.data.ids import Ids, first_rows, positions, read_ids
-from ncfbench.data.sources.filters import Links
 from ncfbench.data.table import Column, Table
 from ncfbench.data.values import at_least, texts, times
 from ncfbench.errors import DataError
@@ -22,6 +21,24 @@ from ncfbench.errors import DataError
 SPLIT_NAMES = {"training": 0, "valid": 1, "val": 1, "dev": 1, "testing": 2} | {
     name: number for number, name in enumerate(SPLITS)
 }
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Counts of what is left out, by reason; the user hears of each."""
+
+    say: Callable[[str], None]
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, reason: str, count: SupportsInt, what: str = "", more: str = "") -> None:
+        """Count what is left out for a reason; say so if ``what`` describes it."""
+        self.counts[reason] = number = int(count)
+        if number and what:
+            self.say(f"{what}: {number:,}.{more}")
+
+    def warn(self, reason: str, count: SupportsInt, what: str, more: str = "") -> None:
+        """Count what is left out for a reason, and warn."""
+        self.add(reason, count, f"Warning: left out, {what}", more)
 
 
 class Items(NamedTuple):
@@ -32,27 +49,99 @@ class Items(NamedTuple):
     splits: NDArray[np.uint8]
 
 
+@dataclass
+class Links:
+    """Links as the file has them, with flags of the users, items and links that are kept.
+
+    Args:
+        users, items: int32[links], numbers of users and items.
+        times: of each link; empty where they are not needed.
+    """
+
+    user_ids: pa.StringArray
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    times: NDArray[np.float64]
+    n_items: int
+
+    def __post_init__(self) -> None:
+        self.keeps_user = np.ones(len(self.user_ids), bool)
+        self.keeps_item = np.ones(self.n_items, bool)
+        self.keeps = np.ones(len(self.users), bool)
+
+    def keep_frequent(self, min_user_links: int, min_item_links: int, removed: Removed) -> None:
+        """Leave out users and items of too few links, again and again until none is left."""
+        n_kept = -1
+        while n_kept != self.keeps.sum():
+            n_kept = self.keeps.sum()
+            # A link that is given twice counts once.
+            users, items, _ = distinct_links(self.users[self.keeps], self.items[self.keeps])
+            n_links = np.bincount(users, minlength=len(self.user_ids))
+            self.keeps_user &= n_links >= max(min_user_links, 1)
+            self.keeps_item &= np.bincount(items, minlength=self.n_items) >= min_item_links
+            self.keeps &= self.keeps_user[self.users] & self.keeps_item[self.items]
+        removed.warn(
+            "links_of_rare", np.sum(~self.keeps), "links of users or items that are left out"
+        )
+        for what, least, flags in (
+            ("users", min_user_links, self.keeps_user),
+            ("items", min_item_links, self.keeps_item),
+        ):
+            few = "without a link" if least <= 1 else f"of fewer than {least} links"
+            removed.warn(f"rare_{what}", np.sum(~flags), f"{what} {few}")
+
+    def sample_users(self, size: int, seed: int, keep_items: bool, removed: Removed) -> None:
+        """Keep some of the users who are kept, with their links; all where there are no more.
+
+        Nothing is filtered again: in a small sample few items would have the minimum, and in the
+        next round few users. So a sampled user has as many links as without the sample. Items
+        that lose their last link are left out unless ``keep_items``.
+        """
+        present = np.flatnonzero(self.keeps_user)
+        if size >= len(present):
+            removed.say(f"--sample-users {size:,}: there are {len(present):,} users; all are kept.")
+            return
+        n_links, n_items = self.keeps.sum(), self.keeps_item.sum()
+        self.keeps_user[:] = False
+        self.keeps_user[present[draw_users(len(present), size, seed)]] = True
+        self.keeps &= self.keeps_user[self.users]
+        if not keep_items:
+            self.keeps_item[:] = False
+            self.keeps_item[self.items[self.keeps]] = True
+        lost_links, lost_items = n_links - self.keeps.sum(), n_items - self.keeps_item.sum()
+        removed.add("users_not_drawn", len(present) - size)
+        removed.add("links_of_users_not_drawn", lost_links)
+        removed.add("items_not_drawn", lost_items)
+        removed.say(
+            f"A sample: {size:,} of {len(present):,} users; left out with the others:"
+            f" {lost_links:,} links, {lost_items:,} items without a link."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """The files, and which of their columns is what."""
+    """The files, and which of their columns is what.
+
+    Args:
+        rating: None if every row is a link.
+        time: None unless the newest items are held out.
+        split: ``random``, ``time`` or ``column``.
+        features: of ``user`` and ``item``, where there are any.
+    """
 
     links: Table
     items: Table
     user: str
     item: str
     rating: str | None
-    """None if every row is a link."""
     rating_threshold: float | None
     time: str | None
-    """None unless the newest items are held out."""
     id: str
     texts: tuple[str, ...]
     tokens: str | None
     split: str
-    """``random``, ``time`` or ``column``."""
     split_column: str | None
     features: Mapping[str, Features]
-    """Of ``user`` and ``item``, where there are any."""
 
     def describe(self, rating: str | None) -> list[str]:
         """Return what was chosen, a line for each file.
@@ -67,20 +156,12 @@ class Files:
             ratings += f" whatever its {rating} (--rating-threshold)"
         times_ = f", times {self.time}" if self.time else ""
         text = f"tokens {self.tokens}" if self.tokens else f"text {', '.join(self.texts) or 'none'}"
-        splits = {
-            "random": "random",
-            "time": "the newest items are held out",
-            "column": f"column {self.split_column}",
-        }
+        splits = {"time": "the newest items are held out", "column": f"column {self.split_column}"}
         return [
-            (
-                f"Links: {self.links.path.name} ({self.links.summary}): user {self.user}, item"
-                f" {self.item}{times_}{ratings}."
-            ),
-            (
-                f"Items: {self.items.path.name} ({self.items.summary}): id {self.id}, {text}."
-                f" Split: {splits[self.split]}."
-            ),
+            f"Links: {self.links.path.name} ({self.links.summary}): user {self.user}, item"
+            f" {self.item}{times_}{ratings}.",
+            f"Items: {self.items.path.name} ({self.items.summary}): id {self.id}, {text}."
+            f" Split: {splits.get(self.split, self.split)}.",
             *(f"Features of {what}s: {found.summary}." for what, found in self.features.items()),
         ]
 
@@ -110,15 +191,22 @@ class Files:
                 say(message)
         return found
 
-    def read_items(self, ids: Ids, removed: dict[str, int]) -> Items:
+    def read_items(self, ids: Ids, removed: Removed) -> Items:
         """Return the items; of rows with the same id the first counts."""
-        n_rows, present = len(ids.codes), int(np.sum(ids.codes >= 0))
+        n_rows, present, file = len(ids.codes), int(np.sum(ids.codes >= 0)), self.items.path
         if not present:
-            raise DataError(
-                f"{self.items.path} holds no item{f' with {self.id}' if n_rows else ''}."
-            )
-        removed["items_without_id"] = n_rows - present
-        removed["duplicate_items"] = present - len(ids.names)
+            raise DataError(f"{file} holds no item{f' with {self.id}' if n_rows else ''}.")
+        removed.warn(
+            "items_without_id",
+            n_rows - present,
+            f"rows of {file.name} without {self.id}",
+            _describe_missing(ids),
+        )
+        removed.warn(
+            "duplicate_items",
+            present - len(ids.names),
+            f"rows of {file.name} that repeat the {self.id} of an earlier one",
+        )
         rows = first_rows(ids)
         splits = np.zeros(len(rows), np.uint8)
         if self.split_column:
@@ -126,48 +214,48 @@ class Files:
         return Items(ids.names, rows, splits)
 
     def read_links(
-        self,
-        users: Ids,
-        items: Ids,
-        item_ids: pa.StringArray,
-        removed: dict[str, int],
-        say: Callable[[str], None],
+        self, users: Ids, items: Ids, item_ids: pa.StringArray, removed: Removed
     ) -> Links:
         """Return the links with both ends and a sufficient rating, to items that are known."""
+        path = self.links.path
         kept = (users.codes >= 0) & (items.codes >= 0)
-        removed |= {"links_without_id": int(np.sum(~kept)), "links_below_threshold": 0}
+        removed.warn(
+            "links_without_id",
+            np.sum(~kept),
+            f"rows of {path.name} without a user or an item",
+            _describe_missing(users, items),
+        )
+        with_ids = kept
         if self.rating and self.rating_threshold is not None:
-            enough = at_least(self.links[self.rating], self.rating_threshold)
-            removed["links_below_threshold"] = int(np.sum(kept & ~enough))
-            kept &= enough
+            kept = kept & at_least(self.links[self.rating], self.rating_threshold)
+        removed.add(
+            "links_below_threshold",
+            n_below := int(with_ids.sum() - kept.sum()),
+            f"Rows of {path.name} below the threshold, which are not links",
+        )
         moments = times(self.links[self.time])[kept] if self.time else np.zeros(0)
         if not kept.any():
-            raise DataError(
-                f"{self.links.path} holds no"
-                f" link{' of such a rating' if removed['links_below_threshold'] else ''}."
-            )
+            raise DataError(f"{path} holds no link{' of such a rating' if n_below else ''}.")
         if self.time and moments.min() == moments.max():
-            say(
-                f"Warning: all times {self.time} of {self.links.path.name} are equal, so the last"
-                f" items of {self.items.path.name} count as the newest."
+            removed.say(
+                f"Warning: all times {self.time} of {path.name} are equal, so the last items of"
+                f" {self.items.path.name} count as the newest."
             )
         users, items = users.only(kept), items.only(kept)
         position = positions(items.names, item_ids)
         known = position[items.codes] >= 0
-        removed["links_to_unknown_items"] = int(np.sum(~known))
-        removed["unknown_items"] = int(np.sum(position < 0))
         if not known.any():
             raise DataError(
-                f"No link names an item of {self.items.path}: {self.item} in"
-                f" {self.links.path.name} is, for example, {items.names[0].as_py()[:40]!r}, and"
-                f" {self.id} in {self.items.path.name} {item_ids[0].as_py()[:40]!r}."
+                f"No link names an item of {self.items.path}: {self.item} in {path.name} is, for"
+                f" example, {items.names[0].as_py()[:40]!r}, and {self.id} in"
+                f" {self.items.path.name} {item_ids[0].as_py()[:40]!r}."
             )
-        return Links(
-            users.names,
-            users.codes[known],
-            position[items.codes[known]],
-            moments[known] if self.time else moments,
-        )
+        unknown = f"links to items that {self.items.path.name} does not have"
+        removed.warn("links_to_unknown_items", np.sum(~known), unknown)
+        removed.add("unknown_items", np.sum(position < 0))
+        codes = position[items.codes[known]]
+        moments = moments[known] if self.time else moments
+        return Links(users.names, users.codes[known], codes, moments, len(item_ids))
 
     def read_texts(
         self, rows: NDArray[np.int64], tokenize: Callable[[str], list[str]]
@@ -189,55 +277,6 @@ def _split_numbers(column: Column) -> NDArray[np.uint8]:
         if name not in SPLIT_NAMES:
             column.refuse(row, f"{name[:40]!r} is none of {', '.join(SPLITS)}.")
     return np.array([SPLIT_NAMES[name] for name in names], np.uint8)
-
-
-def describe_removed(
-    removed: Mapping[str, int],
-    ids: Mapping[str, Ids],
-    n_users: int,
-    min_user_links: int,
-    min_item_links: int,
-    sample: int | None,
-) -> Iterator[str]:
-    """Yield a message for each reason for which something was left out.
-
-    Args:
-        n_users: number of users who are kept.
-    """
-    links, items = (ids[name].column.table.path.name for name in ("links_user", "items"))
-    id_ = ids["items"].column.name
-    rare_users, rare_items = (
-        "without a link" if least <= 1 else f"of fewer than {least} links"
-        for least in (min_user_links, min_item_links)
-    )
-    left_out = "Warning: left out, "
-    messages = {
-        "items_without_id": f"{left_out}rows of {items} without {id_}",
-        "duplicate_items": f"{left_out}rows of {items} that repeat the {id_} of an earlier one",
-        "links_without_id": f"{left_out}rows of {links} without a user or an item",
-        "links_to_unknown_items": f"{left_out}links to items that {items} does not have",
-        "duplicate_links": f"{left_out}links of {links} that are given again",
-        "links_of_rare": f"{left_out}links of users or items that are left out",
-        "rare_users": f"{left_out}users {rare_users}",
-        "rare_items": f"{left_out}items {rare_items}",
-        "links_below_threshold": f"Rows of {links} below the threshold, which are not links",
-        "links_of_cold_users": "Links of cold users that are not trained on",
-    }
-    spelled = {
-        "items_without_id": _describe_missing(ids["items"]),
-        "links_without_id": _describe_missing(ids["links_user"], ids["links_item"]),
-    }
-    for reason, message in messages.items():
-        if count := removed.get(reason):
-            yield f"{message}: {count:,}.{spelled.get(reason, '')}"
-    if sample is not None and not removed["users_not_drawn"]:
-        yield f"--sample-users {sample:,}: there are {n_users:,} users; all are kept."
-    elif sample is not None:
-        yield (
-            f"A sample: {n_users:,} of {n_users + removed['users_not_drawn']:,} users; left out"
-            f" with the others: {removed['links_of_users_not_drawn']:,} links,"
-            f" {removed['items_not_drawn']:,} items without a link."
-        )
 
 
 def _describe_missing(*columns: Ids) -> str:
