@@ -76,29 +76,41 @@ def source() -> Published:
     return Published("something", "0" * 40, ids, PublishedOptions)
 
 
+class Site:
+    """A server of the files, and downloads from it into a folder."""
+
+    def __init__(self, url: str, source: Published, folder: Path) -> None:
+        self.url, self.source, self.folder = url, source, folder
+        self.faults: dict[str, list[str]] = {}
+        self.asked: list[str] = []
+
+    def download(self, *names: str) -> None:
+        self.source.download(self.folder, names, self.url)
+
+
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Server]]]:
-    handler = type("Handler", (Server,), {"faults": {}, "asked": []})
+def site(source: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    handler = type("Handler", (Server,), {})
     monkeypatch.setattr(published, "TIMEOUT_SECONDS", 0.25)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{running.server_port}/files/", handler
+        made = Site(f"http://127.0.0.1:{running.server_port}/files/", source, tmp_path / "files")
+        made.folder.mkdir()
+        handler.faults, handler.asked = made.faults, made.asked  # type: ignore[attr-defined]
+        yield made
         running.shutdown()
 
 
-def test_what_comes_is_verified_and_what_is_there_is_kept(
-    server: tuple[str, type[Server]], source: Published, tmp_path: Path
-) -> None:
-    url, handler = server
-    source.download(tmp_path, NAMES, url)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == FILES
-    source.download(tmp_path, NAMES, url)
-    assert sorted(handler.asked) == sorted(NAMES)
-    (tmp_path / "tags.dat").write_text("damaged")
-    source.download(tmp_path, NAMES, url)
-    assert (tmp_path / "tags.dat").read_bytes() == FILES["tags.dat"]
+def test_what_comes_is_verified_and_what_is_there_is_kept(site: Site) -> None:
+    site.download(*NAMES)
+    assert {path.name: path.read_bytes() for path in site.folder.iterdir()} == FILES
+    site.download(*NAMES)
+    assert sorted(site.asked) == sorted(NAMES)
+    (site.folder / "tags.dat").write_text("damaged")
+    site.download(*NAMES)
+    assert (site.folder / "tags.dat").read_bytes() == FILES["tags.dat"]
 
 
 @pytest.mark.parametrize(
@@ -113,18 +125,11 @@ def test_what_comes_is_verified_and_what_is_there_is_kept(
         (["moved"], 2),
     ],
 )
-def test_only_a_failure_is_tried_again(
-    server: tuple[str, type[Server]],
-    source: Published,
-    tmp_path: Path,
-    faults: list[str],
-    requests: int,
-) -> None:
-    url, handler = server
-    handler.faults["users.dat"] = list(faults)
-    source.download(tmp_path, ("users.dat",), url)
-    assert (tmp_path / "users.dat").read_bytes() == FILES["users.dat"]
-    assert len(handler.asked) == requests
+def test_only_a_failure_is_tried_again(site: Site, faults: list[str], requests: int) -> None:
+    site.faults["users.dat"] = list(faults)
+    site.download("users.dat")
+    assert (site.folder / "users.dat").read_bytes() == FILES["users.dat"]
+    assert len(site.asked) == requests
 
 
 @pytest.mark.parametrize(
@@ -135,27 +140,19 @@ def test_only_a_failure_is_tried_again(
     ],
 )
 def test_what_fails_every_time_is_refused_and_not_kept(
-    server: tuple[str, type[Server]],
-    source: Published,
-    tmp_path: Path,
-    fault: str,
-    error: type[Exception],
-    message: str,
+    site: Site, fault: str, error: type[Exception], message: str
 ) -> None:
-    url, handler = server
-    handler.faults["users.dat"] = [fault] * 9
-    with pytest.raises(error, match=message.format(source.blob_ids["users.dat"])):
-        source.download(tmp_path, NAMES, url)
-    assert not list(tmp_path.iterdir())
-    assert len(handler.asked) == 1 + published.RETRIES
+    site.faults["users.dat"] = [fault] * 9
+    with pytest.raises(error, match=message.format(site.source.blob_ids["users.dat"])):
+        site.download(*NAMES)
+    assert not list(site.folder.iterdir())
+    assert len(site.asked) == 1 + published.RETRIES
 
 
-def test_a_folder_where_a_file_should_be(
-    server: tuple[str, type[Server]], source: Published, tmp_path: Path
-) -> None:
-    (tmp_path / "users.dat").mkdir()
+def test_a_folder_where_a_file_should_be(site: Site) -> None:
+    (site.folder / "users.dat").mkdir()
     with pytest.raises(DataError, match="users.dat: Is a directory"):
-        source.download(tmp_path, NAMES, server[0])
+        site.download(*NAMES)
 
 
 @pytest.mark.parametrize(
@@ -183,14 +180,10 @@ def test_names_of_contents(source: Published, tmp_path: Path) -> None:
 
 
 def test_files_come_from_a_download_or_a_folder(
-    server: tuple[str, type[Server]],
-    source: Published,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Downloads are kept in the cache; a folder of the user's own is used as it is."""
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
-    url, handler = server
 
     class Options(PublishedOptions):
         files = NAMES
@@ -199,17 +192,17 @@ def test_files_come_from_a_download_or_a_folder(
             return folder
 
     def folder_of(**options: Any) -> Path:
-        planned = source.plan(Options(**options), say=said.append)
+        planned = site.source.plan(Options(**options), say=said.append)
         verified.append([file["verified"] for file in planned.origin["files"].values()])
         return planned.read()  # type: ignore[return-value]
 
     said: list[str] = []
     verified: list[list[bool]] = []
     for _ in range(2):
-        assert folder_of(url=url) == tmp_path / "cache" / "something" / ("0" * 12)
+        assert folder_of(url=site.url) == tmp_path / "cache" / "something" / ("0" * 12)
     assert verified == [[True, True]] * 2
     assert not said
-    assert len(handler.asked) == 2, "the second time nothing is downloaded"
+    assert len(site.asked) == 2, "the second time nothing is downloaded"
     own = tmp_path / "own"
     own.mkdir()
     for name in NAMES:
