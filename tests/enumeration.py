@@ -119,8 +119,8 @@ def all_draws(config: RunConfig, graph: BipartiteGraph) -> Iterator[tuple[float,
         config.noise_exponent,
         config.strata == "user",
     )
-    s = config.stratum_size if find_sampler(sampler).uses_strata else 1
-    k = config.negatives if find_sampler(sampler).uses_negatives else 0
+    s = config.stratum_size if find_sampler(sampler).reads("stratum_size") else 1
+    k = config.negatives if find_sampler(sampler).reads("negatives") else 0
     user_share = {
         u: sum(user == u for user, _ in links_of(graph)) / graph.n_links
         for u in range(graph.n_users)

@@ -136,6 +136,8 @@ WRONG = {
         "add 'pretrained_learning_rate' to uses",
     ),
     "a weight of a pairwise loss": ("Hinge", "LossInfo(lambda_=2.0)", "pointwise losses alone"),
+    "a family not its own": ("Hinge", "LossInfo(family='pointwise')", "its base class is pairwise"),
+    "a family in a list": ("Hinge", "LossInfo(family=['pairwise'])", "must be one of 'pointwise'"),
     "a rate of zero": ("Hinge", "LossInfo(learning_rate=0)", "a number above 0"),
     "a rate that is none": ("Hinge", "LossInfo(learning_rate=float('nan'))", "a number above 0"),
     "tables in a text": ("Tower", "UserTowerInfo(user_tables='vectors')", "a tuple of texts"),

@@ -290,7 +290,7 @@ def test_a_catalog_entry_is_all_that_a_name_needs(
 
 def test_registered_plugins_have_names(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        catalog.choices,
+        catalog,
         "registered",
         lambda kind: {"own": f"{module}:Own"} if kind == "sampler" else {},
     )

@@ -47,7 +47,7 @@ SERVED = [
     for sampler in SAMPLERS
     if sampler not in ("xbm", "ns-all", "strat-all")  # layouts that a loader has no form for
     for strata in ("item", "user")
-    if strata == "item" or find_sampler(sampler).uses_strata
+    if strata == "item" or find_sampler(sampler).reads("stratum_size")
     for loss in losses_for(find_sampler(sampler), strata)
 ]
 BATCH = Batch(

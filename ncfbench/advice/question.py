@@ -118,12 +118,12 @@ class Question:
         if name == "batch_size":
             given, usual = self.batch_sizes, RunConfig.batch_size
         elif name == "stratum_size":
-            given = self.stratum_sizes if info.uses_strata else ()
+            given = self.stratum_sizes if info.reads("stratum_size") else ()
             usual = RunConfig.stratum_size
         elif name == "negatives":
             usual = find_encoder(self.base.encoder).negatives
             shares = dict.fromkeys(max(round(usual * each), 1) for each in NEGATIVE_SHARES)
-            given = (self.negatives or tuple(shares)) if info.uses_negatives else ()
+            given = (self.negatives or tuple(shares)) if info.reads("negatives") else ()
         else:
             usual = find_loss(loss).learning_rate
             factors = RATE_FACTORS

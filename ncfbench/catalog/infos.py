@@ -1,16 +1,19 @@
 """Records of samplers, losses, encoders, user towers and interactions.
 
 A record says what others must know of a class before it is imported. Built-in classes have theirs
-in :mod:`ncfbench.catalog.built_in`; a plug-in carries its own as the class attribute ``info``.
+in :mod:`ncfbench.catalog`; a plug-in carries its own as the class attribute ``info``.
 """
 
 from __future__ import annotations
 
+import importlib
+import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast, get_args
 
-from ncfbench.catalog.loading import load
+from ncfbench.errors import UsageError, nearest, reason
 from ncfbench.settings import Kind, Setting
 
 LossFamily = Literal["pointwise", "pairwise", "listwise"]
@@ -19,6 +22,7 @@ FAMILIES: tuple[LossFamily, ...] = get_args(LossFamily)
 listwise: a term for a positive link and all its negatives. The last two need negative links of the
 positive link's own user.
 """
+UNSAID = cast(LossFamily, "")
 NO_SYMBOLS = ("-",) * 5
 
 
@@ -103,21 +107,6 @@ class SamplerInfo(Info):
     drawn_off_paper_clock: bool = False
     """True if the authors' program made its draws before the timer started."""
 
-    @property
-    def uses_negatives(self) -> bool:
-        """True if k negative links are drawn for each positive one."""
-        return self.reads("negatives")
-
-    @property
-    def uses_strata(self) -> bool:
-        """True if positive links come in strata."""
-        return self.reads("stratum_size")
-
-    @property
-    def uses_uniform_items(self) -> bool:
-        """True if items are drawn uniformly into each batch."""
-        return self.reads("uniform_items")
-
     def reads(self, name: str, strata: str = "item") -> bool:
         """See :meth:`Info.reads`."""
         return super().reads(name) or (strata == "user" and name in self.uses_by_user)
@@ -140,8 +129,8 @@ class LossInfo(Info):
     """Record of a loss, a subclass of a family of :mod:`ncfbench.models.losses`."""
 
     kind = "loss"
-    family: LossFamily = "pointwise"
-    """A plug-in's is that of its base class."""
+    family: LossFamily = UNSAID
+    """A plug-in leaves it out: it is that of its base class."""
     learning_rate: float = 0.01
     """Default of the setting (KDD 2017, section 5.2)."""
     lambda_: float | None = None
@@ -201,3 +190,26 @@ class InteractionInfo(Info):
     """Record of an interaction, a subclass of :class:`ncfbench.models.interaction.Interaction`."""
 
     kind = "interaction"
+
+
+def load(path: str) -> Any:
+    """Import ``package.module:object``; modules of the current folder count as installed.
+
+    Raises:
+        UsageError: it cannot be imported, for whatever reason its own code gives.
+    """
+    module, _, attribute = path.partition(":")
+    folder = str(Path.cwd())
+    if not module.startswith("ncfbench.") and folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        found = vars(importlib.import_module(module))
+    except Exception as error:
+        raise UsageError(
+            f"Cannot import {path!r}: {type(error).__name__}: {reason(error)}. Run from the folder"
+            " that holds the module, or install it."
+        ) from error
+    if attribute not in found:
+        names = [key for key in found if not key.startswith("_")]
+        raise UsageError(f"Module {module!r} has no {attribute!r}{nearest(attribute, names)}")
+    return found[attribute]

@@ -1,9 +1,12 @@
-"""Records of the built-in losses, encoders, user towers and interactions."""
+"""Records of the built-in losses, encoders, user towers and interactions; all records by kind."""
 
 from __future__ import annotations
 
-from ncfbench.catalog.infos import EncoderInfo, InteractionInfo, LossInfo, UserTowerInfo
-from ncfbench.settings import Setting
+from collections.abc import Mapping
+
+from ncfbench.catalog.infos import EncoderInfo, Info, InteractionInfo, LossInfo, UserTowerInfo
+from ncfbench.catalog.samplers import SAMPLERS
+from ncfbench.settings import Kind, Setting
 
 USER_LAYERS = (
     Setting("user_units", 128, "Units of a hidden layer of the user tower", at_least=1),
@@ -22,6 +25,7 @@ LOSSES: dict[str, LossInfo] = {
         summary="skip-gram: -log sigmoid(score) for positives, -log sigmoid(-score) for negatives",
         in_paper=True,
         uses=(),
+        family="pointwise",
         lambda_=128.0,
     ),
     "mse": LossInfo(
@@ -31,6 +35,7 @@ LOSSES: dict[str, LossInfo] = {
         in_paper=True,
         uses=(),
         learning_rate=0.001,
+        family="pointwise",
         lambda_=8.0,
     ),
     "log": LossInfo(
@@ -242,3 +247,16 @@ INTERACTIONS: dict[str, InteractionInfo] = {
         ),
     ),
 }
+BUILT_IN: Mapping[Kind, Mapping[str, Info]] = {
+    "sampler": SAMPLERS,
+    "loss": LOSSES,
+    "encoder": ENCODERS,
+    "user_tower": USER_TOWERS,
+    "interaction": INTERACTIONS,
+}
+
+
+def own_settings() -> dict[str, Setting]:
+    """Return the settings that built-in choices have as their own, by name."""
+    records = [info for infos in BUILT_IN.values() for info in infos.values()]
+    return {name: setting for info in records for name, setting in info.own.items()}

@@ -9,18 +9,19 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ncfbench.catalog.built_in import BUILT_IN, own_settings, records
 from ncfbench.catalog.infos import (
     FAMILIES,
     NO_SYMBOLS,
+    UNSAID,
     EncoderInfo,
     Info,
     InteractionInfo,
     LossInfo,
     SamplerInfo,
     UserTowerInfo,
+    load,
 )
-from ncfbench.catalog.loading import load
+from ncfbench.catalog.models import BUILT_IN, own_settings
 from ncfbench.catalog.shared import SETTINGS
 from ncfbench.errors import UsageError, nearest
 from ncfbench.settings import Kind, Setting
@@ -65,7 +66,10 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "float": (lambda value: _is_number(value) and value > 0, "a number above 0"),
     "tuple[str, ...]": (_is_tuple_of(str), "a tuple of texts"),
     "tuple[Setting, ...]": (_is_tuple_of(Setting), "a tuple of ncfbench.settings.Setting"),
-    "LossFamily": (lambda value: value in FAMILIES, f"one of {', '.join(map(repr, FAMILIES))}"),
+    "LossFamily": (
+        lambda value: value in (UNSAID, *FAMILIES),
+        f"one of {', '.join(map(repr, FAMILIES))}",
+    ),
     "tuple[LossFamily, ...]": (
         lambda value: isinstance(value, tuple) and all(each in FAMILIES for each in value),
         f"a tuple of {', '.join(map(repr, FAMILIES))}",
@@ -140,8 +144,9 @@ def _faults(record: Info, found: Any) -> Iterator[str]:
         if not (is_right(value) or (value is None and annotation.endswith("None"))):
             yield f"{field.name} = {value!r}, which must be {words}"
     yield from _setting_faults(record)
-    for base in records():
-        if any(f"{each.__module__}:{each.__name__}" == base.path for each in found.__mro__):
+    ancestors = {f"{each.__module__}:{each.__name__}" for each in found.__mro__}
+    for base in (info for infos in BUILT_IN.values() for info in infos.values()):
+        if base.path in ancestors:
             missing = [name for name in base.names if not record.reads(name, "user")]
             if missing:
                 yield (
@@ -153,6 +158,8 @@ def _faults(record: Info, found: Any) -> Iterator[str]:
             yield "no families; add those that it serves: SamplerInfo(families=('pointwise',))"
         if {len(record.symbols), len(record.symbols_by_user)} != {len(NO_SYMBOLS)}:
             yield f"symbols, of which there must be {len(NO_SYMBOLS)}"
+    if isinstance(record, LossInfo) and record.family not in (UNSAID, found.family):
+        yield f"family = {record.family!r}, and its base class is {found.family}: leave it out"
     if isinstance(record, LossInfo) and record.lambda_ and found.family != "pointwise":
         yield "lambda_, which pointwise losses alone have"
     if isinstance(record, EncoderInfo | UserTowerInfo) and set(record.content) - CONTENT:

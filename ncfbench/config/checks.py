@@ -174,7 +174,7 @@ def _check_loss(values: Values, sampler: SamplerInfo, loss: LossInfo) -> None:
 
 def batch_unit(values: Values, sampler: SamplerInfo) -> tuple[int, int]:
     """Return the number that a batch's links must be a multiple of, and the fewest of them."""
-    s, n = values["stratum_size"] if sampler.uses_strata else 1, values["devices"]
+    s, n = values["stratum_size"] if sampler.reads("stratum_size") else 1, values["devices"]
     is_local = values["share"] == "local"
     unit = s * n if is_local else math.lcm(s, n)
     least = sampler.least_strata * s * (n if is_local else 1)
@@ -183,7 +183,7 @@ def batch_unit(values: Values, sampler: SamplerInfo) -> tuple[int, int]:
 
 def _check_strata(values: Values, sampler: SamplerInfo) -> None:
     b, n = values["batch_size"], values["devices"]
-    s = values["stratum_size"] if sampler.uses_strata else 1
+    s = values["stratum_size"] if sampler.reads("stratum_size") else 1
     unit, least = batch_unit(values, sampler)
     use = f"Use for example --batch-size {max(-(-b // unit) * unit, least)}."
     if b % s:
@@ -224,7 +224,7 @@ def _check_devices(values: Values, sampler: SamplerInfo) -> None:
         raise UsageError(
             f"On one device local and global sharing are the same. Use --share global{more}."
         )
-    if sampler.uses_uniform_items and k % n:
+    if sampler.reads("uniform_items") and k % n:
         raise UsageError(
             f"uniform_items = {k} is not a multiple of devices = {n}, as --share local needs it."
             f" Use for example --uniform-items {-(-k // n) * n}."

@@ -178,9 +178,9 @@ def _ordered_variants(comparison: Comparison) -> list[Variant]:
         # The paper's samplers have the paper's objective.
         is_papers = sampler.in_paper and not comparison.config.objective_settings
         if not present and is_papers and serves(sampler, loss):
-            strata = RunConfig.stratum_size if sampler.uses_strata else None
+            strata = RunConfig.stratum_size if sampler.reads("stratum_size") else None
             paper = find_encoder(comparison.config.encoder).negatives
-            found.append(Variant(name, strata, paper if sampler.uses_negatives else None))
+            found.append(Variant(name, strata, paper if sampler.reads("negatives") else None))
     return found
 
 

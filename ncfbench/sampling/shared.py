@@ -32,7 +32,7 @@ class SharingSampler(Sampler):
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
     ) -> None:
         super().__init__(graph, config, streams, **options)
-        draws_more = find_sampler(config.sampler).uses_uniform_items
+        draws_more = find_sampler(config.sampler).reads("uniform_items")
         most = config.batch_size - self.stratum_size + draws_more * config.uniform_items
         most += config.sampler_settings.get("memory", 0)
         if config.sampler_settings.get("hardest", 0) >= most:

@@ -51,9 +51,9 @@ class LinkedPairs:
         **settings: Any,
     ) -> None:
         traits = find_sampler(sampler)
-        if not traits.shares_items or traits.uses_uniform_items:
+        if not traits.shares_items or traits.reads("uniform_items"):
             valid = [name for name in SAMPLERS if find_sampler(name).shares_items]
-            valid = [name for name in valid if not find_sampler(name).uses_uniform_items]
+            valid = [name for name in valid if not find_sampler(name).reads("uniform_items")]
             raise UsageError(
                 f"The negatives of {sampler} are not the batch's own items, and a batch has no"
                 f" other texts. Use {either(valid)}."

@@ -28,7 +28,9 @@ LONG = pytest.mark.long
 def cases() -> Iterator[Any]:
     """Every sampler with every P_n, and every family of losses in turn; the others are long."""
     for sampler in SAMPLERS:
-        for strata in ("item", "user") if find_sampler(sampler).uses_strata else ("item",):
+        for strata in (
+            ("item", "user") if find_sampler(sampler).reads("stratum_size") else ("item",)
+        ):
             families = list(find_sampler(sampler).families_with(strata))
             for (at, noise), family in product(enumerate(NOISES), families):
                 # With all users, weights and their mean are tested by definition too.

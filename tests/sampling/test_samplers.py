@@ -194,7 +194,7 @@ def test_shapes_and_dtypes_are_static(tiny: Dataset, sampler: str, unique: bool)
         }
         assert batch.n_items.dtype == np.int32
         assert negative_weights(batch).dtype == np.float32
-        if find_sampler(sampler).uses_negatives:
+        if find_sampler(sampler).reads("negatives"):
             assert isinstance(batch.negatives, Listed)
             assert (
                 batch.negatives.user.shape

@@ -36,7 +36,7 @@ CASES = [
     (sampler, strata, family, noise, mask, unique)
     for sampler in SAMPLERS
     if sampler != "ns-distinct"  # is biased, and says so
-    for strata in (("item", "user") if find_sampler(sampler).uses_strata else ("item",))
+    for strata in (("item", "user") if find_sampler(sampler).reads("stratum_size") else ("item",))
     for family in find_sampler(sampler).families_with(strata)
     for noise in ("unigram", "uniform", "0.5")
     for mask in (True, False)

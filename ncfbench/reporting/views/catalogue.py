@@ -117,7 +117,9 @@ def _sampler(name: str) -> dict[str, Any]:
         "title": sampler.title,
         "summary": sampler.summary,
         "losses": losses_for(sampler),
-        "losses_with_strata_by_user": losses_for(sampler, "user") if sampler.uses_strata else [],
+        "losses_with_strata_by_user": losses_for(sampler, "user")
+        if sampler.reads("stratum_size")
+        else [],
     }
 
 
