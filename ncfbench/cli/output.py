@@ -49,10 +49,13 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def forget_unknown_size() -> None:
-    """Remove a terminal's size that is none from the environment: containers and CI set 0."""
+    """Remove a terminal's size that is none from the environment: containers and CI set 0.
+
+    Rich fills lines up to the width, so one of millions of columns is none either.
+    """
     for name in ("COLUMNS", "LINES"):
         value = os.environ.get(name, "")
-        if not (value.isascii() and value.isdecimal() and value.strip("0")):
+        if not (value.isascii() and value.isdecimal() and 0 < len(value.lstrip("0")) <= 5):
             os.environ.pop(name, None)
 
 

@@ -61,7 +61,7 @@ def test_an_error_ends_without_standard_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["COLUMNS", "LINES"])
-@pytest.mark.parametrize("size", ["0", "00", "-1", "wide", "²", ""])
+@pytest.mark.parametrize("size", ["0", "00", "-1", "wide", "²", "", "9" * 20])
 def test_a_size_that_is_none_is_unknown(variable: str, size: str) -> None:
     texts = [
         CliRunner().invoke(app, words, env={"COLUMNS": None, "LINES": None} | environment).output
