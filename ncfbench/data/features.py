@@ -49,12 +49,7 @@ class Features:
 
     @classmethod
     def of_table(cls, table: Table, what: str, id_: str, names: Sequence[str] = ()) -> Features:
-        """Take some columns, by default all but that of ids.
-
-        Raises:
-            DataError: there is no column, or a value is no finite number of float32, or a list is
-                longer or shorter than others; the message names the row.
-        """
+        """Take some columns, by default all but that of ids; see :func:`vectors` for refusals."""
         names = names or [name for name in table.names if name != id_]
         if not names:
             raise DataError(f"{table.path} has no column beside {id_}: it holds no features.")
@@ -65,11 +60,8 @@ class Features:
 
     @classmethod
     def of_array(cls, path: Path, n_rows: int) -> Features:
-        """Map a ``.npy`` file whose rows are those of the items' file.
-
-        Raises:
-            DataError: it cannot be read, or holds no table of numbers that float32 can hold, or
-                another number of rows.
+        """Map a ``.npy`` file whose rows are those of the items' file; refuse another number of
+        rows, and what float32 cannot hold.
         """
         try:
             values = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -95,13 +87,10 @@ class Features:
         return cls("item", path, summary, values, None)
 
     def rows_of(self, own: Ids, ids: pa.StringArray) -> NDArray[np.int64]:
-        """Return the row of each id. Of rows with the same id the first counts.
+        """Return the row of each id, the first of several; refuse if one has none.
 
         Args:
             own: the ids of all rows.
-
-        Raises:
-            DataError: an id has no row.
         """
         rows = np.append(first_rows(own), -1)[positions(ids, own.names)]
         if (rows < 0).any():
@@ -119,14 +108,12 @@ class Features:
         fitted: NDArray[np.bool_],
         say: Callable[[str], None],
     ) -> Float32:
-        """Return float32[n, F]: some rows, standardised; tell of constant columns.
+        """Return float32[n, F]: some rows, standardised; tell of constant columns, and refuse a
+        value too far from those of training.
 
         Args:
             rows, ids: of the users or items.
             fitted: bool[n], those of training.
-
-        Raises:
-            DataError: a value is so far from those of training that float32 cannot hold it.
         """
         found, constant = standardise(self.values[rows], fitted)
         if (bad := first_unfit(found)) is not None:

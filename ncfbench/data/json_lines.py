@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain, islice
@@ -26,21 +25,19 @@ MOST_DIGITS = 40
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-@dataclass(frozen=True)
 class JsonLines:
-    """The content of a file with a JSON object on each line; empty lines do not count."""
+    """The content of a file with a JSON object on each line; empty lines do not count.
 
-    path: Path
-    content: bytes
-    faults: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Of columns with a value of no use: its row, and what is wrong."""
+    Its columns are of strings, lists of strings, or true and false.
 
-    def read(self) -> dict[str, pa.ChunkedArray]:
-        """Return all columns: of strings, lists of strings, or true and false.
+    Raises:
+        DataError: there is no row, or a line is no JSON object; the message names it.
+    """
 
-        Raises:
-            DataError: there is no row, or a line is no JSON object; the message names it.
-        """
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.path = path
+        self._content = content
+        self._faults: dict[str, tuple[int, str]] = {}
         columns: dict[str, list[pa.Array]] = {}
         lines, first = self._lines(), 0
         while rows := self._objects(list(islice(lines, ROWS_AT_ONCE))):
@@ -49,21 +46,23 @@ class JsonLines:
                 columns.setdefault(name, [pa.nulls(first)]).append(values)
             first += len(rows)
         if not first:
-            raise DataError(f"{self.path} holds no row.")
-        return {name: self._joined(name, parts) for name, parts in columns.items()}
+            raise DataError(f"{path} holds no row.")
+        self._columns = {name: self._joined(name, parts) for name, parts in columns.items()}
+        self.names = tuple(columns)
 
-    def refuse_fault(self, name: str) -> None:
-        """Raise a DataError if a column has a value of no use."""
-        if name in self.faults:
-            row, why = self.faults[name]
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column; refuse one with a value of no use."""
+        if name in self._faults:
+            row, why = self._faults[name]
             raise DataError(f"{self.path}, {self.locate(row)}: {name} {why}")
+        return self._columns[name]
 
     def locate(self, row: int) -> str:
         """Return the line of a row, by its number from 0."""
         return f"line {next(islice(self._lines(), row, None))[0]}"
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        for number, line in enumerate(self.content.split(b"\n"), start=1):
+        for number, line in enumerate(self._content.split(b"\n"), start=1):
             if line.strip():
                 yield number, line
 
@@ -121,7 +120,7 @@ class JsonLines:
     def _note(self, name: str, row: int, value: object) -> None:
         shown = json.dumps(value)[:40]
         why = f"is {shown}, not a text, a number or a list of these."
-        self.faults.setdefault(name, (row, why))
+        self._faults.setdefault(name, (row, why))
 
 
 @lru_cache(2**12)

@@ -139,15 +139,8 @@ def read_table(
     content = _as_utf8(content, path, codec)
     compressed = f", {compression}" if compression else ""
     if suffix in _JSON or (suffix not in _CSV and content.lstrip()[:1] in (b"{", b"[")):
-        lines = JsonLines(path, content)
-        data = lines.read()
-
-        def load(name: str) -> pa.ChunkedArray:
-            lines.refuse_fault(name)
-            return data[name]
-
-        summary = f"JSON Lines{compressed}"
-        return Table(path, summary, tuple(data), load, lines.locate, tuple(warnings))
+        lines, summary = JsonLines(path, content), f"JSON Lines{compressed}"
+        return Table(path, summary, lines.names, lines.column, lines.locate, tuple(warnings))
     usual = "\t" if suffix in (".tsv", ".tab") else ","
     rows = CsvRows.of(path, content, delimiter, usual, quotes)
     if rows.delimiter != usual:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -41,8 +41,12 @@ from ncfbench.data.text import Corpus, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
 
 STATISTICS: Statistics | None = None
-LINKS, ITEMS, SPLIT = "Columns of the links", "Columns of the items", "Links and items to keep"
-FEATURES = "Dense features"
+_of_links = partial(option, panel="Columns of the links")
+_of_items = partial(option, panel="Columns of the items")
+_of_split = partial(option, panel="Links and items to keep")
+DENSE = "Dense features"
+_dense = partial(option, panel=DENSE)
+_reading = partial(option, is_stored=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,113 +61,89 @@ class Options(TokenizerOptions):
         help_="A row for each item, with its id and its text; of the same formats.",
         is_stored=False,
     )
-    user_column: str | None = option(
-        None, "The user's id.", panel=LINKS, shown="user, user_id, ..."
+    user_column: str | None = _of_links(None, "The user's id.", shown="user, user_id, ...")
+    item_column: str | None = _of_links(
+        None, "The item's id.", shown="item, item_id, movieId, asin, ..."
     )
-    item_column: str | None = option(
-        None, "The item's id.", panel=LINKS, shown="item, item_id, movieId, asin, ..."
+    rating_column: str | None = _of_links(
+        None, "Ratings, for --rating-threshold.", shown="rating, score, ..."
     )
-    rating_column: str | None = option(
-        None, "Ratings, for --rating-threshold.", panel=LINKS, shown="rating, score, ..."
+    time_column: str | None = _of_links(
+        None, "Numbers or dates, for --split time.", shown="timestamp, time, date, ..."
     )
-    time_column: str | None = option(
-        None, "Numbers or dates, for --split time.", panel=LINKS, shown="timestamp, time, date, ..."
-    )
-    id_column: str | None = option(
-        None, "The item's id.", panel=ITEMS, shown="as in the links, id, ..."
-    )
-    text_columns: tuple[str, ...] = option(
+    id_column: str | None = _of_items(None, "The item's id.", shown="as in the links, id, ...")
+    text_columns: tuple[str, ...] = _of_items(
         (),
         "An item's text is made of these, in order, separated by commas.",
-        panel=ITEMS,
         shown="title, abstract, description, ...: all that are there",
     )
-    tokens_column: str | None = option(
+    tokens_column: str | None = _of_items(
         None,
         "Instead of a text: tokens already made, a list or separated by spaces.",
-        panel=ITEMS,
         shown="tokens, words",
     )
-    clean_markup: bool = option(
-        False,
-        "Remove HTML's tags and entities and LaTeX from the texts.",
-        panel=ITEMS,
-        omits_default=True,
+    clean_markup: bool = _of_items(
+        False, "Remove HTML's tags and entities and LaTeX from the texts.", omits_default=True
     )
-    split_column: str | None = option(
-        None, "Each item's split: train, validation or test.", panel=ITEMS, shown="split, fold, ..."
+    split_column: str | None = _of_items(
+        None, "Each item's split: train, validation or test.", shown="split, fold, ..."
     )
     item_features: Path | None = option(
         None,
         "Numbers that describe each item, such as an image's embedding: a table with the items'"
         " ids whose other columns are numbers or lists of numbers, or a .npy array with a row for"
         " each row of --items.",
-        panel=FEATURES,
+        panel=DENSE,
         is_stored=False,
     )
-    feature_columns: tuple[str, ...] = option(
-        (),
-        "Or columns of --items that hold such numbers, separated by commas.",
-        panel=FEATURES,
-        omits_default=True,
+    feature_columns: tuple[str, ...] = _dense(
+        (), "Or columns of --items that hold such numbers, separated by commas.", omits_default=True
     )
     user_features: Path | None = option(
         None,
         "Numbers that describe each user: a table with the users' ids.",
-        panel=FEATURES,
+        panel=DENSE,
         is_stored=False,
     )
-    cold_user_fraction: float = option(
+    cold_user_fraction: float = _dense(
         0.0,
         "Share of the users held out: none of their links is trained on, and recall for them"
         " stands by itself. It needs --user-features.",
-        panel=FEATURES,
         at_least=0,
         below=1,
         omits_default=True,
     )
-    rating_threshold: float | None = option(
+    rating_threshold: float | None = _of_split(
         None,
         "A row is a link if its rating is this or more (implicit feedback).",
-        panel=SPLIT,
         shown="every row is a link",
     )
-    split: str | None = option(
+    split: str | None = _of_split(
         None,
         "Which items are held out: random; time, those whose first link is newest; column.",
-        panel=SPLIT,
         shown="column where there is one, else random",
         choices=("random", "time", "column"),
     )
-    min_user_links: int = option(
-        1,
-        "Leave out users of fewer links, again and again until none is left.",
-        panel=SPLIT,
-        at_least=0,
+    min_user_links: int = _of_split(
+        1, "Leave out users of fewer links, again and again until none is left.", at_least=0
     )
-    min_item_links: int = option(
-        1, "The same for items; 0 keeps those without any link.", panel=SPLIT, at_least=0
+    min_item_links: int = _of_split(
+        1, "The same for items; 0 keeps those without any link.", at_least=0
     )
-    sample_users: int | None = option(
+    sample_users: int | None = _of_split(
         None,
         "For a quick first answer: keep this many of the users that are left, drawn at random by"
         " --split-seed, with all their links, and no items that they have no link to. The minimum"
         " numbers of links are counted before.",
-        panel=SPLIT,
         shown="all",
         at_least=1,
         omits_default=True,
     )
-    delimiter: str | None = option(
-        None,
-        "Delimiter of the CSV files that have it.",
-        shown="comma, tab, semicolon or bar",
-        is_stored=False,
+    delimiter: str | None = _reading(
+        None, "Delimiter of the CSV files that have it.", shown="comma, tab, semicolon or bar"
     )
-    quotes: bool = option(
-        True, "Whether quotation marks enclose fields of CSV files.", is_stored=False
-    )
-    encoding: str = option("utf-8", "Encoding of text files, such as latin-1.", is_stored=False)
+    quotes: bool = _reading(True, "Whether quotation marks enclose fields of CSV files.")
+    encoding: str = _reading("utf-8", "Encoding of text files, such as latin-1.")
     split_seed: int = option(
         0, "Seed of the choice of held-out items, and of --sample-users.", at_least=0
     )
@@ -258,10 +238,6 @@ def _choose_columns(options: Options, say: Callable[[str], None]) -> Files:
             "a text",
             "Name some: --text-columns A,B; or --tokens-column NAME, or --item-features",
         )
-    features = {
-        "user": _user_features(options.user_features, user, look),
-        "item": _item_features(options.item_features, options.feature_columns, items, id_, look),
-    }
     files = Files(
         links=links,
         items=items,
@@ -275,7 +251,7 @@ def _choose_columns(options: Options, say: Callable[[str], None]) -> Files:
         tokens=tokens,
         split=split,
         split_column=split_column if split == "column" else None,
-        features={what: found for what, found in features.items() if found},
+        features=_choose_features(options, items, user, id_, look),
     )
     of_links = (user, item, files.rating, files.time)
     of_items = (id_, *texts, tokens, files.split_column, *(options.feature_columns or ()))
@@ -292,30 +268,28 @@ def _choose_columns(options: Options, say: Callable[[str], None]) -> Files:
     return files
 
 
-def _user_features(path: Path | None, user: str, look: Callable[[Path], Table]) -> Features | None:
-    if path is None:
-        return None
-    if path.suffix == ".npy":
-        raise UsageError(
-            f"--user-features {path}: an array does not say which user a row belongs to. Give"
-            f" a table with a column {user}, such as Parquet with a list in each row."
-        )
-    table = look(path)
-    return Features.of_table(table, "user", choose_id("user", table, same=user))
-
-
-def _item_features(
-    path: Path | None, names: Sequence[str], items: Table, id_: str, look: Callable[[Path], Table]
-) -> Features | None:
-    if names:
-        chosen = [named(name, items, "--feature-columns") for name in names]
-        return Features.of_table(items, "item", id_, chosen)
-    if path is None:
-        return None
-    if path.suffix == ".npy":
-        return Features.of_array(path, len(items[id_].values))
-    table = look(path)
-    return Features.of_table(table, "item", choose_id("item", table, same=id_))
+def _choose_features(
+    options: Options, items: Table, user: str, id_: str, look: Callable[[Path], Table]
+) -> dict[str, Features]:
+    found = {}
+    if path := options.user_features:
+        if path.suffix == ".npy":
+            raise UsageError(
+                f"--user-features {path}: an array does not say which user a row belongs to. Give"
+                f" a table with a column {user}, such as Parquet with a list in each row."
+            )
+        table = look(path)
+        found["user"] = Features.of_table(table, "user", choose_id("user", table, same=user))
+    if options.feature_columns:
+        names = [named(name, items, "--feature-columns") for name in options.feature_columns]
+        found["item"] = Features.of_table(items, "item", id_, names)
+    elif path := options.item_features:
+        if path.suffix == ".npy":
+            found["item"] = Features.of_array(path, len(items[id_].values))
+        else:
+            table = look(path)
+            found["item"] = Features.of_table(table, "item", choose_id("item", table, same=id_))
+    return found
 
 
 def read_content(options: Options, files: Files, *, say: Callable[[str], None]) -> Content:

@@ -87,20 +87,27 @@ class Match(NamedTuple):
     Args:
         fit: the share of links whose item is known, or of items with an id of their own, whichever
             is smaller.
-        chosen: what each link and each item would be called.
+        ids: what each link and each item would be called.
     """
 
     link: str
     item: str
     fit: float
-    chosen: tuple[Ids, Ids]
+    ids: tuple[Ids, Ids]
 
-    def equals(self, other: Match) -> bool:
-        """Return whether another match makes the same data set."""
-        return all(
+    @property
+    def order(self) -> tuple[int, float]:
+        """The larger, the likelier: first by names, then by values."""
+        return -max(_rank(self.link), _rank(self.item)), self.fit
+
+    def rivals(self, other: Match) -> bool:
+        """Return whether a match is as likely as another, and makes another data set."""
+        is_same = all(
             np.array_equal(own.codes, others.codes) and own.names.equals(others.names)
-            for own, others in zip(self.chosen, other.chosen, strict=True)
+            for own, others in zip(self.ids, other.ids, strict=True)
         )
+        rank, fit = other.order
+        return self.order >= (rank, fit - 0.01) and not is_same
 
 
 def choose_ids(
@@ -118,69 +125,58 @@ def choose_ids(
         UsageError: a file has no such column, or it is that of users.
         DataError: no column has such a name, or several fit as well.
     """
-    others = {
-        name for role in ("user", "rating", "time", "tokens", "split") for name in USUAL[role]
-    }
+    usual = USUAL["item"]
+    others = {"", _plain(user)}.union(*USUAL.values())
     shared = {_plain(name) for name in links.names} & {_plain(name) for name in items.names}
-    both = [*USUAL["item"], *sorted(shared - others - {_plain(user), *USUAL["item"]})]
+    both = [*usual, *sorted(shared - others)]
     if in_links is not None:
-        link_columns = [named(in_links, links, "--item-column")]
+        of_links = [named(in_links, links, "--item-column")]
         both.insert(0, _plain(in_links))
+    elif in_items in links.names:
+        of_links = [in_items]
     else:
-        link_columns = _with_names(both, links)
-        if link_columns != [user]:
-            link_columns = [name for name in link_columns if name != user]
+        found = _with_names(both, links)
+        of_links = [name for name in found if name != user] or found
+    of_items = _with_names([*both, *IDS], items)
     if in_items is not None:
-        item_columns = [named(in_items, items, "--id-column")]
-        if in_links is None and in_items in links.names:
-            link_columns = [in_items]
-    else:
-        item_columns = _with_names([*both, *IDS], items)
-    if not link_columns:
-        raise no_column(links, "the id of an item", "Name it: --item-column NAME")
-    if not item_columns:
-        raise no_column(items, "the id of an item", "Name it: --id-column NAME")
-    if link_columns == [user]:
+        of_items = [named(in_items, items, "--id-column")]
+    for table, found, flag in (
+        (links, of_links, "--item-column"),
+        (items, of_items, "--id-column"),
+    ):
+        if not found:
+            raise no_column(table, "the id of an item", f"Name it: {flag} NAME")
+    if of_links == [user]:
         raise UsageError(
             f"{user} of {links.path.name} cannot be both user and item. Use --user-column or"
             " --item-column."
         )
-    pairs = [(link, item) for link in link_columns for item in item_columns]
+    pairs = [(link, item) for link in of_links for item in of_items]
     if len(pairs) == 1:
         return *pairs[0], []
     matches = _matches(links, items, pairs)
-    best = max(match.fit for match in matches)
-    usual = {*USUAL["item"], _plain(in_links or ""), _plain(in_items or "")}
+    better = max(matches, key=lambda match: match.fit)
+    asked = {*usual, *(_plain(name) for name in (in_links, in_items) if name)}
     close = [
         match
         for match in matches
-        if _plain(match.link) == _plain(match.item) in usual and match.fit >= best / 2
+        if _plain(match.link) == _plain(match.item) in asked and match.fit >= better.fit / 2
     ]
-    close = close or [match for match in matches if match.fit >= best - 0.01]
-
-    def order(match: Match) -> tuple[int, float]:
-        return -max(_rank(match.link), _rank(match.item)), match.fit
-
-    chosen = max(close, key=order)
-    rank, fit = order(chosen)
-    rivals = [
-        match
-        for match in close
-        if order(match) >= (rank, fit - 0.01) and best > 0 and not match.equals(chosen)
-    ]
+    close = close or [match for match in matches if match.fit >= better.fit - 0.01]
+    chosen = max(close, key=lambda match: match.order)
+    rivals = [match for match in close if better.fit > 0 and match.rivals(chosen)]
+    flags = "--item-column {0.link} --id-column {0.item}".format
     if rivals:
-        flags = f"--item-column {chosen.link} --id-column {chosen.item}"
         names = [f"{match.link} and {match.item}" for match in [chosen, *rivals]]
-        raise _several(items, names, "item", f"Name the right ones: {flags}, for example")
-    warnings = []
-    better = max(matches, key=lambda match: match.fit)
-    if better.fit > chosen.fit + 0.1:
-        warnings.append(
-            f"Warning: {chosen.item} of {items.path.name} fits {chosen.fit:.0%} of the links, and"
-            f" {better.item} {better.fit:.0%}. If that is the id: --item-column {better.link}"
-            f" --id-column {better.item}."
-        )
-    return chosen.link, chosen.item, warnings
+        advice = f"Name the right ones: {flags(chosen)}, for example"
+        raise _several(items, names, "item", advice)
+    if better.fit <= chosen.fit + 0.1:
+        return chosen.link, chosen.item, []
+    warning = (
+        f"Warning: {chosen.item} of {items.path.name} fits {chosen.fit:.0%} of the links, and"
+        f" {better.item} {better.fit:.0%}. If that is the id: {flags(better)}."
+    )
+    return chosen.link, chosen.item, [warning]
 
 
 def _matches(links: Table, items: Table, pairs: Sequence[tuple[str, str]]) -> list[Match]:

@@ -31,13 +31,13 @@ class Removed:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, reason: str, count: SupportsInt, what: str = "", more: str = "") -> None:
-        """Count what is left out for a reason; say so if ``what`` describes it."""
+        """Count what is left out; say so if ``what`` describes it."""
         self.counts[reason] = number = int(count)
         if number and what:
             self.say(f"{what}: {number:,}.{more}")
 
     def warn(self, reason: str, count: SupportsInt, what: str, more: str = "") -> None:
-        """Count what is left out for a reason, and warn."""
+        """Count what is left out, and warn."""
         self.add(reason, count, f"Warning: left out, {what}", more)
 
 
