@@ -203,12 +203,7 @@ def stays_with_cold_users(
 ) -> NDArray[np.bool_]:
     """Return which links stay if a share of the users, at least one, lose their training links.
 
-    Args:
-        users: of each link.
-        is_training: bool[links].
-
-    Raises:
-        UsageError: no training link stays.
+    ``users`` and ``is_training`` are of each link. A UsageError if no training link stays.
     """
     is_cold = np.zeros(n_users, bool)
     is_cold[draw_users(n_users, max(round(fraction * n_users), 1), seed)] = True
@@ -239,9 +234,7 @@ def split_newest(
 ) -> NDArray[np.uint8]:
     """Hold the newest items out, the very newest for the test; see :func:`split_items`.
 
-    Args:
-        first: float64[n_items], when each item had its first link; among equals the later item
-            counts as newer.
+    ``first`` is when each item had its first link; among equals the later item counts as newer.
     """
     return _held_out(np.argsort(first, kind="stable")[::-1], test_fraction, validation_fraction)
 

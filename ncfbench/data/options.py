@@ -119,12 +119,11 @@ class TokenizerOptions(ItemOptions):
         super().__post_init__()
         if self.tokenizer is None:
             return
-        for name in ("min_count", "vocabulary_size"):
-            if getattr(self, name) not in (1, None):
-                raise UsageError(
-                    f"--{name.replace('_', '-')} and --tokenizer exclude each other: the vocabulary"
-                    " is the model's."
-                )
+        if self.min_count != 1 or self.vocabulary_size is not None:
+            flag = "--vocabulary-size" if self.min_count == 1 else "--min-count"
+            raise UsageError(
+                f"{flag} and --tokenizer exclude each other: the vocabulary is the model's."
+            )
         if self.max_length < LEAST_PIECES:
             raise UsageError(
                 f"max_length = {self.max_length}: with --tokenizer it must be at least"

@@ -239,12 +239,11 @@ def _write(folder: Path, content: Content) -> None:
         pa.array(content.vocabulary.counts, pa.int64()),
     ]
     tables.write_table(folder / "vocabulary.parquet", pa.table(words, schema=VOCABULARY))
-    for part in NAMES:
-        if (ids := getattr(content, part)) is not None:
-            tables.write_table(folder / f"{part}.parquet", pa.table([ids], schema=IDS))
-    for part in FEATURES:
-        if (features := getattr(content, part)) is not None:
-            tables.write_array(folder / f"{part}.npy", features, np.float32)
+    for side in ("user", "item"):
+        if (ids := getattr(content, f"{side}_ids")) is not None:
+            tables.write_table(folder / f"{side}_ids.parquet", pa.table([ids], schema=IDS))
+        if (features := getattr(content, f"{side}_features")) is not None:
+            tables.write_array(folder / f"{side}_features.npy", features, np.float32)
 
 
 def load(data_dir: Path, name: str) -> Dataset:
@@ -275,7 +274,7 @@ def load(data_dir: Path, name: str) -> Dataset:
             f"Data set {name!r} in {data_dir} is damaged: {error} Prepare it again:"
             f" {prepare_command(name, manifest)}"
         ) from error
-    shared = {each.name for each in fields(Content)} & {each.name for each in fields(Dataset)}
+    shared = vars(content).keys() & {field.name for field in fields(Dataset)}
     return Dataset(
         name=name,
         manifest=manifest,
@@ -311,15 +310,12 @@ def _read(folder: Path, n_users: int) -> Content:
     if len(links) != 2 or lengths.sum(dtype=np.int64) != len(words) or len(lengths) != len(split):
         raise DataError("Its arrays do not belong together.")
     vocabulary = tables.read_table(folder / "vocabulary.parquet", VOCABULARY)
-    optional: dict[str, Any] = {
-        part: tables.read_table(path, IDS)["id"].combine_chunks()
-        for part in NAMES
-        if (path := folder / f"{part}.parquet").exists()
-    } | {
-        part: tables.read_array(path, np.float32, 2)
-        for part in FEATURES
-        if (path := folder / f"{part}.npy").exists()
-    }
+    optional: dict[str, Any] = {}
+    for side in ("user", "item"):
+        if (path := folder / f"{side}_ids.parquet").exists():
+            optional[f"{side}_ids"] = tables.read_table(path, IDS)["id"].combine_chunks()
+        if (path := folder / f"{side}_features.npy").exists():
+            optional[f"{side}_features"] = tables.read_array(path, np.float32, 2)
     return Content(
         n_users=n_users,
         users=links[0],
@@ -340,10 +336,6 @@ ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
     "split": (np.uint8, 1),
 }
 """Type and number of axes of each array."""
-NAMES = ("user_ids", "item_ids")
-"""Tables of the source's names, where it has any."""
-FEATURES = ("user_features", "item_features")
-"""Arrays of dense features, where there are any."""
 VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])
 """Row i holds the word of token i + 1."""
 IDS = pa.schema([("id", pa.string())])
