@@ -93,34 +93,13 @@ def start(
             }
             where, own = ["auto"], {f"SLURM_{name}": str(value) for name, value in job.items()}
         else:
-            where, own = (
-                [f"127.0.0.1:{port}", "--processes", str(of or count), "--process-id", str(index)],
-                {},
-            )
-        command = [
-            sys.executable,
-            "-c",
-            script,
-            "run",
-            *words,
-            "--data-dir",
-            str(data_dir),
-            "--runs-dir",
-            str(runs_dir),
-            "--coordinator",
-            *where,
-            *flags,
-            *(last if index == count - 1 else ()),
-        ]
-        found.append(
-            subprocess.Popen(
-                command,
-                env=variables | own,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
+            where = [f"127.0.0.1:{port}", "--processes", str(of or count)]
+            where, own = [*where, "--process-id", str(index)], {}
+        folders = ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
+        command = [sys.executable, "-c", script, "run", *words, *folders, "--coordinator", *where]
+        more_flags = [*flags, *(last if index == count - 1 else ())]
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        found.append(subprocess.Popen([*command, *more_flags], env=variables | own, **pipes))
     return found
 
 

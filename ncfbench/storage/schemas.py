@@ -48,9 +48,8 @@ QUALITY = (
     "recall_at_50_cold_users",
     "recall_at_50_cold_users_error",
 )
-"""The measures of an evaluation of a split: each measure with its standard error over users and its
-chance level, the standard error of recall@50 over items, and recall@50 of the users who have no
-training link, with its error.
+"""The measures of an evaluation of a split, each with its standard error over users and its chance
+level; the error of recall@50 over items; recall@50 of users without training links, with its error.
 """
 QUALITY_COLUMNS = tuple(f"{split}_{name}" for split in EVALUATED for name in QUALITY)
 _RECALL_COLUMNS = [f"{split}_{name}" for split in EVALUATED for name in _RECALLS]
@@ -156,8 +155,7 @@ SPEEDUP = _schema(
     _text("command reason"),
 )
 """The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing, no
-baseline, not trained, ... With ``not trained`` the baseline has not (``reason``), and there is no
-ratio but that of times (:mod:`ncfbench.reporting.convergence`).
+baseline; or not trained: the baseline has not (``reason``), and there are ratios of times only.
 
 Ratios are geometric means over the seeds that arm and baseline share, ``_lower`` and ``_upper``
 their 95 % intervals, null with one seed (:mod:`ncfbench.timing.seed_statistics`). ``_at_most`` is
