@@ -304,7 +304,7 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     from ncfbench.models.towers import DeviceContent, make_towers
     from ncfbench.runs.quality import Ranking
     from ncfbench.training.inference import Embedder
-    from ncfbench.training.recall import BLOCK_LINKS, ranks_by_blocks
+    from ncfbench.training.recall import BLOCK_LINKS, link_ranks
 
     dataset = store.load(arguments.scratch, NAME)
     say("embed users and items ...")
@@ -323,8 +323,8 @@ def evaluation(arguments: argparse.Namespace) -> dict[str, Any]:
     user, item = dataset.users[chosen], dataset.items[chosen]
     say(f"rank {size:,} links among {dataset.n_items:,} items ...")
     score = make_interaction(config)
-    ranks_by_blocks(score, users, items, user[:BLOCK_LINKS], item[:BLOCK_LINKS])
-    ranks = timed(seconds, lambda: ranks_by_blocks(score, users, items, user, item))
+    link_ranks(score, users, items, user[:BLOCK_LINKS], item[:BLOCK_LINKS])
+    ranks = timed(seconds, lambda: link_ranks(score, users, items, user, item))
     peak = peak_bytes()
     check_ranks(np.asarray(users[user[:CHECKED_RANKS]]), np.asarray(items), item, ranks)
     return {

@@ -135,9 +135,11 @@ def run(
         warnings.warn(warning, stacklevel=2)
     simulate(config.devices)
     keep_compiled(say)
-    return training.run(
+    record = training.run(
         config, locations, resume=resume, again=again, recommend=recommend, progress=progress
     )
+    assert record is not None, "several processes are refused"
+    return record
 
 
 def sweep(

@@ -198,7 +198,7 @@ def _train(
 
     keep_compiled(progress.say)
     try:
-        return training.run_in_group(
+        return training.run(
             settings,
             locations,
             resume=resume,
@@ -206,6 +206,7 @@ def _train(
             progress=progress,
             trace=trace,
             recommend=recommend,
+            in_group=True,
         )
     except AgreedInterrupt as interrupt:
         if interrupt.folder is not None:

@@ -81,6 +81,7 @@ class Task:
             raise
         except FAILURES as error:
             raise NcfbenchError(first_line(error)) from error
+        assert record is not None, "several processes are refused"
         return str(record.folder)
 
 

@@ -1,7 +1,7 @@
 """The carry: state that iterations leave for later ones besides parameters and moments.
 
-A run has one kind of it, mostly :class:`Carry` itself: none. A further kind is a subclass and its
-place in :data:`KINDS`; the step, the loop, checkpoints and the curve follow from that.
+A run has one kind of it, mostly :class:`Carry` itself: none. A further kind is a subclass that
+:func:`make_carry` names; the step, the loop, checkpoints and the curve follow from that.
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ class Carry:
     def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
         self.config, self.graph = config, graph
 
-    @staticmethod
-    def is_used(config: RunConfig) -> bool:
-        """Return whether a run has this kind of carry."""
-        return True
-
     def initial(self) -> Any:
         """Return the carry before the first iteration, a tree of arrays."""
         return None
@@ -100,11 +95,6 @@ class Memory(Carry):
     def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
         super().__init__(config, graph)
         self.given_slots = config.memory
-
-    @staticmethod
-    def is_used(config: RunConfig) -> bool:
-        """See :meth:`Carry.is_used`."""
-        return find_sampler(config.sampler).keeps_vectors
 
     def initial(self) -> jax.Array:
         """See :meth:`Carry.initial`."""
@@ -159,11 +149,6 @@ class MinedItems(Carry):
         super().__init__(config, graph)
         self.every, self.nodes = config.mine_every, graph.items_in_use
         self._top = partial(_top, count=config.mined, skip=config.mine_skip)
-
-    @staticmethod
-    def is_used(config: RunConfig) -> bool:
-        """See :meth:`Carry.is_used`."""
-        return config.mines
 
     def initial(self) -> NDArray[np.int32]:
         """See :meth:`Carry.initial`."""
@@ -227,10 +212,8 @@ def _top(
     return ids[jax.lax.top_k(scores, skip + count)[1][:, skip:]]
 
 
-KINDS: tuple[type[Carry], ...] = (Memory, MinedItems, Carry)
-"""Kinds of carry; a run has the first that it uses."""
-
-
 def make_carry(config: RunConfig, graph: BipartiteGraph) -> Carry:
     """Return the carry of a run."""
-    return next(kind for kind in KINDS if kind.is_used(config))(config, graph)
+    if find_sampler(config.sampler).keeps_vectors:
+        return Memory(config, graph)
+    return MinedItems(config, graph) if config.mines else Carry(config, graph)

@@ -6,7 +6,7 @@ Items are embedded in blocks, so that memory is bounded and few compilations ser
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import jax
@@ -27,6 +27,12 @@ SORTED_WORDS = 2**11
 """Word slots of a block of costly items, half a second of MiniLM on two cores."""
 LENGTHS = 4
 """Lengths to which blocks of costly items are padded: quarters of the longest."""
+
+
+def row_blocks(count: int, size: int) -> Iterator[NDArray[np.intp]]:
+    """Yield all rows in blocks of one size; the last row fills the last block."""
+    for start in range(0, count, size):
+        yield np.minimum(np.arange(start, start + size), count - 1)
 
 
 class Embedder:

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import cycle, groupby, islice
-from types import TracebackType
 from typing import Any, Self
 
 import jax
@@ -166,13 +165,8 @@ class TimedLoop:
         self._feed.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._feed.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._feed.__exit__(*raised)
 
     def take_samples(self) -> list[Sample]:
         """Return the samples since the last call, and forget them."""

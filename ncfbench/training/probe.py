@@ -25,7 +25,7 @@ from ncfbench.models.precision import full
 from ncfbench.models.towers import UserVectors
 from ncfbench.rng import Streams
 from ncfbench.sampling.noise import Noise
-from ncfbench.training.inference import Embedder
+from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
 PROBE_SEED = MAX_SEED + 2
@@ -143,14 +143,11 @@ class Probe:
         )
 
     def _split_rows(self) -> list[Any]:
-        links = self.links
-        rows = max(1, BLOCK_TERMS // links.negative.shape[1])
-        n_rows = len(links.user)
-        blocks = []
-        for start in range(0, n_rows, rows):
-            take = np.minimum(np.arange(start, start + rows), n_rows - 1)
-            real = np.arange(start, start + rows) < n_rows
+        links, blocks, done = self.links, [], 0
+        for take in row_blocks(len(links.user), max(1, BLOCK_TERMS // links.negative.shape[1])):
+            real = np.arange(done, done + len(take)) == take
             negative = None if links.all_items else links.negative[take]
             arrays = (links.user[take], links.item[take], negative, links.weight[take], real)
             blocks.append(jax.device_put(arrays))
+            done += len(take)
         return blocks

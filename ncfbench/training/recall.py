@@ -22,7 +22,7 @@ from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
 from ncfbench.runs.quality import Evaluation, Ranking
 from ncfbench.storage.schemas import EVALUATED
-from ncfbench.training.inference import Embedder
+from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
 BLOCK_SCORES = 2**23
@@ -46,8 +46,6 @@ class RecallEvaluator:
         self.users = users[order]
         self.index = np.searchsorted(self.items, items[order]).astype(np.int32)
         self._ranking = Ranking(self.users, self.index, len(self.items), dataset.has_links)
-        self.block = int(np.clip(BLOCK_SCORES // max(len(self.items), 1), 1, 4096))
-        self._ranks = jax.jit(full(link_ranks))
 
     def __call__(self, parameters: Parameters) -> Evaluation:
         """Return the quality of the ranking by these parameters."""
@@ -58,16 +56,7 @@ class RecallEvaluator:
         users_UxD = self.embedder.users(parameters).scored
         items_VxD = self.embedder.cold_items(parameters, self.items)
         interaction = self.embedder.interaction(parameters)
-        if len(self.items) > BLOCK_ITEMS:
-            return ranks_by_blocks(interaction, users_UxD, items_VxD, self.users, self.index)
-        parts = []
-        for start in range(0, len(self.users), self.block):
-            take = np.minimum(np.arange(start, start + self.block), len(self.users) - 1)
-            user, item = self.users[take], self.index[take]
-            parts.append(self._ranks(interaction, users_UxD, items_VxD, user, item))
-        return np.concatenate([np.asarray(part) for part in parts])[: len(self.users)].astype(
-            np.int64
-        )
+        return link_ranks(interaction, users_UxD, items_VxD, self.users, self.index)
 
 
 def make_evaluators(
@@ -85,61 +74,44 @@ def link_ranks(
     interaction: Interaction,
     users_UxD: jax.Array,
     items_VxD: jax.Array,
-    users: jax.Array,
-    index: jax.Array,
-) -> jax.Array:
-    """Return the rank of each link's item for its user, int32[links].
+    users: NDArray[np.int32],
+    index: NDArray[np.int32],
+) -> NDArray[np.int64]:
+    """Return the rank of each link's item for its user, int64[links].
 
     Items of a higher score rank before it, and those of an equal score with a smaller index. A NaN
     ranks before every other score, so that broken parameters never look good.
 
+    Works in blocks of links and items, of which one is in memory. Equal scores must be equal to the
+    last bit, so a link's own score comes from the same product that counts it: the same program,
+    rows and block of items. Where there are several blocks of items, it comes from a product of its
+    own block beforehand; links in the order of their items need few of these.
+
     Args:
-        users: int32[links], the user of each link.
-        index: int32[links], the index of its item in ``items_VxD``.
+        users: the user of each link.
+        index: the index of its item in ``items_VxD``.
     """
-    scores = interaction.matrix(users_UxD[users], items_VxD)
-    own = jnp.take_along_axis(scores, index[:, None], axis=1)
-    earlier = jnp.arange(items_VxD.shape[0], dtype=jnp.int32)[None, :] < index[:, None]
-    return jnp.sum(~(scores <= own) | ((scores == own) & earlier), axis=1, dtype=jnp.int32)
-
-
-def ranks_by_blocks(
-    interaction: Interaction,
-    users_UxD: jax.Array,
-    items_VxD: jax.Array,
-    users: NDArray[np.int32],
-    index: NDArray[np.int32],
-) -> NDArray[np.int64]:
-    """Return :func:`link_ranks` among any number of items, int64[links].
-
-    Works in blocks of :data:`BLOCK_LINKS` x :data:`BLOCK_ITEMS`. Equal scores must be equal to the
-    last bit, so a link's own score comes from the same product that later counts it: the same
-    program, rows and block of items. Links in the order of their own items need few such products
-    beforehand.
-    """
-    n_items, n_links = len(items_VxD), len(users)
+    n_items = len(items_VxD)
     # Blocks of about one size, so that the last one is not mostly padding.
     size = -(-n_items // -(-n_items // BLOCK_ITEMS))
     starts = np.arange(0, n_items, size, dtype=np.int32)
     items_VxD = jnp.pad(items_VxD, ((0, len(starts) * size - n_items), (0, 0)))
-    order = np.argsort(index, kind="stable")
-    rows = min(BLOCK_LINKS, n_links)
-    result = np.zeros(n_links, np.int64)
-    for first in range(0, n_links, rows):
-        # The last link fills the last block.
-        links = order[np.minimum(np.arange(first, first + rows), n_links - 1)]
+    if len(starts) == 1:
+        order, rows = np.arange(len(index)), int(np.clip(BLOCK_SCORES // size, 1, 4096))
+    else:
+        order, rows = np.argsort(index, kind="stable"), min(BLOCK_LINKS, len(index))
+    result = np.zeros(len(index), np.int64)
+    for block in row_blocks(len(index), rows):
+        links = order[block]
         user, item, score = users[links], index[links], np.zeros(rows, np.float32)
-        for start in starts[item[0] // size : item[-1] // size + 1]:
-            score, _ = _ranks_in_block(
-                interaction, users_UxD, items_VxD, user, item, score, start, n_items, size
-            )
+        within = partial(_ranks_in_block, interaction, users_UxD, items_VxD, user, item)
+        if len(starts) > 1:
+            for start in starts[item[0] // size : item[-1] // size + 1]:
+                score, _ = within(score, start, n_items, size)
         count = np.zeros(rows, np.int64)
         for start in starts:
-            _, before = _ranks_in_block(
-                interaction, users_UxD, items_VxD, user, item, score, start, n_items, size
-            )
             # Waits for the block, so that only one is in memory.
-            count += np.asarray(before)
+            count += np.asarray(within(score, start, n_items, size)[1])
         result[links] = count
     return result
 
@@ -157,10 +129,7 @@ def _ranks_in_block(
     n_items: jax.Array,
     size: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return each link's own score, if its item is in this block, and its rank within the block.
-
-    float32[links] and int32[links].
-    """
+    """Return each link's own score, new if its item is in this block, and its rank in the block."""
     block_VxD = jax.lax.dynamic_slice_in_dim(items_VxD, start, size)
     scores = interaction.matrix(users_UxD[users], block_VxD)
     column = index - start

@@ -29,7 +29,7 @@ from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import tables
 from ncfbench.storage.schemas import recommendations
 from ncfbench.training.checkpoint import Best, Checkpoints
-from ncfbench.training.inference import Embedder
+from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
@@ -100,9 +100,8 @@ class Recommender:
         missing = len(starts) * self.item_block - len(self.items)
         items_VxD = self.embedder.cold_items(parameters, self.items)
         items_VxD = jnp.pad(items_VxD, ((0, missing), (0, 0)))
-        for start in range(0, len(self.users), self.user_block):
-            take = np.minimum(np.arange(start, start + self.user_block), len(self.users) - 1)
-            rows_BxD = users_UxD[self.users[take]]
+        for rows in row_blocks(len(self.users), self.user_block):
+            rows_BxD = users_UxD[self.users[rows]]
             best = jnp.full((self.user_block, self.count), -jnp.inf)
             index = jnp.zeros((self.user_block, self.count), jnp.int32)
             finite = jnp.bool_(True)
@@ -116,7 +115,7 @@ class Recommender:
                 raise DivergedError(
                     "A score of a user and an item is not finite: there is nothing to recommend."
                 )
-            users = self.users[start : start + self.user_block]
+            users = self.users[rows[0] : rows[-1] + 1]
             items = self.items[np.asarray(index)[: len(users)]]
             pairs = self._pairs(np.repeat(users, self.count), items.reshape(-1))
             yield (
@@ -231,9 +230,8 @@ def write_finished(
     """
     if is_written(record, dataset, count):
         return
-    trainer, _ = Trainer.create(
-        record.config.on_one_device(), dataset
-    )  # a checkpoint knows nothing of devices
+    one_device = record.config.on_one_device()  # a checkpoint knows nothing of devices
+    trainer, _ = Trainer.create(one_device, dataset)
     found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)
     iteration = record.summary["iterations"]
     if found is None or int(found.state.iteration) != iteration:

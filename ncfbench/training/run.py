@@ -41,10 +41,12 @@ def run(
     progress: Progress | None = None,
     trace: Path | None = None,
     recommend: int | None = None,
-) -> RunRecord:
+    in_group: bool = False,
+) -> RunRecord | None:
     """Train a run into a folder, and return it as the folder holds it.
 
-    A run that is finished is returned, and not trained again.
+    A run that is finished is returned, and not trained again. Only the first of several processes
+    writes, shows and returns the run; the others return None.
 
     Args:
         resume: continue the newest run with these settings and data; its curve ends as if it had
@@ -55,60 +57,27 @@ def run(
         trace: write a trace of JAX's profiler of a few iterations into this folder.
         recommend: write this many test items of each user at the end; or, where the run to resume
             is finished, from its checkpoint.
+        in_group: train together with the other processes, which call this alike.
 
     Raises:
         DataError: the data set is not prepared, or a folder cannot be written.
         DivergedError: the loss stopped being finite; what was recorded is kept.
         KeyboardInterrupt: interrupted; the run can be resumed.
-        UsageError: the run cannot work, see :meth:`RunPlan.of`; there is none to resume; or there
-            is one to resume, and neither ``resume`` nor ``again`` is given.
+        UsageError: the run cannot work, see :meth:`RunPlan.of`; there is none to resume; there is
+            one to resume, and neither ``resume`` nor ``again`` is given; or there are several
+            processes without ``in_group``.
     """
     ledger = Ledger()
     with ledger.line("initialising"):  # the first question for devices starts JAX
         group = ProcessGroup.current()
-    if group.count > 1:
-        raise UsageError("JAX has joined several processes: train with ncfbench run --coordinator.")
-    record = run_in_group(
-        config,
-        locations,
-        resume=resume,
-        again=again,
-        progress=progress,
-        trace=trace,
-        recommend=recommend,
-        ledger=ledger,
-    )
-    assert record is not None
-    return record
-
-
-def run_in_group(
-    config: RunConfig,
-    locations: Locations,
-    *,
-    resume: bool = False,
-    again: bool = False,
-    progress: Progress | None = None,
-    trace: Path | None = None,
-    recommend: int | None = None,
-    ledger: Ledger | None = None,
-) -> RunRecord | None:
-    """Train a run like :func:`run`, together with the other processes, which call it alike.
-
-    The first process writes, shows and returns the run. The others return None.
-
-    Args:
-        ledger: made when the run began; by default it begins here.
-    """
-    ledger = ledger or Ledger()
-    with ledger.line("initialising"):
-        is_first = ProcessGroup.current().is_first
         others = OtherPrograms()
-    shown = progress if progress and is_first else Progress()
+    if group.count > 1 and not in_group:
+        raise UsageError("JAX has joined several processes: train with ncfbench run --coordinator.")
+    shown = progress if progress and group.is_first else Progress()
     plan = RunPlan.of(
         config, locations, trace=trace, recommend=recommend, ledger=ledger, say=shown.say
     )
-    folder = choose_folder(plan, resume=resume, again=again) if is_first else None
+    folder = choose_folder(plan, resume=resume, again=again) if group.is_first else None
     with open_recorder(plan, ledger, shown, folder=folder) as recorder:
         return train(plan, recorder, others)
 
@@ -146,11 +115,7 @@ def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
 
 @contextmanager
 def open_recorder(
-    plan: RunPlan,
-    ledger: Ledger,
-    progress: Progress,
-    *,
-    folder: Path | None = None,
+    plan: RunPlan, ledger: Ledger, progress: Progress, *, folder: Path | None = None
 ) -> Iterator[Recorder]:
     """Open the recorder of this process, and hold the run's folder meanwhile.
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import jax
@@ -131,14 +130,9 @@ class Session:
         self._loop.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         try:
-            self._loop.__exit__(kind, error, trace)
+            self._loop.__exit__(*raised)
         finally:
             self._progress.end()
             self._environment["load_average_at_end"] = environment.load_average()

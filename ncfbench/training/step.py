@@ -69,18 +69,16 @@ def batch_loss(
             embedded, and remembered items are constants of the present parameters.
     """
     named = None if isinstance(batch.negatives, EveryUser) else batch.users
-    # Of a shard of a batch, the number of items is not known.
-    n_items = batch.n_items if shard is WHOLE else None
     users = towers.users(content, named, shard.user_rows)
+    first = 0 if given_MxD is None else len(given_MxD)
+    # Of a shard of a batch, the number of items is not known.
+    n_items = batch.n_items - first if shard is WHOLE else None
+    own = (batch.items[first:], content, dropout, shard.item_rows, n_items)
+    items_VxD = shard.gather(towers.items(*own))
     if given_MxD is None:
-        items_VxD = shard.gather(
-            towers.items(batch.items, content, dropout, shard.item_rows, n_items)
-        )
         items_VxD = without_remembered(items_VxD, batch)
     else:
-        first = len(given_MxD)
-        own = towers.items(batch.items[first:], content, dropout, None, batch.n_items - first)
-        items_VxD = jnp.concatenate([given_MxD, own])
+        items_VxD = jnp.concatenate([given_MxD, items_VxD])
     links = batch_link_loss(
         users.scored,
         items_VxD,
@@ -94,12 +92,7 @@ def batch_loss(
     total = links + user_penalty(users.raw[batch.pos_user], config.user_l2)
     if towers.free_items is None:
         return total, items_VxD
-    first = 0 if given_MxD is None else len(given_MxD)
-    own_items = None if n_items is None else n_items - first
-    gaps_V = shard.gather(
-        towers.gaps(batch.items[first:], content, dropout, shard.item_rows, own_items)
-    )
-    gaps_b = gaps_V[batch.pos_item - first]
+    gaps_b = shard.gather(towers.gaps(*own))[batch.pos_item - first]
     return total + coupling_penalty(gaps_b, config.coupling_weight), items_VxD
 
 
@@ -156,7 +149,7 @@ class Trainer:
         """
         precision.require(config.precision)
         layout = layout or make_layout(config)
-        optimizer = make_optimizer(config.learning_rate)
+        optimizer = optax.adam(config.learning_rate)
         with layout.initialise_on_host():
             graph, variables = nnx.split(make_towers(config, dataset))
             parameters = nnx.as_pure(variables)
@@ -275,8 +268,8 @@ class Trainer:
             state.parameters, batch, content, dropout, given_MxD
         )
         carry = self.carry.after_step(state.carry, batch, items_VxD)
-        optimizer_ = make_optimizer(scalars.learning_rate)
-        updates, optimizer = optimizer_.update(gradient, state.optimizer, state.parameters)
+        adam = optax.adam(scalars.learning_rate)
+        updates, optimizer = adam.update(gradient, state.optimizer, state.parameters)
         if self._pretrained:
             # Adam's update is proportional to its learning rate.
             updates = _scaled(updates, self._pretrained, scalars.pretrained_factor)
@@ -319,8 +312,3 @@ def _scaled(updates: Parameters, parts: Sequence[str], factor: jax.Array) -> Par
 def hardest_of(config: RunConfig) -> int:
     """Return how many shared negatives of a positive link count; 0 for all."""
     return int(config.sampler_settings.get("hardest", 0))
-
-
-def make_optimizer(learning_rate: Any) -> optax.GradientTransformation:
-    """Return Adam at a learning rate, a number or a traced scalar."""
-    return optax.adam(learning_rate)

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -20,11 +19,10 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.storage.schemas import CUTOFFS
 from ncfbench.training import recall as recall_module
 from ncfbench.training.inference import Embedder
-from ncfbench.training.recall import RecallEvaluator, link_ranks, ranks_by_blocks
+from ncfbench.training.recall import RecallEvaluator, link_ranks
 from ncfbench.training.step import Trainer
 
 DOT = make_interaction(complete({}))
-compiled_ranks = jax.jit(link_ranks)
 
 
 def brute_force(scores: np.ndarray, links: set[tuple[int, int]], m: int) -> float:
@@ -50,7 +48,7 @@ def test_recall_with_many_ties(seed: int, sizes: tuple[int, int]) -> None:
     pairs = rng.choice(n_users * n_items, min(9, n_users * n_items), replace=False)
     links = {divmod(pair, n_items) for pair in pairs.tolist()}
     users, items = (np.array(column, np.int32) for column in zip(*sorted(links), strict=True))
-    ranks = np.asarray(compiled_ranks(DOT, f, g, users, items))
+    ranks = link_ranks(DOT, jnp.asarray(f), jnp.asarray(g), users, items)
     for m in (1, 2, 5):
         shares = [(ranks[users == user] < m).mean() for user in np.unique(users)]
         assert np.mean(shares) == pytest.approx(brute_force(f @ g.T, links, m))
@@ -67,7 +65,6 @@ def test_evaluator_on_a_data_set_against_brute_force(
     f = np.asarray(embedder.users(state.parameters).scored)
     for split in ("validation", "test"):
         evaluator = RecallEvaluator(tiny, split, embedder)
-        assert evaluator.block == (7 if split == "test" else evaluator.block)
         items = tiny.items_of(split)
         g = np.asarray(embedder.items(state.parameters, items))
         users, linked = tiny.links(split)
@@ -84,9 +81,7 @@ def test_evaluator_on_a_data_set_against_brute_force(
 def test_scores_that_are_not_numbers_never_look_good() -> None:
     f = jnp.array([[jnp.nan], [1.0]])
     g = jnp.array([[1.0], [2.0], [jnp.nan]])
-    ranks = np.asarray(
-        link_ranks(DOT, f, g, np.array([0, 1, 1], np.int32), np.array([0, 1, 2], np.int32))
-    )
+    ranks = link_ranks(DOT, f, g, np.array([0, 1, 1], np.int32), np.array([0, 1, 2], np.int32))
     assert ranks[0] == 3
     assert ranks[1] == 1
     assert ranks[2] == 3
@@ -132,10 +127,9 @@ def test_blocks_change_no_rank(seed: int, sizes: tuple[int, int, int, int]) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recall_module, "BLOCK_ITEMS", block_items)
         patch.setattr(recall_module, "BLOCK_LINKS", block_links)
-        found = ranks_by_blocks(DOT, jnp.asarray(f), jnp.asarray(g), users, places)
+        found = link_ranks(DOT, jnp.asarray(f), jnp.asarray(g), users, places)
     assert found.shape == (n_links,)
     assert found.dtype == np.int64
-    assert found.tolist() == np.asarray(compiled_ranks(DOT, f, g, users, places)).tolist()
     with np.errstate(invalid="ignore"):
         scores = (f[:, None, :] * g[None, :, :]).sum(axis=2)
     assert found.tolist() == [
@@ -156,7 +150,7 @@ def test_ties_across_blocks_are_ranked_by_id(monkeypatch: pytest.MonkeyPatch) ->
         np.repeat(np.arange(20, dtype=np.int32), 25),
         rng.integers(0, 500, 500).astype(np.int32),
     )
-    found = ranks_by_blocks(DOT, jnp.asarray(f), jnp.asarray(g), users, places)
+    found = link_ranks(DOT, jnp.asarray(f), jnp.asarray(g), users, places)
     best = np.argsort(
         np.argsort(-(f.astype(np.float64) @ g[:125].T.astype(np.float64)), axis=1), axis=1
     )
@@ -180,12 +174,12 @@ import json, resource
 import jax, jax.numpy as jnp, numpy as np
 from ncfbench.config import complete
 from ncfbench.models.interaction import make_interaction
-from ncfbench.training.recall import ranks_by_blocks
+from ncfbench.training.recall import link_ranks
 n, links = 10**6, 300
 def peak(): return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 dot = make_interaction(complete({}))
 zeros = np.zeros(links, np.int32)
-ranks_by_blocks(dot, jnp.ones((2, 4)), jnp.ones((9000, 4)), zeros, zeros)
+link_ranks(dot, jnp.ones((2, 4)), jnp.ones((9000, 4)), zeros, zeros)
 # The item's score is its id modulo 1000 for user 0, and the same negated for user 1.
 id = jnp.arange(n) % 1000
 g = jnp.stack([id, id, 0 * id, 0 * id], axis=1).astype(jnp.float32)
@@ -194,7 +188,7 @@ places = np.random.default_rng(0).integers(0, n, links).astype(np.int32)
 users = np.arange(links, dtype=np.int32) % 2
 jax.block_until_ready((f, g))
 before = peak()
-found = ranks_by_blocks(dot, f, g, users, places)
+found = link_ranks(dot, f, g, users, places)
 print(json.dumps([found.tolist(), users.tolist(), places.tolist(), peak() - before]))
 """
 
