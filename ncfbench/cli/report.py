@@ -300,6 +300,9 @@ def _report(
         races = sorted((where.runs_dir / "advice").glob("*/answer.json"))
         if results.left_out:
             advice = "Continue one of those above by its command."
+        elif (where.runs_dir / "config.json").is_file():
+            command = shlex.join(["ncfbench", "report", str(where.runs_dir.resolve().parent)])
+            advice = f"It is the folder of one run; to compare the runs beside it: {command}"
         elif races:
             commands = [shlex.join(["ncfbench", "report", str(path.parent)]) for path in races]
             advice = f"To see the answers of its races: {'; '.join(commands)}"

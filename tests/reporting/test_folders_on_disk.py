@@ -29,6 +29,11 @@ def test_nothing_to_report_exits_with_7(tmp_path: Path) -> None:
     check(invoke("report", tmp_path), 7, "No finished run", "ncfbench sweep smoke")
 
 
+def test_the_folder_of_one_run_is_told(folder: Path) -> None:
+    (run,) = folder.glob("*-ns-*")
+    check(invoke("report", run), 7, "the folder of one run", f"ncfbench report {folder}")
+
+
 @pytest.mark.parametrize("how", ["truncated", "missing", "other"])
 def test_a_damaged_run_is_named_and_left_out(folder: Path, how: str) -> None:
     (victim,) = folder.glob("*-ns-*")
