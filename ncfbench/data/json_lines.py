@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
-from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -123,10 +122,11 @@ class JsonLines:
         self._faults.setdefault(name, (row, why))
 
 
-@lru_cache(2**12)
 def _written_out(number: str) -> str:
     """Return a number as it stands in the file, or without exponent and point if it is whole."""
-    if number[-1] != "0" and "e" not in number.lower():
+    if number.endswith(".0"):
+        return number[:-2]
+    if number[-1] != "0" and "e" not in number and "E" not in number:
         return number
     value = Decimal(number)
     is_whole = value.adjusted() < MOST_DIGITS and value == value.to_integral_value()
@@ -148,9 +148,7 @@ def _as_kind(part: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_text(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(part is None or isinstance(part, str) for part in value)
-    return value is None or isinstance(value, str)
+    return set(map(type, value if isinstance(value, list) else [value])) <= {str, type(None)}
 
 
 def _whole_characters(value: Any) -> Any:

@@ -73,30 +73,14 @@ def test_usual_names_and_string_ids_need_no_flags(tmp_path: Path) -> None:
         [{"item_id": f"i-{n}", "description": [f"word{n}", "more"]} for n in range(5)],
         gzip.compress,
     )
-    result = CliRunner().invoke(
-        app,
-        [
-            "prepare",
-            "custom",
-            "--links",
-            str(links),
-            "--items",
-            str(items),
-            "--data-dir",
-            str(tmp_path / "data"),
-            "--json",
-        ],
-    )
+    words = ["prepare", "custom", "--links", links, "--items", items, "--json"]
+    result = CliRunner().invoke(app, [*map(str, words), "--data-dir", str(tmp_path / "data")])
     assert result.exit_code == 0, result.stderr
     assert (
         "Items: items.jsonl.gz (JSON Lines, gzip): id item_id, text description." in result.stderr
     )
     manifest = json.loads(result.stdout)
-    assert (
-        manifest["statistics"]["users"],
-        manifest["statistics"]["items"],
-        manifest["statistics"]["links"],
-    ) == (3, 5, 15)
+    assert [manifest["statistics"][what] for what in ("users", "items", "links")] == [3, 5, 15]
     dataset = store.load(tmp_path / "data", "custom")
     assert dataset.user_ids is not None
     assert dataset.user_ids.to_pylist() == ["u 0,x", "u 1,x", "u 2,x"]
@@ -181,43 +165,6 @@ def test_tokens_that_are_already_made(tmp_path: Path) -> None:
     )
     dataset, _ = prepare(tmp_path, as_csv(tmp_path / "r.csv", LINKS), items)
     assert words_of(dataset, tmp_path) == {"5": ["New", "York", "A.B"], "30": [], "100": ["a"]}
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), min_size=1, max_size=40),
-    st.integers(1, 4),
-    st.integers(0, 4),
-)
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
-)
-def test_minimum_degrees_by_brute_force(
-    tmp_path: Path, pairs: list[tuple[int, int]], users: int, items: int
-) -> None:
-    links = as_csv(tmp_path / "r.csv", [{"user": user, "item": item} for user, item in pairs])
-    titles = as_csv(tmp_path / "m.csv", [{"id": item, "title": f"t{item}"} for item in range(7)])
-    left, kept_items = set(pairs), set(range(7))
-    while True:
-        gone = {pair for pair in left if sum(other[0] == pair[0] for other in left) < users}
-        gone |= {pair for pair in left - gone if sum(other[1] == pair[1] for other in left) < items}
-        if not gone:
-            break
-        left -= gone
-    kept_items = {item for item in range(7) if sum(pair[1] == item for pair in left) >= items}
-    try:
-        dataset, _ = prepare(
-            tmp_path, links, titles, min_user_links=users, min_item_links=items, test_fraction=0.0
-        )
-    except DataError as error:
-        assert not left, error
-        return
-    assert {(int(user), int(item)) for user, item in named_links(dataset)} == left
-    removed = dataset.manifest["removed"]
-    assert len(left) + removed.get("links_of_rare", 0) + removed.get("duplicate_links", 0) == len(
-        pairs
-    )
-    assert dataset.item_ids is not None
-    assert {int(item) for item in dataset.item_ids.to_pylist()} == kept_items
 
 
 @given(
