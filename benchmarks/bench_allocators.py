@@ -31,7 +31,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ncfbench.config import Locations, RunConfig, resolve
+from ncfbench.config import Locations, RunConfig, complete, merge
 from ncfbench.data import Dataset, open_dataset
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError, UsageError
 from ncfbench.models.towers import DeviceContent
@@ -195,7 +195,8 @@ def opened(arguments: argparse.Namespace) -> tuple[dict[str, RunConfig], Dataset
     flags = {name: getattr(arguments, name) for name in ("dataset", "encoder", "data_dir")}
     configs, locations = {}, Locations()
     for name in SAMPLERS:
-        configs[name], locations = resolve(flags | {"sampler": name}, arguments.set)
+        given, locations = merge(flags | {"sampler": name}, arguments.set)
+        configs[name] = complete(given)
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)  # noqa: E731
     return configs, open_dataset(locations.data_dir, arguments.dataset, say)
 

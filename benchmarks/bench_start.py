@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from ncfbench.catalog import find_sampler
-from ncfbench.config import resolve
+from ncfbench.config import merge
 from ncfbench.data import open_dataset
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, CheckFailedError, NcfbenchError
 from ncfbench.reporting.render.terminal import make_console
@@ -124,7 +124,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     names = arguments.samplers.split(",")
     for name in names:
-        _, locations = resolve(flags | {"sampler": name}, arguments.set)
+        _, locations = merge(flags | {"sampler": name}, arguments.set)
     dataset = open_dataset(
         locations.data_dir, arguments.dataset, lambda text: print(text, file=sys.stderr)
     )

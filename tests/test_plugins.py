@@ -303,7 +303,7 @@ def test_registered_plugins_have_names(module: str, monkeypatch: pytest.MonkeyPa
     ("settings", "words"),
     [
         ({"sampler": "{}:Own", "loss": "sg"}, ["serves pairwise losses only"]),
-        ({"sampler": "iid", "loss": "{}:Squared"}, ["a pairwise loss compares two items"]),
+        ({"sampler": "iid", "loss": "{}:Squared"}, ["a pairwise loss compares items"]),
         ({"sampler": "{}:Bag"}, ["is no sampler", "subclass of ncfbench.sampling.Sampler"]),
         ({"sampler": "{}:Owl"}, ["has no 'Owl'", "did you mean 'Own'"]),
         ({"sampler": "{}:number"}, ["is not a class"]),

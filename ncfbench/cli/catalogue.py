@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting
-from ncfbench.config import resolve
+from ncfbench.config import merge
 
 
 @reporting
@@ -12,7 +12,7 @@ def catalogue(data_dir: options.DataDir = None, json_: options.Json = False) -> 
     """List samplers, losses, encoders, noise distributions and data sets."""
     from ncfbench.reporting.views.catalogue import catalogue_tables, entries
 
-    _, locations = resolve({"data_dir": data_dir})
+    _, locations = merge({"data_dir": data_dir})
     found = entries(locations.data_dir)
     if json_:
         print_json(found)

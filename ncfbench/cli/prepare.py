@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ncfbench.cli import options
 from ncfbench.cli.output import print_json, print_views, reporting, say
-from ncfbench.config import resolve
+from ncfbench.config import complete, merge
 from ncfbench.data.options import declared
 from ncfbench.data.sources import SOURCES, SourceModule, Statistics
 from ncfbench.settings import setting_of
@@ -60,7 +60,8 @@ def _command(name: str) -> Any:
         from ncfbench.data import prepare as prepare_data
 
         stored_name = given["name"] or name
-        _, locations = resolve({"data_dir": given["data_dir"], "dataset": stored_name})
+        named, locations = merge({"data_dir": given["data_dir"], "dataset": stored_name})
+        complete(named)
         values = {
             each.name: _items(given[each.name]) if is_list[each.name] else given[each.name]
             for each in fields

@@ -44,14 +44,12 @@ def check(values: Values, infos: Mapping[str, Info]) -> None:
     for name, setting in settings.items():
         if values[name] is not None:
             setting.check(values[name])
-        if setting.multiple_of:
-            _check_multiple(setting, values)
+        _check_related(setting, settings, values)
     _check_texts(values, settings)
     _check_coupling(values, encoder)
     _check_devices(values, sampler)
     _check_loss(values, sampler, loss)
-    _check_strata(values, sampler)
-    _check_mined_items(values, settings)
+    _check_batch(values, sampler)
 
 
 def is_digest(text: str) -> bool:
@@ -86,13 +84,19 @@ def canonical_noise(noise: str) -> str:
     return names.get(exponent, f"{exponent:g}")
 
 
-def _check_multiple(setting: Setting, values: Values) -> None:
-    value, of = values[setting.name], values[setting.multiple_of]
-    if rest := value % of:
+def _check_related(setting: Setting, settings: Mapping[str, Setting], values: Values) -> None:
+    name, value = setting.name, values[setting.name]
+    if setting.multiple_of and (rest := value % (of := values[setting.multiple_of])):
         raise UsageError(
-            f"{setting.name} = {value} is not a multiple of {setting.multiple_of} = {of}. Use for"
+            f"{name} = {value} is not a multiple of {setting.multiple_of} = {of}. Use for"
             f" example {setting.flag} {value - rest + of}."
         )
+    for other in map(settings.__getitem__, setting.needs):
+        if other.zero_word == "off" and not values[other.name] and value != setting.default:
+            raise UsageError(
+                f"{setting.flag} {value} needs {other.flag}, which is off. Use {setting.flag}"
+                f" {setting.default}."
+            )
 
 
 def _check_texts(values: Values, settings: Mapping[str, Setting]) -> None:
@@ -144,13 +148,12 @@ def _check_loss(values: Values, sampler: SamplerInfo, loss: LossInfo) -> None:
     ]
     refused = f"--sampler {values['sampler']} cannot train --loss {values['loss']}"
     if loss.family not in served:
-        reason = {
-            "pointwise": f"it serves {' and '.join(served)} losses only",
-            "pairwise": "a pairwise loss compares two items of one user",
-            "listwise": "a listwise loss compares items of one user",
-        }[loss.family]
+        reason = f"it serves {' and '.join(served)} losses only"
         if loss.family != "pointwise":
-            reason += f", and {values['sampler']} draws its negative links for other users"
+            reason = (
+                f"a {loss.family} loss compares items of one user, and {values['sampler']} draws"
+                " its negative links for other users"
+            )
         instead = f"--sampler {either(able)}"
         if values["strata"] != "user" and loss.family in sampler.families_with("user"):
             instead += " (or --strata user)"
@@ -163,9 +166,9 @@ def _check_loss(values: Values, sampler: SamplerInfo, loss: LossInfo) -> None:
             f" shares, and {values['sampler']} shares none. Use --sampler {either(able)}, or --loss"
             " softmax."
         )
-    for name, default in (("gamma", loss.gamma), ("lambda", loss.lambda_)):
-        if values[name] is not None and default is None:
-            field = "gamma" if name == "gamma" else "lambda_"
+    for field in ("gamma", "lambda_"):
+        name = field.rstrip("_")
+        if values[name] is not None and getattr(loss, field) is None:
             owners = [each for each in LOSSES if getattr(LOSSES[each], field) is not None]
             raise UsageError(
                 f"{name} belongs to --loss {either(owners)}; {values['loss']} has none."
@@ -181,34 +184,31 @@ def batch_unit(values: Values, sampler: SamplerInfo) -> tuple[int, int]:
     return unit, -(-least // unit) * unit
 
 
-def _check_strata(values: Values, sampler: SamplerInfo) -> None:
+def _check_batch(values: Values, sampler: SamplerInfo) -> None:
     b, n = values["batch_size"], values["devices"]
     s = values["stratum_size"] if sampler.reads("stratum_size") else 1
     unit, least = batch_unit(values, sampler)
-    use = f"Use for example --batch-size {max(-(-b // unit) * unit, least)}."
-    if b % s:
-        raise UsageError(f"batch_size = {b} is not a multiple of stratum_size = {s}. {use}")
-    if b < sampler.least_strata * s:
-        raise UsageError(
-            f"batch_size = {b}: the negatives of {values['sampler']} are the batch's other items,"
-            f" and there are none. Use --batch-size {least} or more."
-        )
-    if b % n:
-        raise UsageError(f"batch_size = {b} is not a multiple of devices = {n}. {use}")
-    if b % unit or b < least:
-        raise UsageError(
-            f"batch_size = {b} leaves {b // n} positive links for each of {n} devices; with --share"
-            f" local these must be a multiple of {s}, {least // n} or more. {use}"
-        )
+    faults = {
+        f" is not a multiple of stratum_size = {s}": b % s,
+        f": the negatives of {values['sampler']} are the batch's other items, and there are none": (
+            b < sampler.least_strata * s
+        ),
+        f" is not a multiple of devices = {n}": b % n,
+        f" leaves {b // n} positive links for each of {n} devices; with --share local these must be"
+        f" a multiple of {s}, {least // n} or more": b % unit or b < least,
+    }
+    if words := next((words for words, is_wrong in faults.items() if is_wrong), ""):
+        instead = max(-(-b // unit) * unit, least)
+        raise UsageError(f"batch_size = {b}{words}. Use for example --batch-size {instead}.")
 
 
 def _check_devices(values: Values, sampler: SamplerInfo) -> None:
     n, k = values["devices"], values["uniform_items"]
-    if sampler.keeps_vectors and n > 1:
-        raise UsageError(
-            f"--sampler {values['sampler']} remembers item vectors, which lie on one device. Use"
-            " --devices 1, or --sampler ns."
-        )
+    whole = f"--mined {values['mined']} scores all items" if values.get("mined") else ""
+    if sampler.keeps_vectors:
+        whole = f"--sampler {values['sampler']} remembers item vectors"
+    if whole and n > 1:
+        raise UsageError(f"{whole} on one device. Use --devices 1.")
     if values["share"] != "local":
         return
     if not sampler.shares_items:
@@ -229,19 +229,3 @@ def _check_devices(values: Values, sampler: SamplerInfo) -> None:
             f"uniform_items = {k} is not a multiple of devices = {n}, as --share local needs it."
             f" Use for example --uniform-items {-(-k // n) * n}."
         )
-
-
-def _check_mined_items(values: Values, settings: Mapping[str, Setting]) -> None:
-    if values.get("mined"):
-        if values["devices"] > 1:
-            raise UsageError(
-                f"--mined {values['mined']} scores all items on one device. Use --devices 1."
-            )
-        return
-    for name in ("mine_every", "mine_skip"):
-        setting = settings.get(name)
-        if setting is not None and values[name] != setting.default:
-            raise UsageError(
-                f"{setting.flag} {values[name]} belongs to mined negatives, and none are mined. Add"
-                f" for example --mined 200, or leave {setting.flag} out."
-            )

@@ -41,29 +41,6 @@ def cache_dir() -> Path:
     return Path(pooch.os_cache("ncfbench"))
 
 
-def resolve(
-    flags: Mapping[str, Any] | None = None,
-    assignments: Sequence[str] = (),
-    file: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> tuple[RunConfig, Locations]:
-    """Merge the layers: flag, then ``--set``, then environment, then file, then the default for the
-    loss and encoder.
-
-    Args:
-        flags: settings given by flags; None stands for "not given".
-        assignments: ``key=value`` strings.
-        file: a TOML file of settings.
-        environment: variables to look at (``os.environ`` by default).
-
-    Raises:
-        UsageError: an unknown key (with the nearest valid one), a malformed value, or an impossible
-            combination.
-    """
-    merged, locations = merge(flags, assignments, file, environment)
-    return complete(merged), locations
-
-
 def merge(
     flags: Mapping[str, Any] | None = None,
     assignments: Sequence[str] = (),
@@ -71,11 +48,18 @@ def merge(
     environment: Mapping[str, str] | None = None,
     chosen: Mapping[Kind, Iterable[str]] | None = None,
 ) -> tuple[dict[str, Any], Locations]:
-    """Return the settings that the layers of :func:`resolve` give, without defaults.
+    """Return the settings that flags give, then ``--set``, then the environment, then a file; and
+    the folders. Defaults are :func:`complete`'s.
 
     Args:
-        flags, assignments, file, environment: as for :func:`resolve`.
+        flags: settings given by flags; None stands for "not given".
+        assignments: ``key=value`` strings.
+        file: a TOML file of settings.
+        environment: variables to look at (``os.environ`` by default).
         chosen: as for :func:`convert`.
+
+    Raises:
+        UsageError: an unknown key (with the nearest valid one), or a malformed value.
     """
     environment = os.environ if environment is None else environment
     given = {name: environment.get(name) for name in LOCATION_VARIABLES.values()}

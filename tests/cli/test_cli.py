@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from ncfbench import __main__ as entry
 from ncfbench.catalog import SAMPLERS
 from ncfbench.cli import app
-from ncfbench.config import digest, resolve
+from ncfbench.config import complete, digest, merge
 from ncfbench.data import store
 from ncfbench.runs.progress import LiveProgress, PlainProgress
 
@@ -84,8 +84,12 @@ def test_prepare_run_report(tmp_path: Path) -> None:
             ["pairwise loss", "Use --sampler neg, ns, strat-ns, mixed-ns, ns-distinct or xbm"],
         ),
         (["--batch-size", "30"], 2, ["not a multiple of stratum_size"]),
-        (["--batch-size", "4"], 2, ["there are none. Use --batch-size 8"]),
-        (["--sampler", "ns", "--batch-size", "1"], 2, ["there are none. Use --batch-size 2"]),
+        (["--batch-size", "4"], 2, ["there are none. Use for example --batch-size 8"]),
+        (
+            ["--sampler", "ns", "--batch-size", "1"],
+            2,
+            ["there are none. Use for example --batch-size 2"],
+        ),
         (["--batch-size", "1000000"], 2, ["larger than the", "training links"]),
         (["--negatives", "0"], 2, ["negatives = 0"]),
         (["--learning-rate", "nan"], 2, ["learning_rate = nan"]),
@@ -146,14 +150,14 @@ def test_a_printed_configuration_reads_back(tmp_path: Path) -> None:
     printed = invoke(*words, "--runs-dir", tmp_path / "r", "--print-config")
     check(printed, 0)
     document = tomllib.loads(printed.stdout)
-    wanted, _ = resolve({"dataset": "none", "sampler": "iid", "loss": "mse", "devices": 2})
+    wanted = complete({"dataset": "none", "sampler": "iid", "loss": "mse", "devices": 2})
     assert document["lstm_units"] == 50
     assert not {"stratum_size", "gamma", "tuned", "filters"} & set(document)
     assert document["learning_rate"] == wanted.learning_rate
     (tmp_path / "c.toml").write_text(printed.stdout)
-    found, _ = resolve(file=tmp_path / "c.toml")
+    found = complete(merge(file=tmp_path / "c.toml")[0])
     given = {"dataset": "none", "sampler": "iid", "loss": "mse", "devices": 2, "encoder": "lstm"}
-    asked, _ = resolve(given | {"lambda": 3, "seed": 7, "stratum_size": 16})
+    asked = complete(given | {"lambda": 3, "seed": 7, "stratum_size": 16})
     assert (digest(found), found.placement) == (digest(asked), asked.placement)
     again = invoke("run", "--config", tmp_path / "c.toml", "--print-config")
     assert again.stdout == printed.stdout

@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from ncfbench.catalog import ENCODERS, SAMPLERS, find_encoder, find_sampler, losses_for
-from ncfbench.config import SETTINGS, RunConfig, complete, digest, resolve
+from ncfbench.config import SETTINGS, Locations, RunConfig, complete, digest, merge
 from ncfbench.errors import UsageError
 from ncfbench.sweeps.files import read_sweep
+
+
+def resolve(*given: Any, **more: Any) -> tuple[RunConfig, Locations]:
+    named, locations = merge(*given, **more)
+    return complete(named), locations
 
 
 def settings(**flags: Any) -> RunConfig:

@@ -60,7 +60,7 @@ def test_missing_cells_name_their_command() -> None:
 
 def test_a_command_recreates_the_settings() -> None:
     """The named command, parsed as the command line does, gives the run of the missing cell."""
-    from ncfbench.config import resolve
+    from ncfbench.config import merge
 
     odd = {
         "filters": 30,
@@ -83,7 +83,7 @@ def test_a_command_recreates_the_settings() -> None:
             flags[word[5:].replace("-", "_")] = False
         else:
             flags[word[2:].replace("-", "_")] = words.pop(0)
-    assert resolve(flags, assignments, environment={})[0] == complete(
+    assert complete(merge(flags, assignments, environment={})[0]) == complete(
         {"dataset": "citeulike", "sampler": "ns"} | odd
     )
 

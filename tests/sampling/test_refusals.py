@@ -80,7 +80,7 @@ def hints(message: str) -> list[dict[str, str]]:
         ({"sampler": "iid", "loss": "softmax"}, "cannot train"),
         ({"sampler": "iid", "loss": "log", "devices": 2}, "cannot train"),
         ({"sampler": "neg", "loss": "softmax-logq", "devices": 2}, "shares none"),
-        ({"sampler": "xbm", "devices": 2}, "lie on one device"),
+        ({"sampler": "xbm", "devices": 2}, "vectors on one device"),
         ({"sampler": "xbm", "memory": 53}, "52 links to remember"),
         ({"sampler": "xbm", "memory": 1, "batch_size": 60}, "0 links to remember"),
         ({"sampler": "xbm", "memory": 4, "batch_size": 59}, "1 links to remember"),
@@ -90,7 +90,7 @@ def hints(message: str) -> list[dict[str, str]]:
         ({"sampler": "neg", "mined": 14}, "has no link with only"),
         ({"sampler": "neg", "mined": 1, "mine_skip": 14}, "has no link with only"),
         ({"sampler": "neg", "mined": 4, "mine_skip": 3, "devices": 2}, "one device"),
-        ({"sampler": "neg", "mine_skip": 2}, "none are mined"),
+        ({"sampler": "neg", "mine_skip": 2}, "which is off"),
         ({"sampler": "ns-distinct", "batch_size": 30}, "without duplicates"),
         ({"sampler": "ns-distinct", "batch_size": 40, "devices": 4}, "without duplicates"),
         ({"encoder": "mf", "coupling": "regularised"}, "pulls free item vectors"),
@@ -101,8 +101,7 @@ def test_each_way_out_works(changes: dict[str, Any], words: str) -> None:
     message = refusal(given)
     assert words in message
     for hint in hints(message):
-        if hint.get("mined") != "200":  # an example, that small data may not have
-            assert refusal(given | hint) == "", (message, hint)
+        assert refusal(given | hint) == "", (message, hint)
 
 
 @given(
@@ -130,7 +129,7 @@ def test_ways_out_lead_out(given: dict[str, Any], graph: BipartiteGraph) -> None
     """Settings with several faults are mended one after the other; no message comes twice."""
     seen: set[str] = set()
     while message := refusal(given, graph):
-        if "none are mined" in message:
+        if "which is off" in message:
             given = given | {"mine_skip": 0}
             continue
         assert message not in seen, f"in a circle: {sorted(seen)}"

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from ncfbench.config import complete, resolve
+from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import CheckFailedError, UsageError
 from ncfbench.models import device
@@ -278,8 +278,6 @@ def test_the_backend_chooses_the_dispatch(monkeypatch: pytest.MonkeyPatch) -> No
     assert [device.iterations_per_dispatch(asked) for asked in (0, 3)] == [1, 3]
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert [device.iterations_per_dispatch(asked) for asked in (0, 3)] == [8, 3]
-    assert (
-        resolve({}, ["iterations_per_dispatch=4"], environment={})[0].iterations_per_dispatch == 4
-    )
+    assert complete({"iterations_per_dispatch": "4"}).iterations_per_dispatch == 4
     with pytest.raises(UsageError, match="iterations_per_dispatch"):
         complete({"iterations_per_dispatch": -1})

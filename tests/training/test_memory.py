@@ -140,5 +140,5 @@ def test_a_state_fits_another_samplers_step(tiny: Dataset) -> None:
 def test_what_cannot_be_remembered_is_refused(tiny: Dataset) -> None:
     with pytest.raises(UsageError, match="memory = 1070: beside a batch of 32 .* 1,064 links"):
         make_sampler(tiny.graph, configure(memory=1070), Streams(0))
-    with pytest.raises(UsageError, match="lie on one device. Use --devices 1"):
+    with pytest.raises(UsageError, match="vectors on one device. Use --devices 1"):
         configure(devices=2)

@@ -198,7 +198,7 @@ def test_what_cannot_be_mined_is_refused(tiny: Dataset, data_dir: Path) -> None:
         make_sampler(tiny.graph, configure(mined=500), Streams(0))
     with pytest.raises(UsageError, match="scores all items on one device. Use --devices 1"):
         configure(devices=2)
-    with pytest.raises(UsageError, match="--mine-every 7 belongs to mined negatives"):
+    with pytest.raises(UsageError, match="--mine-every 7 needs --mined, which is off"):
         configure(mined=0, mine_every=7, mine_skip=0)
     with pytest.raises(UsageError, match="mine_every = 900: the run has .* Use --mine-every"):
         config = configure(dataset="tiny", mine_every=900, epochs=1)
