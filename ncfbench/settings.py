@@ -126,8 +126,10 @@ class Setting:
             UsageError: it does not.
         """
         with suppress(ValueError, KeyError, OverflowError):
-            # A number of NumPy or JAX is that of Python.
+            # A number of NumPy or JAX is that of Python; a narrow 0.01 is 0.01, not 0.0099999998.
             plain: Any = value.item() if hasattr(value, "item") else value
+            if isinstance(plain, float) and getattr(value, "itemsize", 8) < 8:
+                plain = float(str(value))
             if self.zero_word and isinstance(plain, str) and plain == self.zero_word:
                 return 0
             if isinstance(plain, bool) and self.type == "bool":
