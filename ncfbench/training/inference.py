@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -55,22 +55,17 @@ class Embedder:
         self._slot_seconds: float | None = None
         self.block = int(np.clip(BLOCK_WORDS // self._length, 32, 4096))
 
-        @jax.jit
-        @full
-        def users(parameters: Parameters, content: DeviceContent) -> UserVectors:
-            return nnx.merge(towers, parameters).users(content)
+        def compiled(method: str) -> Any:
+            @jax.jit
+            @full
+            def vectors(parameters: Parameters, *arguments: Any) -> Any:
+                return getattr(nnx.merge(towers, parameters), method)(*arguments)
 
-        @jax.jit
-        @full
-        def items(parameters: Parameters, ids: jax.Array, content: DeviceContent) -> jax.Array:
-            return nnx.merge(towers, parameters).items(ids, content)
+            return vectors
 
-        @jax.jit
-        @full
-        def cold_items(parameters: Parameters, ids: jax.Array, content: DeviceContent) -> jax.Array:
-            return nnx.merge(towers, parameters).cold_items(ids, content)
-
-        self._users, self._items, self._cold_items = users, items, cold_items
+        self._users = compiled("users")
+        self._items: Embed = compiled("items")
+        self._cold_items: Embed = compiled("cold_items")
 
     def interaction(self, parameters: Parameters) -> Interaction:
         """Return the interaction with its trained parameters: a tree of arrays."""

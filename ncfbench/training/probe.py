@@ -52,8 +52,6 @@ class ProbeLinks:
     """Ids of the items to embed."""
     all_items: bool
     """True if each row of ``negative`` is all nodes in order."""
-    exact: bool
-    """True if the rows are also all links."""
 
     @classmethod
     def choose(cls, graph: BipartiteGraph, config: RunConfig) -> ProbeLinks:
@@ -67,21 +65,14 @@ class ProbeLinks:
         streams = Streams(PROBE_SEED)
         listwise = config.family == "listwise"
         limit = LISTWISE_TERMS // len(nodes) if listwise else config.probe_links
-        size = (
-            graph.n_links
-            if exact
-            else int(np.clip(limit, 1, min(config.probe_links, graph.n_links)))
-        )
+        size = graph.n_links if exact else min(max(limit, 1), config.probe_links, graph.n_links)
         links = np.sort(streams.generator("links").choice(graph.n_links, size, replace=False))
         user = graph.link_user[links]
         if exact or listwise:
             # The logarithm of a sampled sum is biased: a listwise loss takes fewer links instead,
             # and all items for each.
-            weight = np.repeat(
-                (np.ones(len(nodes)) if listwise else noise.probability[nodes])[None, :],
-                size,
-                axis=0,
-            )
+            share = np.ones(len(nodes)) if listwise else noise.probability[nodes]
+            weight = np.tile(share, (size, 1))
             if config.mask:
                 weight[graph.linked_block(user, nodes)] = 0
             negative = np.broadcast_to(np.arange(len(nodes), dtype=np.int32), weight.shape)
@@ -99,7 +90,6 @@ class ProbeLinks:
             weight.astype(np.float32),
             nodes,
             exact or listwise,
-            exact,
         )
 
 
@@ -138,9 +128,8 @@ class Probe:
         items = self.embedder.items(parameters, self.links.nodes)
         interaction = self.embedder.interaction(parameters)
         sums = [self._block_sum(users, items, interaction, block) for block in self._blocks]
-        return float(
-            np.sum([np.asarray(value, np.float64) for value in sums]) / len(self.links.user)
-        )
+        total = np.sum([np.asarray(value, np.float64) for value in sums])
+        return float(total / len(self.links.user))
 
     def _split_rows(self) -> list[Any]:
         links, blocks, done = self.links, [], 0

@@ -75,9 +75,7 @@ class Recommender:
         self.items = dataset.items_of("test")
         self.count = min(count, len(self.items))
         self.item_block = min(ITEM_BLOCK, len(self.items))
-        has_link = np.zeros(dataset.n_users, bool)
-        has_link[dataset.users] = True
-        self.users = np.flatnonzero(has_link).astype(np.int32)
+        self.users = np.flatnonzero(np.bincount(dataset.users)).astype(np.int32)
         self.user_block = int(np.clip(BLOCK_SCORES // self.item_block, 1, max(len(self.users), 1)))
         users, items = dataset.links("test")
         self._held_out = np.sort(self._pairs(users, items))

@@ -22,14 +22,7 @@ from ncfbench.training.plan import RunPlan
 from ncfbench.training.recommend import write_finished
 from ncfbench.training.session import Session
 
-STOPPING = (
-    "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last"
-    " checkpoint."
-)
-STOPPING_TOGETHER = (
-    "Stopping all processes at the next probe, then saving. Ctrl-C again stops at once, back to the"
-    " last checkpoint."
-)
+STOPPING = "Stopping {}, then saving. Ctrl-C again stops at once, back to the last checkpoint."
 
 
 def run(
@@ -172,7 +165,8 @@ def train(
     else:
         with recorder.ledger.line("initialising"):
             others.warn(say)
-    stopping = STOPPING if group.count == 1 else STOPPING_TOGETHER
+    when = "after this iteration" if group.count == 1 else "all processes at the next probe"
+    stopping = STOPPING.format(when)
     with deferred_signals(say, stopping) as interrupted, recorder.ledger.noticing_compilation():
         with recorder.ledger.line("initialising"):
             session = Session(plan, recorder, interrupted)

@@ -185,8 +185,7 @@ class Session:
         """Evaluate at the last probe too, though no epoch ends there; the curve's row gets it."""
         iteration = self._loop.iteration
         if iteration and not self._schedule.ends_epoch(iteration):
-            parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
-            self.recorder.add_evaluations(iteration, self._evaluated(parameters))
+            self.recorder.add_evaluations(iteration, self._evaluated(self._parameters()))
             self._keep_best()
 
     def finish(self) -> None:
@@ -275,7 +274,7 @@ class Session:
 
     def _record(self) -> None:
         iteration = self._loop.iteration
-        parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
+        parameters = self._parameters()
         with self._timed("probe"):
             probe_loss = self._probe(parameters)
         if not math.isfinite(probe_loss):
@@ -317,12 +316,15 @@ class Session:
         self._progress.say(text)
         return columns
 
+    def _parameters(self) -> Parameters:
+        return self._trainer.layout.to_one_device(self._loop.state.parameters)
+
     def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
         with self._timed("evaluation"):
             return {split: evaluator(parameters) for split, evaluator in self._evaluators.items()}
 
     def _announce_waits(self) -> None:
-        parameters = self._trainer.layout.to_one_device(self._loop.state.parameters)
+        parameters = self._parameters()
         with self._ledger.line("probe"):
             seconds = forecast_evaluation(self._embedder, self._probe, self._evaluators, parameters)
         held_out = sum(len(evaluator.items) for evaluator in self._evaluators.values())
