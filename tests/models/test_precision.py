@@ -5,6 +5,7 @@ needed.
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from ncfbench.reporting.comparison import group
 from ncfbench.rng import Streams
 from ncfbench.runs.folder import read
 from ncfbench.sampling import batches
+from ncfbench.training import recall
 from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
-from ncfbench.training.recall import RecallEvaluator
 from ncfbench.training.step import Trainer
 
 SMALL: dict[str, Any] = {
@@ -119,15 +120,15 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
     content = DeviceContent.of(tiny)
     embedder = Embedder(trainer.towers, content)
     probe = Probe(tiny.graph, config, embedder)
-    evaluator = RecallEvaluator(tiny, "test", embedder)
+    rank = partial(recall._ranks_in_block, start=0, n_items=64, size=64)
     score = embedder.interaction(state.parameters)
     users, ids = embedder.users(state.parameters), tiny.graph.items_in_use[:64]
     items, nodes = (embedder.items(state.parameters, some) for some in (ids, probe.links.nodes))
-    four = np.zeros(4, np.int32)
+    four, own = np.zeros(4, np.int32), np.zeros(4, np.float32)
     with jax.default_matmul_precision("bfloat16"):
         for function, *arguments in (
             (embedder._items, state.parameters, ids, content),
-            (evaluator._ranks, score, users.scored, items, four, four),
+            (rank, score, users.scored, items, four, four, own),
             (probe._block_sum, users, nodes, score, probe._blocks[0]),
         ):
             assert_asked_for(products(function, *arguments), "float32")
