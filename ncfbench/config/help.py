@@ -42,7 +42,7 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
     for name in given:
         setting = known.get(name)
         if setting is None or (
-            name in values and setting.is_active(values) and _is_read(setting, config)
+            name in values and setting.is_active(values) and config.reads(setting)
         ):
             continue
         is_had = setting.only_with and setting.only_with[0] in config.settings
@@ -54,11 +54,6 @@ def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
             + (f"; it is used by {either(users)}." if users else ".")
         )
     return found
-
-
-def _is_read(setting: Setting, config: RunConfig) -> bool:
-    infos = config.infos.values()
-    return not setting.used_by or any(info.reads(setting.name, config.strata) for info in infos)
 
 
 def _choices_with(setting: Setting) -> list[str]:

@@ -33,9 +33,7 @@ def identity_of(config: RunConfig) -> dict[str, Any]:
     unused = {
         name
         for name, setting in config.settings.items()
-        if name not in own
-        and setting.used_by
-        and not any(info.reads(name, config.strata) for info in config.infos.values())
+        if name not in own and not config.reads(setting)
     }
     # Where all items are shared, the number of devices changes no result.
     unused |= {"shard_tables"} if config.shares_locally else {"shard_tables", "devices", "share"}

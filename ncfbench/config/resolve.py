@@ -208,10 +208,8 @@ def _with_defaults(
     infos: dict[str, Info] = {kind: find(kind, name) for kind, name in chosen.items()}
     found: dict[str, Any] = {}
     for name, setting in settings.items():
-        if name in values:
-            found[name] = values[name]
-        elif setting.default_from in infos:
-            found[name] = declared_default(infos[setting.default_from], setting)
-        else:
-            found[name] = found.get(setting.default_from, setting.default)
+        default = found.get(setting.default_from, setting.default)
+        if setting.default_from in infos:
+            default = declared_default(infos[setting.default_from], setting)
+        found[name] = values.get(name, default)
     return found

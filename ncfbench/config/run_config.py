@@ -63,6 +63,11 @@ class RunConfig(SharedSettings):
         """The settings that the run has, by name (``lambda`` without its underscore)."""
         return settings_for(self.choices)
 
+    def reads(self, setting: Setting) -> bool:
+        """Return whether every run reads a setting, or one of this run's choices does."""
+        infos = self.infos.values()
+        return not setting.used_by or any(info.reads(setting.name, self.strata) for info in infos)
+
     @property
     def sampler_settings(self) -> dict[str, Any]:
         """The values of the sampler's own settings."""

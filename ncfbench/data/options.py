@@ -65,16 +65,13 @@ class SourceOptions:
 
     def stored(self) -> dict[str, Any]:
         """Return the options that decide the content, as a manifest has them."""
-        values = {
-            each.name: getattr(self, each.name)
-            for each in declared(type(self))
-            if each.metadata["is_stored"]
-            and not (each.metadata["omits_default"] and getattr(self, each.name) == each.default)
-        }
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in values.items()
-        }
+        found: dict[str, Any] = {}
+        for each in declared(type(self)):
+            value = getattr(self, each.name)
+            is_left_out = each.metadata["omits_default"] and value == each.default
+            if each.metadata["is_stored"] and not is_left_out:
+                found[each.name] = list(value) if isinstance(value, tuple) else value
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
