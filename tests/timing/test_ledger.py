@@ -68,7 +68,7 @@ Tree = st.recursive(
 
 
 @given(tree=Tree)
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_lines_add_up_to_the_wall_time(tree: Any) -> None:
     clock, expected = Clock(), dict.fromkeys(LINES, 0)
     ledger = Ledger(clock)
@@ -194,6 +194,7 @@ def slow_step(patch: pytest.MonkeyPatch) -> None:
             time.sleep(DELAY)
             return step(*arguments)
 
+        slowed.trace = step.trace
         trainer.step = slowed
         return trainer, state
 
