@@ -19,31 +19,24 @@ from ncfbench.sweeps.presets import preset_titles
 from ncfbench.sweeps.progress import LiveSweepProgress, PlainSweepProgress
 from ncfbench.timing.contention import OtherPrograms, Program
 
-WORDS = [
-    "smoke",
-    "--dataset",
-    "tiny",
-    "--epochs",
-    "2",
-    "--set",
-    "sampler=ns,strat-ns,iid",
-    "--set",
-    "loss=hinge",
-    "--set",
-    "batch_size=64",
-    "--set",
-    "dimension=8",
-    "--set",
-    "encoder=bow",
-    "--set",
-    "word_dimension=8",
-]
+WORDS = ["smoke", "--dataset", "tiny", "--epochs", "2"]
+SETTINGS = {
+    "sampler": "ns,strat-ns,iid",
+    "loss": "hinge",
+    "batch_size": "64",
+    "dimension": "8",
+    "encoder": "bow",
+    "word_dimension": "8",
+}
 
 
 def invoke(data_dir: Path, runs_dir: Path, *words: str) -> Result:
-    result = CliRunner().invoke(
-        app, ["sweep", *WORDS, "--data-dir", str(data_dir), "--runs-dir", str(runs_dir), *words]
-    )
+    """Run the sweep of :data:`SETTINGS`, but for those that the words give."""
+    given = {word.partition("=")[0] for word in words}
+    usual = [f"{name}={value}" for name, value in SETTINGS.items() if name not in given]
+    settings = [word for assignment in usual for word in ("--set", assignment)]
+    folders = ["--data-dir", str(data_dir), "--runs-dir", str(runs_dir)]
+    result = CliRunner().invoke(app, ["sweep", *WORDS, *settings, *folders, *words])
     assert "Traceback" not in result.output
     return result
 
