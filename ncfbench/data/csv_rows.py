@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from ncfbench.data.readers.files import MOST_BYTES
+from ncfbench.data.files import MOST_BYTES
 from ncfbench.errors import DataError, reason
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ncfbench.data.readers.files import MOST_BYTES
+from ncfbench.data.files import MOST_BYTES
 from ncfbench.errors import DataError, reason
 
 ROWS_AT_ONCE = 2**12

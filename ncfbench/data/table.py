@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ncfbench.data.csv_rows import CsvRows
+from ncfbench.data.files import MOST_BYTES, parquet_files
 from ncfbench.data.json_lines import JsonLines
-from ncfbench.data.readers.files import MOST_BYTES, parquet_files
 from ncfbench.errors import DataError, UsageError, reason
 
 _DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, MemoryError)

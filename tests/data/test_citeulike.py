@@ -20,7 +20,7 @@ from tiny_bert import PIECES
 from ncfbench import data
 from ncfbench.data import store
 from ncfbench.data.content import split_items
-from ncfbench.data.readers.files import read_lines
+from ncfbench.data.files import read_lines
 from ncfbench.data.sources import citeulike, prepare_command
 from ncfbench.data.sources.citeulike import Options, OptionsT, read_articles, read_lists
 from ncfbench.errors import DataError, UsageError, VerificationError

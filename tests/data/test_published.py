@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ncfbench.data.readers.files import git_blob_id, sha256
+from ncfbench.data.files import git_blob_id, sha256
 from ncfbench.data.sources import published
 from ncfbench.data.sources.published import Published, PublishedOptions
 from ncfbench.errors import DataError, VerificationError

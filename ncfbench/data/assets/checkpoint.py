@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.data.assets.pieces import require_package, tokenizer_digest, tokenizer_file
-from ncfbench.data.readers.files import sha256
+from ncfbench.data.files import sha256
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError, either, reason
 

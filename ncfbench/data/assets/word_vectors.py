@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.assets.kept import WORD_VECTORS
-from ncfbench.data.readers.files import read_lines, sha256
+from ncfbench.data.files import read_lines, sha256
 from ncfbench.data.store import VOCABULARY, Dataset
 from ncfbench.errors import DataError, UsageError, reason
 from ncfbench.storage import tables

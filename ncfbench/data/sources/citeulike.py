@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from ncfbench.data.content import Content, distinct_links, split_items
+from ncfbench.data.files import read_lines
 from ncfbench.data.markup import clean_latex
 from ncfbench.data.options import ItemOptions, TokenizerOptions, option
-from ncfbench.data.readers.files import read_lines
 from ncfbench.data.sources import Statistics
 from ncfbench.data.sources.published import Published, PublishedOptions
 from ncfbench.data.text import Corpus

@@ -21,9 +21,9 @@ from ncfbench.data.content import (
     stays_with_cold_users,
 )
 from ncfbench.data.features import Features
+from ncfbench.data.files import sha256
 from ncfbench.data.markup import clean_markup, has_html
 from ncfbench.data.options import TokenizerOptions, as_flags, option
-from ncfbench.data.readers.files import sha256
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.sources.custom_columns import (
     choose,

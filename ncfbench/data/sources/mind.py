@@ -22,9 +22,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.content import Content, distinct_links, draw_users, split_items
+from ncfbench.data.files import File, find_members, read_lines, sha256
 from ncfbench.data.ids import natural_order
 from ncfbench.data.options import TokenizerOptions, option
-from ncfbench.data.readers.files import Member, find_members
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.text import Corpus
 from ncfbench.errors import DataError, UsageError, shown
@@ -102,13 +102,13 @@ def plan(
         DataError: a file is missing.
         UsageError: no folder is named, or it has no parts to choose from.
     """
-    if options.from_ is None:
+    if (folder := options.from_) is None:
         raise UsageError(HOW_TO_GET)
-    parts = find_parts(options.from_, options.parts, say)
+    parts = find_parts(folder, options.parts, say)
     named = tuple(part for part in PARTS if part in parts)
     options = replace(options, parts=named or None)
     files = {
-        f"{member.home.name.removesuffix('.zip')}/{name}" if named else name: member.sha256()
+        f"{_part_name(member, folder)}/{name}" if named else name: sha256(member)
         for part in parts.values()
         for name, member in part.items()
     }
@@ -124,7 +124,7 @@ def plan(
 
 
 def read_content(
-    parts: Sequence[Mapping[str, Member]], options: Options, say: Callable[[str], None]
+    parts: Sequence[Mapping[str, File]], options: Options, say: Callable[[str], None]
 ) -> Content:
     """Parse the files: links, texts, vocabulary, split.
 
@@ -208,7 +208,7 @@ def _ranked(numbers: Mapping[str, int]) -> tuple[pa.StringArray, NDArray[np.int3
 
 
 def _read_all_news(
-    files: Sequence[Member], text: Sequence[str], removed: Counter[str], say: Callable[[str], None]
+    files: Sequence[File], text: Sequence[str], removed: Counter[str], say: Callable[[str], None]
 ) -> dict[str, list[str]]:
     """Return the parts of each news' text, the first ones given; a file's repeats are counted."""
     news: dict[str, list[str]] = {}
@@ -230,7 +230,7 @@ def _read_all_news(
 
 def find_parts(
     folder: Path, wanted: Sequence[str] | None, say: Callable[[str], None]
-) -> dict[str, dict[str, Member]]:
+) -> dict[str, dict[str, File]]:
     """Return the two files of each part, ``train`` before ``dev``; files in the folder itself are a
     part with an empty name.
 
@@ -285,7 +285,11 @@ def _homes(folder: Path) -> tuple[dict[str, Path], set[str]]:
     return homes, sizes
 
 
-def _files(home: Path) -> dict[str, Member]:
+def _part_name(member: File, folder: Path) -> str:
+    return Path(str(member)).relative_to(folder).parts[0].removesuffix(".zip")
+
+
+def _files(home: Path) -> dict[str, File]:
     files = find_members(home, tuple(FIELDS))
     for name in FIELDS:
         if name not in files:
@@ -293,14 +297,14 @@ def _files(home: Path) -> dict[str, Member]:
     return files
 
 
-def read_news(file: Member, text: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+def read_news(file: File, text: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the id and the parts of the text of each line of news.tsv; a DataError names a line."""
     columns = [_FIELD_OF[part] for part in text]
     for where, fields in _rows(file, NEWS):
         yield _id(fields[0], where, "news"), [fields[column] for column in columns]
 
 
-def read_clicks(file: Member, *, history: bool) -> Iterator[tuple[str, list[str]]]:
+def read_clicks(file: File, *, history: bool) -> Iterator[tuple[str, list[str]]]:
     """Yield the user of each line of behaviors.tsv and the news clicked there, with ``history``
     also those clicked before; a DataError names a line.
     """
@@ -321,11 +325,11 @@ def read_clicks(file: Member, *, history: bool) -> Iterator[tuple[str, list[str]
         yield _id(user, where, "user"), clicked
 
 
-def _rows(file: Member, kind: str) -> Iterator[tuple[str, list[str]]]:
+def _rows(file: File, kind: str) -> Iterator[tuple[str, list[str]]]:
     """Yield where each line stands, for messages, and its fields; quotes are plain characters."""
-    for number, line in enumerate(file.lines(), start=1):
+    for number, line in enumerate(read_lines(file), start=1):
         fields = line.rstrip("\r\n").split("\t")
-        where = f"{file.path}, line {number}"
+        where = f"{file}, line {number}"
         if len(fields) != FIELDS[kind]:
             raise DataError(
                 f"{where}: {len(fields)} fields, separated by tabs, where {kind} has"

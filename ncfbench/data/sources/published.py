@@ -12,8 +12,8 @@ from typing import Any
 
 from ncfbench.config import cache_dir
 from ncfbench.data.content import Content
+from ncfbench.data.files import git_blob_id
 from ncfbench.data.options import ItemOptions, TokenizerOptions, option
-from ncfbench.data.readers.files import git_blob_id
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.errors import DataError, VerificationError, reason
 from ncfbench.storage import locks
