@@ -1,17 +1,16 @@
-"""Checkpoints of a run: the training state (Orbax), and what the tables do not hold.
+"""Checkpoints of a run: the training state and what the tables do not hold, a file each.
 
-``checkpoints/<iteration>/`` holds ``state/`` (Orbax), ``progress.json``, and ``best/``: the
-parameters of the best validated epoch so far, unless these are the state's. It is written under a
-temporary name and renamed when it is complete, so that each checkpoint is whole or absent.
+``checkpoints/<iteration>.npz`` holds numbered arrays, those of the state and those of the best
+validated epoch's parameters, unless these are the state's, and a JSON text. NumPy's format has
+checksums, so that damage shows.
 """
 
 from __future__ import annotations
 
-import errno
-import logging
-import os
-import shutil
-from collections.abc import Callable
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +18,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ncfbench.errors import DataError
+from ncfbench.errors import reason
 from ncfbench.storage import tables
 from ncfbench.training.state import Parameters, TrainState
 
 KEPT = 2
 """Checkpoints kept."""
-SPACE_FACTOR, SPACE_MARGIN = 1.5, 2**20
-"""Free bytes required before a checkpoint is written: a multiple of its arrays, and a margin."""
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, DataError)
-"""Errors that Orbax and TensorStore raise over damaged files."""
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+"""Errors that NumPy raises over damaged files."""
 
 
 class Best(NamedTuple):
@@ -45,21 +42,21 @@ class Saved(NamedTuple):
     state: TrainState
     progress: dict[str, Any]
     best: Best | None
-    """None where nothing was validated, or an earlier version of the program wrote it."""
+    """None where nothing was validated."""
 
-    def reported(self, iteration: int | None) -> Best | None:
-        """Return the parameters of the iteration that the run reports; None if it has none.
+    def reported(self, iteration: int | None) -> Best:
+        """Return the parameters of the iteration that the run reports.
 
         Args:
             iteration: None for that of the state.
         """
-        last = Best(int(self.state.iteration), self.state.parameters)
-        found = (each for each in (last, self.best) if each and each.iteration == iteration)
-        return last if iteration is None else next(found, None)
+        if iteration is not None and self.best is not None and self.best.iteration == iteration:
+            return self.best
+        return Best(int(self.state.iteration), self.state.parameters)
 
 
 class Checkpoints:
-    """The newest checkpoints of a run.
+    """The newest checkpoints of a run, each whole or absent.
 
     Args:
         folder: holds the checkpoints.
@@ -67,37 +64,24 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
-        import orbax.checkpoint as ocp
-
-        # Orbax warns, through absl, that it merges no OCDBT parts; there are none to merge.
-        logging.getLogger("absl").setLevel(logging.ERROR)
-        self.folder, self.say = folder.resolve(), say
-        # One file for each array, without OCDBT, whose merging fails in folders with brackets in
-        # their name. Only the first of several processes is here: it must not wait for the others.
-        alone = ocp.options.MultiprocessingOptions(
-            primary_host=0, active_processes={0}, barrier_sync_key_prefix="first"
-        )
-        options = alone if jax.process_count() > 1 else ocp.options.MultiprocessingOptions()
-        handler = ocp.PyTreeCheckpointHandler(use_ocdbt=False, multiprocessing_options=options)
-        self._orbax = ocp.Checkpointer(handler, multiprocessing_options=options)
-        self._restore_arguments = ocp.checkpoint_utils.construct_restore_args
+        self.folder, self.say = folder, say
         with tables.storage_errors(folder):
-            self.folder.mkdir(exist_ok=True)
-            for leftover in self.folder.glob(".*"):
-                shutil.rmtree(leftover, ignore_errors=True)
+            folder.mkdir(exist_ok=True)
+            for leftover in folder.glob(".*.tmp"):
+                leftover.unlink()
 
     def iterations(self) -> list[int]:
         """Return the iterations that have a checkpoint, ascending."""
-        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
+        return sorted(int(path.stem) for path in self.folder.glob("*.npz"))
+
+    def path(self, iteration: int) -> Path:
+        """Return the file of a checkpoint."""
+        return self.folder / f"{iteration}.npz"
 
     def save(
-        self,
-        iteration: int,
-        state: TrainState,
-        progress: dict[str, Any],
-        best: Best | None = None,
+        self, state: TrainState, progress: Mapping[str, Any], best: Best | None = None
     ) -> None:
-        """Write the state after ``iteration`` steps; replace an earlier one of that iteration.
+        """Write a state; replace an earlier one of its iteration.
 
         Args:
             progress: a JSON object that is kept beside the state.
@@ -107,31 +91,16 @@ class Checkpoints:
             DataError: it cannot be written, for instance because the disk is full; older
                 checkpoints stay.
         """
-        trees = {"state": _plain(state)}
-        if best is not None and best.iteration != iteration:
-            trees["best"] = _plain(best.parameters)
-        needed = sum(leaf.nbytes for tree in trees.values() for leaf in tree.values())
-        temporary, final = self.folder / f".{iteration}", self.folder / str(iteration)
-        try:
-            with tables.storage_errors(self.folder):
-                # On a full disk Orbax prints pages of traces from its threads; so check before.
-                if shutil.disk_usage(self.folder).free < SPACE_FACTOR * needed + SPACE_MARGIN:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                temporary.mkdir()
-                for name, tree in trees.items():
-                    self._orbax.save(temporary / name, tree)
-                own = progress if best is None else progress | {"best": best.iteration}
-                tables.write_json(temporary / "progress.json", own)
-                if final.exists():
-                    shutil.rmtree(final)
-                temporary.rename(final)
-                tables.sync(self.folder)
-        except (ValueError, RuntimeError) as error:
-            raise DataError(f"Cannot write {final}: {str(error)[:200]}") from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        iteration, arrays = int(state.iteration), _numbered("state", state)
+        if best is not None:
+            progress = {**progress, "best": best.iteration}
+            if best.iteration != iteration:
+                arrays |= _numbered("best", best.parameters)
+        arrays["progress"] = np.array(json.dumps(progress))
+        with tables.atomic_path(self.path(iteration)) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)
         for older in self.iterations()[:-KEPT]:
-            shutil.rmtree(self.folder / str(older), ignore_errors=True)
+            self.path(older).unlink()
 
     def restore(self, like: TrainState) -> Saved | None:
         """Return the newest readable checkpoint; None if there is none.
@@ -142,52 +111,42 @@ class Checkpoints:
             like: a state with the shapes of the saved one.
         """
         for iteration in reversed(self.iterations()):
-            checkpoint = self.folder / str(iteration)
+            path = self.path(iteration)
             try:
-                progress = tables.read_json(checkpoint / "progress.json")
-                state: TrainState = self._read(checkpoint / "state", like)
-                if (
-                    int(state.iteration) != iteration
-                    or not {"item_slots", "pending_losses"} <= progress.keys()
-                ):
-                    raise ValueError("it is of another iteration, or incomplete")
-                best = progress.pop("best", None)
-                if best is not None:
-                    own = (
-                        state.parameters
-                        if best == iteration
-                        else self._read(checkpoint / "best", like.parameters)
-                    )
-                    best = Best(best, jax.tree.map(np.array, own))
+                return _read(path, like)
             except UNREADABLE as error:
                 self.say(
-                    f"Checkpoint {iteration} cannot be read and is removed:"
-                    f" {str(error).splitlines()[0][:200]}"
+                    f"Checkpoint {iteration} cannot be read and is removed: {reason(error)[:200]}."
                 )
-                shutil.rmtree(checkpoint, ignore_errors=True)
-                continue
-            return Saved(state, progress, best)
+                path.unlink()
         return None
 
-    def _read(self, folder: Path, like: Any) -> Any:
-        """Read a tree of arrays of the shapes of another one.
 
-        Raises:
-            ValueError: an array has another shape; Orbax raises more (:data:`UNREADABLE`).
-        """
-        wanted = _plain(like)
-        shapes = {
-            name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in wanted.items()
-        }
-        arguments = self._restore_arguments(shapes)
-        found = self._orbax.restore(folder, item=shapes, restore_args=arguments)
-        # Copies: the step takes over its state's memory, which Orbax must not hold.
-        leaves = [jnp.array(found[name]) for name in sorted(shapes)]
-        if [leaf.shape for leaf in leaves] != [shapes[name].shape for name in sorted(shapes)]:
-            raise ValueError("an array has another shape")
-        return jax.tree.unflatten(jax.tree.structure(like), leaves)
+def _read(path: Path, like: TrainState) -> Saved:
+    with path.open("rb") as opened, np.load(opened) as file:
+        progress = json.loads(str(file["progress"]))
+        saved = _filled("state", like, file)
+        # Copies: the step takes over its state's memory.
+        state: TrainState = jax.tree.map(jnp.array, saved)
+        iteration = progress.pop("best", None)
+        if iteration is None:
+            return Saved(state, progress, None)
+        is_saved = iteration == int(state.iteration)
+        parameters = saved.parameters if is_saved else _filled("best", like.parameters, file)
+    return Saved(state, progress, Best(iteration, parameters))
 
 
-def _plain(tree: Any) -> dict[str, Any]:
-    """Return a tree as numbered arrays, without Flax's or Optax's classes."""
-    return {f"{index:04d}": leaf for index, leaf in enumerate(jax.tree.leaves(tree))}
+def _numbered(name: str, tree: Any) -> dict[str, Any]:
+    return {f"{name}/{at:04d}": np.asarray(leaf) for at, leaf in enumerate(jax.tree.leaves(tree))}
+
+
+def _filled(name: str, like: Any, file: Mapping[str, np.ndarray]) -> Any:
+    """Return a tree of the arrays of a file, which must have the shapes of another tree's."""
+    leaves, structure = jax.tree.flatten(like)
+    arrays = [file[f"{name}/{at:04d}"] for at in range(len(leaves))]
+    for array, leaf in zip(arrays, leaves, strict=True):
+        if array.shape != leaf.shape or array.dtype.itemsize != leaf.dtype.itemsize:
+            raise ValueError("an array has another shape or type")
+    # NumPy does not know JAX's types of 16 bits by name.
+    arrays = [array.view(leaf.dtype) for array, leaf in zip(arrays, leaves, strict=True)]
+    return jax.tree.unflatten(structure, arrays)

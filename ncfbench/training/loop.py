@@ -26,7 +26,7 @@ from ncfbench.timing import statistics
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.carry import Carry
-from ncfbench.training.feed import DEPTH, DirectFeed, Feed, PrefetchingFeed
+from ncfbench.training.feed import DEPTH, Feed
 from ncfbench.training.inference import Embedder
 from ncfbench.training.memory import require_memory, step_bytes
 from ncfbench.training.state import TrainState, copy_state
@@ -147,11 +147,8 @@ class TimedLoop:
         self.content = self.trainer.layout.replicate(self.content)
         source = self.trainer.layout.shard(self.sampler)
         batches, put = source.batches(self.start, self.item_slots), self.trainer.layout.put
-        self._feed: Feed = (
-            DirectFeed(batches, put)
-            if jax.default_backend() == "cpu"
-            else PrefetchingFeed(batches, put, depth=max(DEPTH, 2 * n))
-        )
+        depth = 0 if jax.default_backend() == "cpu" else max(DEPTH, 2 * n)
+        self._feed = Feed(batches, put, depth)
         if self._refresher is None:
             with self.ledger.line("initialising"):
                 # The tables that a sampler makes when it first needs them are made off the clock.
@@ -346,12 +343,11 @@ class TimedLoop:
         self._feed.resume()
 
     def _end(self, watch: Stopwatch) -> None:
-        self._feed.request_pause()
         # An interruption inside a step may leave a state whose memory was given away.
         if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state.parameters)):
             jax.block_until_ready(self.state)
         with self.ledger.line("waiting"):
-            self._feed.wait_until_paused()
+            self._feed.pause()
         watch.stop()
 
     def _compile_refresh(self, refresher: Refresher) -> None:

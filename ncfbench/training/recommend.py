@@ -123,21 +123,16 @@ class Recommender:
                 self._is_held_out(pairs).reshape(items.shape),
             )
 
-    def write(self, folder: Path, reported: Best | None, schedule: Schedule) -> Path:
+    def write(self, folder: Path, reported: Best, schedule: Schedule) -> Path:
         """Write :data:`FILE` into a folder, a block of users at a time.
 
         Args:
-            reported: the parameters of the epoch that the run reports; None if it lacks them.
+            reported: the parameters of the epoch that the run reports.
 
         Raises:
-            DataError: it lacks them, or the table cannot be written.
+            DataError: the table cannot be written.
             DivergedError: a score is not finite.
         """
-        if reported is None:
-            raise DataError(
-                f"{folder} lacks the parameters of the epoch that it reports: an earlier version of"
-                " ncfbench kept those of the last one only. Train it again with --again."
-            )
         user_ids, item_ids = self.dataset.user_ids, self.dataset.item_ids
         schema = recommendations(user_ids is not None, item_ids is not None)
         about = {
@@ -223,8 +218,7 @@ def write_finished(
     """Write the table of a finished run from its last checkpoint, unless it is there.
 
     Raises:
-        DataError: the checkpoint is gone, damaged or without the reported epoch, or the table
-            cannot be written.
+        DataError: the checkpoint is gone or damaged, or the table cannot be written.
     """
     if is_written(record, dataset, count):
         return

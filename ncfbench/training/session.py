@@ -380,7 +380,7 @@ class Session:
             }
             state = self._trainer.to_host(self._loop.state)
             if self._checkpoints:
-                self._checkpoints.save(self._loop.iteration, state, extra, self._best)
+                self._checkpoints.save(state, extra, self._best)
 
     def _write(self, status: str, message: str = "") -> None:
         self.recorder.write(status, self._loop.iteration, message)

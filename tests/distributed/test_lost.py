@@ -96,7 +96,7 @@ def test_interrupt_of_one_process_stops_all(data_dir: Path, tmp_path: Path) -> N
     (folder,) = tmp_path.iterdir()
     record = runs.read(folder)
     assert record.summary["status"] == "interrupted"
-    assert list(folder.glob(f"checkpoints/{record.summary['iterations']}"))
+    assert list(folder.glob(f"checkpoints/{record.summary['iterations']}.npz"))
 
 
 @pytest.mark.long

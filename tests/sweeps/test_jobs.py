@@ -326,7 +326,7 @@ def test_ctrl_c_saves_the_cell_of_a_local_job(
     ctrl_c.join()
     (record,), _ = runs.read_all(tmp_path)
     assert (record.config.sampler, record.summary["status"]) == ("ns", "interrupted")
-    saved = max(int(path.name) for path in (record.folder / "checkpoints").glob("[0-9]*"))
+    saved = max(int(path.stem) for path in (record.folder / "checkpoints").glob("[0-9]*"))
     assert saved == record.summary["iterations"] > 0
 
 

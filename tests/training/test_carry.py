@@ -59,7 +59,7 @@ def test_a_further_kind_is_one_class(
     value, _ = plain.gradient(own, batch._replace(negatives=silent), DeviceContent.of(tiny), None)
     assert last == pytest.approx(float(value), rel=1e-6)
     checkpoints = Checkpoints(tmp_path / "c")
-    checkpoints.save(4, trainer.to_host(state), {"item_slots": 40, "pending_losses": []})
+    checkpoints.save(trainer.to_host(state), {"item_slots": 40, "pending_losses": []})
     found = checkpoints.restore(trainer.shapes)
     assert found is not None
     assert found[0].carry.tolist() == counts.tolist()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ncfbench.training.feed import DirectFeed, PrefetchingFeed
+from ncfbench.training.feed import Feed
 
 
 def counting(log: list[int]) -> Iterator[Any]:
@@ -21,13 +21,12 @@ def counting(log: list[int]) -> Iterator[Any]:
 
 def test_the_order_is_kept_and_a_pause_stops_building() -> None:
     log: list[int] = []
-    with PrefetchingFeed(counting(log), lambda item: item, depth=3) as feed:
+    with Feed(counting(log), lambda item: item, depth=3) as feed:
         time.sleep(0.05)
         assert log == [], "nothing is built before the clock runs"
         feed.resume()
         assert [feed.get() for _ in range(5)] == [0, 1, 2, 3, 4]
-        feed.request_pause()
-        feed.wait_until_paused()
+        feed.pause()
         built = len(log)
         assert built <= 5 + 3
         time.sleep(0.05)
@@ -36,12 +35,13 @@ def test_the_order_is_kept_and_a_pause_stops_building() -> None:
         assert feed.get() == 5
 
 
-def test_an_error_of_the_thread_is_raised_by_get() -> None:
+@pytest.mark.parametrize("depth", [0, 8])
+def test_an_error_of_a_batch_is_raised_by_get(depth: int) -> None:
     def broken() -> Iterator[Any]:
         yield 1
         raise ValueError("planted")
 
-    with PrefetchingFeed(broken(), lambda item: item) as feed:
+    with Feed(broken(), lambda item: item, depth) as feed:
         feed.resume()
         assert feed.get() == 1
         with pytest.raises(ValueError, match="planted"):
@@ -55,22 +55,9 @@ def test_a_direct_feed_builds_what_is_asked_for_and_times_it() -> None:
         time.sleep(0.02)
         return -item
 
-    with DirectFeed(counting(log), slow) as feed:
+    with Feed(counting(log), slow) as feed:
         feed.resume()
         assert [feed.get() for _ in range(3)] == [0, -1, -2]
-        feed.request_pause()
-        feed.wait_until_paused()
+        feed.pause()
     assert log == [0, 1, 2]
     assert feed.transfer_seconds >= 0.06 > feed.sampling_seconds
-
-
-def test_an_error_of_a_direct_feed_is_raised_by_get() -> None:
-    def broken() -> Iterator[Any]:
-        raise ValueError("planted")
-        yield
-
-    with (
-        DirectFeed(broken(), lambda item: item) as feed,
-        pytest.raises(ValueError, match="planted"),
-    ):
-        feed.get()
