@@ -50,7 +50,8 @@ from ncfbench.runs.progress import Progress
 from ncfbench.storage import tables
 from ncfbench.timing import allocator
 from ncfbench.timing.compile_cache import keep_compiled
-from ncfbench.training.interleaved import FAILURES, OpenRun, first_line
+from ncfbench.training.run import FAILURES, first_line
+from ncfbench.training.session import Session
 
 PROBES = 40
 """Least number of probes up to the horizon."""
@@ -167,7 +168,7 @@ class Sweep:
         self.locations, self.say, self.interrupted = locations, say, interrupted
         self._timing = Clock(math.inf, state.spent_seconds)
         self._paces = read_paces(locations.runs_dir)
-        self._open: dict[str, OpenRun] = {}
+        self._open: dict[str, Session] = {}
         self._turns = uuid.uuid4().hex[:12]
         self._saved = time.perf_counter()
 
@@ -218,7 +219,7 @@ class Sweep:
             return False
         if entrant.name in self._open:
             run = self._open[entrant.name]
-            run.recorder.write("running", run.session.iteration)
+            run.recorder.write("running", run.iteration)
         (arm,) = read_arms(self.state, self.locations.runs_dir, self.dataset, [entrant])
         return arm.curve.time_to(level) is not None
 
@@ -264,7 +265,7 @@ class Sweep:
             found = self._summary(entrant)
             trained, iterations = found.get("train_seconds") or 0.0, found.get("iterations", 0)
         else:
-            trained, iterations = run.train_seconds, run.session.iteration
+            trained, iterations = run.recorder.train_seconds, run.iteration
         return trained if self._paces is None else iterations * self._paces.seconds[entrant.name]
 
     def _summary(self, entrant: Entrant) -> Mapping[str, Any]:
@@ -275,13 +276,13 @@ class Sweep:
 
     def _open_run(self, entrant: Entrant) -> None:
         folder = choice.find(self.locations.runs_dir, entrant.config, self.dataset.fingerprint)
-        self._open[entrant.name] = OpenRun.open(
+        self._open[entrant.name] = Session.open(
             entrant.config,
             self.locations,
             self.dataset,
+            Progress(),
+            self.interrupted,
             folder=folder,
-            progress=Progress(),
-            interrupted=self.interrupted,
             content=self.content,
             turns=self._turns,
         )
@@ -302,7 +303,7 @@ class Sweep:
 
     def _save(self) -> None:
         for run in self._open.values():
-            if not run.session.is_done and not run.session.is_saved:
+            if not run.is_done and not run.is_saved:
                 run.save()
         timed = self._paces is not None
         self.state.spent_seconds = (

@@ -43,8 +43,7 @@ from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.storage import tables
 from ncfbench.timing import allocator, environment, heap
 from ncfbench.timing.compile_cache import keep_compiled
-from ncfbench.training.interleaved import timed_loops
-from ncfbench.training.loop import TimedLoop
+from ncfbench.training.loop import TimedLoop, timed_loops
 from ncfbench.training.step import Trainer
 
 SAMPLERS = ("iid", "neg", "strat", "ns", "strat-ns")

@@ -54,8 +54,7 @@ from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.storage import tables
 from ncfbench.timing import allocator, environment
-from ncfbench.training.interleaved import timed_loops
-from ncfbench.training.loop import TimedLoop
+from ncfbench.training.loop import TimedLoop, timed_loops
 
 BLOCK_SECONDS = 1.0
 BATCHES = 16

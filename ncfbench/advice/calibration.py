@@ -20,8 +20,8 @@ from ncfbench.data import Dataset
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.cost_model import AXES, Costs, Counts
 from ncfbench.runs.schedule import Schedule
-from ncfbench.training.evaluation_cost import EvaluationCost, measure_evaluation_cost
-from ncfbench.training.interleaved import timed_loops
+from ncfbench.training.evaluation import EvaluationCost, measure_evaluation_cost
+from ncfbench.training.loop import timed_loops
 
 MOST_SHAPES = 8
 LEAST_SHAPES = 2

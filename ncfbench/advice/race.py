@@ -38,7 +38,8 @@ from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import tables
-from ncfbench.training.interleaved import FAILURES, OpenRun, first_line
+from ncfbench.training.run import FAILURES, first_line
+from ncfbench.training.session import Session
 
 NEWCOMERS = 6
 """Most neighbours of leaders that enter after a rung."""
@@ -81,7 +82,7 @@ class Race:
         self.locations, self.clock, self.say = locations, clock, say
         self.interrupted = interrupted
         self._measured = Measured(guess)
-        self._open: dict[tuple[str, int], OpenRun] = {}
+        self._open: dict[tuple[str, int], Session] = {}
         self._fresh: dict[tuple[str, int], float] = {}
         """Seconds that opening took, of runs that have not trained since."""
         self._folders: dict[tuple[str, int], Path] = {}
@@ -168,11 +169,11 @@ class Race:
                 self._open_run(entrant, seed)
         while self.clock.left > saving:
             behind = [
-                (self._open[entrant.name, seed].train_seconds, place)
+                (self._open[entrant.name, seed].recorder.train_seconds, place)
                 for place, (entrant, seed) in enumerate(wanted)
                 if (entrant.name, seed) in self._open
-                and not self._open[entrant.name, seed].session.is_done
-                and self._open[entrant.name, seed].train_seconds < target
+                and not self._open[entrant.name, seed].is_done
+                and self._open[entrant.name, seed].recorder.train_seconds < target
             ]
             if not behind:
                 break
@@ -181,9 +182,9 @@ class Race:
     def _advance(self, entrant: Entrant, seed: int) -> None:
         key = entrant.name, seed
         run, began = self._open[key], time.perf_counter()
-        before = run.train_seconds
+        before = run.recorder.train_seconds
         self._attempt(entrant, run.advance)
-        wall, trained = time.perf_counter() - began, run.train_seconds - before
+        wall, trained = time.perf_counter() - began, run.recorder.train_seconds - before
         if key in self._fresh:  # its first block compiles
             self._measured.openings.append(self._fresh.pop(key) + wall - trained)
         else:
@@ -228,7 +229,7 @@ class Race:
         """Return whether every entrant in the race has trained all its epochs."""
         return all(
             (key := (each.name, 0)) in self._folders
-            and (key not in self._open or self._open[key].session.is_done)
+            and (key not in self._open or self._open[key].is_done)
             for each in self.state.racing
         )
 
@@ -313,13 +314,13 @@ class Race:
         began = time.perf_counter()
 
         def open_run() -> None:
-            self._open[key] = run = OpenRun.open(
+            self._open[key] = run = Session.open(
                 config,
                 self.locations,
                 self.dataset,
+                Progress(),
+                self.interrupted,
                 folder=folder,
-                progress=Progress(),
-                interrupted=self.interrupted,
                 content=self.content,
                 turns=self._turns,
             )
@@ -351,14 +352,14 @@ class Race:
         for entrant in self.state.racing:
             run = self._open.get((entrant.name, 0))
             is_known = entrant.name in self._learned
-            if run is not None and not is_known and not run.session.is_done:
+            if run is not None and not is_known and not run.is_done:
                 began = time.perf_counter()
                 self._attempt(entrant, run.evaluate)
                 self._measured.evaluations.append(time.perf_counter() - began)
 
     def _save(self) -> None:
         for run in self._open.values():
-            if not run.session.is_done and not run.session.is_saved:
+            if not run.is_done and not run.is_saved:
                 began = time.perf_counter()
                 run.save()
                 self._measured.savings.append(time.perf_counter() - began)

@@ -32,7 +32,7 @@ from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.timing import environment
-from ncfbench.training.interleaved import interleave, timed_loops
+from ncfbench.training.loop import interleave, timed_loops
 
 BLOCKS = 24
 """Independent means that a verdict rests on."""

@@ -51,7 +51,7 @@ from ncfbench.timing import environment
 from ncfbench.timing.clock import format_duration
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.statistics import drift
-from ncfbench.training.interleaved import timed_loops
+from ncfbench.training.loop import timed_loops
 from ncfbench.training.memory import require_memory, step_bytes
 from ncfbench.training.step import Trainer
 

@@ -64,10 +64,6 @@ class Recorder:
         """The iteration whose quality would be reported now; None where there is none."""
         return None
 
-    def finished(self) -> RunRecord | None:
-        """Return the run if it is finished."""
-        return None
-
     def read(self) -> RunRecord | None:
         """Return the run as its folder holds it; None where there is no folder."""
         return None
@@ -160,13 +156,6 @@ class RunRecorder(Recorder):
         """See :attr:`Recorder.reported_iteration`."""
         row = self._reported().row
         return None if row is None else row["iteration"]
-
-    def finished(self) -> RunRecord | None:
-        """See :meth:`Recorder.finished`."""
-        if not (self.folder / "summary.parquet").exists():
-            return None
-        record = read(self.folder)
-        return record if record.summary["status"] == "finished" else None
 
     def read(self) -> RunRecord:
         """See :meth:`Recorder.read`."""

@@ -29,8 +29,8 @@ from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
 from ncfbench.sweeps.grid import CellState, group_cells, label_cells
 from ncfbench.timing import environment
-from ncfbench.training.evaluation_cost import EvaluationCost, measure_evaluation_cost
-from ncfbench.training.interleaved import timed_loops
+from ncfbench.training.evaluation import EvaluationCost, measure_evaluation_cost
+from ncfbench.training.loop import timed_loops
 from ncfbench.training.memory import step_bytes
 from ncfbench.training.step import Trainer
 

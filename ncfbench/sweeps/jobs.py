@@ -67,7 +67,7 @@ class Task:
         from ncfbench.runs.progress import PlainProgress
         from ncfbench.timing.compile_cache import keep_compiled
         from ncfbench.training import run as training
-        from ncfbench.training.interleaved import FAILURES, first_line
+        from ncfbench.training.run import FAILURES, first_line
 
         progress = PlainProgress(make_console())
         simulate(config.devices)

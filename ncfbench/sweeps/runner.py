@@ -29,7 +29,8 @@ from ncfbench.storage import locks
 from ncfbench.sweeps import jobs
 from ncfbench.sweeps.grid import CellState, group_cells, read_status
 from ncfbench.sweeps.progress import SweepProgress
-from ncfbench.training.interleaved import FAILURES, OpenRun, first_line
+from ncfbench.training.run import FAILURES, first_line
+from ncfbench.training.session import Session
 
 STOPPING = (
     "Stopping after this iteration, then saving. Ctrl-C again stops at once, back to the last"
@@ -175,7 +176,7 @@ class _Turns:
         self.dataset, self.locations, self.progress = dataset, locations, progress
         self.interrupted, self.outcome = interrupted, outcome
         self.turns = uuid.uuid4().hex[:12]
-        self.cells: list[OpenRun] = []
+        self.cells: list[Session] = []
         self.is_at_work = False
         """True while something is done that a second Ctrl-C may cut."""
 
@@ -187,20 +188,20 @@ class _Turns:
                 self._stop_if_interrupted()
                 opened = self._attempt(config, partial(self._open, config, state, content))
                 self.cells += [] if opened is None else [opened]
-            furthest = max((cell.session.epoch for cell in self.cells), default=0)
+            furthest = max((cell.epoch for cell in self.cells), default=0)
             for cell in self.cells:
-                cell.session.catch_up_until(furthest)
+                cell.catch_up_until(furthest)
             while self.cells:
                 # After an interruption, cells that are behind catch up first.
-                epoch = min(cell.session.epoch for cell in self.cells)
-                for cell in [cell for cell in self.cells if cell.session.epoch == epoch]:
+                epoch = min(cell.epoch for cell in self.cells)
+                for cell in [cell for cell in self.cells if cell.epoch == epoch]:
                     self._stop_if_interrupted()
-                    if self._attempt(cell.config, cell.advance_epoch) is None:
+                    if self._attempt(cell.plan.config, cell.advance_epoch) is None:
                         self.cells.remove(cell)
                         self._close(cell)
-                    elif cell.session.is_done:
+                    elif cell.is_done:
                         self.cells.remove(cell)
-                        self.progress.finish(cell.config, "done")
+                        self.progress.finish(cell.plan.config, "done")
         except KeyboardInterrupt as interrupt:
             # A second Ctrl-C cut an iteration of the cell at work: then nothing more is saved.
             if not self.is_at_work or isinstance(interrupt, AgreedInterrupt):
@@ -212,14 +213,14 @@ class _Turns:
             self.cells.clear()
             gc.collect()  # the next group needs the memory
 
-    def _open(self, config: RunConfig, state: CellState, content: DeviceContent) -> OpenRun:
-        return OpenRun.open(
+    def _open(self, config: RunConfig, state: CellState, content: DeviceContent) -> Session:
+        return Session.open(
             config,
             self.locations,
             self.dataset,
+            self.progress.follow(config),
+            self.interrupted,
             folder=state.folder,
-            progress=self.progress.follow(config),
-            interrupted=self.interrupted,
             content=content,
             turns=self.turns,
         )
@@ -244,7 +245,7 @@ class _Turns:
         self.is_at_work = False
         return done
 
-    def _close(self, cell: OpenRun) -> None:
+    def _close(self, cell: Session) -> None:
         try:
             cell.close()
         except FAILURES as error:
@@ -252,12 +253,12 @@ class _Turns:
 
     def _save_all(self) -> None:
         for cell in self.cells:
-            if not cell.session.is_saved:
+            if not cell.is_saved:
                 try:
                     cell.save()
                 except FAILURES as error:
-                    self.outcome.fail(cell.config, first_line(error), _exit_code(error))
-                    self.progress.finish(cell.config, "failed", first_line(error))
+                    self.outcome.fail(cell.plan.config, first_line(error), _exit_code(error))
+                    self.progress.finish(cell.plan.config, "failed", first_line(error))
 
 
 def _exit_code(error: BaseException) -> int:

@@ -93,8 +93,11 @@ class Ledger:
         """Count the time inside and its compilations, but not the time since the turn before.
 
         It serves several ledgers that take turns: the lines of each add up to the time of its own
-        turns.
+        turns. A turn within another one changes nothing.
         """
+        if self in _ledgers:
+            yield
+            return
         self._last = self._clock()
         try:
             with self.noticing_compilation():

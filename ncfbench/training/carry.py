@@ -47,9 +47,6 @@ class Carry:
     given_slots = 0
     """First item slots of a batch whose vectors :meth:`inputs` gives."""
 
-    is_observed = False
-    """True if :meth:`observe` has something to say."""
-
     def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
         self.config, self.graph = config, graph
 
@@ -89,8 +86,6 @@ class Memory(Carry):
 
     For samplers whose first item slots are those items. They lie on one device.
     """
-
-    is_observed = True
 
     def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
         super().__init__(config, graph)

@@ -1,18 +1,49 @@
-"""The memory of a training step, known from its compiled program before it runs."""
+"""The memory that training needs, known before it starts."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import jax
+import psutil
 
 from ncfbench.config import RunConfig
+from ncfbench.data import Dataset
+from ncfbench.distributed.layout import Layout
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.sampling.batch import Batch
 from ncfbench.storage.free_space import available_memory
 from ncfbench.training.state import TrainState
 from ncfbench.training.step import Trainer
+
+FLOAT_BYTES = 4
+STATE_COPIES = 4
+"""Arrays of each parameter on the device: itself, Adam's two moments, and its gradient."""
+
+
+def require_room_for_vectors(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
+    """Refuse data whose free vectors and content exceed a device's memory.
+
+    Raises:
+        UsageError: they do. The encoder and the step, which need more, are not counted.
+    """
+    rows = [dataset.n_users, dataset.n_items if config.coupling == "regularised" else 0]
+    if config.shard_tables:
+        rows = [-(-count // layout.size) for count in rows]
+    needed = sum(rows) * config.dimension * FLOAT_BYTES * STATE_COPIES
+    needed += dataset.tokens_IxL.nbytes + dataset.lengths.nbytes
+    for features in (dataset.user_features, dataset.item_features):
+        needed += 0 if features is None else features.nbytes
+    device = jax.local_devices()[0]
+    available = (device.memory_stats() or {}).get("bytes_limit", psutil.virtual_memory().total)
+    if needed > available:
+        kinds = "users' and items'" if rows[1] else "users'"
+        raise UsageError(
+            f"The {kinds} vectors with Adam's moments and a gradient, and the content, take"
+            f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
+            " Use a smaller --dimension, or --shard-tables on several --devices."
+        )
 
 
 def step_bytes(trainer: Trainer, state: TrainState, batch: Batch, content: DeviceContent) -> int:
@@ -21,20 +52,21 @@ def step_bytes(trainer: Trainer, state: TrainState, batch: Batch, content: Devic
     A backend without that analysis gives 0. The step is compiled once, here or where it runs.
     """
     step: Any = trainer.step
-    found = step.trace(state, batch, content).lower().compile().memory_analysis()
-    if found is None:
+    analysis = step.trace(state, batch, content).lower().compile().memory_analysis()
+    if analysis is None:
         return 0
-    return int(found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes)
+    output = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+    return int(analysis.temp_size_in_bytes + output)
 
 
 def require_memory(config: RunConfig, needed: int) -> None:
-    """Refuse a step that would run out of memory, before it is tried.
+    """Refuse a step that needs more memory than is free.
 
     Args:
         needed: :func:`step_bytes`.
 
     Raises:
-        UsageError: it is more than is free.
+        UsageError: it would run out of memory.
     """
     device = jax.local_devices()[0].memory_stats() or {}
     free = available_memory()

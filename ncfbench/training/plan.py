@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import jax
-import psutil
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.data import Dataset, open_dataset
@@ -18,15 +16,15 @@ from ncfbench.errors import UsageError
 from ncfbench.models.contracts import require_contracts
 from ncfbench.models.precision import require
 from ncfbench.rng import Streams
+from ncfbench.runs import folder as runs
+from ncfbench.runs.progress import Progress
+from ncfbench.runs.recorder import Recorder, RunRecorder
 from ncfbench.runs.schedule import Schedule
 from ncfbench.sampling import Sampler, make_sampler
-from ncfbench.storage import tables
+from ncfbench.storage import locks, tables
 from ncfbench.timing.ledger import Ledger
+from ncfbench.training.memory import require_room_for_vectors
 from ncfbench.training.recommend import require_items
-
-FLOAT_BYTES = 4
-STATE_COPIES = 4
-"""Arrays of each parameter on the device: itself, Adam's two moments, and its gradient."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,7 @@ class RunPlan:
     dataset: Dataset
     sampler: Sampler
     layout: Layout
+    schedule: Schedule
     trace: Path | None = None
     """Folder for a trace of JAX's profiler of a few iterations."""
     recommend: int | None = None
@@ -61,8 +60,6 @@ class RunPlan:
 
         Args:
             dataset: the data set of these settings, if it is open already.
-            trace: see :attr:`trace`.
-            recommend: see :attr:`recommend`.
             ledger: charged with the time of loading.
             say: shows messages, for instance that the synthetic data set is made.
 
@@ -80,15 +77,15 @@ class RunPlan:
         require_contracts(config, dataset)
         initial_words(config, dataset)
         sampler = make_sampler(dataset.graph, config, Streams(config.seed))
-        last = Schedule.of(config, dataset.graph.n_links).last
-        if config.mines and config.mine_every > last:
+        schedule = Schedule.of(config, dataset.graph.n_links)
+        if config.mines and config.mine_every > schedule.last:
             raise UsageError(
-                f"mine_every = {config.mine_every}: the run has {last:,} iterations, so nothing"
-                f" would be mined but by the initial parameters. Use --mine-every"
-                f" {max(last // 4, 1)} or less."
+                f"mine_every = {config.mine_every}: the run has {schedule.last:,} iterations, so"
+                " nothing would be mined but by the initial parameters. Use --mine-every"
+                f" {max(schedule.last // 4, 1)} or less."
             )
         layout = make_layout(config)
-        _require_memory(config, dataset, layout)
+        require_room_for_vectors(config, dataset, layout)
         if recommend is not None:
             require_items(config, dataset, recommend)
             if recommend > (candidates := len(dataset.items_of("test"))):
@@ -100,33 +97,27 @@ class RunPlan:
         if trace is not None:
             with tables.storage_errors(trace):
                 trace.mkdir(parents=True, exist_ok=True)
-        return cls(config, locations, dataset, sampler, layout, trace, recommend)
+        return cls(config, locations, dataset, sampler, layout, schedule, trace, recommend)
 
-    @property
-    def schedule(self) -> Schedule:
-        """The run's stops."""
-        return Schedule.of(self.config, self.dataset.graph.n_links)
+    @contextmanager
+    def open_recorder(
+        self, ledger: Ledger, progress: Progress, folder: Path | None
+    ) -> Iterator[Recorder]:
+        """Open this process's recorder, which writes nothing but in the first process.
 
+        The run's folder is held meanwhile.
 
-def _require_memory(config: RunConfig, dataset: Dataset, layout: Layout) -> None:
-    """Refuse data that exceed the memory; the encoder and the step need more, which is not counted.
+        Args:
+            folder: None for a new one.
 
-    Raises:
-        UsageError: the free vectors and the texts do not fit a device.
-    """
-    rows = [dataset.n_users, dataset.n_items if config.coupling == "regularised" else 0]
-    if config.shard_tables:
-        rows = [-(-count // layout.size) for count in rows]
-    needed = sum(rows) * config.dimension * FLOAT_BYTES * STATE_COPIES
-    needed += dataset.tokens_IxL.nbytes + dataset.lengths.nbytes
-    for features in (dataset.user_features, dataset.item_features):
-        needed += 0 if features is None else features.nbytes
-    device = jax.local_devices()[0]
-    available = (device.memory_stats() or {}).get("bytes_limit", psutil.virtual_memory().total)
-    if needed > available:
-        kinds = "users' and items'" if rows[1] else "users'"
-        raise UsageError(
-            f"The {kinds} vectors with Adam's moments and a gradient, and the content, take"
-            f" {needed / 2**30:.1f} GiB, and {device.device_kind} has {available / 2**30:.1f} GiB."
-            " Use a smaller --dimension, or --shard-tables on several --devices."
-        )
+        Raises:
+            DataError: a folder cannot be written.
+            UsageError: another process holds the folder.
+        """
+        if not ProcessGroup.current().is_first:
+            yield Recorder(ledger, progress)
+            return
+        config, fingerprint = self.config, self.dataset.fingerprint
+        folder = folder or runs.create(self.locations.runs_dir, config, fingerprint)
+        with locks.held(folder, "writing"):
+            yield RunRecorder(folder, config, fingerprint, self.schedule, ledger, progress)

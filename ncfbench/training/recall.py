@@ -14,14 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.catalog import find_encoder
-from ncfbench.config import RunConfig
 from ncfbench.data.content import Split
 from ncfbench.data.store import Dataset
 from ncfbench.models.interaction import Interaction
 from ncfbench.models.precision import full
 from ncfbench.runs.quality import Evaluation, Ranking
-from ncfbench.storage.schemas import EVALUATED
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
@@ -57,17 +54,6 @@ class RecallEvaluator:
         items_VxD = self.embedder.cold_items(parameters, self.items)
         interaction = self.embedder.interaction(parameters)
         return link_ranks(interaction, users_UxD, items_VxD, self.users, self.index)
-
-
-def make_evaluators(
-    config: RunConfig, dataset: Dataset, embedder: Embedder
-) -> tuple[dict[str, RecallEvaluator], str | None]:
-    """Return one evaluator per non-empty split, and why there is no recall on test items."""
-    if not find_encoder(config.encoder).scores_cold_items:
-        return {}, f"{config.encoder} learns a vector for each item, and held-out items have none"
-    linked = [split for split in EVALUATED if len(dataset.links(split)[0])]
-    reason = None if "test" in linked else "no user has a held-out test item"
-    return {split: RecallEvaluator(dataset, split, embedder) for split in linked}, reason
 
 
 def link_ranks(

@@ -1,21 +1,20 @@
-"""The lifecycle of a run: a plan, a recorder, and the training of the one into the other."""
+"""A run as a command means it: trained into a folder, continued there, or found finished."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
+
+import jax
 
 from ncfbench.config import Locations, RunConfig
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.distributed.signals import deferred_signals
-from ncfbench.errors import UsageError, shown
+from ncfbench.errors import NcfbenchError, UsageError, shown
 from ncfbench.runs import choice
 from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
-from ncfbench.runs.recorder import Recorder, RunRecorder
-from ncfbench.storage import locks
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.plan import RunPlan
@@ -23,6 +22,14 @@ from ncfbench.training.recommend import write_finished
 from ncfbench.training.session import Session
 
 STOPPING = "Stopping {}, then saving. Ctrl-C again stops at once, back to the last checkpoint."
+FAILURES = (NcfbenchError, MemoryError, OSError, jax.errors.JaxRuntimeError)
+"""Failures of one run that leave the others whole: out of memory, a full disk, a held folder."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message; XLA's messages have pages."""
+    text = next(iter(str(error).splitlines()), "")[:300]
+    return text if isinstance(error, NcfbenchError) else f"{type(error).__name__}: {text}"
 
 
 def run(
@@ -53,26 +60,46 @@ def run(
         in_group: train together with the other processes, which call this alike.
 
     Raises:
-        DataError: the data set is not prepared, or a folder cannot be written.
+        DataError: the data set is not prepared, a folder cannot be written, or records are damaged.
         DivergedError: the loss stopped being finite; what was recorded is kept.
-        KeyboardInterrupt: interrupted; the run can be resumed.
+        KeyboardInterrupt: interrupted; the run was saved and can be resumed.
         UsageError: the run cannot work, see :meth:`RunPlan.of`; there is none to resume; there is
-            one to resume, and neither ``resume`` nor ``again`` is given; or there are several
-            processes without ``in_group``.
+            one to resume, and neither ``resume`` nor ``again`` is given; there are several
+            processes without ``in_group``; or another process holds the folder.
     """
     ledger = Ledger()
-    with ledger.line("initialising"):  # the first question for devices starts JAX
-        group = ProcessGroup.current()
-        others = OtherPrograms()
-    if group.count > 1 and not in_group:
-        raise UsageError("JAX has joined several processes: train with ncfbench run --coordinator.")
-    shown = progress if progress and group.is_first else Progress()
-    plan = RunPlan.of(
-        config, locations, trace=trace, recommend=recommend, ledger=ledger, say=shown.say
-    )
-    folder = choose_folder(plan, resume=resume, again=again) if group.is_first else None
-    with open_recorder(plan, ledger, shown, folder=folder) as recorder:
-        return train(plan, recorder, others)
+    with ledger.turn():
+        with ledger.line("initialising"):  # the first question for devices starts JAX
+            group = ProcessGroup.current()
+            others = OtherPrograms()
+        if group.count > 1 and not in_group:
+            raise UsageError(
+                "JAX has joined several processes: train with ncfbench run --coordinator."
+            )
+        progress = progress if progress and group.is_first else Progress()
+        plan = RunPlan.of(
+            config, locations, trace=trace, recommend=recommend, ledger=ledger, say=progress.say
+        )
+        folder = choose_folder(plan, resume=resume, again=again) if group.is_first else None
+        finished = _read_finished(folder)
+        (is_finished,) = group.any(finished is not None)
+        if is_finished:
+            if finished is not None:
+                _say_finished(plan, finished, progress)
+            return finished
+        if group.count == 1:  # else the other processes of the run would count as others
+            with ledger.line("initialising"):
+                others.warn(progress.say)
+        when = "after this iteration" if group.count == 1 else "all processes at the next probe"
+        with (
+            deferred_signals(progress.say, STOPPING.format(when)) as interrupted,
+            closing(Session(plan, ledger, progress, interrupted, folder=folder)) as session,
+        ):
+            while not session.advance_epoch():
+                pass
+        if group.count == 1:
+            others.warn(progress.say, is_over=True)
+        return session.recorder.read()
 
 
 def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
@@ -87,14 +114,14 @@ def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
     config, fingerprint = plan.config, plan.dataset.fingerprint
     runs_dir = plan.locations.runs_dir
     if resume:
-        found = choice.find(runs_dir, config, fingerprint, anywhere=plan.recommend is not None)
-        if found is None and not again:
+        folder = choice.find(runs_dir, config, fingerprint, anywhere=plan.recommend is not None)
+        if folder is None and not again:
             nearest = choice.describe_nearest(runs_dir, config, fingerprint)
             raise UsageError(
                 f"No run in {shown(runs_dir)} with these settings, data and devices to resume."
                 f"{nearest} To train a new one, use --again in place of --resume."
             )
-        return found
+        return folder
     if again:
         return None
     finished, begun = choice.find_trained(runs_dir, config, fingerprint)
@@ -106,75 +133,19 @@ def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
     return finished
 
 
-@contextmanager
-def open_recorder(
-    plan: RunPlan, ledger: Ledger, progress: Progress, *, folder: Path | None = None
-) -> Iterator[Recorder]:
-    """Open the recorder of this process, and hold the run's folder meanwhile.
-
-    In processes other than the first it writes nothing.
-
-    Args:
-        ledger: charged with the run's time.
-        progress: shows the run to its user.
-        folder: the folder of a run to continue; by default a new one is made.
-
-    Raises:
-        DataError: a folder cannot be written.
-        UsageError: another process holds the folder.
-    """
-    if not ProcessGroup.current().is_first:
-        yield Recorder(ledger, progress)
-        return
-    config, fingerprint = plan.config, plan.dataset.fingerprint
-    folder = folder or runs.create(plan.locations.runs_dir, config, fingerprint)
-    with locks.held(folder, "writing"):
-        yield RunRecorder(folder, config, fingerprint, plan.schedule, ledger, progress)
+def _read_finished(folder: Path | None) -> RunRecord | None:
+    """Return the run of a folder if it is finished."""
+    if folder is None or not (folder / "summary.parquet").exists():
+        return None
+    record = runs.read(folder)
+    return record if record.summary["status"] == "finished" else None
 
 
-def train(
-    plan: RunPlan, recorder: Recorder, others: OtherPrograms | None = None
-) -> RunRecord | None:
-    """Train a run to its end, and return it as its folder holds it; None without a folder.
-
-    A finished run is not trained again; its recommendations are written if the plan wants them.
-
-    Args:
-        others: made a while ago; says whether the machine is free before and after training.
-
-    Raises:
-        DataError: a folder cannot be written, or records are damaged.
-        DivergedError: the loss stopped being finite; what was recorded is kept.
-        KeyboardInterrupt: interrupted; the run was saved and can be resumed.
-    """
-    group, say = ProcessGroup.current(), recorder.progress.say
-    finished = recorder.finished()
-    (is_finished,) = group.any(finished is not None)
-    if is_finished:
-        if finished is not None:
-            say(
-                f"Already finished: {shown(finished.folder)}."
-                + (" No trace was written." if plan.trace else "")
-                + " To train it again, use --again."
-            )
-            if plan.recommend is not None:
-                write_finished(finished, plan.dataset, plan.recommend, say)
-        return finished
-    if others is None or group.count > 1:  # the other processes of the run would count as others
-        others = None
-    else:
-        with recorder.ledger.line("initialising"):
-            others.warn(say)
-    when = "after this iteration" if group.count == 1 else "all processes at the next probe"
-    stopping = STOPPING.format(when)
-    with deferred_signals(say, stopping) as interrupted, recorder.ledger.noticing_compilation():
-        with recorder.ledger.line("initialising"):
-            session = Session(plan, recorder, interrupted)
-        with session:
-            while not session.is_done:
-                session.advance_epoch()
-            if others is not None:
-                with recorder.ledger.line("initialising"):
-                    others.warn(say, is_over=True)
-            session.finish()
-    return recorder.read()
+def _say_finished(plan: RunPlan, finished: RunRecord, progress: Progress) -> None:
+    """Say that a run is finished, and write its recommendations if the plan wants them."""
+    trace = " No trace was written." if plan.trace else ""
+    progress.say(
+        f"Already finished: {shown(finished.folder)}.{trace} To train it again, use --again."
+    )
+    if plan.recommend is not None:
+        write_finished(finished, plan.dataset, plan.recommend, progress.say)

@@ -5,30 +5,31 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
 
+from ncfbench.config import Locations, RunConfig
+from ncfbench.data import Dataset
 from ncfbench.distributed.process_group import AgreedInterrupt, ProcessGroup
 from ncfbench.errors import DivergedError, shown
 from ncfbench.models.towers import DeviceContent
-from ncfbench.runs.quality import COMPARED, Evaluation
-from ncfbench.runs.recorder import Recorder
+from ncfbench.runs.progress import Progress
+from ncfbench.runs.quality import Evaluation
 from ncfbench.sampling import plan_capacity
 from ncfbench.sampling.batch import rounded_up
 from ncfbench.storage import schemas, tables
 from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.contention import OtherPrograms
+from ncfbench.timing.ledger import Ledger
 from ncfbench.training.checkpoint import Best, Checkpoints, Saved
-from ncfbench.training.evaluation_cost import describe_waits, forecast_evaluation
+from ncfbench.training.evaluation import Evaluators
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
-from ncfbench.training.probe import Probe
-from ncfbench.training.recall import make_evaluators
 from ncfbench.training.recommend import Recommender
 from ncfbench.training.state import Parameters, TrainState
 from ncfbench.training.step import Trainer
@@ -39,73 +40,106 @@ CHECKPOINT_SECONDS = 30.0
 
 
 class Session:
-    """Trains a run from its last checkpoint. Use as a context manager.
+    """Trains a run from its last checkpoint, alone or in turn with others; to be closed.
+
+    The first of several processes holds the run's folder and writes the records.
 
     Args:
-        plan: of the run.
-        recorder: takes the run's rows.
+        ledger: charged with what the session does.
+        progress: shows the run to its user.
         interrupted: called after each iteration; when it is true, the run is saved and raises
             KeyboardInterrupt.
+        folder: the folder of a run to continue; by default a new one is made.
         content: the texts on the device, where several runs share them.
         turns: an id of the sessions that take turns with this one
             (:func:`ncfbench.runs.folder.are_interleaved`); None where it trains alone.
+
+    Raises:
+        DataError: a folder cannot be written, or its records are damaged.
+        UsageError: another process holds the folder.
     """
 
     def __init__(
         self,
         plan: RunPlan,
-        recorder: Recorder,
+        ledger: Ledger,
+        progress: Progress,
         interrupted: Callable[[], bool],
         *,
+        folder: Path | None = None,
         content: DeviceContent | None = None,
         turns: str | None = None,
     ) -> None:
-        self.plan, self.recorder = plan, recorder
+        self.plan = plan
+        self.is_done = False
+        """True if the run is trained to its end and written."""
         self.is_saved = False
         """True if a checkpoint holds everything that was trained."""
-        self._interrupted = interrupted
-        self._config, self._schedule = plan.config, plan.schedule
-        self._ledger, self._progress = recorder.ledger, recorder.progress
+        self._ledger, self._progress, self._interrupted = ledger, progress, interrupted
+        self._config, self._schedule, self._trace = plan.config, plan.schedule, plan.trace
         self._group = ProcessGroup.current()
-        self._trace = plan.trace
         self._losses: list[float] = []
         """Losses of the batches since the last row of the curve."""
         self._best: Best | None = None
+        self._turns: list[str | None] = []
+        """Those of the earlier sessions of the run."""
         self._catch_up_epochs = 0
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
+        with ExitStack() as stack, ledger.line("initialising"):
+            self.recorder = stack.enter_context(plan.open_recorder(ledger, progress, folder))
+            self._prepare(content, turns)
+            stack.callback(self._end)
+            self._begin()
+            stack.enter_context(self._loop)
+            self._stack = stack.pop_all()
 
+    @classmethod
+    def open(
+        cls,
+        config: RunConfig,
+        locations: Locations,
+        dataset: Dataset,
+        progress: Progress,
+        interrupted: Callable[[], bool],
+        *,
+        folder: Path | None,
+        content: DeviceContent,
+        turns: str,
+    ) -> Session:
+        """Open a run that trains in turn with others. Its ledger is charged with its turns only."""
+        ledger = Ledger()
+        with ledger.turn():
+            plan = RunPlan.of(config, locations, dataset=dataset)
+            shared: Any = {"folder": folder, "content": content, "turns": turns}
+            return cls(plan, ledger, progress, interrupted, **shared)
+
+    def _prepare(self, content: DeviceContent | None, turns: str | None) -> None:
+        """Make what training needs, and restore the last checkpoint."""
+        plan, say = self.plan, self._progress.say
         if content is None:
             with self._ledger.line("transfer"):
                 content = jax.block_until_ready(DeviceContent.of(plan.dataset))
-        self._trainer, fresh = Trainer.create(plan.config, plan.dataset, plan.layout)
-        self._embedder = self._trainer.embedder(content)
-        self._embedder.watch = self._progress.embedded
-        self._probe = Probe(plan.dataset.graph, plan.config, self._embedder)
-        self._evaluators, recall_reason = make_evaluators(plan.config, plan.dataset, self._embedder)
-        self._checkpoints = (
-            Checkpoints(recorder.folder / "checkpoints", self._progress.say)
-            if recorder.folder
-            else None
-        )
-        self._environment = environment.describe(plan.layout.describe()) | {
-            "iterations_per_dispatch": self._trainer.per_dispatch
-        }
+        self._trainer, state = Trainer.create(plan.config, plan.dataset, plan.layout)
+        self._evaluators = Evaluators(self._trainer, plan.dataset, content)
+        self._evaluators.embedder.watch = self._progress.embedded
+        folder = self.recorder.folder
+        self._checkpoints = folder and Checkpoints(folder / "checkpoints", say)
         with self._ledger.line("checkpoint"):
-            state, slots, earlier = self._restore(fresh)
-        if earlier is None:
+            restored = self._restore()
+        if restored is None:
             slots = plan_capacity(plan.dataset.graph, plan.config)
-        self._environment["interleaved"] = [*(earlier or []), turns]
+        else:
+            state, slots = restored
         self._start = int(state.iteration)
-        continued = None if earlier is None else self._start
-        recorder.begin(self._environment, recall_reason, continued)
-        for split, evaluator in self._evaluators.items():
-            if len(evaluator.items) <= COMPARED:
-                self._progress.say(
-                    f"There are {len(evaluator.items)} {split} items: their recall@{COMPARED} is 1"
-                    " by construction."
-                )
         self._epoch_was_cut = self._start > 0 and not self._schedule.ends_epoch(self._start)
         """True if an interruption cut the current epoch: its times do not count."""
+        self._environment = environment.describe(plan.layout.describe()) | {
+            "iterations_per_dispatch": self._trainer.per_dispatch,
+            "interleaved": [*self._turns, turns],
+        }
+        self.recorder.begin(
+            self._environment, self._evaluators.recall_reason, self._start if restored else None
+        )
         self._loop = TimedLoop(
             trainer=self._trainer,
             state=state,
@@ -113,33 +147,33 @@ class Session:
             sampler=plan.sampler,
             item_slots=slots,
             start=self._start,
-            say=self._progress.say,
+            say=say,
             ledger=self._ledger,
-            embedder=self._embedder,
+            embedder=self._evaluators.embedder,
         )
 
-    def __enter__(self) -> Self:
+    def _begin(self) -> None:
+        config, schedule = self._config, self._schedule
         self._write_environment()
-        config = self._config
         title = f"{config.dataset} {config.encoder} {config.loss} {config.sampler}"
-        self._progress.begin(title, self._schedule.last, self._start)
-        if self._embedder.by_length and not self.is_done:
-            self._announce_waits()
-        with self._ledger.line("initialising"):
-            self._others = OtherPrograms() if self._group.count == 1 else None
-        self._loop.__enter__()
-        return self
+        self._progress.begin(title, schedule.last, self._start)
+        with self._ledger.line("probe"):
+            epochs_done = schedule.epoch_of(self._start)
+            notes = self._evaluators.notes(self._parameters(), schedule, epochs_done)
+        for note in notes:
+            self._progress.say(note)
+        self._others = OtherPrograms() if self._group.count == 1 else None
 
-    def __exit__(self, *raised: object) -> None:
-        try:
-            self._loop.__exit__(*raised)
-        finally:
-            self._progress.end()
-            self._environment["load_average_at_end"] = environment.load_average()
-            self._environment["other_programs_cores"] = (
-                None if self._others is None else round(self._others.cores(), 2)
-            )
-            self._write_environment()
+    def _end(self) -> None:
+        self._progress.end()
+        self._environment["load_average_at_end"] = environment.load_average()
+        self._environment["other_programs_cores"] = self._others and round(self._others.cores(), 2)
+        self._write_environment()
+
+    def close(self) -> None:
+        """Release the run's folder and memory."""
+        with self._ledger.turn():
+            self._stack.close()
 
     @property
     def iteration(self) -> int:
@@ -149,116 +183,114 @@ class Session:
     @property
     def epoch(self) -> int:
         """Whole epochs that are done."""
-        return int(self._schedule.epoch_of(self._loop.iteration))
-
-    @property
-    def is_done(self) -> bool:
-        """True if nothing is left to train."""
-        return self._loop.iteration >= self._schedule.last
+        return int(self._schedule.epoch_of(self.iteration))
 
     def catch_up_until(self, epoch: int) -> None:
         """Exclude the times up to an epoch: the runs that this one takes turns with wait for it."""
         self._catch_up_epochs = epoch
 
-    def advance_epoch(self) -> None:
-        """Train to the end of the epoch, recording on the way.
+    def advance_epoch(self) -> bool:
+        """Train to the end of the epoch like :meth:`advance`; return whether the run is done."""
+        self.advance()
+        while not (self.is_done or self._schedule.ends_epoch(self.iteration)):
+            self.advance()
+        return self.is_done
+
+    def advance(self) -> None:
+        """Train to the next probe, and record there; after the last, finish the run and close it.
 
         Raises:
             DivergedError: the loss stopped being finite.
             KeyboardInterrupt: interrupted; :attr:`is_saved` says whether the state was saved.
         """
-        while not self.is_done:
-            self.advance()
-            if self._schedule.ends_epoch(self._loop.iteration):
-                break
-
-    def advance(self) -> None:
-        """Train to the next probe, and record there, as :meth:`advance_epoch` does."""
-        if self._loop.iteration == 0:
-            self._record()
-        # After the first block the step is compiled, and the queue of batches full.
-        if self._trace is not None and self._loop.iteration > self._start:
-            self._trace_block(self._trace)
-        self._train_block()
+        with self._ledger.turn():
+            if self.iteration == 0:
+                self._record()
+            if self.iteration < self._schedule.last:
+                # After the first block the step is compiled, and the queue of batches full.
+                if self._trace is not None and self.iteration > self._start:
+                    self._trace_block(self._trace)
+                self._train_block()
+            if self.iteration == self._schedule.last:
+                self._finish()
+                self.close()
 
     def evaluate(self) -> None:
         """Evaluate at the last probe too, though no epoch ends there; the curve's row gets it."""
-        iteration = self._loop.iteration
-        if iteration and not self._schedule.ends_epoch(iteration):
-            self.recorder.add_evaluations(iteration, self._evaluated(self._parameters()))
-            self._keep_best()
+        with self._ledger.turn():
+            if self.iteration and not self._schedule.ends_epoch(self.iteration):
+                evaluated = self._evaluated(self._parameters())
+                self.recorder.add_evaluations(self.iteration, evaluated)
+                self._keep_best()
 
-    def finish(self) -> None:
-        """Save the state and write the records of a run that is done."""
+    def save(self) -> None:
+        """Save the state of a run that is to continue later."""
+        with self._ledger.turn():
+            self._save_checkpoint()
+            self._write("interrupted")
+            self.is_saved = True
+
+    def _finish(self) -> None:
         if self._trace is not None:
             self._progress.say(
                 "No trace was written: too few iterations between two probes, or after the first."
                 " Train for more epochs, or with a larger --probe-every."
             )
-        self._write("running")  # the tables must have every sample before a checkpoint
         self._save_checkpoint()
         self._write("finished")
         if self.plan.recommend is not None and self.recorder.folder is not None:
             with self._timed("recommendation"):
-                best = Recommender(self.plan.dataset, self._embedder, self.plan.recommend)
                 saved = Saved(self._trainer.to_host(self._loop.state), {}, self._best)
-                chosen = saved.reported(self.recorder.reported_iteration)
-                best.write(self.recorder.folder, chosen, self._schedule)
+                reported = saved.reported(self.recorder.reported_iteration)
+                best = Recommender(
+                    self.plan.dataset, self._evaluators.embedder, self.plan.recommend
+                )
+                best.write(self.recorder.folder, reported, self._schedule)
             self._write("finished")
-
-    def save(self) -> None:
-        """Save the state of a run that is to continue later."""
-        self._write("running")
-        self._save_checkpoint()
-        self._write("interrupted")
-        self.is_saved = True
+        self.is_done = True
 
     def _train_block(self) -> None:
         self.is_saved = False
-        first = self._loop.iteration
+        first, slots = self.iteration, float(self._loop.item_slots)
         stop = self._schedule.next_stop(first)
-        slots = float(self._loop.item_slots)
+        ends_epoch = self._schedule.ends_epoch(stop)
 
         def after_iteration() -> bool:
-            self._progress.advance(self._loop.iteration, slots)
+            self._progress.advance(self.iteration, slots)
             # Several processes stop together, at the end of a block.
             return self._group.count == 1 and self._interrupted()
 
         losses = self._loop.full_block(stop - first, stop=after_iteration)
-        is_cut = self._loop.iteration < stop
+        is_cut = self.iteration < stop
         catches_up = self._schedule.epoch_of(first) < self._catch_up_epochs
         self.recorder.take(
             self._loop.take_samples(), resumed=self._epoch_was_cut or is_cut or catches_up
         )
-        if self._schedule.ends_epoch(stop):
+        if ends_epoch:
             self._epoch_was_cut = False
         self._losses += losses
         bad = np.flatnonzero(~np.isfinite(losses))
         if len(bad):
-            self._diverge(first + int(bad[0]) + 1, "the loss")
+            self._diverge(first + int(bad[0]) + 1, "The loss")
         if not is_cut:
-            if self._schedule.ends_epoch(stop):
+            if ends_epoch:
                 self._loop.step_block(most=self._schedule.step_batches)
                 self.recorder.take(self._loop.take_samples())
             self._record()
         with self._ledger.line("collective"):
-            is_due = (
-                self._checkpoints is not None
-                and self._schedule.ends_epoch(stop)
-                and time.perf_counter() >= self._checkpoint_due
+            is_due = ends_epoch and time.perf_counter() >= self._checkpoint_due
+            interrupted, is_due = self._group.any(
+                self._interrupted(), is_due and self._checkpoints is not None
             )
-            interrupted, is_due = self._group.any(self._interrupted(), is_due)
-        if interrupted and not self.is_done:
+        if interrupted and self.iteration < self._schedule.last:
             self.save()
             raise AgreedInterrupt(self.recorder.folder)
         if is_due:
-            self._write("running")
             self._save_checkpoint()
-            self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
 
     def _trace_block(self, folder: Path) -> None:
         # Tracing costs time, so these samples have a kind of their own.
-        to_probe = self._schedule.next_stop(self._loop.iteration) - self._loop.iteration
+        to_probe = self._schedule.next_stop(self.iteration) - self.iteration
         count = min(TRACE_ITERATIONS, to_probe - 1)
         if count < 1:
             return
@@ -273,12 +305,14 @@ class Session:
         self._trace = None
 
     def _record(self) -> None:
-        iteration = self._loop.iteration
-        parameters = self._parameters()
+        iteration, parameters = self.iteration, self._parameters()
+        ends_epoch = self._schedule.ends_epoch(iteration)
         with self._timed("probe"):
-            probe_loss = self._probe(parameters)
+            probe_loss = self._evaluators.probe(parameters)
+            embedder, carry = self._evaluators.embedder, self._trainer.carry
+            observed = carry.observe(self._loop.state, embedder) if ends_epoch else None
         if not math.isfinite(probe_loss):
-            self._diverge(iteration, "the probe")
+            self._diverge(iteration, "The probe")
         row: dict[str, Any] = dict.fromkeys(schemas.CURVE.names)
         row |= {
             "iteration": iteration,
@@ -286,9 +320,11 @@ class Session:
             "probe_loss": probe_loss,
             "batch_loss": float(np.mean(self._losses)) if self._losses else None,
         }
-        evaluated = self._evaluated(parameters) if self._schedule.ends_epoch(iteration) else {}
-        if self._schedule.ends_epoch(iteration):
-            row |= self._observe_carry()
+        evaluated = self._evaluated(parameters) if ends_epoch else {}
+        if observed is not None:
+            columns, text = observed
+            row |= columns
+            self._progress.say(text)
         self._losses = []
         self.recorder.record(row, evaluated)
         if evaluated:
@@ -296,47 +332,24 @@ class Session:
 
     def _keep_best(self) -> None:
         """Copy the parameters to the host if they are those of the best validation so far."""
-        iteration = self._loop.iteration
         with self._ledger.line("collective"):
-            (is_best,) = self._group.any(self.recorder.best_iteration == iteration)
+            (is_best,) = self._group.any(self.recorder.best_iteration == self.iteration)
         if is_best:
             with self._ledger.line("checkpoint"):
                 shapes, state = self._trainer.shapes, self._loop.state
                 parameters = self._trainer.layout.to_host(state.parameters, shapes.parameters)
-                self._best = Best(iteration, jax.tree.map(np.array, parameters))
-
-    def _observe_carry(self) -> dict[str, Any]:
-        if not self._trainer.carry.is_observed:
-            return {}
-        with self._timed("probe"):
-            found = self._trainer.carry.observe(self._loop.state, self._embedder)
-        if found is None:
-            return {}
-        columns, text = found
-        self._progress.say(text)
-        return columns
+                self._best = Best(self.iteration, jax.tree.map(np.array, parameters))
 
     def _parameters(self) -> Parameters:
         return self._trainer.layout.to_one_device(self._loop.state.parameters)
 
     def _evaluated(self, parameters: Parameters) -> dict[str, Evaluation]:
         with self._timed("evaluation"):
-            return {split: evaluator(parameters) for split, evaluator in self._evaluators.items()}
+            return self._evaluators.evaluate(parameters)
 
-    def _announce_waits(self) -> None:
-        parameters = self._parameters()
-        with self._ledger.line("probe"):
-            seconds = forecast_evaluation(self._embedder, self._probe, self._evaluators, parameters)
-        held_out = sum(len(evaluator.items) for evaluator in self._evaluators.values())
-        items = len(self._probe.links.nodes), held_out
-        done = self._schedule.epoch_of(self._start)
-        message = describe_waits(seconds, items, self._schedule, done)
-        if message is not None:
-            self._progress.say(message)
-
-    def _diverge(self, iteration: int, what: str) -> None:
+    def _diverge(self, iteration: int, value: str) -> None:
         message = (
-            f"{what.capitalize()} is not finite at iteration {iteration}. Use a smaller"
+            f"{value} is not finite at iteration {iteration}. Use a smaller"
             f" --learning-rate (now {self._config.learning_rate:g})."
         )
         self._write("diverged", message)
@@ -352,26 +365,26 @@ class Session:
             watch.start()
             yield
             watch.stop()
-        self.recorder.take([Sample(kind, self._loop.iteration, 1, watch.seconds)])
+        self.recorder.take([Sample(kind, self.iteration, 1, watch.seconds)])
 
-    def _restore(self, fresh: TrainState) -> tuple[TrainState, int, list[str | None] | None]:
-        """Return the state to continue from, its item slots, and the ids of earlier sessions.
+    def _restore(self) -> tuple[TrainState, int] | None:
+        """Return the state to continue from and its item slots; None without a checkpoint.
 
-        Every process gets what the first one has read. Without a checkpoint these are the fresh
-        state, 0 and None.
+        Every process gets what the first one has read.
         """
-        found = self._checkpoints.restore(self._trainer.shapes) if self._checkpoints else None
-        (is_there,) = self._group.any(found is not None)
+        saved = self._checkpoints.restore(self._trainer.shapes) if self._checkpoints else None
+        (is_there,) = self._group.any(saved is not None)
         if not is_there:
-            return fresh, 0, None
-        state, extra, self._best = found or (self._trainer.shapes, {}, None)
-        self._losses = [float(loss) for loss in extra.get("pending_losses", [])]
+            return None
+        state, extra, self._best = saved or (self._trainer.shapes, {}, None)
+        self._losses, self._turns = extra.get("pending_losses", []), extra.get("interleaved", [])
         with self._ledger.line("collective"):
             slots = int(self._group.from_first(np.int32(extra.get("item_slots", 0))))
             state = self._trainer.from_host(self._group.from_first(state))
-        return state, rounded_up(slots, self._config.devices), extra.get("interleaved", [None])
+        return state, rounded_up(slots, self._config.devices)
 
     def _save_checkpoint(self) -> None:
+        self._write("running")  # the tables must have every sample before a checkpoint
         with self._timed("checkpoint"):
             extra = {
                 "item_slots": self._loop.item_slots,
@@ -381,9 +394,10 @@ class Session:
             state = self._trainer.to_host(self._loop.state)
             if self._checkpoints:
                 self._checkpoints.save(state, extra, self._best)
+        self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
 
     def _write(self, status: str, message: str = "") -> None:
-        self.recorder.write(status, self._loop.iteration, message)
+        self.recorder.write(status, self.iteration, message)
 
     def _write_environment(self) -> None:
         if self.plan.layout.size > 1:

@@ -298,7 +298,7 @@ def test_interrupt_and_resume(locations: list[str]) -> None:
     begun = []
 
     def stop(session: Any) -> None:
-        begun.append(session._loop.iteration)
+        begun.append(session.iteration)
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:

@@ -41,7 +41,7 @@ from ncfbench.rng import Streams
 from ncfbench.runs.progress import Progress
 from ncfbench.sampling import batches
 from ncfbench.sweeps.files import Sweep, with_named_files
-from ncfbench.training import evaluation_cost
+from ncfbench.training import evaluation
 from ncfbench.training import run as training
 from ncfbench.training.step import Trainer
 
@@ -173,7 +173,7 @@ def test_fine_tuning_lowers_the_loss(
     locations = Locations(home / "data", tmp_path)
     more = {"epochs": 4, "checkpoint": checkpoint, "pretrained_learning_rate": 0.01}
     more |= {"learning_rate": 0.03, "item_dropout": 0.0}
-    monkeypatch.setattr(evaluation_cost, "NOTABLE_SECONDS", 0.0)
+    monkeypatch.setattr(evaluation, "NOTABLE_SECONDS", 0.0)
     said = Said()
     record = training.run(complete(SMALL | more), locations, progress=said)
     losses = [row["probe_loss"] for row in record.curve]

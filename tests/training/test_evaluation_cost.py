@@ -11,7 +11,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.schedule import Schedule
 from ncfbench.training import inference
-from ncfbench.training.evaluation_cost import describe_waits
+from ncfbench.training.evaluation import describe_waits
 from ncfbench.training.inference import Embedder
 from ncfbench.training.step import Trainer
 

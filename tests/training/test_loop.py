@@ -19,8 +19,7 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.timing.clock import Sample
-from ncfbench.training.interleaved import interleave
-from ncfbench.training.loop import IN_FLIGHT, TimedLoop
+from ncfbench.training.loop import IN_FLIGHT, TimedLoop, interleave
 from ncfbench.training.step import Trainer
 
 DELAY = 0.03

@@ -13,7 +13,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import Layout
 from ncfbench.distributed.process_group import ProcessGroup
 from ncfbench.errors import DataError, UsageError
-from ncfbench.training import plan
+from ncfbench.training import memory
 from ncfbench.training.plan import RunPlan
 from ncfbench.training.run import run
 
@@ -72,10 +72,10 @@ def test_users_that_exceed_the_memory_are_refused(
     """Four float32 for each number of the users' table, and the texts, to the byte."""
     config = complete(SMALL | {"shard_tables": shard_tables, "devices": devices})
     needed = 16 * 8 * (tiny.n_users // devices) + tiny.tokens_IxL.nbytes + tiny.lengths.nbytes
-    memory = SimpleNamespace(total=needed)
-    monkeypatch.setattr(plan.psutil, "virtual_memory", lambda: memory)
+    machine = SimpleNamespace(total=needed)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: machine)
     RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
-    memory.total -= 1
+    machine.total -= 1
     with pytest.raises(UsageError, match="Use a smaller --dimension, or --shard-tables"):
         RunPlan.of(config, Locations(tmp_path, tmp_path), dataset=tiny)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import errno
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from ncfbench.runs import folder as runs
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.progress import Progress
 from ncfbench.storage import locks
+from ncfbench.timing.ledger import Ledger
 from ncfbench.training import run as training
 from ncfbench.training import session
-from ncfbench.training.interleaved import OpenRun
+from ncfbench.training.plan import RunPlan
+from ncfbench.training.session import Session
 
 
 def test_a_run_leaves_its_records(whole: RunRecord, tiny: Dataset) -> None:
@@ -93,7 +96,7 @@ def test_one_seed_repeats_and_another_differs(
 def test_a_finished_run_is_not_repeated(
     data_dir: Path, whole: RunRecord, monkeypatch: pytest.MonkeyPatch, resume: bool
 ) -> None:
-    monkeypatch.setattr(training, "Session", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(training, "Session", lambda *_, **__: pytest.fail("trained again"))
     said = Said()
     found = train(data_dir, whole.folder.parent, resume=resume, progress=said)
     assert found.folder == whole.folder
@@ -137,7 +140,8 @@ def test_a_run_that_another_process_holds_is_refused(data_dir: Path, whole: RunR
         locks.held(whole.folder, "writing"),
         pytest.raises(UsageError, match="Another process is writing"),
     ):
-        train(data_dir, whole.folder.parent, resume=True)
+        plan = RunPlan.of(whole.config, Locations(data_dir, whole.folder.parent))
+        Session(plan, Ledger(), Progress(), lambda: False, folder=whole.folder)
 
 
 def test_divergence_names_the_iteration_and_keeps_rows(data_dir: Path, tmp_path: Path) -> None:
@@ -155,10 +159,13 @@ def test_a_full_disk_is_said_and_loses_nothing(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = {"encoder": "mf", "epochs": 1}
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     with monkeypatch.context() as patch:
-        usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-        patch.setattr("ncfbench.training.checkpoint.shutil.disk_usage", lambda path: usage)
-        with pytest.raises(DataError, match="checkpoints: No space left on device. Free some"):
+        patch.setattr("numpy.savez", fail)
+        with pytest.raises(DataError, match="npz: No space left on device. Free some"):
             train(data_dir, tmp_path, **small)
     (folder,) = tmp_path.iterdir()
     assert runs.read(folder).curve[-1]["epoch"] == 1
@@ -206,13 +213,13 @@ def test_a_turn_can_be_evaluated_within_an_epoch(
     config = complete(SMALL | {"sampler": "ns", "encoder": "cnn", "probe_every": 5})
     losses = []
     for name in ("plain", "evaluated"):
-        run = OpenRun.open(
+        run = Session.open(
             config,
             Locations(data_dir, tmp_path / name),
             tiny,
+            Progress(),
+            lambda: False,
             folder=None,
-            progress=Progress(),
-            interrupted=lambda: False,
             content=DeviceContent.of(tiny),
             turns="x",
         )

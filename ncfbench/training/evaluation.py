@@ -1,0 +1,126 @@
+"""The probe and the evaluators of a run, and the seconds that they take."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from ncfbench.catalog import find_encoder
+from ncfbench.data.store import Dataset
+from ncfbench.models.towers import DeviceContent
+from ncfbench.runs.quality import COMPARED, Evaluation
+from ncfbench.runs.schedule import Schedule
+from ncfbench.storage.schemas import EVALUATED
+from ncfbench.timing.clock import format_duration
+from ncfbench.training.probe import Probe
+from ncfbench.training.recall import RecallEvaluator
+from ncfbench.training.state import Parameters
+from ncfbench.training.step import Trainer
+
+NOTABLE_SECONDS = 5.0
+"""A probe and an evaluation that take longer together are announced."""
+
+
+class Evaluators:
+    """The probe, and one evaluator for each split in which some user has an item.
+
+    One embedder serves all.
+    """
+
+    def __init__(self, trainer: Trainer, dataset: Dataset, content: DeviceContent) -> None:
+        self.embedder = trainer.embedder(content)
+        self.probe = Probe(dataset.graph, trainer.config, self.embedder)
+        self.splits: dict[str, RecallEvaluator] = {}
+        self.recall_reason: str | None = None
+        """The reason that there is no recall on test items; None where there is."""
+        encoder = trainer.config.encoder
+        if not find_encoder(encoder).scores_cold_items:
+            self.recall_reason = (
+                f"{encoder} learns a vector for each item, and held-out items have none"
+            )
+            return
+        for split in EVALUATED:
+            if len(dataset.links(split)[0]):
+                self.splits[split] = RecallEvaluator(dataset, split, self.embedder)
+        if "test" not in self.splits:
+            self.recall_reason = "no user has a held-out test item"
+
+    def evaluate(self, parameters: Parameters) -> dict[str, Evaluation]:
+        """Return the quality of each split."""
+        return {split: evaluator(parameters) for split, evaluator in self.splits.items()}
+
+    def forecast(self, parameters: Parameters) -> tuple[float, float]:
+        """Return about how many seconds costly items of a probe and of an evaluation take."""
+        seconds = [
+            self.embedder.forecast(parameters, items)
+            for items in (self.probe.links.nodes, *(split.items for split in self.splits.values()))
+        ]
+        return seconds[0], sum(seconds[1:])
+
+    def notes(self, parameters: Parameters, schedule: Schedule, epochs_done: float) -> list[str]:
+        """Return what a user should know in advance: few held-out items, and long waits."""
+        notes = [
+            f"There are {len(evaluator.items)} {split} items: their recall@{COMPARED} is 1 by"
+            " construction."
+            for split, evaluator in self.splits.items()
+            if len(evaluator.items) <= COMPARED
+        ]
+        if self.embedder.by_length and epochs_done < schedule.epochs:
+            held_out = sum(len(evaluator.items) for evaluator in self.splits.values())
+            items = len(self.probe.links.nodes), held_out
+            waits = describe_waits(self.forecast(parameters), items, schedule, epochs_done)
+            notes += [] if waits is None else [waits]
+        return notes
+
+
+@dataclass(frozen=True)
+class EvaluationCost:
+    """Seconds of a probe and of an evaluation, and of their compilation."""
+
+    start_seconds: float
+    probe_seconds: float
+    evaluation_seconds: float
+
+
+def measure_evaluation_cost(
+    trainer: Trainer, dataset: Dataset, content: DeviceContent, parameters: Parameters
+) -> EvaluationCost:
+    """Return what a probe and an evaluation of some parameters take.
+
+    Both are made twice, or forecast from a block of items where an item is costly.
+    """
+    times = [time.perf_counter()]
+    evaluators = Evaluators(trainer, dataset, content)
+    if evaluators.embedder.by_length:
+        seconds = evaluators.forecast(parameters)
+        return EvaluationCost(time.perf_counter() - times[0], *seconds)
+    for _ in range(2):  # the first time compiles both
+        evaluators.probe(parameters)
+        times.append(time.perf_counter())
+        evaluators.evaluate(parameters)
+        times.append(time.perf_counter())
+    return EvaluationCost(times[2] - times[0], times[3] - times[2], times[4] - times[3])
+
+
+def describe_waits(
+    seconds: tuple[float, float], items: tuple[int, int], schedule: Schedule, epochs_done: float
+) -> str | None:
+    """Return a message that says what a user will wait for; None where that is short.
+
+    Args:
+        seconds: of a probe and of an evaluation.
+        items: that are embedded in each.
+    """
+    if sum(seconds) < NOTABLE_SECONDS:
+        return None
+    (probe, evaluation), epochs = map(format_duration, seconds), schedule.epochs - epochs_done
+    probes = schedule.probes_an_epoch
+    total = (epochs * probes + (epochs_done == 0)) * seconds[0] + epochs * seconds[1]
+    often = "once an epoch" if probes == 1 else f"{probes:.3g} times an epoch"
+    held_out = f" An evaluation at the end of an epoch: {items[1]:,} held-out items, {evaluation}."
+    return (
+        f"A probe embeds {items[0]:,} items, which takes about {probe}, {often} (--probe-every N:"
+        f" every N iterations).{held_out if items[1] else ''} In this run both take about"
+        f" {format_duration(total)}, off the training clock. The step is compiled before the first"
+        " iteration, which can take a minute."
+    )
