@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from ncfbench.distributed.collectives import NUMBER_BYTES
+from ncfbench.distributed.layout import NUMBER_BYTES
 
 OPERATIONS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
 _OPERATION = re.compile(rf"= (\(?[^=]*?\)?) ({'|'.join(OPERATIONS)})(-start)?\(")

@@ -49,12 +49,12 @@ def main(
     from ncfbench.data.store import load
     from ncfbench.distributed.layout import make_layout
     from ncfbench.distributed.process_group import joined
-    from ncfbench.distributed.supervisor import Cluster, Parent
+    from ncfbench.distributed.supervisor import Cluster
     from ncfbench.rng import Streams
     from ncfbench.sampling import make_sampler, plan_capacity
 
     dataset, found = load(data_dir, DATASET), {}
-    with joined(Cluster(coordinator, processes, index), Parent(), lambda text: None):
+    with joined(Cluster(coordinator, processes, index), lambda code: None, lambda text: None):
         for case in cases:
             config = settings(case, devices=DEVICES)
             value, gradient, _ = on_devices(dataset, config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,7 +30,7 @@ from ncfbench.config import (
 )
 from ncfbench.data.assets.names import name_files
 from ncfbench.distributed.simulation import simulate
-from ncfbench.distributed.supervisor import Cluster, Parent, supervise
+from ncfbench.distributed.supervisor import Cluster, connect_to_parent, supervise
 from ncfbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def run(
         typer.echo(as_toml(settings), nl=False)
         return
     simulate(-(-settings.devices // (processes or 1)))
-    parent = Parent.from_environment()
-    if parent is None:
+    declare = connect_to_parent()
+    if declare is None:
         for warning in unused_settings(given, settings):
             say(f"Warning: {warning}")
     progress = progress_bar(quiet=quiet)
@@ -121,9 +121,9 @@ def run(
         for option, value in (("--recommend", recommend), ("--trace", trace)):
             if value is not None:
                 raise UsageError(f"{option} is for one process: leave --coordinator out.")
-        if parent is None:
+        if declare is None:
             raise typer.Exit(supervise(cluster))
-    with _join(cluster, parent, progress):
+    with _join(cluster, declare, progress):
         if not is_counted:
             import jax
 
@@ -233,12 +233,14 @@ def _cluster(
 
 
 @contextmanager
-def _join(cluster: Cluster | None, parent: Parent | None, progress: Progress) -> Iterator[None]:
+def _join(
+    cluster: Cluster | None, declare: Callable[[int], None] | None, progress: Progress
+) -> Iterator[None]:
     """Join the other processes, if there are any."""
-    if cluster is None or parent is None:
+    if cluster is None or declare is None:
         yield
         return
     from ncfbench.distributed.process_group import joined
 
-    with joined(cluster, parent, progress.say):
+    with joined(cluster, declare, progress.say):
         yield

@@ -248,7 +248,8 @@ def _print(
     *,
     dry_run: bool,
 ) -> None:
-    from ncfbench.distributed.simulation import is_simulated
+    import jax
+
     from ncfbench.reporting import marks
     from ncfbench.sweeps.table import cells_table, format_size
     from ncfbench.timing.clock import format_duration
@@ -256,7 +257,8 @@ def _print(
     stage, tuning = done.stage, done.tuning
     if tuning is not None:
         print_views(cells_table(f"Tuning ({tuning.budget.label})", trials), *tuning.lines)
-    simulated = any(is_simulated(row["config"]["devices"]) for row in table)
+    has_several = any(row["config"]["devices"] > 1 for row in table)
+    simulated = has_several and jax.default_backend() == "cpu"
     print_views(
         cells_table(done.sweep.title, table), *([marks.SIMULATED_NOTE] if simulated else [])
     )

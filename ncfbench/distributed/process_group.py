@@ -1,13 +1,9 @@
-"""The process group of a run: joining it through JAX's distributed runtime, decisions that all
-processes make alike, data from the first, and leaving together.
+"""The process group of a run: joining it, decisions that all processes make alike, data from the
+first, and leaving together.
 
-How a process ends, as its own code sees it; :mod:`ncfbench.distributed.supervisor` has the rest:
-
-- Work done, or an end that all reach at the same point (training diverged, an interrupt that all
-  agreed on): every process waits until the first has written everything, then all leave JAX's
-  runtime together.
-- An error of this process alone: it exits at once with its own code. The others lose it.
-- A collective operation that failed, because another process is lost: exit code 8.
+A process whose work is done, or which ends where all end (diverged, interrupted by agreement),
+waits until the first has written everything; then all leave JAX's runtime together. One that fails
+alone exits at once with its own code, and the others lose it: exit code 8.
 """
 
 from __future__ import annotations
@@ -29,18 +25,12 @@ from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 from ncfbench import __version__
 from ncfbench.config import RunConfig
 from ncfbench.distributed.signals import deferred_signals, handled_by
-from ncfbench.distributed.supervisor import (
-    DETECTED,
-    JOINED,
-    RESUME,
-    Cluster,
-    Parent,
-    loss_message,
-)
+from ncfbench.distributed.supervisor import DETECTED, JOINED, RESUME, Cluster, loss_message
 from ncfbench.errors import (
     INTERRUPTED_EXIT_CODE,
     DivergedError,
@@ -86,7 +76,7 @@ class ProcessGroup:
     """
 
     index: int
-    """This process; the first has index 0."""
+    """This process; the first has index 0, and writes the records."""
     count: int
 
     @classmethod
@@ -103,7 +93,7 @@ class ProcessGroup:
         """Return each flag as true if it is true in at least one process."""
         if self.count == 1:
             return flags
-        return tuple(map(bool, np.any(_from_all(np.array(flags)), axis=0)))
+        return tuple(map(bool, np.any(multihost_utils.process_allgather(np.array(flags)), axis=0)))
 
     def require_alike(self, config: RunConfig, data_fingerprint: str) -> None:
         """Refuse processes that would train something else.
@@ -115,7 +105,8 @@ class ProcessGroup:
         if self.count == 1:
             return
         text = json.dumps([config.to_dict(), data_fingerprint, __version__], sort_keys=True)
-        digests = _from_all(np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8))
+        digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+        digests = np.asarray(multihost_utils.process_allgather(digest))
         different = np.flatnonzero((digests != digests[0]).any(axis=1))
         if len(different):
             raise UnlikeProcessesError(
@@ -130,33 +121,26 @@ class ProcessGroup:
         Args:
             tree: the arrays; in other processes anything with their shapes and dtypes.
         """
-        return tree if self.count == 1 else jax.tree.map(self._array_from_first, tree)
 
-    def _array_from_first(self, array: Any) -> np.ndarray:
-        from jax.experimental.multihost_utils import broadcast_one_to_all
+        def received(array: Any) -> np.ndarray:
+            own = np.atleast_1d(array if self.is_first else np.zeros(array.shape, array.dtype))
+            blocks = np.array_split(own, min(-(-own.nbytes // BLOCK_BYTES), len(own)))
+            sent = [multihost_utils.broadcast_one_to_all(block) for block in blocks]
+            return np.concatenate(sent).reshape(array.shape)
 
-        own = np.asarray(array) if self.is_first else np.zeros(array.shape, array.dtype)
-        if own.nbytes <= BLOCK_BYTES:
-            return np.asarray(broadcast_one_to_all(own))
-        blocks = np.array_split(own, min(-(-own.nbytes // BLOCK_BYTES), len(own)))
-        return np.concatenate([broadcast_one_to_all(block) for block in blocks])
-
-
-def _from_all(array: np.ndarray) -> np.ndarray:
-    """Return the arrays of all processes, one row for each."""
-    from jax.experimental.multihost_utils import process_allgather
-
-    return np.asarray(process_allgather(array))
+        return tree if self.count == 1 else jax.tree.map(received, tree)
 
 
 @contextmanager
-def joined(cluster: Cluster, parent: Parent, say: Callable[[str], None]) -> Iterator[ProcessGroup]:
+def joined(
+    cluster: Cluster, declare: Callable[[int], None], say: Callable[[str], None]
+) -> Iterator[ProcessGroup]:
     """Join the other processes, and leave together with them; enter before JAX computes anything.
 
     In the first process everything is written, to disk and to standard output, when this exits.
 
     Args:
-        parent: learns how this process ends.
+        declare: tells the parent how this process ends.
         say: prints that the others are waited for.
 
     Raises:
@@ -164,33 +148,25 @@ def joined(cluster: Cluster, parent: Parent, say: Callable[[str], None]) -> Iter
         UsageError: the coordinator's port is in use, or JAX cannot detect what was not given.
     """
     try:
-        _require_free_port(cluster)
-        say(f"Waiting for {cluster.members} at {cluster.address}.")
-        # C++ code waits here, and Python would not hear Ctrl-C.
-        with handled_by(signal.SIG_DFL, signal.SIGINT):
-            group = _initialize(cluster)
-    except BaseException as error:
-        _exit_at_the_end(_exit_code(error))
-        raise
-    parent.declare(JOINED)
-    try:
+        group = _join(cluster, say)
+        declare(JOINED)
         try:
             yield group
         except EVERYWHERE as error:
-            _leave_together(group, parent, _exit_code(error))
+            _leave_together(group, declare, _exit_code(error))
             raise
-        _leave_together(group, parent, 0)
+        _leave_together(group, declare, 0)
     except BaseException as error:
         lost = peer_loss(error)
         code = _exit_code(lost or error)
-        parent.declare(code)
+        declare(code)
         _exit_at_the_end(code)
         if lost:
             raise lost from error
         raise
 
 
-def _leave_together(group: ProcessGroup, parent: Parent, exit_code: int) -> None:
+def _leave_together(group: ProcessGroup, declare: Callable[[int], None], exit_code: int) -> None:
     """Wait until the first process has written everything, then leave JAX's runtime.
 
     A process that is lost from there on takes nothing away: only errors before that are raised.
@@ -198,11 +174,11 @@ def _leave_together(group: ProcessGroup, parent: Parent, exit_code: int) -> None
     is_written = group.is_first
     with deferred_signals(lambda text: None, ""):  # too late to stop anything
         if is_written:
-            parent.declare(exit_code)
+            declare(exit_code)
         try:
             group.any(False)
             is_written = True
-            parent.declare(exit_code)
+            declare(exit_code)
             jax.distributed.shutdown()
         except Exception as error:
             if not (is_written and peer_loss(error)):
@@ -217,9 +193,8 @@ def peer_loss(error: BaseException) -> PeerLostError | None:
     its own errors only those for want of memory surely have nothing to do with the others.
     """
     is_of_gloo = isinstance(error, ValueError) and "Gloo" in str(error)
-    if not (is_of_gloo or isinstance(error, jax.errors.JaxRuntimeError)):
-        return None
-    if str(error).startswith("RESOURCE_EXHAUSTED"):
+    is_of_jax = isinstance(error, jax.errors.JaxRuntimeError)
+    if not (is_of_gloo or is_of_jax) or str(error).startswith("RESOURCE_EXHAUSTED"):
         return None
     cause = re.sub(r"^UNKNOWN: |\[\S+:\d+\] ", "", reason(error))  # without JAX's source files
     if LOST_CONNECTION.search(cause):
@@ -244,19 +219,17 @@ def _exit_at_the_end(code: int) -> None:
     atexit.register(leave)
 
 
-def _require_free_port(cluster: Cluster) -> None:
+def require_free_port(cluster: Cluster) -> None:
     """Refuse a port in use, which makes JAX's runtime violate memory.
 
     Raises:
         UsageError: this is the first process, and it cannot listen on the coordinator's port.
     """
+    port = cluster.coordinator.rpartition(":")[2]
     if cluster.process_id != 0 or cluster.coordinator == DETECTED:
         return
-    port = cluster.coordinator.rpartition(":")[2]
-    is_dual = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if is_dual else socket.AF_INET
     try:
-        socket.create_server(("", int(port)), family=family, dualstack_ipv6=is_dual).close()
+        socket.create_server(("", int(port))).close()
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"--coordinator {cluster.coordinator}: cannot listen on port {port} of this machine:"
@@ -264,26 +237,27 @@ def _require_free_port(cluster: Cluster) -> None:
         ) from error
 
 
-def _initialize(cluster: Cluster) -> ProcessGroup:
+def _join(cluster: Cluster, say: Callable[[str], None]) -> ProcessGroup:
     """Join the processes and start JAX's devices with them."""
+    require_free_port(cluster)
+    say(f"Waiting for {cluster}.")
     # JAX's handler of SIGTERM would replace ours, which saves the run.
     jax.config.update("jax_enable_preemption_service", False)
-    seconds = math.ceil(cluster.timeout)
-    failed = f"JAX cannot join the processes at {cluster.address}"
+    seconds, failed = math.ceil(cluster.timeout), f"JAX cannot join {cluster}"
     try:
-        jax.distributed.initialize(
-            None if cluster.coordinator == DETECTED else cluster.coordinator,
-            cluster.processes,
-            cluster.process_id,
-            initialization_timeout=seconds,
-            heartbeat_timeout_seconds=seconds,
-            shutdown_timeout_seconds=seconds,
-        )
-        return ProcessGroup.current()
+        # C++ code waits here, and Python would not hear Ctrl-C.
+        with handled_by(signal.SIG_DFL, signal.SIGINT):
+            jax.distributed.initialize(
+                None if cluster.coordinator == DETECTED else cluster.coordinator,
+                cluster.processes,
+                cluster.process_id,
+                initialization_timeout=seconds,
+                heartbeat_timeout_seconds=seconds,
+                shutdown_timeout_seconds=seconds,
+            )
+            return ProcessGroup.current()
     except (ValueError, TypeError) as error:
-        raise UsageError(
-            f"{failed}: {reason(error)}. Give --coordinator HOST:PORT, --processes and"
-            " --process-id."
-        ) from error
+        advice = "Give --coordinator HOST:PORT, --processes and --process-id."
+        raise UsageError(f"{failed}: {reason(error)}. {advice}") from error
     except RuntimeError as error:
         raise PeerLostError(f"{failed}: {reason(error)}.") from error

@@ -13,27 +13,22 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def handled_by(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
-    """Give signals a handler; without effect in other threads than the main one, which alone
-    Python delivers signals to.
-    """
+    """Give signals a handler, in the main thread, which alone Python delivers signals to."""
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, handler) for number in numbers if is_main}
     try:
         yield
     finally:
-        for number, own in before.items():
-            signal.signal(number, own)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 @contextmanager
 def deferred_signals(say: Callable[[str], None], text: str) -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or SIGTERM into a flag; the second raises KeyboardInterrupt.
+    """Yield a flag that the first Ctrl-C or SIGTERM sets; the second raises KeyboardInterrupt.
 
     Args:
         say: prints ``text`` when the flag is set.
-
-    Yields:
-        A function that returns the flag.
     """
     flag = threading.Event()
 

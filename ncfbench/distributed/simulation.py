@@ -17,12 +17,3 @@ def simulate(devices: int) -> None:
     flags = os.environ.get(VARIABLE, "")
     if devices > 1 and FLAG not in flags:
         os.environ[VARIABLE] = f"{flags} {FLAG}={devices}".strip()
-
-
-def is_simulated(devices: int) -> bool:
-    """Return whether so many devices would be simulated. Starts JAX for more than one."""
-    if devices == 1:
-        return False
-    import jax
-
-    return jax.default_backend() == "cpu"

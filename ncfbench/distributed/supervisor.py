@@ -3,22 +3,8 @@
 ``ncfbench run --coordinator ...`` starts itself again as a child, which trains. JAX's runtime
 aborts a process whose peers are lost, with a trace of C++; and while its C++ code waits for the
 others, Python hears no Ctrl-C. The parent imports no JAX, hears every signal, and outlives the
-abort.
-
-How the child ends, and how the command then ends:
-
-==============================================  =========  =======================================
-the child                                       exit code  message
-==============================================  =========  =======================================
-declared an exit code (:meth:`Parent.declare`)  that code  the child's own
-exited without declaring one                    its code   the child's own
-was aborted by JAX before all had joined        8          who was waited for, where and how long
-was aborted by JAX later                        8          another process is lost; how to resume
-died of SIGINT, of SIGTERM, or of a third one   130        "Interrupted."
-died of another signal                          1          the signal
-==============================================  =========  =======================================
-
-A declared code counts even if JAX aborts the child afterwards: what is written stays written.
+abort. An exit code that the child declares counts even if JAX aborts it afterwards: what is written
+stays written.
 """
 
 from __future__ import annotations
@@ -30,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -72,75 +59,55 @@ class Cluster:
 
     def __post_init__(self) -> None:
         host, _, port = self.coordinator.rpartition(":")
+        index, count = self.process_id, self.processes
+        problem = ""
         if self.coordinator != DETECTED and not (host and port.isdecimal()):
-            raise UsageError(
-                f"--coordinator {self.coordinator!r} is neither HOST:PORT nor {DETECTED}."
-            )
-        if self.processes is not None and self.processes < 1:
-            raise UsageError(f"--processes {self.processes}: it must be at least 1.")
-        if self.process_id is not None and not 0 <= self.process_id < (
-            self.processes or self.process_id + 1
-        ):
-            raise UsageError(
-                f"--process-id {self.process_id}: it must be between 0 and --processes less 1."
-            )
-        if not LEAST_SECONDS <= self.timeout <= MOST_SECONDS:
-            raise UsageError(
+            problem = f"--coordinator {self.coordinator!r} is neither HOST:PORT nor {DETECTED}"
+        elif count is not None and count < 1:
+            problem = f"--processes {count}: it must be at least 1"
+        elif index is not None and not 0 <= index < (count or index + 1):
+            problem = f"--process-id {index}: it must be between 0 and --processes less 1"
+        elif not LEAST_SECONDS <= self.timeout <= MOST_SECONDS:
+            problem = (
                 f"--peer-timeout {self.timeout:g}: it must be between {LEAST_SECONDS:g} and"
-                f" {MOST_SECONDS:g} seconds."
+                f" {MOST_SECONDS:g} seconds"
             )
+        if problem:
+            raise UsageError(f"{problem}.")
 
-    @property
-    def address(self) -> str:
-        """The coordinator's address as messages name it."""
-        return "the detected cluster" if self.coordinator == DETECTED else self.coordinator
-
-    @property
-    def members(self) -> str:
-        """The processes as messages name them."""
-        return "the processes" if self.processes is None else f"the {self.processes} processes"
+    def __str__(self) -> str:
+        """Name the processes and the address in a message."""
+        count = "" if self.processes is None else f"{self.processes} "
+        place = "the detected cluster" if self.coordinator == DETECTED else self.coordinator
+        return f"the {count}processes at {place}"
 
 
-class Parent:
-    """The child's link to its parent; without a parent it does nothing."""
+def connect_to_parent() -> Callable[[int], None] | None:
+    """Return a function that tells the parent that this process has joined the others
+    (:data:`JOINED`), or its exit code, the last of which counts; None without a parent.
 
-    def __init__(self, link: socket.socket | None = None) -> None:
-        self._link = link
+    Output of Python goes where the command's goes. Output of C++ code goes to the parent's log:
+    Gloo writes to standard output, where results belong. This process ends when its parent dies.
+    """
+    value = os.environ.pop(VARIABLE, None)
+    if value is None:
+        return None
+    descriptor, stderr = map(int, value.split(","))
+    for inherited in (descriptor, stderr):
+        os.set_inheritable(inherited, False)
+    encoding = sys.stdout.encoding
+    sys.stdout = os.fdopen(os.dup(1), "w", 1, encoding)
+    sys.stderr = os.fdopen(stderr, "w", 1, encoding, "backslashreplace")
+    os.dup2(2, 1)
+    link = socket.socket(fileno=descriptor)
 
-    @classmethod
-    def from_environment(cls) -> Parent | None:
-        """Return the link to the parent of a supervised process, None in any other process.
-
-        In a supervised process, output of Python goes where the command's goes. What C++ code
-        writes goes to the parent's log: Gloo writes to standard output, where results belong.
-        """
-        value = os.environ.pop(VARIABLE, None)
-        if value is None:
-            return None
-        link, stderr = map(int, value.split(","))
-        for descriptor in (link, stderr):
-            os.set_inheritable(descriptor, False)
-        encoding = sys.stdout.encoding
-        sys.stdout = os.fdopen(os.dup(1), "w", 1, encoding)
-        sys.stderr = os.fdopen(stderr, "w", 1, encoding, "backslashreplace")
-        os.dup2(2, 1)
-        parent = cls(socket.socket(fileno=link))
-        threading.Thread(target=parent._end_with_it, name="parent", daemon=True).start()
-        return parent
-
-    def declare(self, code: int) -> None:
-        """Say that this process has joined the others (:data:`JOINED`), or with which exit code it
-        ends, whatever happens to it from here on; the last code counts.
-        """
-        if self._link is not None:
-            self._link.send(bytes([code]))
-
-    def _end_with_it(self) -> None:
-        """Exit when the parent has died; it never sends anything."""
-        assert self._link is not None
-        with suppress(OSError):  # what this process sent was not read
-            self._link.recv(1)
+    def end_with_parent() -> None:
+        with suppress(OSError):  # the parent has not read what this process sent
+            link.recv(1)  # it sends nothing, so this ends when it dies
         os._exit(INTERRUPTED_EXIT_CODE)
+
+    threading.Thread(target=end_with_parent, name="parent", daemon=True).start()
+    return lambda code: link.sendall(bytes([code]))
 
 
 def supervise(cluster: Cluster) -> int:
@@ -193,11 +160,9 @@ def supervise(cluster: Cluster) -> int:
         return code
     if -code in STOPPING or len(heard) > FORWARDED_SIGNALS:
         raise KeyboardInterrupt
-    raise NcfbenchError(
-        f"The training process was ended by {signal.Signals(-code).name}"
-        + (", most often for want of memory" if -code == signal.SIGKILL else "")
-        + f". {RESUME}"
-    )
+    cause = ", most often for want of memory" if -code == signal.SIGKILL else ""
+    name = signal.Signals(-code).name
+    raise NcfbenchError(f"The training process was ended by {name}{cause}. {RESUME}")
 
 
 def loss_message(cause: str) -> str:
@@ -215,16 +180,15 @@ def _explained(log: bytes, cluster: Cluster, *, is_joined: bool) -> str:
     text = log.decode(errors="replace")
     status = text.rpartition("absl::Status: ")[2].partition("\n")[0].strip(" .")
     is_late = "DEADLINE_EXCEEDED" in status
-    if not is_joined:
-        if is_late:
-            return (
-                f"Not all of {cluster.members} came to {cluster.address} within"
-                f" {cluster.timeout:g} s. Start all of them, with the same --coordinator and"
-                " --processes."
-            )
-        return f"JAX cannot join {cluster.members} at {cluster.address}: {status}."
-    if silent := re.search(r"stopped sending heartbeats\):\s*(\d[\d, ]*)", text):
-        return loss_message(f"process {silent[1].strip()} stopped sending heartbeats")
-    if is_late or "Failed to send RPC" in status:
-        return loss_message("process 0 has ended or cannot be reached")
-    return loss_message(status)
+    if is_joined:
+        if silent := re.search(r"stopped sending heartbeats\):\s*(\d[\d, ]*)", text):
+            return loss_message(f"process {silent[1].strip()} stopped sending heartbeats")
+        if is_late or "Failed to send RPC" in status:
+            return loss_message("process 0 has ended or cannot be reached")
+        return loss_message(status)
+    if is_late:
+        return (
+            f"Not all of {cluster} came within {cluster.timeout:g} s. Start all of them, with the"
+            " same --coordinator and --processes."
+        )
+    return f"JAX cannot join {cluster}: {status}."

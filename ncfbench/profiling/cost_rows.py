@@ -10,7 +10,6 @@ import numpy as np
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig, identity_of
 from ncfbench.data import Dataset
-from ncfbench.distributed.collectives import Sizes
 from ncfbench.profiling import roofline
 from ncfbench.profiling.calibration import Points, labels
 from ncfbench.profiling.cost_model import AXES, Costs, Counts, mean_rise, predict_full, residuals
@@ -118,12 +117,12 @@ def cost_row(
     described: Mapping[str, Any],
     demand: roofline.Demand | None,
     peaks: roofline.Peaks,
-    sizes: Sizes | None = None,
+    sent_bytes: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Row:
     """Return a row of :data:`ncfbench.storage.schemas.COSTMODEL`, without the speedups.
 
     Args:
-        sizes: elements that devices send each other; None for one device.
+        sent_bytes: by way of sharing and purpose, see :func:`sent`.
     """
     config = configs[name]
     contents, effective = xray(dataset, config, XRAY_BATCHES), identity_of(config)
@@ -145,14 +144,14 @@ def cost_row(
         "baseline": next(iter(configs)),
         **{key: contents[key] for key in ("nominal_users", "nominal_items", "nominal_negatives")},
         **{key: contents[key] for key in ("distinct_users", "distinct_items")},
-        **sent(sizes, config),
-        "simulated": None if sizes is None else not accelerator,
+        **sent(sent_bytes, config),
+        "simulated": None if sent_bytes is None else not accelerator,
         "user_slots": counts.users,
         "item_slots": counts.items,
         "interactions": counts.interactions,
         "interaction_kind": counts.kind,
         **{f"predicted_{part}_seconds": value for part, value in predicted.items()},
-        "measured_collectives_seconds": sizes and _median(samples, "collectives", name),
+        "measured_collectives_seconds": sent_bytes and _median(samples, "collectives", name),
         "random_items_step_iteration_seconds": random_items,
         "predicted_step_iteration_seconds": step,
         "measured_step_iteration_seconds": seconds["step"],
@@ -172,26 +171,26 @@ def cost_row(
     }
 
 
-def sent(sizes: Sizes | None, config: RunConfig) -> Row:
+def sent(sent_bytes: Mapping[str, Mapping[str, float]] | None, config: RunConfig) -> Row:
     """Return the columns of what each device sends in an iteration, and would send by other ways.
 
     Null for one device.
+
+    Args:
+        sent_bytes: bytes by way (global, local or texts) and purpose; None for one device.
     """
-    columns = [f"{way}_sent_bytes" for way in ("global", "local", "texts")]
-    if sizes is None:
-        return dict.fromkeys(("devices", "share", "gradient_sent_bytes", *columns))
-    ways = dict(
-        zip(
-            columns,
-            (sum(sizes.sent(way).values()) for way in ("global", "local", "texts")),
-            strict=True,
-        )
+    ways = ("global", "local", "texts")
+    row: Row = dict.fromkeys(
+        ("devices", "share", "gradient_sent_bytes", *(f"{way}_sent_bytes" for way in ways))
     )
-    return {
-        "devices": sizes.devices,
+    if sent_bytes is None:
+        return row
+    row |= {f"{way}_sent_bytes": sum(sent_bytes[way].values()) for way in ways}
+    gradients = sent_bytes["local"]["gradients"]
+    return row | {
+        "devices": config.devices,
         "share": config.share,
-        "gradient_sent_bytes": sizes.sent("local")["gradients"],
-        **ways,
+        "gradient_sent_bytes": gradients,
     }
 
 

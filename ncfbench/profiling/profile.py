@@ -151,13 +151,13 @@ def run(
         # Steps take over their state's memory, so the parts need one that stays.
         parts = Parts(*Trainer.create(next(iter(alone.values())), dataset), content)
         timed += timed_parts(parts, points, BatchMaker.of(dataset, parts.trainer.config))
-        sizes = {
-            name: None
-            if layout.size == 1
-            else loop.trainer.sizes(samplers[name], counts[name].items, dataset)
-            for name, loop in loops.items()
-        }
-        timed += timed_collectives(loops, batches, sizes)
+        sent: dict[str, Mapping[str, Mapping[str, float]]] = {}
+        for name, loop in loops.items() if layout.size > 1 else ():
+            timed.append(timed_collectives(name, loop.trainer, batches[name]))
+            sent[name] = {
+                way: loop.trainer.sent_bytes(samplers[name], counts[name].items, dataset, way)
+                for way in ("global", "local", "texts")
+            }
         others.warn(progress.say)
         passes, round_seconds = plan_round(timed)
         progress.say(f"{rounds} rounds of about {format_duration(round_seconds)} each.")
@@ -176,7 +176,7 @@ def run(
             described,
             demands[name],
             peaks,
-            sizes[name],
+            sent.get(name),
         )
         for name in configs
     ]

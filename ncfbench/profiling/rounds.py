@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as Spec
 
-from ncfbench.distributed.collectives import Sizes
+from ncfbench.distributed.collectives import AXIS, gather, reduce_scatter
 from ncfbench.profiling.calibration import BATCHES, Points, StepTimer, labels
 from ncfbench.profiling.constructed import BatchMaker
 from ncfbench.profiling.cost_rows import PRODUCT_SIZES, RANDOM_ITEMS, Row
@@ -26,6 +29,7 @@ from ncfbench.sampling import Sampler
 from ncfbench.sampling.base import BatchSource
 from ncfbench.sampling.batch import Batch, capacity, rounded_up
 from ncfbench.training.loop import TimedLoop
+from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
 
 BLOCK_SECONDS = 0.05
@@ -172,25 +176,47 @@ def timed_parts(parts: Parts, points: Points, maker: BatchMaker) -> list[Timed]:
     return found
 
 
-def timed_collectives(
-    loops: Mapping[str, TimedLoop], batches: Mapping[str, Batch], sizes: Mapping[str, Sizes | None]
-) -> list[Timed]:
-    """Compile what the devices send each other in a step of each sampler.
+def timed_collectives(sampler: str, trainer: Trainer, batch: Batch) -> Timed:
+    """Compile what several devices send each other in a step of a sampler."""
+    slots = rounded_up(len(batch.items), trainer.layout.size)
+    shapes, share = trainer.shapes.parameters, trainer.config.share
+    sent = trainer.layout.sent_bytes(shapes, 0, slots, 0, share)
+    size = round(sum(sent.values()))
+    return timed_part("collectives", size, _collective(trainer, slots), sampler)
 
-    Returns:
-        Nothing for one device.
+
+def _collective(trainer: Trainer, item_slots: int) -> Call:
+    """Return a function that sends what a step without ``shard_tables`` sends, and computes nothing
+    else.
     """
-    found: list[Timed] = []
-    trainer, sent = next(iter(loops.values())).trainer, next(iter(sizes.values()))
     layout, config = trainer.layout, trainer.config
-    if sent is None:
-        return found
-    for sampler, batch in batches.items():
-        whole = rounded_up(len(batch.items), layout.size)
-        size = sum(replace(sent, vectors=whole * config.dimension).sent(config.share).values())
-        call = layout.collective(trainer.shapes.parameters, whole)
-        found.append(timed_part("collectives", round(size), call, sampler))
-    return found
+
+    def on_device(vectors: jax.Array, gradient: Parameters) -> tuple[jax.Array, Parameters]:
+        if not config.shares_locally:
+            vectors = reduce_scatter(gather(vectors))
+        return vectors, jax.tree.map(lambda leaf: jax.lax.psum(leaf, AXIS), gradient)
+
+    specs = Spec(AXIS), Spec()
+    mapped = jax.shard_map(
+        on_device, mesh=layout.mesh, in_specs=specs, out_specs=specs, check_vma=False
+    )
+    compiled = jax.jit(mapped, donate_argnums=(0, 1))
+    vectors = jnp.zeros((item_slots, config.dimension), jnp.float32)
+    gradient = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), trainer.shapes.parameters
+    )
+    assert layout.mesh is not None
+    sharded = jax.device_put(vectors, NamedSharding(layout.mesh, Spec(AXIS)))
+    held = sharded, layout.replicate(gradient)
+
+    def call() -> Any:
+        nonlocal held
+        held = compiled(*held)
+        # On a CPU devices wait for each other in threads of one pool, which must not be full of
+        # later calls.
+        return jax.block_until_ready(held) if layout.is_simulated else held
+
+    return call
 
 
 def timed_sampler(

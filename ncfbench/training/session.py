@@ -401,6 +401,7 @@ class Session:
 
     def _write_environment(self) -> None:
         if self.plan.layout.size > 1:
-            sizes = self._trainer.sizes(self.plan.sampler, self._loop.item_slots, self.plan.dataset)
-            self._environment["sent_bytes"] = sizes.sent(self._config.share)
+            self._environment["sent_bytes"] = self._trainer.sent_bytes(
+                self.plan.sampler, self._loop.item_slots, self.plan.dataset, self._config.share
+            )
         self.recorder.write_environment(self._environment)

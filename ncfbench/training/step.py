@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,6 @@ from flax import nnx
 from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.collectives import Sizes
 from ncfbench.distributed.layout import WHOLE, Layout, Shard, make_layout
 from ncfbench.distributed.shards import cut
 from ncfbench.models import precision
@@ -171,15 +169,19 @@ class Trainer:
             return placed
         return placed._replace(carry=jax.tree.map(np.asarray, state.carry))
 
-    def sizes(self, sampler: Sampler, item_slots: int, dataset: Dataset) -> Sizes:
-        """Return what the devices send each other in a step on the sampler's batches."""
+    def sent_bytes(
+        self, sampler: Sampler, item_slots: int, dataset: Dataset, share: str
+    ) -> dict[str, float]:
+        """Return the bytes that each device sends in a step on the sampler's batches, by purpose.
+
+        Args:
+            share: see :meth:`Layout.sent_bytes`.
+        """
         batch = sampler.assemble(sampler.draw(0, 1)[0])
         if isinstance(batch.negatives, MetUsers):  # each device has its rows' users besides
             batch = cut(batch, self.layout.size)
-        user_slots = len(batch.users)
-        return self.layout.sizes(
-            self.shapes.parameters, user_slots, item_slots, dataset.tokens_IxL.shape[1]
-        )
+        slots, words = (len(batch.users), item_slots), dataset.tokens_IxL.shape[1]
+        return self.layout.sent_bytes(self.shapes.parameters, *slots, words, share)
 
     def embedder(self, content: DeviceContent) -> Embedder:
         """Return an embedder of the towers."""
@@ -218,15 +220,13 @@ class Trainer:
         loss = make_loss(self.config)
 
         def objective(
-            parameters: Parameters, batch: Batch, content: DeviceContent, dropout: Any, shard: Shard
+            shard: Shard, parameters: Parameters, batch: Batch, content: DeviceContent, dropout: Any
         ) -> tuple[jax.Array, jax.Array]:
             towers = nnx.merge(self.towers, parameters)
             return batch_loss(towers, batch, content, dropout, loss, self.config, shard, given_MxD)
 
-        at_precision = partial(precision.at, self.config.precision)
-        return self.layout.value_and_gradient(
-            objective, at_precision, parameters, batch, content, dropout
-        )
+        differentiated = precision.at(self.config.precision, self.layout.value_and_gradient)
+        return differentiated(objective, parameters, batch, content, dropout)
 
     def fitted(self, state: TrainState) -> TrainState:
         """Return a state of another sampler's trainer as this one takes it: with a carry of its

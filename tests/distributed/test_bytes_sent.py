@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 from compiled_bytes import count_bytes
 from shortened import shorten
@@ -12,7 +14,7 @@ from shortened import shorten
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.distributed import collectives
-from ncfbench.distributed.collectives import Sizes
+from ncfbench.distributed.layout import make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling import profile as profiling
@@ -33,23 +35,31 @@ SMALL: dict[str, Any] = {
 
 
 def test_the_formulas_by_hand() -> None:
-    """Four devices, 10 vectors of 3 numbers, 7 parameters; then rows of 5 slots, and a table of 8
-    rows of 2.
+    """Four devices, 10 item slots of vectors of 3 numbers, 7 parameters, 5 user slots, and 7 words
+    of 2 numbers, padded to 8.
     """
-    sizes = Sizes(devices=4, vectors=30, parameters=7, rows=((5, 3),), tables=16, texts=10 * 13)
+    layout = make_layout(
+        complete(SMALL | {"sampler": "ns", "devices": 4, "dimension": 3, "shard_tables": True})
+    )
+
+    def table(*shape: int) -> dict[str, Any]:
+        return {"embedding": jax.ShapeDtypeStruct(shape, np.float32)}
+
+    shapes = {
+        "user_tower": {"vectors": table(100, 3)},
+        "encoder": {"words": table(7, 2), "bias": jax.ShapeDtypeStruct((7,), np.float32)},
+    }
     three_quarters = 0.75 * 4
-    assert sizes.sent("global") == {
+    sent = {way: layout.sent_bytes(shapes, 5, 10, 12, way) for way in ("global", "local", "texts")}
+    assert sent["global"] == {
         "vectors": 2 * three_quarters * 30,
         "texts": 0,
         "gradients": 2 * three_quarters * 8,
         "rows": three_quarters * (5 + 15 + 15),
         "tables": 2 * three_quarters * 16,
     }
-    assert sizes.sent("local") == sizes.sent("global") | {"vectors": 0}
-    assert sizes.sent("texts") == sizes.sent("global") | {
-        "vectors": 0,
-        "texts": three_quarters * 130,
-    }
+    assert sent["local"] == sent["global"] | {"vectors": 0}
+    assert sent["texts"] == sent["local"] | {"texts": three_quarters * 130}
 
 
 def test_operations_are_counted_in_a_program() -> None:
@@ -95,17 +105,17 @@ def test_a_compiled_step_sends_what_formulas_say(
     step: Any = trainer.step
     content = trainer.layout.replicate(DeviceContent.of(tiny))
     program = step.trace(state, batch, content).lower().compile().as_text()
-    sizes = trainer.layout.sizes(
-        trainer.shapes.parameters, len(batch.users), slots, tiny.tokens_IxL.shape[1]
+    words = tiny.tokens_IxL.shape[1]
+    sent = trainer.layout.sent_bytes(
+        trainer.shapes.parameters, len(batch.users), slots, words, config.share
     )
-    sent, found = sizes.sent(config.share), count_bytes(program, config.devices)
+    found = count_bytes(program, config.devices)
     assert sum(found.values()) == pytest.approx(sum(sent.values()), rel=1e-12)
     assert found["all-reduce"] == pytest.approx(sent["gradients"])
     if config.share == "local":
         assert found["all-gather"] == found["reduce-scatter"] == 0
     elif not config.shard_tables:
         assert found["all-gather"] == found["reduce-scatter"] == sent["vectors"] / 2
-        words = tiny.tokens_IxL.shape[1]
         assert f"[{slots},{words}]" not in program, "texts of all items stand on one device"
     if config.encoder != "mf" or config.share == "local":
         return

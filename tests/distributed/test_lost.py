@@ -129,7 +129,7 @@ def test_a_lonely_process_ends_after_the_timeout(data_dir: Path, tmp_path: Path)
     last = ("--process-id", "1", "--peer-timeout", "2")
     ((code, out, err),) = ends(start(data_dir, tmp_path, 1, of=2, last=last))
     assert (code, out) == (8, "")
-    assert "Error: Not all of the 2 processes came to 127.0.0.1:" in err
+    assert "Error: Not all of the 2 processes at 127.0.0.1:" in err
     assert "within 2 s" in err
     assert not list(tmp_path.iterdir())
 

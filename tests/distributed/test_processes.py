@@ -22,7 +22,7 @@ from ncfbench.cli import app
 from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import load
-from ncfbench.distributed.process_group import _require_free_port
+from ncfbench.distributed.process_group import require_free_port
 from ncfbench.distributed.simulation import FLAG
 from ncfbench.distributed.supervisor import Cluster
 from ncfbench.errors import UsageError
@@ -118,7 +118,7 @@ def test_a_taken_port_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(UsageError, match=f"--coordinator {address}: cannot listen on port"):
-            _require_free_port(Cluster(address, 2, 0))
+            require_free_port(Cluster(address, 2, 0))
 
 
 AT = "--coordinator 127.0.0.1:1"

@@ -14,10 +14,10 @@ from ncfbench.errors import NcfbenchError, PeerLostError
 CLUSTER = Cluster("host:1", 2, 0, 5.0)
 CHILD = """
 import os, signal, sys, time
-from ncfbench.distributed.supervisor import JOINED, Parent
+from ncfbench.distributed.supervisor import JOINED, connect_to_parent
 def log(text):
     os.write(2, text.encode())
-parent = Parent.from_environment()
+declare = connect_to_parent()
 {deed}
 """
 FATAL = (
@@ -47,9 +47,9 @@ def run_child(deed: str, monkeypatch: pytest.MonkeyPatch) -> int:
     [
         ("pass", 0),
         ("sys.exit(3)", 3),
-        ("parent.declare(0); os.abort()", 0),
-        (f"parent.declare(JOINED); parent.declare(5); log({GONE!r}); os.abort()", 5),
-        ("parent.declare(0); parent.declare(130); sys.exit(1)", 130),
+        ("declare(0); os.abort()", 0),
+        (f"declare(JOINED); declare(5); log({GONE!r}); os.abort()", 5),
+        ("declare(0); declare(130); sys.exit(1)", 130),
     ],
 )
 def test_exit_code_is_declared_or_the_childs(
@@ -66,7 +66,7 @@ def test_exit_code_is_declared_or_the_childs(
         (True, GONE, "Lost another process of this run: process 0 has ended or can"),
         (True, LATE, "Lost another process of this run: process 0 has ended or can"),
         (True, TWICE, "Lost another process of this run: ALREADY_EXISTS: there is"),
-        (False, LATE, "Not all of the 2 processes came to host:1 within 5 s"),
+        (False, LATE, "Not all of the 2 processes at host:1 came within 5 s"),
         (False, TWICE, "JAX cannot join the 2 processes at host:1: ALREADY_EXISTS: there is"),
     ],
 )
@@ -79,7 +79,7 @@ def test_abort_by_jax_names_the_lost_process(
 ) -> None:
     """Our sentence replaces the trace of C++."""
     with pytest.raises(PeerLostError) as caught:
-        deed = f"if {is_joined}: parent.declare(JOINED)\nlog('before\\n'); log({log!r}); os.abort()"
+        deed = f"if {is_joined}: declare(JOINED)\nlog('before\\n'); log({log!r}); os.abort()"
         run_child(deed, monkeypatch)
     assert str(caught.value).startswith(message)
     assert ("--resume" in str(caught.value)) == is_joined
@@ -142,7 +142,7 @@ from ncfbench.distributed.supervisor import VARIABLE, Cluster, supervise
 import os
 if VARIABLE not in os.environ:
     supervise(Cluster("host:1", 2, 0, 5.0))
-{CHILD.format(deed="parent.declare(JOINED); print('at work', flush=True); time.sleep(600)")}
+{CHILD.format(deed="declare(JOINED); print('at work', flush=True); time.sleep(600)")}
 """
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

@@ -88,7 +88,8 @@ def test_every_user_is_moved_to_the_device_once(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    config, layout = complete({"sampler": "ns-all", "batch_size": 32}), Layout()
+    config = complete({"sampler": "ns-all", "batch_size": 32})
+    layout = Layout(config)
     made, other = (make_sampler(tiny.graph, config, Streams(seed)) for seed in (0, 1))
     first, second = (layout.put(made.assemble(draw)) for draw in made.draw(0, 2))
     assert all(isinstance(array, jax.Array) for array in jax.tree.leaves(first))
