@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ NUMBER_BYTES = 4
 ROW_BLOCK_BYTES = 2**26
 """Bytes of a table's rows that pass from all devices to the host at a time."""
 
-Tree: TypeAlias = Any
+Tree = Any
 """A tree of arrays."""
 
 
@@ -55,11 +55,6 @@ class Shard(NamedTuple):
 
 WHOLE = Shard(lambda vectors: vectors, 1)
 """The whole batch, on one device."""
-
-ShardLoss: TypeAlias = Callable[[Shard, Tree, Batch, Any, Any], tuple[jax.Array, jax.Array]]
-"""Returns the loss of a shard of a batch, given parameters, the shard, texts and dropout; and the
-vectors of its item slots.
-"""
 
 
 def make_layout(config: RunConfig) -> Layout:
@@ -98,23 +93,13 @@ class Layout:
 
     def __init__(self, config: RunConfig, mesh: Mesh | None = None) -> None:
         self.mesh, self._config = mesh, config
-        self._every_user: tuple[Any, tuple[Any, Any]] = None, (None, None)
-
-    @property
-    def size(self) -> int:
-        """Devices."""
-        return 1 if self.mesh is None else int(self.mesh.devices.size)
-
-    @property
-    def is_simulated(self) -> bool:
+        self.size = 1 if mesh is None else int(mesh.devices.size)
+        self.is_simulated = mesh is not None and jax.default_backend() == "cpu"
         """True for several devices on one CPU; their threads wait for each other."""
-        return self.mesh is not None and bool(self.mesh.devices.flat[0].platform == "cpu")
-
-    @property
-    def own(self) -> range:
-        """The shards of a batch that this process holds."""
         count = self.size // jax.process_count()
-        return range(jax.process_index() * count, (jax.process_index() + 1) * count)
+        self.own = range(jax.process_index() * count, (jax.process_index() + 1) * count)
+        """The shards of a batch that this process holds."""
+        self._every_user: tuple[Any, tuple[Any, Any]] = None, (None, None)
 
     def describe(self) -> dict[str, Any] | None:
         """Describe several devices for ``environment.json``, by what affects times and no number;
@@ -258,16 +243,23 @@ class Layout:
         return self._shardings(shapes), self._sharding(Spec())
 
     def value_and_gradient(
-        self, loss: ShardLoss, parameters: Tree, batch: Batch, content: Any, dropout: Any
+        self,
+        loss: Callable[..., tuple[jax.Array, jax.Array]],
+        parameters: Tree,
+        batch: Batch,
+        *inputs: Any,
     ) -> tuple[jax.Array, jax.Array | None, Tree]:
-        """Return the mean of a loss over the shards of a batch, the vectors of the item slots, and
-        the gradient. On several devices there are no vectors.
+        """Return the mean of a loss over the shards of a batch, the vectors of the item slots (None
+        on several devices), and the gradient. Called while ``jax.jit`` traces.
 
-        Called while ``jax.jit`` traces.
+        Args:
+            loss: returns the loss of a shard and the vectors of its item slots; called with a
+                :class:`Shard`, the parameters, the device's part of the batch, and the inputs.
+            inputs: the same on every device.
         """
         if self.mesh is None:
             whole = jax.value_and_grad(partial(loss, WHOLE), has_aux=True)
-            (value, items_VxD), gradient = whole(parameters, batch, content, dropout)
+            (value, items_VxD), gradient = whole(parameters, batch, *inputs)
             return value, items_VxD, gradient
         specs = self._specs(parameters)
 
@@ -288,11 +280,11 @@ class Layout:
         mapped: Any = jax.shard_map(
             on_device,
             mesh=self.mesh,
-            in_specs=(specs, _batch_specs(batch), Spec(), Spec()),
+            in_specs=(specs, _batch_specs(batch), *(Spec() for _ in inputs)),
             out_specs=(Spec(), specs),
             check_vma=False,
         )
-        value, gradient = mapped(parameters, batch, content, dropout)
+        value, gradient = mapped(parameters, batch, *inputs)
         return value, None, gradient
 
     def _connect(self, parameters: Tree, batch: Batch) -> tuple[Shard, Tree]:

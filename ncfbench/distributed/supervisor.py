@@ -60,20 +60,17 @@ class Cluster:
     def __post_init__(self) -> None:
         host, _, port = self.coordinator.rpartition(":")
         index, count = self.process_id, self.processes
-        problem = ""
         if self.coordinator != DETECTED and not (host and port.isdecimal()):
-            problem = f"--coordinator {self.coordinator!r} is neither HOST:PORT nor {DETECTED}"
-        elif count is not None and count < 1:
-            problem = f"--processes {count}: it must be at least 1"
-        elif index is not None and not 0 <= index < (count or index + 1):
-            problem = f"--process-id {index}: it must be between 0 and --processes less 1"
-        elif not LEAST_SECONDS <= self.timeout <= MOST_SECONDS:
-            problem = (
-                f"--peer-timeout {self.timeout:g}: it must be between {LEAST_SECONDS:g} and"
-                f" {MOST_SECONDS:g} seconds"
+            raise UsageError(
+                f"--coordinator {self.coordinator!r} is neither HOST:PORT nor {DETECTED}."
             )
-        if problem:
-            raise UsageError(f"{problem}.")
+        if count is not None and count < 1:
+            raise UsageError(f"--processes {count}: it must be at least 1.")
+        if index is not None and not 0 <= index < (count or index + 1):
+            raise UsageError(f"--process-id {index}: it must be between 0 and --processes less 1.")
+        if not LEAST_SECONDS <= self.timeout <= MOST_SECONDS:
+            bounds = f"between {LEAST_SECONDS:g} and {MOST_SECONDS:g} seconds"
+            raise UsageError(f"--peer-timeout {self.timeout:g}: it must be {bounds}.")
 
     def __str__(self) -> str:
         """Name the processes and the address in a message."""

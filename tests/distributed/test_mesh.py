@@ -18,7 +18,7 @@ from ncfbench.auditing.gradients import flat
 from ncfbench.catalog import SAMPLERS
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
-from ncfbench.distributed.layout import Layout, make_layout
+from ncfbench.distributed.layout import make_layout
 from ncfbench.errors import UsageError
 from ncfbench.models.dropout import Dropout
 from ncfbench.models.towers import DeviceContent
@@ -97,34 +97,38 @@ def test_local_sharing_equals_its_batch_on_one_device(
     assert np.linalg.norm(gradient - flat(whole)) < 1e-5 * np.linalg.norm(flat(whole))
 
 
-def test_a_run_continues_on_two_devices(data_dir: Path, tmp_path: Path) -> None:
-    """Four iterations a dispatch, tables by row: the curve of one device."""
-    small: dict[str, Any] = {"encoder": "mf", "iterations_per_dispatch": 4, "epochs": 1}
+@pytest.mark.parametrize(
+    ("stops", "last", "small"),
+    [
+        ([(5, 1, False)], (2, True), {"encoder": "mf", "iterations_per_dispatch": 4, "epochs": 1}),
+        pytest.param([(5, 8, True), (20, 2, False)], (4, False), {}, marks=pytest.mark.long),
+    ],
+)
+def test_a_run_continues_on_other_devices(
+    data_dir: Path,
+    tmp_path: Path,
+    stops: list[tuple[int, int, bool]],
+    last: tuple[int, bool],
+    small: dict[str, Any],
+) -> None:
+    """Interrupted at iterations on a number of devices, with tables by row or not: the curve of
+    one device, in the one folder.
+    """
     whole = train(data_dir, tmp_path / "whole", **small)
-    with pytest.raises(KeyboardInterrupt):
-        train(data_dir, tmp_path / "cut", progress=StopAt(5), **small)
-    record = train(data_dir, tmp_path / "cut", resume=True, devices=2, shard_tables=True, **small)
+    for number, (stop, devices, tables) in enumerate(stops):
+        more = small | {"devices": devices, "shard_tables": tables}
+        with pytest.raises(KeyboardInterrupt):
+            train(data_dir, tmp_path / "cut", resume=number > 0, progress=StopAt(stop), **more)
+    devices, tables = last
+    more = small | {"devices": devices, "shard_tables": tables}
+    record = train(data_dir, tmp_path / "cut", resume=True, **more)
     assert len(list((tmp_path / "cut").iterdir())) == 1
     assert_same_curve(record, whole)
     assert record.environment["key"] != whole.environment["key"], "its times are others"
-
-
-@pytest.mark.long
-def test_a_run_continues_on_any_number_of_devices(data_dir: Path, tmp_path: Path) -> None:
-    """Eight with tables by row, then two, then four: the curve of one, in the one folder."""
-    whole = train(data_dir, tmp_path / "whole")
-    for number, (stop, more) in enumerate(
-        ((5, {"devices": 8, "shard_tables": True}), (20, {"devices": 2}))
-    ):
-        with pytest.raises(KeyboardInterrupt):
-            train(data_dir, tmp_path / "cut", resume=number > 0, progress=StopAt(stop), **more)
-    record = train(data_dir, tmp_path / "cut", resume=True, devices=4)
-    assert len(list((tmp_path / "cut").iterdir())) == 1
-    assert_same_curve(record, whole)
     mesh = record.environment["mesh"]
-    assert (mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (4, False, True)
+    assert (mesh["devices"], mesh["shard_tables"], mesh["simulated"]) == (devices, tables, True)
     begun = json.loads((record.folder / "config.json").read_text())["config"]
-    assert (begun["devices"], record.config.devices) == (8, 4)
+    assert (begun["devices"], record.config.devices) == (stops[0][1], devices)
 
 
 def test_sharded_tables_give_one_probe_and_recall(
@@ -140,7 +144,7 @@ def test_sharded_tables_give_one_probe_and_recall(
         lambda parameters: evaluator(parameters).figures,
     )
     gathered = [look(trainer.layout.to_one_device(state.parameters)) for look in looks]
-    monkeypatch.setattr(Layout, "is_simulated", False)
+    monkeypatch.setattr(trainer.layout, "is_simulated", False)
     parameters = trainer.layout.to_one_device(state.parameters)
     assert any(len(leaf.sharding.device_set) == 8 for leaf in jax.tree.leaves(parameters))
     assert [look(parameters) for look in looks] == [

@@ -87,44 +87,44 @@ def _met(batch: Batch, parts: int) -> list[dict[tuple[int, int, int], float]]:
     return [found]
 
 
-def test_the_docstrings_example() -> None:
-    whole = Batch(
-        users=np.array([7, 9], np.int32),
-        items=np.array([30, 31], np.int32),
-        pos_user=np.array([0, 1], np.int32),
-        pos_item=np.array([0, 1], np.int32),
-        negatives=Shared(np.array([[0, 0.5], [0.5, 0]], np.float32)),
-        n_items=np.int32(2),
-    )
-    parts = cut(whole, 2)
-    assert parts.users.tolist() == [7, 9]
-    assert parts.pos_user.tolist() == [0, 0]
-    assert parts.pos_item.tolist() == [0, 1]
-    assert parts.negatives.weight.tolist() == [[0, 0.5], [0.5, 0]]
+THIRD = np.float32(1 / 3)
 
 
-def test_the_docstrings_example_of_all_users() -> None:
-    third = np.float32(1 / 3)
-    whole = Batch(
-        users=np.array([7, 8, 9, 7, 9], np.int32),
-        items=np.array([30, 31], np.int32),
-        pos_user=np.array([3, 4], np.int32),
-        pos_item=np.array([0, 1], np.int32),
-        negatives=MetUsers(
-            np.full(3, third),
-            np.full(2, 0.5, np.float32),
-            np.array([0, 2], np.int32),
-            np.array([0, 1], np.int32),
+@pytest.mark.parametrize(
+    ("users", "pos_user", "negatives", "cut_users", "cut_pos_user", "cut_negatives"),
+    [
+        (
+            *([7, 9], [0, 1], Shared([[0, 0.5], [0.5, 0]])),
+            *([7, 9], [0, 0], Shared([[0, 0.5], [0.5, 0]])),
         ),
-        n_items=np.int32(2),
+        (
+            *([7, 8, 9, 7, 9], [3, 4], MetUsers([THIRD] * 3, [0.5] * 2, [0, 2], [0, 1])),
+            *([7, 8, 7, 9, 0, 9], [2, 2]),
+            MetUsers([THIRD] * 3 + [0], [0.5] * 4, [0, 2, 2, 0], [0, 1, 0, 1]),
+        ),
+    ],
+    ids=["shared", "all users"],
+)
+def test_the_docstrings_examples(
+    users: list[int],
+    pos_user: list[int],
+    negatives: Shared | MetUsers,
+    cut_users: list[int],
+    cut_pos_user: list[int],
+    cut_negatives: Shared | MetUsers,
+) -> None:
+    both = np.array([0, 1], np.int32)
+    whole = Batch(
+        *(np.array(users, np.int32), np.array([30, 31], np.int32)),
+        *(np.array(pos_user, np.int32), both),
+        type(negatives)(*map(np.array, negatives)),
+        np.int32(2),
     )
     parts = cut(whole, 2)
-    assert parts.users.tolist() == [7, 8, 7, 9, 0, 9]
-    assert parts.pos_user.tolist() == [2, 2]
-    assert parts.negatives.user_weight.tolist() == [third, third, third, 0]
-    assert parts.negatives.item_weight.tolist() == [0.5] * 4
-    assert parts.negatives.linked_user.tolist() == [0, 2, 2, 0]
-    assert parts.negatives.linked_item.tolist() == [0, 1, 0, 1]
+    assert parts.users.tolist() == cut_users
+    assert parts.pos_user.tolist() == cut_pos_user
+    assert parts.pos_item.tolist() == [0, 1]
+    assert [array.tolist() for array in parts.negatives] == list(cut_negatives)
 
 
 @pytest.mark.parametrize("unique", [True, False])
