@@ -41,7 +41,7 @@ def check_batch(batch: Batch, graph: BipartiteGraph, config: Any) -> None:
     """Positives are links, negatives are none, slots are in range."""
     user, item = batch.users[batch.pos_user], batch.items[batch.pos_item]
     check(len(user) == config.batch_size, "a batch has b positive links")
-    check(bool(graph.searched(user, item).all()), "positives are training links")
+    check(bool(graph.linked(user, item).all()), "positives are training links")
     check(
         len(np.unique(user.astype(np.int64) * graph.n_items + item)) > config.batch_size // 2,
         "positives differ",
@@ -54,7 +54,7 @@ def check_batch(batch: Batch, graph: BipartiteGraph, config: Any) -> None:
     )
     row, column = np.nonzero(weight)
     check(
-        not graph.searched(users[row, column], items[row, column]).any(),
+        not graph.linked(users[row, column], items[row, column]).any(),
         "no negative is a training link",
     )
     n_items = int(batch.n_items)

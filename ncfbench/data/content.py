@@ -14,10 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.features import Float32
-from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.data.words import is_unspaced
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 
 Split = Literal["train", "validation", "test"]
@@ -26,8 +25,6 @@ FINGERPRINT_VERSION = 1
 """Version of what the fingerprint covers; the first, never changed since."""
 FEW_TEST_ITEMS = 50
 """Test items up to which recall@50 says nothing."""
-NAMES_AT_ONCE = 2**16
-"""Names turned into Python objects at a time: as an object a name takes ten times its bytes."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class Content:
     user_features: Float32 | None = None
     item_features: Float32 | None = None
 
-    def fingerprint(self, options: Mapping[str, Any]) -> str:
+    def digest(self, options: Mapping[str, Any]) -> str:
         """Return the SHA-256 (hexadecimal) of everything a run can see of this content, and of the
         options that made it.
         """
@@ -69,13 +66,10 @@ class Content:
             digest.update(np.ascontiguousarray(array).data)
         digest.update("\n".join(self.vocabulary.words).encode())
         for kind, ids in (("users", self.user_ids), ("items", self.item_ids)):
-            if ids is None:
-                continue
-            # The count keeps a name from moving from one list into the next.
-            digest.update(f"\n{kind} {len(ids)}\n".encode())
-            for start in range(0, len(ids), NAMES_AT_ONCE):
-                names = "\n".join(ids[start : start + NAMES_AT_ONCE].to_pylist())
-                digest.update(("\n" * (start > 0) + names).encode())
+            if ids is not None:
+                # The count keeps a name from moving from one list into the next.
+                names = "\n".join(ids.to_pylist())
+                digest.update(f"\n{kind} {len(ids)}\n{names}".encode())
         for kind, features in (("users", self.user_features), ("items", self.item_features)):
             if features is not None:
                 digest.update(f"\nfeatures of {kind} {features.shape[1]}\n".encode())
@@ -86,17 +80,23 @@ class Content:
         """Return the counts of the data set, with the words per item as the paper counts them."""
         lengths = self.texts.lengths
         split_of_link = self.split[self.items]
-        with_test_items = np.zeros(self.n_users, bool)
-        with_test_items[self.users[split_of_link == 2]] = True
+        is_training = split_of_link == SPLITS.index("train")
+        degrees, item_degrees = (
+            np.bincount(ids[is_training], minlength=size)
+            for ids, size in ((self.users, self.n_users), (self.items, len(self.texts)))
+        )
+        has_test_items = np.zeros(self.n_users, bool)
+        has_test_items[self.users[split_of_link == SPLITS.index("test")]] = True
+        training_items, validation_items, test_items = np.bincount(self.split, minlength=3).tolist()
         counts = {
             "users": self.n_users,
             "items": len(self.texts),
             "links": len(self.users),
-            "training_links": int((split_of_link == 0).sum()),
-            "training_items": int((self.split == 0).sum()),
-            "validation_items": int((self.split == 1).sum()),
-            "test_items": int((self.split == 2).sum()),
-            "users_with_test_items": int(with_test_items.sum()),
+            "training_links": int(is_training.sum()),
+            "training_items": training_items,
+            "validation_items": validation_items,
+            "test_items": test_items,
+            "users_with_test_items": int(has_test_items.sum()),
             "vocabulary": len(self.vocabulary.words),
             "words_max": int(lengths.max()),
             "words_min": int(lengths.min()),
@@ -104,33 +104,20 @@ class Content:
             "words_median": float(np.median(lengths)),
             "items_without_text": int((lengths == 0).sum()),
         }
-        if unspaced := self._unspaced_texts():
-            counts["texts_without_spaces"] = unspaced
-        if self._is_complete():
+        is_unspaced_word = np.array([False, *map(is_unspaced, self.vocabulary.words)])
+        if is_unspaced_word.any():
+            text_of_word = np.repeat(np.arange(len(lengths)), lengths)
+            texts = np.unique(text_of_word[is_unspaced_word[self.texts.words]])
+            counts |= {"texts_without_spaces": len(texts)} if len(texts) else {}
+        pairs = math.prod(int(np.count_nonzero(side)) for side in (degrees, item_degrees))
+        if pairs == counts["training_links"]:
             counts["training_pairs_without_link"] = 0
         for kind, features in (("user", self.user_features), ("item", self.item_features)):
             if features is not None:
                 counts[f"{kind}_features"] = features.shape[1]
         if self.user_features is not None:
-            is_cold = with_test_items
-            is_cold[self.users[split_of_link == 0]] = False
-            counts["cold_users_with_test_items"] = int(is_cold.sum())
+            counts["cold_users_with_test_items"] = int((has_test_items & (degrees == 0)).sum())
         return counts
-
-    def _is_complete(self) -> bool:
-        """Return whether every user is linked with every item, of those with training links."""
-        is_training = self.split[self.items] == 0
-        degrees = np.bincount(self.users[is_training]), np.bincount(self.items[is_training])
-        pairs = math.prod(int(np.count_nonzero(side)) for side in degrees)
-        return pairs == int(is_training.sum())
-
-    def _unspaced_texts(self) -> int:
-        """Return how many texts have words in scripts that are written without spaces."""
-        unspaced = np.array([False, *map(is_unspaced, self.vocabulary.words)])
-        if not unspaced.any():
-            return 0
-        item_of_word = np.repeat(np.arange(len(self.texts)), self.texts.lengths)
-        return len(np.unique(item_of_word[unspaced[self.texts.words]]))
 
 
 def cautions(manifest: Mapping[str, Any]) -> list[str]:
@@ -164,29 +151,10 @@ def cautions(manifest: Mapping[str, Any]) -> list[str]:
 def distinct_links(
     users: NDArray[np.integer], items: NDArray[np.integer]
 ) -> tuple[Int32, Int32, int]:
-    """Return the links by (user, item), each once, and how many were given again.
-
-    It takes 8 bytes a link besides the result and, where links repeat, as much again.
-
-    Raises:
-        DataError: more links than int32 can number, or an id below 0 or above what int32 holds.
-    """
-    if len(users) > MAX_LINKS:
-        raise DataError(f"{len(users):,} links: more than {MAX_LINKS:,} are not supported.")
-    for kind, ids in (("user", users), ("item", items)):
-        for id_ in (int(ids.min(initial=0)), int(ids.max(initial=0))):
-            if not 0 <= id_ < MAX_LINKS:
-                raise DataError(f"{kind} {id_}: ids from 0 to {MAX_LINKS - 1:,} are supported.")
-    packed = users.astype(np.uint64)
-    packed <<= np.uint64(32)
-    np.bitwise_or(packed, items, out=packed, dtype=np.uint64, casting="unsafe")
-    packed.sort()
-    first = np.ones(len(packed), bool)
-    np.not_equal(packed[1:], packed[:-1], out=first[1:])
-    if repeated := len(packed) - int(first.sum()):
-        packed = packed[first]
-    ids = packed.view(np.int32).reshape(-1, 2)
-    return ids[:, 1].copy(), ids[:, 0].copy(), repeated
+    """Return the links by (user, item), each once, and how many were given again."""
+    pairs = np.unique((users.astype(np.int64) << 32) | items.astype(np.int64))
+    distinct_users, distinct_items = (pairs >> 32).astype(np.int32), pairs.astype(np.int32)
+    return distinct_users, distinct_items, len(users) - len(pairs)
 
 
 def draw_users(n_users: int, size: int, seed: int) -> NDArray[np.int64]:
@@ -219,29 +187,20 @@ def stays_with_cold_users(
 def split_items(
     n_items: int, test_fraction: float, validation_fraction: float, seed: int
 ) -> NDArray[np.uint8]:
-    """Hold items out at random: a share for the test, then a share of the *remaining* items for
-    validation. Return uint8[n_items], indices into :data:`SPLITS`.
+    """Hold items out at random; see :func:`hold_out`."""
+    order = Streams(seed).generator("split").permutation(n_items)
+    return hold_out(order, test_fraction, validation_fraction)
+
+
+def hold_out(
+    order: NDArray[np.int64], test_fraction: float, validation_fraction: float
+) -> NDArray[np.uint8]:
+    """Hold the first items of an order out: a share for the test, then a share of the *remaining*
+    items for validation. Return uint8[n_items], indices into :data:`SPLITS`.
 
     Raises:
         UsageError: nothing is left to train on.
     """
-    order = Streams(seed).generator("split").permutation(n_items)
-    return _held_out(order, test_fraction, validation_fraction)
-
-
-def split_newest(
-    first: NDArray[np.float64], test_fraction: float, validation_fraction: float
-) -> NDArray[np.uint8]:
-    """Hold the newest items out, the very newest for the test; see :func:`split_items`.
-
-    ``first`` is when each item had its first link; among equals the later item counts as newer.
-    """
-    return _held_out(np.argsort(first, kind="stable")[::-1], test_fraction, validation_fraction)
-
-
-def _held_out(
-    order: NDArray[np.int64], test_fraction: float, validation_fraction: float
-) -> NDArray[np.uint8]:
     n_items = len(order)
     n_test = round(n_items * test_fraction)
     n_validation = round((n_items - n_test) * validation_fraction)

@@ -1,10 +1,8 @@
-"""The bipartite graph of training links: compressed rows both ways, degrees, and fast look-ups of
-pairs.
-"""
+"""The bipartite graph of training links: compressed rows both ways, and fast look-ups of pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,37 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ncfbench.data.lookup import IdIndex, LinkBits
 from ncfbench.errors import DataError
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
+UInt8 = NDArray[np.uint8]
 
 MAX_LINKS = np.iinfo(np.int32).max
 """Most links, users and items: what int32 can number."""
-CHUNK = 2**20
-"""Links per pass where a whole column of temporaries would take too much memory."""
 CELLS_PER_LINK = 8
 """Cells of a block for each link to scan, up to which bits are sooner."""
 MOST_BYTES, MOST_BYTES_A_LINK = 2**26, 16
-"""Largest table of bits, and how much it may take beside the graph's 12 bytes a link. Data with a
-larger one are so sparse that scanning the links is as fast.
-"""
+"""Largest table of bits. Data with a larger one are so sparse that scanning links is as fast."""
 FILTER_BITS = 8
-"""Least bits of the link filter per link, rounded up to a power of two in all: one unlinked pair in
-8 to 16 passes.
-"""
-
-
-class LookupTables:
-    """An index of a graph's users and one of its items, for one thread, and its links as bits where
-    these are few.
-    """
-
-    def __init__(self, graph: BipartiteGraph) -> None:
-        self.users, self.items = IdIndex(graph.n_users), IdIndex(graph.n_items)
-        self.bits = graph.link_bits
+"""Least bits of the link filter per link; in all they are a power of two."""
+MANY_IDS = 16
+"""Ids of the graph per id of a list, above which sorting finds distinct ids sooner than a table."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +67,7 @@ class BipartiteGraph:
         """Build a graph from the two ends of each link, in any order.
 
         Arrays of int32 in order by (user, item) are kept, not copied; the caller must not change
-        them. Building takes 8 bytes a link besides the graph, and 16 where links must be sorted.
+        them.
 
         Raises:
             DataError: no link, an id that is no whole number or out of range, not as many users as
@@ -114,23 +98,24 @@ class BipartiteGraph:
                     f"A link names {kind} {ids.max() if ids.max() >= size else ids.min()}, outside"
                     f" 0..{size - 1}."
                 )
-        if _in_order(users, items):
-            link_user, link_item = (
-                users.astype(np.int32, copy=False),
-                items.astype(np.int32, copy=False),
-            )
-        else:
-            link_user, link_item = _ordered(users, items)
-        item_users = link_user.copy()
-        sort_stably(item_users, lambda part: link_item[part])
+        pairs = users.astype(np.int64) * n_items + items.astype(np.int64)
+        if not (pairs[1:] > pairs[:-1]).all():
+            pairs.sort()
+            is_repeated = pairs[1:] == pairs[:-1]
+            if is_repeated.any():
+                user, item = divmod(int(pairs[np.argmax(is_repeated)]), n_items)
+                raise DataError(f"Link (user {user}, item {item}) is given twice.")
+            users, items = np.divmod(pairs, n_items)
+        link_user, link_item = (ends.astype(np.int32, copy=False) for ends in (users, items))
+        item_users, item_offsets = grouped(link_user, link_item, n_items)
         return cls(
             n_users=n_users,
             n_items=n_items,
             link_user=link_user,
             link_item=link_item,
-            user_offsets=_offsets(link_user, n_users),
+            user_offsets=np.searchsorted(link_user, np.arange(n_users + 1, dtype=np.int32)),
             item_users=item_users,
-            item_offsets=_offsets(link_item, n_items),
+            item_offsets=item_offsets,
             user_ids=user_ids,
             item_ids=item_ids,
         )
@@ -148,9 +133,7 @@ class BipartiteGraph:
     @cached_property
     def links_by_item(self) -> Int32:
         """int32[N]: link ids ordered by (item, user), as ``item_users`` is."""
-        links = np.arange(self.n_links, dtype=np.int32)
-        sort_stably(links, lambda part: self.link_item[part])
-        return links
+        return grouped(np.arange(self.n_links, dtype=np.int32), self.link_item, self.n_items)[0]
 
     @cached_property
     def user_degrees(self) -> Int64:
@@ -177,21 +160,21 @@ class BipartiteGraph:
     def linked(self, users: Int32, items: Int32) -> Bool:
         """Return whether each pair is a training link; the two arrays broadcast.
 
-        Pairs that pass the link filter, a few in a hundred, are searched for: see :meth:`searched`.
+        The pairs that pass a filter, all links and at most one other pair in eight, are searched
+        for.
         """
         users, items = np.broadcast_arrays(users, items)
         shape, users, items = users.shape, users.reshape(-1), items.reshape(-1)
-        byte, bit = self._hashed(users, items)
-        found: Bool = ((self._link_filter.take(byte, mode="clip") >> bit) & np.uint8(1)).view(
-            np.bool_
-        )
-        maybe = np.flatnonzero(found)
-        found[maybe] = self.searched(users[maybe], items[maybe])
-        return found.reshape(shape)
+        hashes = self._hashes(users, items)
+        bits = self._link_filter.take(hashes >> 3, mode="clip")
+        maybe = np.flatnonzero(bits & _bit(hashes))
+        is_linked = np.zeros(len(users), bool)
+        is_linked[maybe] = self._search(users[maybe], items[maybe])
+        return is_linked.reshape(shape)
 
-    def searched(self, users: Int32, items: Int32) -> Bool:
-        """Return what :meth:`linked` does for arrays of one shape, by binary search in the users'
-        rows, in log2(largest degree) passes over all pairs.
+    def _search(self, users: Int32, items: Int32) -> Bool:
+        """Return whether pairs are links, by binary search in the users' rows: in log2(largest
+        degree) passes over all pairs.
         """
         base = self.user_offsets[users]
         size = self.user_offsets[users + 1] - base
@@ -205,45 +188,40 @@ class BipartiteGraph:
         return is_linked
 
     @cached_property
-    def link_bits(self) -> LinkBits | None:
-        """The links as bits; None where their table is large."""
-        if self.n_items * -(-self.n_users // 8) > min(MOST_BYTES, MOST_BYTES_A_LINK * self.n_links):
-            return None
-        return LinkBits(self.link_user, self.link_item, self.n_users, self.n_items)
+    def _link_filter(self) -> UInt8:
+        """A bit per hash of pairs, set where some link has that hash."""
+        is_set = np.zeros(1 << self._hash_bits, bool)
+        is_set[self._hashes(self.link_user, self.link_item)] = True
+        return np.packbits(is_set, bitorder="little")
 
-    @cached_property
-    def _link_filter(self) -> NDArray[np.uint8]:
-        """A bit per hash value of pairs, set where some link has that value: one or two bytes a
-        link.
-        """
-        size = 1 << ((FILTER_BITS * self.n_links - 1).bit_length() - 3)
-        bits = np.zeros(size, np.uint8)
-        for start in range(0, self.n_links, CHUNK):
-            part = slice(start, start + CHUNK)
-            byte, bit = self._hashed(self.link_user[part], self.link_item[part])
-            for number in range(8):
-                # Repeats of one byte and one bit write the same value, so they do no harm.
-                bits[byte[bit == number]] |= np.uint8(1 << number)
-        return bits
+    @property
+    def _hash_bits(self) -> int:
+        return max((FILTER_BITS * self.n_links - 1).bit_length(), 3)
 
-    def _hashed(self, users: Int32, items: Int32) -> tuple[Int64, NDArray[np.uint8]]:
-        """Return byte and bit of each pair in the link filter: the upper bits of the pair's number
-        times 2^64 over the golden ratio.
-        """
+    def _hashes(self, users: Int32, items: Int32) -> Int64:
+        """Return the upper bits of each pair's number times 2^64 over the golden ratio."""
         key = users.astype(np.uint64)
         key *= np.uint64(self.n_items)
         key += items.astype(np.uint64)
         key *= np.uint64(0x9E3779B97F4A7C15)
-        key >>= np.uint64(64 - (FILTER_BITS * self.n_links - 1).bit_length())
-        return (key >> np.uint64(3)).astype(np.int64), (key & np.uint64(7)).astype(np.uint8)
+        key >>= np.uint64(64 - self._hash_bits)
+        return key.view(np.int64)
+
+    @cached_property
+    def _link_bits(self) -> UInt8 | None:
+        """uint8[n_items, n_users / 8]: a bit per pair, set for links; None where that is large."""
+        width = -(-self.n_users // 8)
+        if self.n_items * width > min(MOST_BYTES, MOST_BYTES_A_LINK * self.n_links):
+            return None
+        bits = np.zeros((self.n_items, width), np.uint8)
+        np.bitwise_or.at(bits, (self.link_item, self.link_user >> 3), _bit(self.link_user))
+        return bits
 
     def users_of(self, items: Int32) -> tuple[Int32, Int64]:
         """Return the users that are linked with each of some items, item after item, and the
         position in ``items`` that each belongs to.
         """
-        counts = self.item_offsets[items + 1] - self.item_offsets[items]
-        users = self.item_users.take(_expand(self.item_offsets[items], counts), mode="clip")
-        return users, np.repeat(np.arange(len(items)), counts)
+        return _neighbours(items, self.item_offsets, self.item_users)
 
     def linked_block(
         self, users: Int32, items: Int32, tables: LookupTables | None = None
@@ -260,83 +238,97 @@ class BipartiteGraph:
             tables: kept between calls; by default this call makes its own.
         """
         tables = tables or LookupTables(self)
-        user_counts = self.user_offsets[users + 1] - self.user_offsets[users]
-        item_counts = self.item_offsets[items + 1] - self.item_offsets[items]
-        of_users, of_items = user_counts.sum(), item_counts.sum()
-        if tables.bits and len(users) * len(items) < CELLS_PER_LINK * min(of_users, of_items):
-            return tables.bits.block(users, items)
+        of_users, of_items = self.user_degrees[users].sum(), self.item_degrees[items].sum()
+        bits = self._link_bits
+        if bits is not None and len(users) * len(items) < CELLS_PER_LINK * min(of_users, of_items):
+            cells_VxB = bits[items].take(users >> 3, axis=1, mode="clip")
+            cells_VxB &= _bit(users)
+            column, row = np.divmod(np.flatnonzero(cells_VxB != 0), len(users))
+            return row, column
         if of_users <= of_items:
-            row = np.repeat(np.arange(len(users)), user_counts)
-            values = self.link_item.take(
-                _expand(self.user_offsets[users], user_counts), mode="clip"
-            )
-            hit, at = tables.items.hits(values, items)
-            return row[hit], at.astype(np.int64)
+            linked, row = _neighbours(users, self.user_offsets, self.link_item)
+            hit, position = tables.items.hits(linked, items)
+            return row[hit], position.astype(np.int64)
         order = np.argsort(users, kind="stable")
-        ranked = users[order]
-        first = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
+        first = np.flatnonzero(np.diff(users[order], prepend=-1))
         count = np.diff(first, append=len(users))
-        values, column = self.users_of(items)
-        hit, which = tables.users.hits(values, ranked[first])
-        return order[_expand(first[which], count[which])], np.repeat(column[hit], count[which])
+        linked, column = self.users_of(items)
+        hit, position = tables.users.hits(linked, users[order[first]])
+        rows = order[_expand(first[position], count[position])]
+        return rows, np.repeat(column[hit], count[position])
 
 
-def sort_stably(values: Int32, keys: Callable[[slice], Int32]) -> None:
-    """Sort int32[n] ``values`` in place by key, keeping the order of equal keys: as
-    ``values[np.argsort(keys, kind="stable")]``, but faster and with 8 bytes a value.
+class IdIndex:
+    """Finds the positions of ids in short lists of distinct ids, through tables of 5 bytes per id.
 
     Args:
-        keys: returns the keys, 0 or above, of a slice of ``values``.
+        size: ids are below it.
     """
-    n = len(values)
-    packed = np.empty(n, np.uint64)
-    for start in range(0, n, CHUNK):
-        part = slice(start, min(start + CHUNK, n))
-        packed[part] = keys(part)
-        packed[part] <<= np.uint64(32)
-        packed[part] |= np.arange(part.start, part.stop, dtype=np.uint64)
-    packed.sort()
-    # Results of 4 bytes overwrite only keys of 8 bytes that have been read already.
-    result = packed.view(np.int32)[:n]
-    for start in range(0, n, CHUNK):
-        part = slice(start, min(start + CHUNK, n))
-        result[part] = values[(packed[part] & np.uint64(2**32 - 1)).astype(np.int64)]
-    values[:] = result
+
+    def __init__(self, size: int) -> None:
+        self._is_present = np.zeros(size, bool)
+        self._position = np.zeros(size, np.int32)
+
+    def distinct(self, values: Int32) -> tuple[Int32, Int32]:
+        """Return the distinct ids, ascending, and the position of each of ``values`` among them."""
+        if len(self._is_present) > MANY_IDS * len(values):
+            ranked = np.sort(values)
+            ids = ranked[np.concatenate([[True], ranked[1:] != ranked[:-1]])]
+        else:
+            self._is_present[values] = True
+            ids = np.flatnonzero(self._is_present).astype(np.int32)
+            self._is_present[ids] = False
+        self._position[ids] = np.arange(len(ids), dtype=np.int32)
+        return ids, self._position[values]
+
+    def hits(self, values: Int32, ids: Int32) -> tuple[Int64, Int32]:
+        """Return the indices of the ``values`` that are among distinct ``ids``, and the position of
+        each of these in ``ids``.
+        """
+        self._is_present[ids] = True
+        # "clip" skips a check of the range, which cannot fail, and saves a third of the time.
+        hit = np.flatnonzero(self._is_present.take(values, mode="clip"))
+        self._is_present[ids] = False
+        self._position[ids] = np.arange(len(ids), dtype=np.int32)
+        return hit, self._position[values[hit]]
 
 
-def _in_order(users: NDArray[np.integer], items: NDArray[np.integer]) -> bool:
-    """Return whether links ascend by (user, item), none given twice."""
-    ascends = items[1:] > items[:-1]
-    ascends &= users[1:] == users[:-1]
-    ascends |= users[1:] > users[:-1]
-    return bool(ascends.all())
+class LookupTables:
+    """An index of a graph's users and one of its items, for one thread, kept between batches."""
+
+    def __init__(self, graph: BipartiteGraph) -> None:
+        self.users, self.items = IdIndex(graph.n_users), IdIndex(graph.n_items)
 
 
-def _ordered(users: NDArray[np.integer], items: NDArray[np.integer]) -> tuple[Int32, Int32]:
-    """Sort links by (user, item).
+def grouped(values: Int32, keys: Int32, n_keys: int) -> tuple[Int32, Int64]:
+    """Sort values by key, those of a key in their order: by counting, in linear time.
 
-    Raises:
-        DataError: a link is given twice.
+    Args:
+        keys: int32[n], below ``n_keys``.
+
+    Returns:
+        int32[n], the values of key 0, then of 1, ...; and int64[n_keys + 1], where each key begins.
     """
-    packed = users.astype(np.uint64)
-    packed <<= np.uint64(32)
-    np.bitwise_or(packed, items, out=packed, dtype=np.uint64, casting="unsafe")
-    packed.sort()
-    ends = packed.view(np.int32).reshape(-1, 2)
-    repeated = packed[1:] == packed[:-1]
-    if repeated.any():
-        item, user = ends[int(np.argmax(repeated))]
-        raise DataError(f"Link (user {user}, item {item}) is given twice.")
-    return ends[:, 1].copy(), ends[:, 0].copy()
+    from scipy import sparse  # 0.1 s or more, which commands that read no graph can save
+
+    # One row whose columns are the keys, turned into columns.
+    row = sparse.csr_array((values, keys, np.array([0, len(keys)])), shape=(1, n_keys)).tocsc()
+    return row.data, row.indptr.astype(np.int64)
 
 
-def _offsets(ids: Int32, size: int) -> Int64:
-    """Return int64[size + 1]: how many of ``ids`` are below 0, 1, ... size."""
-    return np.concatenate([[0], np.cumsum(np.bincount(ids, minlength=size))])
+def _neighbours(nodes: Int32, offsets: Int64, ends: Int32) -> tuple[Int32, Int64]:
+    counts = offsets[nodes + 1] - offsets[nodes]
+    neighbours = ends.take(_expand(offsets[nodes], counts), mode="clip")
+    return neighbours, np.repeat(np.arange(len(nodes)), counts)
 
 
 def _expand(starts: Int64, counts: Int64) -> Int64:
     """Concatenate ``range(start, start + count)`` of each pair."""
-    total = int(counts.sum())
     before = np.cumsum(counts) - counts
-    return np.repeat(starts - before, counts) + np.arange(total)
+    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
+
+
+def _bit(numbers: NDArray[np.integer]) -> UInt8:
+    """Return the bit of a number within its byte, least significant first."""
+    bits: UInt8 = np.left_shift(1, numbers & 7).astype(np.uint8)
+    return bits

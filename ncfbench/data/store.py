@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,17 @@ from numpy.typing import NDArray
 
 from ncfbench import __version__
 from ncfbench.data.content import SPLITS, Content, Split
-from ncfbench.data.features import Float32
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.data.sources import SOURCES, Preparation, how_to_prepare, prepare_command
+from ncfbench.data.options import SourceOptions
+from ncfbench.data.sources import (
+    SOURCES,
+    Preparation,
+    Progress,
+    find_source,
+    how_to_prepare,
+    prepare_command,
+    refuse_name,
+)
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError, nearest, reason, shown
 from ncfbench.storage import locks, tables
@@ -43,27 +52,34 @@ FORMAT_VERSION = 2
 """Version of the files; a data set of another one must be prepared again."""
 FINGERPRINT_DIGITS = 12
 """Digits of the fingerprint in the name of the folder of the content."""
+ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
+    "links": (np.int32, 2),
+    "words": (np.int32, 1),
+    "lengths": (np.int32, 1),
+    "split": (np.uint8, 1),
+    "user_features": (np.float32, 2),
+    "item_features": (np.float32, 2),
+}
+"""Type and number of axes of each ``.npy`` file."""
+VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])
+IDS = pa.schema([("id", pa.string())])
+TABLES = {"vocabulary": VOCABULARY, "user_ids": IDS, "item_ids": IDS}
+"""Schema of each ``.parquet`` file."""
+OPTIONAL = ("user_features", "item_features", "user_ids", "item_ids")
+"""Parts of the content that a data set may lack, by the names of their files and fields."""
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """A loaded data set: the graph of training links, the held-out links, and the texts."""
+@dataclass(frozen=True, kw_only=True)
+class Dataset(Content):
+    """A loaded data set: its content, and the graph of its training links.
+
+    Args:
+        folder: the folder of the content; None for one that is only in memory.
+    """
 
     name: str
     manifest: Mapping[str, Any]
-    n_users: int
-    users: Int32
-    items: Int32
-    split: NDArray[np.uint8]
-    texts: Texts
-    user_ids: pa.StringArray | None = None
-    item_ids: pa.StringArray | None = None
-    user_features: Float32 | None = None
-    """float32[n_users, F]: dense features, standardised; None where there are none."""
-    item_features: Float32 | None = None
-    """float32[n_items, F']."""
     folder: Path | None = None
-    """The folder of the content; None for one that is only in memory."""
 
     @property
     def fingerprint(self) -> str:
@@ -78,7 +94,7 @@ class Dataset:
     @property
     def n_words(self) -> int:
         """Number of words in the vocabulary; token ids are 1..n_words, 0 is padding."""
-        return int(self.manifest["statistics"]["vocabulary"])
+        return len(self.vocabulary.words)
 
     @property
     def lengths(self) -> Int32:
@@ -93,9 +109,8 @@ class Dataset:
     @cached_property
     def graph(self) -> BipartiteGraph:
         """The training links."""
-        users, items = self.links("train")
         ids = {"user_ids": self.user_ids, "item_ids": self.item_ids}
-        return BipartiteGraph.from_links(users, items, self.n_users, self.n_items, **ids)
+        return BipartiteGraph.from_links(*self.links("train"), self.n_users, self.n_items, **ids)
 
     @cached_property
     def has_links(self) -> NDArray[np.bool_]:
@@ -119,81 +134,88 @@ def read_manifest(data_dir: Path, name: str) -> dict[str, Any] | None:
         manifest = tables.read_json(data_dir / name / "manifest.json")
     except DataError:
         return None
-    needed = {"fingerprint": str, "options": dict, "statistics": dict}
-    if not isinstance(manifest, dict) or manifest.get("format_version") != FORMAT_VERSION:
-        return None
-    if not all(isinstance(manifest.get(key), kind) for key, kind in needed.items()):
-        return None
-    folder = _folder(data_dir / name, manifest)
-    files = (*(f"{part}.npy" for part in ARRAYS), "vocabulary.parquet")
-    return manifest if all((folder / file).is_file() for file in files) else None
+    is_ours = isinstance(manifest, dict) and manifest.get("format_version") == FORMAT_VERSION
+    return manifest if is_ours else None
 
 
 def prepare(
+    source: str,
+    options: SourceOptions,
     data_dir: Path,
-    name: str,
+    name: str | None = None,
+    *,
+    replace: bool = False,
+    say: Callable[[str], None],
+    progress: Progress = nullcontext,
+) -> dict[str, Any]:
+    """Read a source, store it as a data set and return the manifest; instant where it was done.
+
+    Args:
+        source: a key of :data:`ncfbench.data.sources.SOURCES`.
+        options: an instance of the source's ``Options``.
+        name: the data set's name; by default the source's.
+        replace: replace a data set of that name and other content.
+        say: receives messages, a line each.
+        progress: makes a context that shows downloads: an object with tqdm's ``total``, ``update``,
+            ``reset`` and ``close``, or None.
+
+    Raises:
+        DataError: a file is missing or malformed, or the data set cannot be written.
+        UsageError: an unknown source, options that cannot work, another source's name, or a data
+            set of that name and other content without ``replace``.
+        VerificationError: a file is not the published one.
+    """
+    refuse_name(source, name or source)
+    preparation = find_source(source).load().plan(options, say=say, progress=progress)
+    return write_dataset(data_dir / (name or source), source, preparation, say, replace=replace)
+
+
+def write_dataset(
+    home: Path,
     source: str,
     preparation: Preparation,
     say: Callable[[str], None],
     *,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Make and write a data set, switch to it and return its manifest; instant where the same was
-    done before. Arguments and errors are those of :func:`ncfbench.data.prepare`.
+    """Make and write a data set, switch to it and return its manifest; see :func:`prepare`.
 
-    The previous one of that name stays in place until the new one is complete. Where another
-    process prepares a data set of that name, this one waits for it to end.
+    The previous one stays in place until the new one is complete. Where another process prepares
+    this data set, this one waits for it to end.
     """
-    home, origin = data_dir / name, {"source": source, **preparation.origin}
-    wanted = {**origin, "options": dict(preparation.options)}
-    done = _intact(home, wanted)
-    if done is None:
-        with locks.held(home, "preparing", wait=say):
-            # Another process may have prepared it meanwhile.
-            done = _intact(home, wanted, say)
-            if done is None:
-                return _make(home, wanted, preparation.read, replace=replace)
-    say(f"Already prepared with these options{' and files' if origin.get('files') else ''}: {home}")
-    return done
+    options = dict(preparation.options)
+    asked = {"source": source, **preparation.origin, "options": options}
+    with locks.held(home, "preparing", wait=say):
+        before = read_manifest(home.parent, home.name)
+        if before is not None and before == before | asked:
+            if _is_intact(home, before):
+                files = " and files" if asked.get("files") else ""
+                say(f"Already prepared with these options{files}: {home}")
+                return before
+            say(f"Warning: the data set in {home} is damaged; it is prepared again.")
+        # Options are part of the fingerprint: nothing has to be read to know that others differ.
+        if before is not None and before["options"] != options and not replace:
+            raise _in_the_way(home, before["options"], options)
+        content = preparation.read()
+        manifest = {
+            "format_version": FORMAT_VERSION,
+            "name": home.name,
+            **asked,
+            "fingerprint": content.digest(options),
+            "statistics": content.statistics(),
+            "removed": {reason: count for reason, count in content.removed.items() if count},
+            "ncfbench_version": __version__,
+        }
+        if before is not None and before["fingerprint"] != manifest["fingerprint"] and not replace:
+            raise _in_the_way(home, options, options)
+        _switch(home, manifest, content)
+        return manifest
 
 
-def _intact(
-    home: Path, wanted: Mapping[str, Any], say: Callable[[str], None] = lambda text: None
-) -> dict[str, Any] | None:
-    """Return the manifest in ``home`` if it is what is wanted, and its content undamaged."""
-    manifest = read_manifest(home.parent, home.name)
-    if manifest is None or any(manifest.get(key) != value for key, value in wanted.items()):
-        return None
-    if not _is_intact(home, manifest):
-        say(f"Warning: the data set in {home} is damaged; it is prepared again.")
-        return None
-    return manifest
-
-
-def _make(
-    home: Path, wanted: Mapping[str, Any], read: Callable[[], Content], *, replace: bool
-) -> dict[str, Any]:
-    options = wanted["options"]
-    before = None if replace else read_manifest(home.parent, home.name)
-    if before is not None and before["options"] != options:
-        # Options are part of the fingerprint: nothing has to be read to know.
-        raise _in_the_way(home, before["options"], options)
-    content = read()
-    manifest = {
-        "format_version": FORMAT_VERSION,
-        "name": home.name,
-        **wanted,
-        "fingerprint": content.fingerprint(options),
-        "statistics": content.statistics(),
-        "removed": {reason: count for reason, count in content.removed.items() if count},
-        "ncfbench_version": __version__,
-    }
-    if before is not None and before["fingerprint"] != manifest["fingerprint"]:
-        raise _in_the_way(home, options, options)
+def _switch(home: Path, manifest: Mapping[str, Any], content: Content) -> None:
     folder, new = _folder(home, manifest), home / ".new"
     with tables.storage_errors(home):
-        # What a killed process left.
-        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)  # what a killed process left
         try:
             if not _is_intact(home, manifest):
                 _write(new, content)
@@ -205,16 +227,14 @@ def _make(
         for other in home.iterdir():
             if other.is_dir() and other != folder and len(other.name) == FINGERPRINT_DIGITS:
                 shutil.rmtree(other, ignore_errors=True)
-    return manifest
 
 
 def _in_the_way(home: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> UsageError:
     """Return the error that refuses to replace a data set of other content."""
-    missing = "unset"
     differing = [
-        f"{name} = {before.get(name, missing)} (now {now.get(name, missing)})"
+        f"{name} = {before.get(name, 'unset')} (now {now.get(name, 'unset')})"
         for name in {**before, **now}
-        if before.get(name, missing) != now.get(name, missing)
+        if before.get(name, "unset") != now.get(name, "unset")
     ]
     what = f"was prepared with {', '.join(differing)}" if differing else "has other content"
     return UsageError(
@@ -224,26 +244,19 @@ def _in_the_way(home: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -
     )
 
 
-def _write(folder: Path, content: Content) -> None:
-    folder.mkdir()
-    arrays: dict[str, Any] = {
-        "links": (content.users, content.items),
-        "words": content.texts.words,
-        "lengths": content.texts.lengths,
-        "split": content.split,
-    }
-    for part, (dtype, _) in ARRAYS.items():
-        tables.write_array(folder / f"{part}.npy", arrays[part], dtype)
-    words = [
-        pa.array(content.vocabulary.words, pa.string()),
-        pa.array(content.vocabulary.counts, pa.int64()),
-    ]
-    tables.write_table(folder / "vocabulary.parquet", pa.table(words, schema=VOCABULARY))
-    for side in ("user", "item"):
-        if (ids := getattr(content, f"{side}_ids")) is not None:
-            tables.write_table(folder / f"{side}_ids.parquet", pa.table([ids], schema=IDS))
-        if (features := getattr(content, f"{side}_features")) is not None:
-            tables.write_array(folder / f"{side}_features.npy", features, np.float32)
+def open_dataset(data_dir: Path, name: str, say: Callable[[str], None]) -> Dataset:
+    """Load a prepared data set; ``synthetic`` is made first if it is not there.
+
+    Raises:
+        DataError: see :func:`load`.
+    """
+    if name == "synthetic" and read_manifest(data_dir, name) is None:
+        say(
+            f"Making the synthetic data set in {data_dir / name} (sizes: ncfbench prepare synthetic"
+            " --help)."
+        )
+        prepare(name, SOURCES[name].load().Options(), data_dir, say=say)
+    return load(data_dir, name)
 
 
 def load(data_dir: Path, name: str) -> Dataset:
@@ -252,35 +265,82 @@ def load(data_dir: Path, name: str) -> Dataset:
     Raises:
         DataError: it was never prepared (the message names the command), or its files are damaged.
     """
-    manifest = read_manifest(data_dir, name)
+    home, manifest = data_dir / name, read_manifest(data_dir, name)
     if manifest is None:
         present = sorted(path.parent.name for path in data_dir.glob("*/manifest.json"))
-        how = how_to_prepare(name)
-        if name in present:
-            raise DataError(
-                f"Data set {name!r} in {data_dir} is damaged or of another version. Prepare it"
-                f" again: {how}"
-            )
-        prepared = f" Prepared there: {', '.join(present)}." if present else ""
-        near = "." if name in SOURCES else nearest(name, [*present, *SOURCES])
+        others = ", ".join(other for other in present if other != name)
+        state = "is damaged or of another version" if name in present else "is not prepared"
+        near = "." if name in (*present, *SOURCES) else nearest(name, [*present, *SOURCES])
+        prepared = f" Prepared there: {others}." if others else ""
         raise DataError(
-            f"Data set {name!r} is not prepared in {shown(data_dir)}{near}{prepared} Prepare it"
-            f" with: {how}"
+            f"Data set {name!r} {state} in {shown(data_dir)}{near}{prepared} Prepare it with:"
+            f" {how_to_prepare(name)}"
         )
     try:
-        content = _verified(data_dir / name, manifest)
+        content = _verified(home, manifest)
     except DataError as error:
         raise DataError(
             f"Data set {name!r} in {data_dir} is damaged: {error} Prepare it again:"
             f" {prepare_command(name, manifest)}"
         ) from error
-    shared = vars(content).keys() & {field.name for field in fields(Dataset)}
-    return Dataset(
-        name=name,
-        manifest=manifest,
-        folder=_folder(data_dir / name, manifest),
-        **{part: getattr(content, part) for part in shared},
-    )
+    return Dataset(**vars(content), name=name, manifest=manifest, folder=_folder(home, manifest))
+
+
+def _folder(home: Path, manifest: Mapping[str, Any]) -> Path:
+    return home / manifest["fingerprint"][:FINGERPRINT_DIGITS]
+
+
+def _path(folder: Path, part: str) -> Path:
+    return folder / f"{part}{'.npy' if part in ARRAYS else '.parquet'}"
+
+
+def _write(folder: Path, content: Content) -> None:
+    folder.mkdir()
+    parts = vars(content) | {
+        "links": (content.users, content.items),
+        "words": content.texts.words,
+        "lengths": content.texts.lengths,
+        "vocabulary": (content.vocabulary.words, content.vocabulary.counts),
+        "user_ids": [content.user_ids],
+        "item_ids": [content.item_ids],
+    }
+    for part, (dtype, _) in ARRAYS.items():
+        if parts[part] is not None:
+            tables.write_array(_path(folder, part), parts[part], dtype)
+    for part, schema in TABLES.items():
+        if parts[part][0] is not None:
+            tables.write_table(_path(folder, part), pa.table(list(parts[part]), schema=schema))
+
+
+def _read(folder: Path, n_users: int) -> Content:
+    parts: dict[str, Any] = {}
+    for part in (*ARRAYS, *TABLES):
+        path = _path(folder, part)
+        if part in OPTIONAL and not path.exists():
+            parts[part] = None
+        elif part in ARRAYS:
+            parts[part] = tables.read_array(path, *ARRAYS[part])
+        elif part == "vocabulary":
+            columns = tables.read_table(path, VOCABULARY)
+            parts[part] = Vocabulary(*(tuple(column.to_pylist()) for column in columns.columns))
+        else:
+            parts[part] = tables.read_table(path, IDS)["id"].combine_chunks()
+    users, items = parts.pop("links")
+    texts = Texts(parts.pop("words"), parts.pop("lengths"))
+    return Content(n_users=n_users, users=users, items=items, texts=texts, **parts)
+
+
+def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
+    """Map the content in ``home``; refuse one that does not match its fingerprint."""
+    folder = _folder(home, manifest)
+    try:
+        content = _read(folder, int(manifest["statistics"]["users"]))
+        is_it = content.digest(manifest["options"]) == manifest["fingerprint"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{folder}: {reason(error)}.") from error
+    if not is_it:
+        raise DataError(f"{folder} does not match its fingerprint.")
+    return content
 
 
 def _is_intact(home: Path, manifest: Mapping[str, Any]) -> bool:
@@ -289,58 +349,3 @@ def _is_intact(home: Path, manifest: Mapping[str, Any]) -> bool:
     except DataError:
         return False
     return True
-
-
-def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
-    folder = _folder(home, manifest)
-    try:
-        content = _read(folder, int(manifest["statistics"]["users"]))
-        is_it = content.fingerprint(manifest["options"]) == manifest["fingerprint"]
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise DataError(f"{folder}: {reason(error)}.") from error
-    if not is_it:
-        raise DataError(f"{folder} does not match its fingerprint.")
-    return content
-
-
-def _read(folder: Path, n_users: int) -> Content:
-    links, words, lengths, split = (
-        tables.read_array(folder / f"{part}.npy", *kind) for part, kind in ARRAYS.items()
-    )
-    if len(links) != 2 or lengths.sum(dtype=np.int64) != len(words) or len(lengths) != len(split):
-        raise DataError("Its arrays do not belong together.")
-    vocabulary = tables.read_table(folder / "vocabulary.parquet", VOCABULARY)
-    optional: dict[str, Any] = {}
-    for side in ("user", "item"):
-        if (path := folder / f"{side}_ids.parquet").exists():
-            optional[f"{side}_ids"] = tables.read_table(path, IDS)["id"].combine_chunks()
-        if (path := folder / f"{side}_features.npy").exists():
-            optional[f"{side}_features"] = tables.read_array(path, np.float32, 2)
-    return Content(
-        n_users=n_users,
-        users=links[0],
-        items=links[1],
-        texts=Texts(words, lengths),
-        vocabulary=Vocabulary(
-            tuple(vocabulary["word"].to_pylist()), tuple(vocabulary["count"].to_pylist())
-        ),
-        split=split,
-        **optional,
-    )
-
-
-ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
-    "links": (np.int32, 2),
-    "words": (np.int32, 1),
-    "lengths": (np.int32, 1),
-    "split": (np.uint8, 1),
-}
-"""Type and number of axes of each array."""
-VOCABULARY = pa.schema([("word", pa.string()), ("count", pa.int64())])
-"""Row i holds the word of token i + 1."""
-IDS = pa.schema([("id", pa.string())])
-"""Row i holds the source's name of user or item i."""
-
-
-def _folder(home: Path, manifest: Mapping[str, Any]) -> Path:
-    return home / str(manifest["fingerprint"])[:FINGERPRINT_DIGITS]

@@ -7,16 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.data.assets.pieces import Pieces
 from ncfbench.data.words import tokenize
 from ncfbench.errors import DataError
-
-if TYPE_CHECKING:
-    from ncfbench.data.assets.pieces import Pieces
 
 Int32: TypeAlias = NDArray[np.int32]
 PADDING = 0
@@ -49,15 +47,15 @@ class Texts:
     lengths: Int32
 
     @cached_property
-    def offsets(self) -> NDArray[np.int64]:
-        """int64[n + 1]: the index of each item's first word, and the number of all words."""
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths, dtype=np.int64)])
+    def _ends(self) -> NDArray[np.int64]:
+        return np.cumsum(self.lengths, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, item: int) -> Int32:
-        return self.words[self.offsets[item] : self.offsets[item + 1]]
+        end = self._ends[item]
+        return self.words[end - self.lengths[item] : end]
 
     def padded(self) -> Int32:
         """Return int32[n, L], as wide as the longest text, filled up with :data:`PADDING`."""
@@ -114,7 +112,8 @@ class Corpus:
     def finish(self, min_count: int, size: int | None, max_length: int) -> tuple[Texts, Vocabulary]:
         """Keep the words that occur ``min_count`` times or more, at most ``size`` of them.
 
-        Other words are left out of a text before it is cut to ``max_length``.
+        Other words are left out of a text before it is cut to ``max_length``. Word pieces are all
+        kept.
 
         Raises:
             DataError: no word is left.
@@ -124,9 +123,9 @@ class Corpus:
         counts = np.bincount(tokens, minlength=len(words))
         if self._pieces is not None:
             ids = np.array([self._pieces.ids[word] for word in words], np.int32)
-            of_piece = np.zeros(len(self._pieces.ids), np.int64)
-            of_piece[ids] = counts
-            vocabulary = Vocabulary(self._pieces.words, tuple(of_piece[1:].tolist()))
+            piece_counts = np.zeros(len(self._pieces.ids), np.int64)
+            piece_counts[ids] = counts
+            vocabulary = Vocabulary(self._pieces.words, tuple(piece_counts[1:].tolist()))
             return Texts(ids[tokens], lengths), vocabulary
         kept: list[int] = np.flatnonzero(counts >= min_count).tolist()
         kept.sort(key=lambda number: (-counts[number], words[number]))
@@ -135,17 +134,11 @@ class Corpus:
             raise DataError(f"No word is left of {len(self):,} texts with min_count = {min_count}.")
         ids = np.full(len(words), PADDING, np.int32)
         ids[kept] = np.arange(1, len(kept) + 1)
-        vocabulary = Vocabulary(
-            tuple(words[number] for number in kept), tuple(counts[kept].tolist())
-        )
-        return _cut(ids[tokens], lengths, max_length), vocabulary
-
-
-def _cut(words: Int32, lengths: Int32, max_length: int) -> Texts:
-    """Leave :data:`PADDING` out of texts, and cut each to a length."""
-    is_word = words != PADDING
-    before = np.cumsum(is_word) - is_word
-    text = np.repeat(np.arange(len(lengths)), lengths)
-    of_text = np.concatenate([before, [0]])[np.cumsum(lengths) - lengths]
-    kept = is_word & (before - of_text[text] < max_length)
-    return Texts(words[kept], np.bincount(text[kept], minlength=len(lengths)).astype(np.int32))
+        tokens = ids[tokens]
+        text = np.repeat(np.arange(len(lengths)), lengths)[tokens != PADDING]
+        tokens = tokens[tokens != PADDING]
+        first = np.searchsorted(text, np.arange(len(lengths)))
+        is_kept = np.arange(len(tokens)) - first[text] < max_length
+        lengths = np.bincount(text[is_kept], minlength=len(lengths)).astype(np.int32)
+        kept_words = tuple(words[number] for number in kept)
+        return Texts(tokens[is_kept], lengths), Vocabulary(kept_words, tuple(counts[kept].tolist()))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.graph import BipartiteGraph, sort_stably
+from ncfbench.data.graph import BipartiteGraph, grouped
 from ncfbench.rng import Streams
 
 Int32 = NDArray[np.int32]
@@ -105,11 +105,10 @@ class PositiveStream:
         n, s = self.graph.n_links, self.stratum_size
         links = self._shuffled_links(rng, epoch)
         by_user = self.strata == "user"
-        rank = rng.permutation(self.graph.n_users if by_user else self.graph.n_items).astype(
-            np.int32
-        )
+        n_nodes = self.graph.n_users if by_user else self.graph.n_items
+        rank = rng.permutation(n_nodes).astype(np.int32)
         node = self.graph.link_user if by_user else self.graph.link_item
-        sort_stably(links, lambda part: rank[node[links[part]]])
+        links, _ = grouped(links, rank[node[links]], n_nodes)
         head = min(-epoch * n % s, n)
         body = slice(head, head + (n - head) // s * s)
         segment = np.arange((n - head) // s, dtype=np.int32)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -8,25 +9,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ncfbench.data import graph as graphs_module
-from ncfbench.data.graph import BipartiteGraph, LookupTables, sort_stably
-from ncfbench.data.lookup import IdIndex
+from ncfbench.data.graph import BipartiteGraph, IdIndex, LookupTables, grouped
 from ncfbench.errors import DataError
+
+Links = set[tuple[int, int]]
+WAYS = {"by bits": 10**6, "by scanning": 0}
+"""Cells per link up to which bits are used."""
+
+
+def graph_of(links: Collection[tuple[int, int]], n_users: int, n_items: int) -> BipartiteGraph:
+    users, items = (np.array(ends) for ends in zip(*links, strict=True))
+    return BipartiteGraph.from_links(users, items, n_users, n_items)
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[BipartiteGraph, set[tuple[int, int]]]:
+def graphs(draw: st.DrawFn) -> tuple[BipartiteGraph, Links]:
     n_users, n_items = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     pairs = st.tuples(st.integers(0, n_users - 1), st.integers(0, n_items - 1))
     links = draw(st.sets(pairs, min_size=1))
-    order = draw(st.permutations(sorted(links)))
-    users, items = np.array([u for u, _ in order]), np.array([v for _, v in order])
-    return BipartiteGraph.from_links(users, items, n_users, n_items), links
+    return graph_of(draw(st.permutations(sorted(links))), n_users, n_items), links
+
+
+def check_block(
+    graph: BipartiteGraph, links: Links, users: list[int], items: list[int], cells_per_link: int
+) -> None:
+    """Look a block up twice with the same tables, and once with new ones."""
+    expected = [(i, j) for i, u in enumerate(users) for j, v in enumerate(items) if (u, v) in links]
+    kept = LookupTables(graph)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graphs_module, "CELLS_PER_LINK", cells_per_link)
+        for tables in (None, kept, kept):
+            row, column = graph.linked_block(
+                np.array(users, np.int32), np.array(items, np.int32), tables
+            )
+            assert sorted(zip(row.tolist(), column.tolist(), strict=True)) == expected
 
 
 @given(graphs())
-def test_both_directions_hold_exactly_the_links(
-    case: tuple[BipartiteGraph, set[tuple[int, int]]],
-) -> None:
+def test_both_directions_hold_exactly_the_links(case: tuple[BipartiteGraph, Links]) -> None:
     graph, links = case
     assert list(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True)) == sorted(
         links
@@ -35,35 +55,25 @@ def test_both_directions_hold_exactly_the_links(
         row = graph.link_item[graph.user_offsets[user] : graph.user_offsets[user + 1]]
         assert row.tolist() == sorted(v for u, v in links if u == user)
     for item in range(graph.n_items):
-        column = graph.item_users[graph.item_offsets[item] : graph.item_offsets[item + 1]]
-        assert column.tolist() == sorted(u for u, v in links if v == item)
+        column = slice(*graph.item_offsets[item : item + 2])
+        assert graph.item_users[column].tolist() == sorted(u for u, v in links if v == item)
+        assert (graph.link_item[graph.links_by_item[column]] == item).all()
     assert graph.user_degrees.sum() == graph.item_degrees.sum() == graph.n_links == len(links)
+    assert graph.item_users.tolist() == graph.link_user[graph.links_by_item].tolist()
 
 
 @given(graphs(), st.data())
 def test_linked_pairs_agree_with_the_set_of_links(
-    case: tuple[BipartiteGraph, set[tuple[int, int]]], data: st.DataObject
+    case: tuple[BipartiteGraph, Links], data: st.DataObject
 ) -> None:
     graph, links = case
-    users = np.array(
-        data.draw(st.lists(st.integers(0, graph.n_users - 1), min_size=1, max_size=8)), np.int32
-    )
-    items = np.array(
-        sorted(data.draw(st.sets(st.integers(0, graph.n_items - 1), min_size=1))), np.int32
-    )
-    truth = np.array([[(u, v) in links for v in items.tolist()] for u in users.tolist()])
-    assert np.array_equal(graph.linked(users[:, None], items[None, :]), truth)
-    assert np.array_equal(
-        graph.searched(*np.broadcast_arrays(users[:, None], items[None, :])), truth
-    )
-    with_bits, plain = LookupTables(graph), LookupTables(graph)
-    plain.bits = None
-    for tables in (None, with_bits, plain, with_bits, plain):
-        row, column = graph.linked_block(users, items, tables)
-        block = np.zeros_like(truth)
-        block[row, column] = True
-        assert len(row) == truth.sum()
-        assert np.array_equal(block, truth)
+    users = data.draw(st.lists(st.integers(0, graph.n_users - 1), min_size=1, max_size=8))
+    items = sorted(data.draw(st.sets(st.integers(0, graph.n_items - 1), min_size=1)))
+    truth = [[(u, v) in links for v in items] for u in users]
+    pairs = np.array(users, np.int32)[:, None], np.array(items, np.int32)
+    assert graph.linked(*pairs).tolist() == truth
+    for cells_per_link in WAYS.values():
+        check_block(graph, links, users, items, cells_per_link)
 
 
 def test_linked_block_scans_either_side() -> None:
@@ -71,62 +81,35 @@ def test_linked_block_scans_either_side() -> None:
     turn.
     """
     rng = np.random.default_rng(0)
-    hub_user = {(0, v) for v in range(0, 5000, 7)}
-    links = (
-        hub_user
-        | {(int(u), int(v)) for u, v in rng.integers(0, 5000, (500, 2))}
-        | {(u, 11) for u in range(5000)}
-    )
-    graph = BipartiteGraph.from_links(
-        np.array([u for u, _ in links]), np.array([v for _, v in links]), 5000, 5000
-    )
-    kept = LookupTables(graph)
-    kept.bits = None
+    links = {(int(u), int(v)) for u, v in rng.integers(0, 5000, (500, 2))}
+    links |= {(0, v) for v in range(0, 5000, 7)} | {(u, 11) for u in range(5000)}
+    graph = graph_of(links, 5000, 5000)
     for users, items in (
         ([0, 0, 3], [2, 7, 4999]),
         ([1, 2, 3, 3], [11, 12]),
         ([4], [11]),
         ([0], [11, 14]),
     ):
-        for tables in (None, kept):
-            row, column = graph.linked_block(
-                np.array(users, np.int32), np.array(items, np.int32), tables
-            )
-            found = sorted(zip(row.tolist(), column.tolist(), strict=True))
-            assert found == [
-                (i, j) for i, u in enumerate(users) for j, v in enumerate(items) if (u, v) in links
-            ]
+        check_block(graph, links, users, items, 0)
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("n_users", "n_items"), [(1, 1), (8, 3), (9, 200), (100, 17)])
-def test_bits_are_the_links(n_users: int, n_items: int) -> None:
-    """Every cell of blocks with repeated users, beside the set of links."""
+def test_a_block_with_repeated_users(n_users: int, n_items: int, way: str) -> None:
     rng = np.random.default_rng(n_users)
-    links = {
-        (int(u), int(v))
-        for u, v in zip(rng.integers(0, n_users, 400), rng.integers(0, n_items, 400), strict=True)
-    }
-    graph = BipartiteGraph.from_links(
-        np.array([u for u, _ in links]), np.array([v for _, v in links]), n_users, n_items
-    )
-    assert graph.link_bits is not None
-    users = rng.integers(0, n_users, 50).astype(np.int32)
-    items = np.unique(rng.integers(0, n_items, 30)).astype(np.int32)
-    row, column = graph.link_bits.block(users, items)
-    assert sorted(zip(row.tolist(), column.tolist(), strict=True)) == [
-        (i, j)
-        for i, u in enumerate(users.tolist())
-        for j, v in enumerate(items.tolist())
-        if (u, v) in links
-    ]
+    users, items = rng.integers(0, n_users, 400).tolist(), rng.integers(0, n_items, 400).tolist()
+    links = set(zip(users, items, strict=True))
+    graph = graph_of(links, n_users, n_items)
+    assert graph._link_bits is not None
+    block = rng.integers(0, n_users, 50).tolist(), sorted(set(rng.integers(0, n_items, 30)))
+    check_block(graph, links, *block, WAYS[way])
 
 
 def test_bits_are_left_out_where_they_would_be_many() -> None:
     """Two links among 256 users: 32 bytes for each item, and 16 for each link."""
-    ends = np.array([0, 255])
     for n_items, is_small in ((1, True), (256, False)):
-        graph = BipartiteGraph.from_links(ends, ends % n_items, 256, n_items)
-        assert (LookupTables(graph).bits is not None) == is_small
+        graph = graph_of({(0, 0), (255, 255 % n_items)}, 256, n_items)
+        assert (graph._link_bits is not None) == is_small
 
 
 def test_the_link_filter_passes_few_unlinked_pairs() -> None:
@@ -138,31 +121,24 @@ def test_the_link_filter_passes_few_unlinked_pairs() -> None:
     graph = BipartiteGraph.from_links(keys // 900, keys % 900, 700, 900)
     assert graph.linked(graph.link_user, graph.link_item).all()
     assert graph._link_filter.nbytes <= 2 * graph.n_links
-    users, items = (
-        rng.integers(0, 700, 20_000).astype(np.int32),
-        rng.integers(0, 900, 20_000).astype(np.int32),
-    )
+    users, items = (rng.integers(0, size, 20_000).astype(np.int32) for size in (700, 900))
     linked = np.isin(users * 900 + items, keys)
     assert np.array_equal(graph.linked(users, items), linked)
-    byte, bit = graph._hashed(users, items)
-    passed = (graph._link_filter[byte] >> bit) & 1
+    hashes = graph._hashes(users, items)
+    passed = (graph._link_filter[hashes >> 3] >> (hashes & 7)) & 1
     assert passed[linked].all()
     assert passed[~linked].mean() < 1 / 8 + 0.02
 
 
-@given(st.lists(st.integers(0, 5), max_size=40), st.integers(1, 7))
-def test_sorting_keeps_the_order_of_equal_keys(keys: list[int], chunk: int) -> None:
+@given(st.lists(st.integers(0, 5), max_size=40))
+def test_grouping_keeps_the_order_of_equal_keys(keys: list[int]) -> None:
     values = np.random.default_rng(len(keys)).permutation(len(keys)).astype(np.int32)
-    expected = [
-        value
-        for _, value in sorted(zip(keys, values.tolist(), strict=True), key=lambda pair: pair[0])
+    found, offsets = grouped(values, np.array(keys, np.int32), 7)
+    assert (found.dtype, offsets.dtype) == (np.int32, np.int64)
+    assert [found[slice(*offsets[key : key + 2])].tolist() for key in range(7)] == [
+        [value for value, own in zip(values.tolist(), keys, strict=True) if own == key]
+        for key in range(7)
     ]
-    given_keys = np.array(keys, np.int32)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graphs_module, "CHUNK", chunk)
-        sort_stably(values, lambda part: given_keys[part])
-    assert values.dtype == np.int32
-    assert values.tolist() == expected
 
 
 @given(
@@ -188,7 +164,8 @@ def test_an_id_index_finds_what_a_search_finds(values: list[int], size: int, ids
     ("users", "items", "message"),
     [
         ([], [], "no training links"),
-        ([0, 0], [1, 1], "twice"),
+        ([0, 0], [1, 1], r"Link \(user 0, item 1\) is given twice"),
+        ([1, 0, 1], [2, 1, 2], r"Link \(user 1, item 2\) is given twice"),
         ([0, 2], [0, 0], "user 2, outside 0..1"),
         ([0, 1], [0, -1], "item -1, outside 0..2"),
         ([0, 1], [0], r"users of shape \(2,\) and items of shape \(1,\)"),

@@ -17,11 +17,10 @@ import pytest
 from invoked import check, invoke
 from numpy.typing import NDArray
 
-from ncfbench.data import content as content_module
 from ncfbench.data import graph as graphs
 from ncfbench.data import prepare
 from ncfbench.data.content import Content, distinct_links
-from ncfbench.data.graph import BipartiteGraph, sort_stably
+from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError
@@ -67,50 +66,11 @@ def test_a_graph_of_the_largest_size_is_built(monkeypatch: pytest.MonkeyPatch) -
             BipartiteGraph.from_links(np.arange(links) % 3, np.arange(links) % 3, users, items)
 
 
-def test_links_with_the_largest_ids_are_put_in_order() -> None:
-    pairs = [(LAST, LAST), (0, LAST), (LAST, 0), (0, 0), (LAST - 1, LAST)]
-    for dtype in (np.int32, np.int64, np.uint32):
-        users, items = (np.array(column, dtype) for column in zip(*pairs, strict=True))
-        assert not graphs._in_order(users, items)
-        found = graphs._ordered(users, items)
-        assert all(column.dtype == np.int32 for column in found)
-        assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(pairs)
-        assert graphs._in_order(*found)
-        with pytest.raises(DataError, match=rf"user {LAST}, item 0\) is given twice"):
-            graphs._ordered(np.append(users, users[2]), np.append(items, items[2]))
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 3, 100])
-def test_order_is_seen_across_chunks(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr(graphs, "CHUNK", chunk)
-    users, items = np.array([0, 0, 1, 1, 4]), np.array([1, 2, 0, 5, 5])
-    assert graphs._in_order(users, items)
-    for link in range(4):
-        swapped = [link, link + 1]
-        other_users, other_items = users.copy(), items.copy()
-        other_users[swapped], other_items[swapped] = users[swapped[::-1]], items[swapped[::-1]]
-        assert not graphs._in_order(other_users, other_items)
-        other_users, other_items = users.copy(), items.copy()
-        other_users[link + 1], other_items[link + 1] = users[link], items[link]
-        assert not graphs._in_order(other_users, other_items)
-        with pytest.raises(
-            DataError, match=rf"user {users[link]}, item {items[link]}\) is given twice"
-        ):
-            graphs._ordered(other_users, other_items)
-
-
 def test_links_in_order_are_not_copied() -> None:
     users, items = np.array([0, 1, 1], np.int32), np.array([1, 0, 1], np.int32)
     graph = BipartiteGraph.from_links(users, items, 2, 2)
     assert graph.link_user is users
     assert graph.link_item is items
-
-
-def test_sorting_by_the_largest_keys() -> None:
-    keys = np.array([LAST, 0, LAST, LAST - 1], np.int32)
-    values = np.array([LAST, 5, 7, 1], np.int32)
-    sort_stably(values, lambda part: keys[part])
-    assert values.tolist() == [5, 1, LAST, 7]
 
 
 class Offsets:
@@ -137,7 +97,6 @@ def test_pairs_with_the_largest_ids_are_looked_up() -> None:
     )
     expected = [[True, False, False, True], [False] * 4, [False] * 4]
     assert graph.linked(users, items).tolist() == expected
-    assert graph.searched(*np.broadcast_arrays(users, items)).tolist() == expected
 
 
 # --- data sets
@@ -149,28 +108,11 @@ def test_distinct_links_up_to_the_largest_id() -> None:
     assert users.dtype == items.dtype == np.int32
 
 
-@pytest.mark.parametrize("id_", [-1, MOST, MOST + 1, 2**32, 2**40])
-def test_ids_beyond_int32_are_refused(id_: int) -> None:
-    for kind, users, items in (("user", [0, id_], [0, 1]), ("item", [0, 1], [id_, 0])):
-        with pytest.raises(
-            DataError, match=f"{kind} {id_}: ids from 0 to 2,147,483,646 are supported"
-        ):
-            distinct_links(np.array(users), np.array(items))
-
-
-def test_more_links_than_int32_can_number_are_refused() -> None:
-    with pytest.raises(DataError, match="2,147,483,648 links"):
-        distinct_links(many(MOST + 1), many(MOST + 1))
-
-
-@pytest.mark.parametrize("users", [0, 1, 2, 5])
-def test_names_are_fingerprinted_in_pieces(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digest is that of all names in one text, one a line, however they are cut up."""
-    monkeypatch.setattr("ncfbench.data.content.NAMES_AT_ONCE", 2)
-    names = [f"ü{number}" for number in range(users)]
+def test_the_digest_of_names_covers_their_counts() -> None:
+    names = ["ü0", "ü1"]
     none, texts = np.zeros(0, np.int32), Texts(np.zeros(0, np.int32), np.zeros(2, np.int32))
     content = Content(
-        n_users=users,
+        n_users=2,
         users=none,
         items=none,
         texts=texts,
@@ -180,13 +122,9 @@ def test_names_are_fingerprinted_in_pieces(users: int, monkeypatch: pytest.Monke
         item_ids=pa.array(["a", "b"]),
     )
     whole = (
-        json.dumps([content_module.FINGERPRINT_VERSION, users, {}]).encode()
-        + bytes(8)
-        + bytes(2)
-        + "\n".join([f"\nusers {users}", "\n".join(names)]).encode()
-        + b"\nitems 2\na\nb"
+        json.dumps([1, 2, {}]).encode() + bytes(8 + 2) + "\nusers 2\nü0\nü1\nitems 2\na\nb".encode()
     )
-    assert content.fingerprint({}) == hashlib.sha256(whole).hexdigest()
+    assert content.digest({}) == hashlib.sha256(whole).hexdigest()
 
 
 @pytest.mark.parametrize("name", ["users", "items", "links"])

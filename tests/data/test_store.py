@@ -36,9 +36,7 @@ def test_a_data_set_comes_back_as_it_was(tmp_path: Path, tiny_options: synthetic
         assert row[:length].tolist() == content.texts[item].tolist()
         assert not row[length:].any()
     assert dataset.tokens_IxL.dtype == dataset.users.dtype == np.int32
-    assert (
-        dataset.fingerprint == manifest["fingerprint"] == content.fingerprint(tiny_options.stored())
-    )
+    assert dataset.fingerprint == manifest["fingerprint"] == content.digest(tiny_options.stored())
 
 
 def test_training_links_are_those_of_training_items(tiny: store.Dataset) -> None:
@@ -145,7 +143,7 @@ def test_damaged_data_sets_are_refused_and_prepared_again(
     said: list[str] = []
     assert prepare("synthetic", tiny_options, tmp_path, "x", say=said.append) == manifest
     assert any("is damaged; it is prepared again" in text for text in said) == (
-        damage in ("truncate links", "other content")
+        damage in ("truncate links", "remove lengths", "other content")
     )
     assert store.load(tmp_path, "x").fingerprint == manifest["fingerprint"]
 
@@ -156,10 +154,10 @@ def test_another_origin_replaces_the_manifest_only(
     """Content that is there stays: a process that is killed meanwhile leaves the old or the new."""
     content = synthetic.make(tiny_options)
     preparation = Preparation({}, {}, lambda: content)
-    first = store.prepare(tmp_path, "x", "a", preparation, quiet)
+    first = store.write_dataset(tmp_path / "x", "a", preparation, quiet)
     folder = tmp_path / "x" / first["fingerprint"][:12]
     before = {path.name: path.stat().st_ino for path in folder.iterdir()}
-    second = store.prepare(tmp_path, "x", "b", preparation, quiet)
+    second = store.write_dataset(tmp_path / "x", "b", preparation, quiet)
     assert (second["source"], second["fingerprint"]) == ("b", first["fingerprint"])
     assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before
 
@@ -175,7 +173,7 @@ def test_other_content_is_replaced_only_on_demand(
     content, options = synthetic.make(other), tiny_options.stored()
     preparation = Preparation({"files": {"a": {"sha256": "b"}}}, options, lambda: content)
     with pytest.raises(UsageError, match=r"has other content, .* --name .* --force"):
-        store.prepare(tmp_path, "x", "synthetic", preparation, quiet)
+        store.write_dataset(tmp_path / "x", "synthetic", preparation, quiet)
     assert store.load(tmp_path, "x").fingerprint == first["fingerprint"]
     assert not list((tmp_path / "x").glob(".new*"))
     second = prepare("synthetic", other, tmp_path, "x", replace=True, say=quiet)
@@ -192,9 +190,7 @@ def test_no_name_passes_from_one_list_into_the_next(tiny_options: synthetic.Opti
     content = synthetic.make(tiny_options)
     lists = [(["a", "bc"], ["d", "e"]), (["a", "b"], ["cd", "e"]), (["a", "b", "c"], ["d"])]
     found = {
-        dataclasses.replace(
-            content, user_ids=pa.array(users), item_ids=pa.array(items)
-        ).fingerprint({})
+        dataclasses.replace(content, user_ids=pa.array(users), item_ids=pa.array(items)).digest({})
         for users, items in lists
     }
     assert len(found) == 3
@@ -270,7 +266,7 @@ def test_a_killed_prepare_leaves_the_old_or_the_new(tmp_path: Path) -> None:
             time.sleep(delay)
             process.send_signal(signal.SIGKILL)
         options = synthetic.Options(seed=seed)
-        expected = synthetic.make(options).fingerprint(options.stored())
+        expected = synthetic.make(options).digest(options.stored())
         found = store.load(tmp_path, "x").fingerprint
         assert found in (before, expected)
         before = found
@@ -283,10 +279,8 @@ def test_synthetic_is_the_same_for_a_seed_and_exact_in_size(
     tiny_options: synthetic.Options,
 ) -> None:
     one, two = synthetic.make(tiny_options), synthetic.make(tiny_options)
-    assert one.fingerprint({}) == two.fingerprint({})
-    assert synthetic.make(dataclasses.replace(tiny_options, seed=1)).fingerprint(
-        {}
-    ) != one.fingerprint({})
+    assert one.digest({}) == two.digest({})
+    assert synthetic.make(dataclasses.replace(tiny_options, seed=1)).digest({}) != one.digest({})
     assert len(one.users) == tiny_options.links
     assert (
         len({(int(u), int(v)) for u, v in zip(one.users, one.items, strict=True)})

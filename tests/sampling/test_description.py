@@ -131,7 +131,7 @@ def prepared(folder: Path, *, named: bool = True) -> store.Dataset:
     }
     options = {"text": ["title"], "named": named}
     preparation = Preparation(origin, options, lambda: content(named=named))
-    store.prepare(folder, "hand", "citeulike", preparation, print)
+    store.write_dataset(folder / "hand", "citeulike", preparation, print)
     return store.load(folder, "hand")
 
 
@@ -204,7 +204,7 @@ def test_data_without_training_links(tmp_path: Path) -> None:
         split=np.array([0, 2], np.uint8),
     )
     preparation = Preparation({}, {}, lambda: made)
-    store.prepare(tmp_path, "cold", "citeulike", preparation, print)
+    store.write_dataset(tmp_path / "cold", "citeulike", preparation, print)
     found = describe(store.load(tmp_path, "cold"), configurations({}))
     assert found["links_of_a_user"] is None
     assert all("no training links" in row["reason"] for row in found["batches"])

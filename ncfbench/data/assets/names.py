@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncfbench.config import SETTINGS, is_digest
-from ncfbench.data import open_dataset
 
 if TYPE_CHECKING:
     from ncfbench.data.store import Dataset
@@ -40,6 +39,8 @@ def name_files(
         DataError: the data set is not prepared, or a file is damaged or cannot be kept.
         UsageError: a file is missing, or does not go with the data set.
     """
+    from ncfbench.data import open_dataset
+
     named = dict(given)
     for name in KEPT:
         value = given.get(name)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ncfbench.data.content import (
     Content,
     distinct_links,
+    hold_out,
     split_items,
-    split_newest,
     stays_with_cold_users,
 )
 from ncfbench.data.features import Features
@@ -326,7 +326,8 @@ def read_content(options: Options, files: Files, *, say: Callable[[str], None]) 
         first = np.full(len(item_ids), np.inf)
         np.minimum.at(first, item_of_row, links.times[kept])
         first[np.isinf(first)] = -np.inf  # without a link there is nothing to find
-        split = split_newest(first, *fractions)
+        # Newest first; among equals the later item counts as newer.
+        split = hold_out(np.argsort(first, kind="stable")[::-1], *fractions)
     else:
         split = split_items(len(item_ids), *fractions, seed)
     is_trained = split == 0
