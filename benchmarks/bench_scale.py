@@ -214,13 +214,13 @@ def batches(arguments: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     before = resident_bytes()
     loaded: list[float] = []
     verified: list[float] = []
-    plain = Content.fingerprint
+    plain = Content.digest
 
-    def fingerprint(content: Content, options: Mapping[str, Any]) -> str:
+    def digest(content: Content, options: Mapping[str, Any]) -> str:
         return str(timed(verified, lambda: plain(content, options)))
 
     say("load and verify ...")
-    with patch.object(Content, "fingerprint", fingerprint):
+    with patch.object(Content, "digest", digest):
         dataset = timed(loaded, lambda: store.load(arguments.scratch, NAME))
     links = len(dataset.users)
     say("check the links ...")

@@ -109,8 +109,13 @@ class Dataset(Content):
     @cached_property
     def graph(self) -> BipartiteGraph:
         """The training links."""
-        ids = {"user_ids": self.user_ids, "item_ids": self.item_ids}
-        return BipartiteGraph.from_links(*self.links("train"), self.n_users, self.n_items, **ids)
+        return BipartiteGraph.from_links(
+            *self.links("train"),
+            self.n_users,
+            self.n_items,
+            user_ids=self.user_ids,
+            item_ids=self.item_ids,
+        )
 
     @cached_property
     def has_links(self) -> NDArray[np.bool_]:
@@ -287,7 +292,7 @@ def load(data_dir: Path, name: str) -> Dataset:
 
 
 def _folder(home: Path, manifest: Mapping[str, Any]) -> Path:
-    return home / manifest["fingerprint"][:FINGERPRINT_DIGITS]
+    return home / str(manifest["fingerprint"])[:FINGERPRINT_DIGITS]
 
 
 def _path(folder: Path, part: str) -> Path:
@@ -309,7 +314,8 @@ def _write(folder: Path, content: Content) -> None:
             tables.write_array(_path(folder, part), parts[part], dtype)
     for part, schema in TABLES.items():
         if parts[part][0] is not None:
-            tables.write_table(_path(folder, part), pa.table(list(parts[part]), schema=schema))
+            table = pa.table(list(parts[part]), schema=schema)
+            tables.write_table(_path(folder, part), [table], schema)
 
 
 def _read(folder: Path, n_users: int) -> Content:

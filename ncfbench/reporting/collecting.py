@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ncfbench.errors import UsageError, nearest, shown
+from ncfbench.errors import DataError, UsageError, nearest, shown
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, group
 from ncfbench.reporting.manifests import find_manifests, label_comparisons
@@ -63,10 +63,15 @@ def collect(
         (runs_dir, schemas.AUDIT_TABLES),
         (profiles or runs_dir, schemas.PROFILE_TABLES),
     ):
-        found, unreadable = tables.read_present(place, wanted)
-        kept = {name: list(filter(chosen.keeps_row, rows)) for name, rows in found.items()}
-        beside |= {name: rows for name, rows in kept.items() if rows}
-        problems += unreadable
+        for name, schema in wanted.items():
+            path = place / f"{name}.parquet"
+            try:
+                rows = tables.read_rows(path, schema) if path.exists() else []
+            except DataError as error:
+                problems.append(str(error))
+                continue
+            if rows := list(filter(chosen.keeps_row, rows)):
+                beside[name] = rows
     if profiles is not None and not beside.keys() & schemas.PROFILE_TABLES.keys():
         raise UsageError(
             f"No profile in {shown(profiles)} that fits. Measure one with: ncfbench profile"

@@ -31,7 +31,7 @@ def write(folder: Path, found: Evaluations) -> None:
         [one.item_shares for one in found.values()],
     )
     columns = [pa.array(array, kind) for array, kind in zip(arrays, EVALUATION.types, strict=True)]
-    tables.write_table(folder / FILE, pa.table(columns, schema=EVALUATION))
+    tables.write_table(folder / FILE, [pa.table(columns, schema=EVALUATION)], EVALUATION)
 
 
 def copy(folder: Path, target: Path, iterations: Collection[int | None]) -> None:

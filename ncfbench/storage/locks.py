@@ -13,7 +13,6 @@ from ncfbench.storage.tables import storage_errors
 
 PATIENCE_SECONDS = 1.0
 """Seconds of waiting before the wait is announced."""
-POLL_SECONDS = 0.2
 
 
 @contextmanager
@@ -42,7 +41,7 @@ def held(folder: Path, what: str, wait: Callable[[str], object] | None = None) -
                     " another folder."
                 ) from error
             wait(f"Another process is {what} {folder}: waiting until it ends (Ctrl-C to stop).")
-            lock.acquire(poll_interval=POLL_SECONDS)
+            lock.acquire(poll_interval=0.2)
     try:
         yield
     finally:

@@ -7,32 +7,35 @@ that is added, or whose meaning changes, raises :data:`SCHEMA_VERSION`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import pyarrow as pa
 
 SCHEMA_VERSION = 10
+TYPES = {
+    "text": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "flag": pa.bool_(),
+    "texts": pa.list_(pa.string()),
+    "integers": pa.list_(pa.int64()),
+    "numbers": pa.list_(pa.float64()),
+    "floats": pa.list_(pa.float32()),
+    "shares": pa.list_(pa.struct([("part", pa.string()), ("share", pa.float64())])),
+}
 
-Columns: TypeAlias = list[tuple[str, pa.DataType]]
 
+def _schema(table: str, *columns: str | Iterable[str]) -> pa.Schema:
+    """Return a schema; a word with a colon gives the type of the columns that follow it."""
+    fields, dtype = [], pa.string()
+    for part in columns:
+        for name in part.split() if isinstance(part, str) else part:
+            if name.endswith(":"):
+                dtype = TYPES[name[:-1]]
+            else:
+                fields.append((name, dtype))
+    return pa.schema(fields, metadata={"table": table})
 
-def _schema(table: str, *columns: Columns) -> pa.Schema:
-    return pa.schema([column for part in columns for column in part], metadata={"table": table})
-
-
-def _columns(dtype: pa.DataType, names: str | Iterable[str]) -> Columns:
-    """Return columns of one type; several names in a text are separated by spaces."""
-    return [(name, dtype) for name in (names.split() if isinstance(names, str) else names)]
-
-
-_text, _integer, _number, _flag = (
-    partial(_columns, dtype) for dtype in (pa.string(), pa.int64(), pa.float64(), pa.bool_())
-)
-_texts, _integers, _numbers, _floats = (
-    partial(_columns, pa.list_(dtype))
-    for dtype in (pa.string(), pa.int64(), pa.float64(), pa.float32())
-)
 
 CUTOFFS = (10, 20, 50, 100)
 """Values of M in recall@M and NDCG@M."""
@@ -59,10 +62,8 @@ STALENESS = ("memory_newest_distance", "memory_oldest_distance", "memory_age_upd
 
 CURVE = _schema(
     "curve",
-    _integer("iteration"),
-    _number("epoch train_seconds probe_loss batch_loss"),
-    _number([*_RECALL_COLUMNS, *_OTHER_QUALITY, *STALENESS[:2]]),
-    _integer(STALENESS[2]),
+    "integer: iteration number: epoch train_seconds probe_loss batch_loss",
+    [*_RECALL_COLUMNS, *_OTHER_QUALITY, *STALENESS[:2], "integer:", STALENESS[2]],
 )
 """One row for each probe. Quality is null between epochs, and where there is nothing to rank.
 
@@ -72,7 +73,7 @@ epoch of a run that remembers item vectors: distances over the length of the pre
 """
 
 EVALUATION = _schema(
-    "evaluation", _integer("iteration"), _text("split"), _floats("user_recalls item_shares")
+    "evaluation", "integer: iteration text: split floats: user_recalls item_shares"
 )
 """One row for each evaluation of a split: what recall@50 is made of, so that two evaluations can be
 compared user by user and item by item (:class:`ncfbench.runs.quality.Evaluation`).
@@ -80,37 +81,31 @@ compared user by user and item by item (:class:`ncfbench.runs.quality.Evaluation
 
 TIMING = _schema(
     "timing",
-    _text("kind"),
-    _integer("first_iteration iterations"),
-    _number("seconds sampling_seconds transfer_seconds waiting_seconds item_slots"),
-    _flag("resumed"),
-    _text("environment_key"),
+    "text: kind integer: first_iteration iterations number: seconds sampling_seconds"
+    " transfer_seconds waiting_seconds item_slots flag: resumed text: environment_key",
 )
 """Raw samples. ``kind``: full, traced, step (blocks of ``iterations``), compile, probe, evaluation,
 recommendation, checkpoint; refresh, a mining of negatives, whose N-th part each of the
 ``iterations`` = N iterations up to the next one is charged in full, traced and step.
 
-``item_slots`` is the mean number of real item slots of the block's batches. ``resumed`` marks a
-block of an epoch that an interruption cut; summaries leave it out where there are others. A run
-that was resumed elsewhere has samples of two environments; its summary uses those of the last.
+``item_slots``: mean number of real item slots of the block's batches. ``resumed``: the block's
+epoch was cut by an interruption; summaries leave it out where there are others. A run that was
+resumed elsewhere has samples of two environments; its summary uses those of the last.
 """
 
-LEDGER = _schema("ledger", _integer("session"), _text("thread line"), _number("seconds"))
+LEDGER = _schema("ledger", "integer: session text: thread line number: seconds")
 """Exclusive seconds of each line of the ledger; the main thread's lines add up to the wall time.
 Each resumption starts a session.
 """
 
 SUMMARY = _schema(
     "summary",
-    _text("run status dataset sampler encoder loss"),
-    _integer("seed"),
-    _text("config data_fingerprint environment_key"),
-    _integer("iterations planned_iterations"),
-    _number("epochs smallest_probe_loss full_iteration_seconds step_iteration_seconds"),
-    _number("sampling_iteration_seconds train_seconds wall_seconds item_slots reported_epoch"),
-    _number(_RECALL_COLUMNS),
-    _text("recall_reason message reported_by"),
-    _number(_OTHER_QUALITY),
+    "text: run status dataset sampler encoder loss integer: seed",
+    "text: config data_fingerprint environment_key integer: iterations planned_iterations",
+    "number: epochs smallest_probe_loss full_iteration_seconds step_iteration_seconds",
+    "sampling_iteration_seconds train_seconds wall_seconds item_slots reported_epoch",
+    [*_RECALL_COLUMNS, "text:", "recall_reason", "message", "reported_by"],
+    ["number:", *_OTHER_QUALITY],
 )
 """One row: the outcome of a run. Times are medians over its blocks. Quality is that of the reported
 epoch, and ``reported_by`` the rule that chose it (:mod:`ncfbench.runs.reported`); ``recall_reason``
@@ -125,76 +120,62 @@ def recommendations(named_users: bool, named_items: bool) -> pa.Schema:
     Args:
         named_users, named_items: whether the source has ids; without them the columns hold numbers.
     """
-    return _schema(
-        "recommendations",
-        _columns(pa.string() if named_users else pa.int32(), "user"),
-        _columns(pa.string() if named_items else pa.int32(), "item"),
-        [("rank", pa.int32()), ("score", pa.float32()), ("hit", pa.bool_())],
-    )
+    types = {
+        "user": pa.string() if named_users else pa.int32(),
+        "item": pa.string() if named_items else pa.int32(),
+        "rank": pa.int32(),
+        "score": pa.float32(),
+        "hit": pa.bool_(),
+    }
+    return pa.schema(types, metadata={"table": "recommendations"})
 
 
-_CELL = "dataset encoder loss sampler variant settings data_fingerprint"
-RATIOS = ("per_iteration", "iterations", "total", "step_per_iteration")
-"""Ratios of a baseline over an arm; the total is the product of the first two within a seed."""
+def _with_intervals(names: Iterable[str]) -> list[str]:
+    return [f"{name}{end}" for name in names for end in ("", "_lower", "_upper")]
 
 
-def _with_interval(names: Iterable[str]) -> Columns:
-    return _number(f"{name}{end}" for name in names for end in ("", "_lower", "_upper"))
-
-
+_CELL = "text: dataset encoder loss sampler variant settings data_fingerprint"
 SPEEDUP = _schema(
     "speedup",
-    _text(f"{_CELL} baseline status"),
-    _integer("seeds seeds_reached"),
-    _number("reference_loss iterations_to_reference seconds_to_reference"),
-    _number("full_iteration_seconds step_iteration_seconds full_iteration_spread item_slots"),
-    _with_interval(f"{name}_speedup" for name in RATIOS),
-    _number("iterations_speedup_at_most total_speedup_at_most"),
-    _flag("interleaved simulated same_environment"),
-    _texts("runs baseline_runs"),
-    _text("command reason"),
+    _CELL,
+    "baseline status integer: seeds seeds_reached",
+    "number: reference_loss iterations_to_reference seconds_to_reference",
+    "full_iteration_seconds step_iteration_seconds full_iteration_spread item_slots",
+    _with_intervals(
+        f"{name}_speedup" for name in ("per_iteration", "iterations", "total", "step_per_iteration")
+    ),
+    "iterations_speedup_at_most total_speedup_at_most",
+    "flag: interleaved simulated same_environment texts: runs baseline_runs text: command reason",
 )
 """The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing, no
 baseline; or not trained: the baseline has not (``reason``), and there are ratios of times only.
 
 Ratios are geometric means over the seeds that arm and baseline share, ``_lower`` and ``_upper``
-their 95 % intervals, null with one seed (:mod:`ncfbench.timing.seed_statistics`). ``_at_most`` is
-an upper bound of the ratio where only ``seeds_reached`` of the ``seeds`` reached the reference
-loss. ``simulated``: a step ran on simulated devices, whose times mean nothing.
-``full_iteration_spread`` is the largest of the runs of arm and baseline; see
-:func:`ncfbench.timing.statistics.spread`.
+their 95 % intervals, null with one seed (:mod:`ncfbench.timing.seed_statistics`). ``_at_most``:
+upper bound of the ratio where only ``seeds_reached`` of the ``seeds`` reached the reference loss.
+``simulated``: a step ran on simulated devices, whose times mean nothing.
+``full_iteration_spread``: the largest :func:`ncfbench.timing.statistics.spread` of the runs.
 """
 
 RECALL = _schema(
     "recall",
-    _text(f"{_CELL} status"),
-    _integer("seeds"),
-    _number("reported_epoch"),
-    _with_interval(f"test_recall_at_{m}" for m in CUTOFFS),
-    _text("reason"),
-    _texts("runs"),
-    _text("command"),
+    _CELL,
+    "status integer: seeds number: reported_epoch",
+    _with_intervals(f"test_recall_at_{m}" for m in CUTOFFS),
+    "text: reason texts: runs text: command",
 )
-"""The paper's recall table: means over seeds; ``_lower`` and ``_upper`` are their 95 % intervals,
-null with one seed.
-"""
+"""The paper's recall table: means over seeds, with 95 % intervals, which are null with one seed."""
 
 ADVICE = _schema(
     "advice",
-    _text("dataset encoder entrant target loss sampler"),
-    _integer("batch_size stratum_size negatives"),
-    _number("learning_rate"),
-    _integer("probe_every"),
-    _flag("is_baseline"),
-    _text("status reason"),
-    _integer("seeds"),
-    _number("clock_seconds learned_seconds"),
-    _integer("iterations"),
-    _number("epochs level predicted_iteration_seconds full_iteration_seconds item_slots"),
-    _with_interval(["times_slower"]),
-    _number("times_slower_expected test_recall_at_50 test_recall_at_50_error"),
-    _texts("runs"),
-    _text("config data_fingerprint"),
+    "text: dataset encoder entrant target loss sampler",
+    "integer: batch_size stratum_size negatives number: learning_rate integer: probe_every",
+    "flag: is_baseline text: status reason integer: seeds number: clock_seconds learned_seconds",
+    "integer: iterations number: epochs level predicted_iteration_seconds full_iteration_seconds",
+    "item_slots",
+    _with_intervals(["times_slower"]),
+    "times_slower_expected test_recall_at_50 test_recall_at_50_error",
+    "texts: runs text: config data_fingerprint",
 )
 """One row for each entrant of a race. ``status``: recommended, tied, slower, left, diverged,
 failed, not begun.
@@ -203,28 +184,22 @@ failed, not begun.
 recommended entrant's speed over this one's, at the latest level of both, with its 95 % interval;
 ``times_slower_expected``: the same as its cost and its negatives let expect, of one that trained to
 the end no less than was measured, and of one that a smaller learning rate overtook no less than its
-last gains let expect; null if never.
-``clock_seconds``: training clock of the first seed; ``learned_seconds``: the clock at which it was
-first better than chance.
+last gains let expect; null if never. ``clock_seconds``: training clock of the first seed;
+``learned_seconds``: the clock at which it was first better than chance.
 """
 
 AUDIT = _schema(
     "audit",
-    _text("dataset encoder loss noise sampler strata share point verdict shown_by"),
-    _flag("mask"),
-    _integer("devices batch_size negatives stratum_size uniform_items seed batches"),
-    _number("margin"),
-    _integer("verdicts"),
-    _number("bias bias_low bias_high detectable_bias cosine"),
-    _integer("batches_needed"),
-    _number("bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high"),
-    _number("shuffled_bias shuffled_bias_low shuffled_bias_high predicted_shuffled_bias"),
-    _number("batch_variance full_iteration_seconds variance_seconds"),
-    _number("variance_over_users variance_over_items variance_over_positive_links"),
-    _text("negative_items"),
-    _integer("cache_age"),
-    _number("exact_loss probe_loss"),
-    _text("data_fingerprint environment_key"),
+    "text: dataset encoder loss noise sampler strata share point verdict shown_by flag: mask",
+    "integer: devices batch_size negatives stratum_size uniform_items seed batches",
+    "number: margin integer: verdicts",
+    "number: bias bias_low bias_high detectable_bias cosine integer: batches_needed",
+    "number: bias_with_4x_negatives bias_with_4x_negatives_low bias_with_4x_negatives_high",
+    "shuffled_bias shuffled_bias_low shuffled_bias_high predicted_shuffled_bias",
+    "batch_variance full_iteration_seconds variance_seconds",
+    "variance_over_users variance_over_items variance_over_positive_links",
+    "text: negative_items integer: cache_age number: exact_loss probe_loss",
+    "text: data_fingerprint environment_key",
 )
 """One row for each verdict. ``shown_by``: gradient, weights or declared, where it is biased.
 ``share``: local where each of ``devices`` shards has negatives of its own, else null.
@@ -235,35 +210,30 @@ Biases are shares of the exact gradient's length, ``batch_variance`` of its squa
 
 XRAY = _schema(
     "xray",
-    _text("dataset noise sampler strata"),
-    _flag("mask"),
-    _integer("batch_size batches nominal_users nominal_items nominal_negatives"),
-    _number("distinct_users distinct_items positives unmasked_negatives effective_negatives"),
-    _number(f"{name}_negatives_of_a_positive" for name in ("nominal", "unmasked", "effective")),
-    _number("masked_share popularity_ratio padding_share word_padding_share"),
-    _text("data_fingerprint"),
+    "text: dataset noise sampler strata flag: mask",
+    "integer: batch_size batches nominal_users nominal_items nominal_negatives",
+    "number: distinct_users distinct_items positives unmasked_negatives effective_negatives",
+    [f"{name}_negatives_of_a_positive" for name in ("nominal", "unmasked", "effective")],
+    "masked_share popularity_ratio padding_share word_padding_share text: data_fingerprint",
 )
 """One row for each sampler: means over batches of the shuffled stream."""
 
 CONFORMANCE = _schema(
     "conformance",
-    _text("dataset noise loss_family sampler strata property result detail"),
-    _number("detectable_error"),
+    "text: dataset noise loss_family sampler strata property result detail",
+    "number: detectable_error",
 )
 """One row for each property of a sampler. ``result``: pass, fail, not tested, or declared."""
 
 FRAMEWORKS = _schema(
     "frameworks",
-    _text("dataset name title version source claim claim_title claim_meaning planted_fault"),
-    _text("verdict shown_by remedy"),
-    _integer("users items links batches batch_size verdicts seed"),
-    _number("margin bias bias_low bias_high"),
-    _number("bias_with_4x_batch bias_with_4x_batch_low bias_with_4x_batch_high"),
-    _number("cosine length_ratio batch_variance exact_loss mean_loss linked_share"),
-    _flag("linked_is_claimed"),
-    _number("popular_push popular_push_low popular_push_high"),
-    _integer("popular_items"),
-    _number("limit_bias"),
+    "text: dataset name title version source claim claim_title claim_meaning planted_fault",
+    "verdict shown_by remedy integer: users items links batches batch_size verdicts seed",
+    "number: margin bias bias_low bias_high",
+    "bias_with_4x_batch bias_with_4x_batch_low bias_with_4x_batch_high",
+    "cosine length_ratio batch_variance exact_loss mean_loss linked_share flag: linked_is_claimed",
+    "number: popular_push popular_push_low popular_push_high integer: popular_items",
+    "number: limit_bias",
 )
 """One row for each estimator of another framework. ``dataset``: null for the built-in graph.
 ``shown_by``: gradient, limit or links, where it is biased. ``limit_bias``: in the limit of large
@@ -280,15 +250,12 @@ AUDIT_TABLES = {
 }
 """Tables that an audit writes, by the name of the file, in the order in which they are shown."""
 
-_PROFILED = "dataset encoder loss sampler strata"
+_PROFILED = "text: dataset encoder loss sampler strata integer: batch_size"
 PROFILE = _schema(
     "profile",
-    _text(_PROFILED),
-    _integer("batch_size"),
-    _text("settings unusual_settings part"),
-    _integer("size round calls"),
-    _number("seconds"),
-    _text("data_fingerprint environment_key"),
+    _PROFILED,
+    "text: settings unusual_settings part integer: size round calls number: seconds",
+    "text: data_fingerprint environment_key",
 )
 """Raw samples of a profile: ``calls`` of a part took ``seconds``.
 
@@ -298,50 +265,28 @@ element-wise product (``size`` x ``size`` scores); and full, step, step on rando
 assemble, transfer, collectives of a sampler.
 """
 
-
-def _predicted_and_measured(names: str) -> Columns:
-    return _number(f"{way}_{name}" for way in ("predicted", "measured") for name in names.split())
-
-
+_PREDICTED = "users items interactions collectives optimiser dispatch"
 COSTMODEL = _schema(
     "costmodel",
-    _text(_PROFILED),
-    _integer("batch_size"),
-    _text("settings unusual_settings"),
-    _integer("negatives stratum_size"),
-    _text("baseline"),
-    _integer("rounds nominal_users nominal_items nominal_negatives"),
-    _number("distinct_users distinct_items"),
-    _integer("user_slots item_slots interactions"),
-    _text("interaction_kind"),
-    _integer("devices"),
-    _text("share"),
-    _flag("simulated"),
-    _number(f"{way}_sent_bytes" for way in ("gradient", "global", "local", "texts")),
-    _predicted_and_measured(
-        "users_seconds items_seconds interactions_seconds collectives_seconds optimiser_seconds"
-        " dispatch_seconds"
-    ),
-    _number("predicted_fixed_seconds random_items_step_iteration_seconds"),
-    _predicted_and_measured("step_iteration_seconds"),
-    _predicted_and_measured("full_iteration_seconds"),
-    _number(
+    _PROFILED,
+    "text: settings unusual_settings integer: negatives stratum_size text: baseline",
+    "integer: rounds nominal_users nominal_items nominal_negatives",
+    "number: distinct_users distinct_items integer: user_slots item_slots interactions",
+    "text: interaction_kind integer: devices text: share flag: simulated",
+    "number: gradient_sent_bytes global_sent_bytes local_sent_bytes texts_sent_bytes",
+    [f"{way}_{part}_seconds" for way in ("predicted", "measured") for part in _PREDICTED.split()],
+    "predicted_fixed_seconds random_items_step_iteration_seconds",
+    "predicted_step_iteration_seconds measured_step_iteration_seconds",
+    "predicted_full_iteration_seconds measured_full_iteration_seconds",
+    [
         f"{name}_{account}_speedup"
         for account in ("step", "full")
         for name in ("predicted", "measured", "lower", "upper")
-    ),
-    _number(
-        f"{clock}_{what}"
-        for clock in ("serial", "paper")
-        for what in ("iteration_seconds", "speedup")
-    ),
-    _text("responsible"),
-    _columns(pa.list_(pa.struct([("part", pa.string()), ("share", pa.float64())])), "residuals"),
-    _number("draw_seconds assemble_seconds transfer_seconds"),
-    _number("step_flops step_bytes limit_seconds limit_share drift"),
-    _text("bound"),
-    _integer("links"),
-    _text("data_fingerprint environment_key"),
+    ],
+    "serial_iteration_seconds serial_speedup paper_iteration_seconds paper_speedup",
+    "text: responsible shares: residuals number: draw_seconds assemble_seconds transfer_seconds",
+    "step_flops step_bytes limit_seconds limit_share drift text: bound integer: links",
+    "text: data_fingerprint environment_key",
 )
 """One row for each sampler of a profile: counts, predicted and measured seconds, speedups over the
 baseline, limits.
@@ -358,21 +303,18 @@ over the step's time, 1 at the limit. ``drift``: the second half of the rounds o
 
 UNITCOST = _schema(
     "unitcost",
-    _text("dataset encoder loss settings part unusual_settings"),
-    _integer("batch_size"),
-    _number("unit_seconds unit_lower unit_upper spread alone_unit_seconds"),
-    _flag("is_linear"),
-    _integers("sizes"),
-    _numbers("seconds step_seconds alone_seconds"),
-    _text("data_fingerprint environment_key"),
+    "text: dataset encoder loss settings part unusual_settings integer: batch_size",
+    "number: unit_seconds unit_lower unit_upper spread alone_unit_seconds flag: is_linear",
+    "integers: sizes numbers: seconds step_seconds alone_seconds",
+    "text: data_fingerprint environment_key",
 )
 """One row for each part.
 
 ``unit_seconds``: what one more node or interaction adds to the step, on average between the first
 and the last of ``sizes``; for the part ``fixed`` what no count changes; with its 95 % interval.
-``alone_unit_seconds``: the same of the part timed alone;
-``seconds``: what so many add to the step. ``step_seconds`` and ``alone_seconds``: medians of the
-steps and of the part alone. ``spread``: upper over lower quartile of the rounds, less 1.
+``alone_unit_seconds``: the same of the part timed alone; ``seconds``: what so many add to the step.
+``step_seconds`` and ``alone_seconds``: medians of the steps and of the part alone. ``spread``:
+upper over lower quartile of the rounds, less 1.
 """
 
 PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}

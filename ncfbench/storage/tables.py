@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from ncfbench.errors import DataError, reason
 from ncfbench.storage.schemas import SCHEMA_VERSION
 
-EMPTY_ARRAY_BYTES = 128
-"""Size of NumPy's file of a small empty array: its header."""
 COMPACT = {
     "compression": "zstd",
     "store_schema": False,
@@ -105,33 +103,21 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file; DataError where it is missing or damaged."""
     with _reading(path):
-        text = path.read_text(encoding="utf-8")
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise DataError(f"{path} is not valid JSON: {reason(error)}.") from error
+        return json.loads(path.read_text(encoding="utf-8"))
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
     """Write one row for each mapping as Parquet, atomically; columns that a row lacks are null."""
-    write_table(path, pa.Table.from_pylist(list(rows), schema=schema))
+    write_table(path, [pa.Table.from_pylist(list(rows), schema=schema)], schema)
 
 
-def write_table(path: Path, table: pa.Table) -> None:
-    """Write an Arrow table as Parquet, atomically, with the schema's version in its metadata."""
-    write_parts(path, [table], table.schema)
-
-
-def write_parts(
-    path: Path,
-    parts: Iterable[pa.Table],
-    schema: pa.Schema,
-    options: Mapping[str, Any] = COMPACT,
+def write_table(
+    path: Path, parts: Iterable[pa.Table], schema: pa.Schema, options: Mapping[str, Any] = COMPACT
 ) -> None:
-    """Write a table that comes in parts like :func:`write_table`, one part in memory at a time.
+    """Write a table that comes in parts as Parquet, atomically, one part in memory at a time.
 
     Args:
-        schema: the schema of every part, with the metadata to keep.
+        schema: the schema of every part, whose metadata is kept beside the schema's version.
         options: of Parquet.
     """
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, schema, **options) as file:
@@ -142,13 +128,9 @@ def write_parts(
 
 
 def copy_table(path: Path, target: Path) -> None:
-    """Write a table once more, atomically, in few bytes.
-
-    Raises:
-        DataError: it is missing or damaged.
-    """
+    """Write a table once more, atomically, in few bytes; DataError where it is damaged."""
     table = _read(path)
-    write_parts(target, [table], table.schema, COMPACTEST)
+    write_table(target, [table], table.schema, COMPACTEST)
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
@@ -167,14 +149,14 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         )
     # Arrow makes its names and types anew each time that it is asked for them.
     types = dict(zip(table.schema.names, table.schema.types, strict=True))
-    for name, wanted in zip(schema.names, schema.types, strict=True):
+    for name, dtype in zip(schema.names, schema.types, strict=True):
         if name not in types:
             raise DataError(
                 f"{path} lacks the column {name!r}: another version of ncfbench wrote it. Make it"
                 " again, or use that version."
             )
-        if types[name] != wanted:
-            raise DataError(f"{path}: column {name!r} is {types[name]}, not {wanted}.")
+        if types[name] != dtype:
+            raise DataError(f"{path}: column {name!r} is {types[name]}, not {dtype}.")
     return table
 
 
@@ -187,12 +169,18 @@ def _read(path: Path) -> pa.Table:
     return table
 
 
+def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
+    """Return the rows of a table written by :func:`write_rows`; see :func:`read_table`."""
+    with _reading(path):
+        rows: list[dict[str, Any]] = read_table(path, schema).to_pylist()
+    return rows
+
+
 def read_metadata(path: Path, schema: pa.Schema) -> dict[str, str]:
-    """Return the metadata of a table, which must have the columns of a schema; its rows are not
-    read.
+    """Return the metadata of a table without reading its rows.
 
     Raises:
-        DataError: the file is missing or damaged, or has other columns.
+        DataError: the file is missing or damaged, or has other columns than a schema.
     """
     with _reading(path):
         found = pq.read_schema(path)
@@ -218,35 +206,9 @@ def read_array(path: Path, dtype: type[np.generic], axes: int) -> NDArray[Any]:
         DataError: the file is missing or damaged, or its array has another type or shape.
     """
     with _reading(path):
-        # An empty array cannot be mapped.
-        mode: Literal["r"] | None = "r" if path.stat().st_size > EMPTY_ARRAY_BYTES else None
-        array = np.load(path, mmap_mode=mode, allow_pickle=False)
+        # An empty array, a file of 128 bytes, cannot be mapped.
+        is_empty = path.stat().st_size <= 128
+        array = np.load(path, mmap_mode=None if is_empty else "r", allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != axes:
         raise DataError(f"{path} is not an array of {np.dtype(dtype)} with {axes} axes.")
     return array
-
-
-def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
-    """Return the rows of a table written by :func:`write_rows`."""
-    with _reading(path):
-        rows: list[dict[str, Any]] = read_table(path, schema).to_pylist()
-    return rows
-
-
-def read_present(
-    folder: Path, schemas: Mapping[str, pa.Schema]
-) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """Return those of some tables, by file name without suffix, that exist and are not empty, and a
-    message for each that cannot be read.
-    """
-    found, problems = {}, []
-    for name, schema in schemas.items():
-        path = folder / f"{name}.parquet"
-        if not path.exists():
-            continue
-        try:
-            if rows := read_rows(path, schema):
-                found[name] = rows
-        except DataError as error:
-            problems.append(str(error))
-    return found, problems

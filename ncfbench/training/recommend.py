@@ -156,7 +156,7 @@ class Recommender:
                 ]
                 yield pa.table(columns, schema=schema)
 
-        tables.write_parts(folder / FILE, parts(), schema.with_metadata(schema.metadata | about))
+        tables.write_table(folder / FILE, parts(), schema.with_metadata(schema.metadata | about))
         return folder / FILE
 
     def _pairs(self, users: NDArray[np.integer], items: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -82,7 +82,8 @@ def test_tables_of_other_versions_are_refused(
     monkeypatch.setattr(tables, "SCHEMA_VERSION", 1)
     tables.write_rows(path, rows, schemas.CURVE)
     assert tables.read_rows(path, schemas.CURVE)[0]["iteration"] == 1
-    tables.write_table(path, pa.table({"iteration": [1]}))
+    lacking = pa.table({"iteration": [1]})
+    tables.write_table(path, [lacking], lacking.schema)
     with pytest.raises(DataError, match="lacks the column 'epoch': another version .* Make it"):
         tables.read_rows(path, schemas.CURVE)
     for version in (99, "new"):
