@@ -13,7 +13,6 @@ import argparse
 import statistics
 import time
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -53,8 +52,7 @@ def main() -> None:
         config = complete({**settings, "dataset": given.dataset, "item_block": block})
         trainer, state = Trainer.create(config, dataset)
         batch = next(batches(dataset.graph, config, Streams(0)))
-        step: Any = trainer.step
-        compiled = step.trace(state, batch, content).lower().compile()
+        compiled = trainer.trace(state, batch, content).lower().compile()
         memory = compiled.memory_analysis().temp_size_in_bytes
         dropout = Dropout(jnp.uint32(0), jnp.uint32(1))
         gradient = flat(jax.jit(trainer.gradient)(state.parameters, batch, content, dropout)[1])

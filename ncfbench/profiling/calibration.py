@@ -20,7 +20,7 @@ from ncfbench.config import RunConfig
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.cost_model import Counts
 from ncfbench.sampling.batch import Batch, rounded_up
-from ncfbench.training.loop import IN_FLIGHT, InFlight
+from ncfbench.training.loop import InFlight
 from ncfbench.training.state import TrainState
 from ncfbench.training.step import Trainer
 
@@ -123,18 +123,12 @@ class StepTimer:
             trainer: any one whose states have the same shapes, but for a memory.
         """
         self.state = trainer.fitted(self.state)
-        each = trainer.per_dispatch
-        # As in the training loop: threads of simulated devices wait for each other.
-        limit = 1 if trainer.layout.is_simulated else max(IN_FLIGHT, 2 * each)
-        in_flight, source = InFlight(limit), cycle(batches)
+        in_flight, source, count = InFlight(trainer), cycle(batches), trainer.per_dispatch
 
-        def dispatch(count: int) -> None:
-            for _ in range(count):
-                part = tuple(islice(source, each))
-                if each == 1:
-                    self.state, loss = trainer.step(self.state, part[0], self.content)
-                else:
-                    self.state, loss = trainer.steps(self.state, part, self.content)
+        def dispatch(times: int) -> None:
+            for _ in range(times):
+                part = tuple(islice(source, count)) if count > 1 else next(source)
+                self.state, loss = trainer.step(self.state, part, self.content)
                 in_flight.add(loss)
             jax.block_until_ready(self.state)
 

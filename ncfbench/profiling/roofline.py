@@ -98,9 +98,8 @@ def compiled_step(config: RunConfig, dataset: Dataset, content: DeviceContent, b
 def _traced_step(config: RunConfig, dataset: Dataset, content: DeviceContent, batch: Batch) -> Any:
     # A trainer of its own: the one that is timed must not be compiled again.
     trainer, state = Trainer.create(config, dataset)
-    step: Any = trainer.step
     (on_device,) = trainer.layout.keep([trainer.layout.put(batch)])
-    return step.trace(state, on_device, trainer.layout.replicate(content))
+    return trainer.trace(state, on_device, trainer.layout.replicate(content))
 
 
 def _is_program(value: Any) -> bool:

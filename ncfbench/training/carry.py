@@ -6,7 +6,6 @@ A run has one kind of it, mostly :class:`Carry` itself: none. A further kind is 
 
 from __future__ import annotations
 
-from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -17,19 +16,14 @@ from numpy.typing import NDArray
 from ncfbench.catalog import find_sampler
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
-from ncfbench.models.interaction import Interaction
-from ncfbench.models.precision import full
 from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.sampling.batch import Batch, Remembered
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.sampling.memory import MISSING
 from ncfbench.storage.schemas import STALENESS
-from ncfbench.training.inference import Embedder
+from ncfbench.training.inference import Embedder, best_items
 from ncfbench.training.state import Parameters, TrainState
-
-SCORES = 2**22
-"""Scores of a mining that are in memory at a time: 16 MB."""
 
 
 class Carry:
@@ -105,8 +99,8 @@ class Memory(Carry):
         return jnp.concatenate([carry, items_VxD[batch.pos_item]])[-len(carry) :]
 
     def observe(self, state: TrainState, embedder: Embedder) -> tuple[dict[str, Any], str] | None:
-        """See :meth:`Carry.observe`: the mean distance of vectors from the present ones, over the
-        length of these; for the last batch's links and for as many of the oldest.
+        """Return the mean distance of vectors from the present ones, over the length of these; for
+        the last batch's links and for as many of the oldest.
 
         A remembered vector has the dropout of its iteration, a present one none: what age adds is
         the difference of both figures.
@@ -134,16 +128,14 @@ class MinedItems(Carry):
     """The items that hard negatives are drawn from, int32[n_users, M], the highest score first.
 
     Each user's items of the highest exact scores of all items in use, dropout off, without a
-    training link (ANCE: Xiong et al. 2020, arXiv 2007.00808). Users are scored in blocks, so that
-    no matrix of all users and items is made.
+    training link (ANCE: Xiong et al. 2020, arXiv 2007.00808).
     """
 
     is_in_step = False
 
     def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
         super().__init__(config, graph)
-        self.every, self.nodes = config.mine_every, graph.items_in_use
-        self._top = partial(_top, count=config.mined, skip=config.mine_skip)
+        self.every = config.mine_every
 
     def initial(self) -> NDArray[np.int32]:
         """See :meth:`Carry.initial`."""
@@ -151,60 +143,21 @@ class MinedItems(Carry):
 
     def refreshed(self, parameters: Parameters, embedder: Embedder) -> NDArray[np.int32]:
         """See :meth:`Carry.refreshed`."""
-        interaction = embedder.interaction(parameters)
-        users = embedder.users(parameters).scored
-        items = embedder.items(parameters, self.nodes)
-        found = [self._top(interaction, users, items, *block) for block in self._blocks]
-        return np.concatenate([np.asarray(part) for part in found])[: self.graph.n_users]
+        graph, skip = self.graph, self.config.mine_skip
+        best = best_items(
+            embedder.interaction(parameters),
+            embedder.users(parameters).scored,
+            embedder.items(parameters, graph.items_in_use),
+            skip + self.config.mined,
+            graph.user_offsets,
+            graph.index_in_use[graph.link_item],
+        )
+        return np.concatenate([graph.items_in_use[index[:, skip:]] for _, index in best])
 
     def hand_over(self, carry: NDArray[np.int32], sampler: Sampler) -> None:
         """See :meth:`Carry.hand_over`."""
         assert isinstance(sampler, NegativeSampler)
         sampler.hard_items = carry
-
-    @cached_property
-    def _blocks(self) -> list[tuple[Any, ...]]:
-        """The items' ids, the rows of some users, and their linked pairs, for each block."""
-        graph, ids = self.graph, jnp.asarray(self.nodes)
-        size = int(np.clip(SCORES // len(self.nodes), 1, graph.n_users))
-        starts = range(0, graph.n_users, size)
-        bounds = [graph.user_offsets[[at, min(at + size, graph.n_users)]] for at in starts]
-        most = max(end - begin for begin, end in bounds)
-        blocks = []
-        for start, (begin, end) in zip(starts, bounds, strict=True):
-            row, column = np.full(most, size, np.int32), np.zeros(most, np.int32)
-            row[: end - begin] = graph.link_user[begin:end] - start
-            column[: end - begin] = graph.index_in_use[graph.link_item[begin:end]]
-            users = np.minimum(np.arange(start, start + size), graph.n_users - 1)
-            blocks.append((ids, *map(jnp.asarray, (users, row, column))))
-        return blocks
-
-
-@partial(jax.jit, static_argnames=("count", "skip"))
-@full
-def _top(
-    interaction: Interaction,
-    users: jax.Array,
-    items: jax.Array,
-    ids: jax.Array,
-    rows: jax.Array,
-    linked_row: jax.Array,
-    linked_column: jax.Array,
-    *,
-    count: int,
-    skip: int,
-) -> jax.Array:
-    """Return the ids of the unlinked items of the highest scores of some users.
-
-    Args:
-        users, items: vectors.
-        ids: int32[V], the items' ids.
-        rows: int32[n], the users.
-        linked_row, linked_column: linked pairs; a row after the last marks padding.
-    """
-    scores = interaction.matrix(users[rows], items)
-    scores = scores.at[linked_row, linked_column].set(-jnp.inf, mode="drop")
-    return ids[jax.lax.top_k(scores, skip + count)[1][:, skip:]]
 
 
 def make_carry(config: RunConfig, graph: BipartiteGraph) -> Carry:

@@ -1,12 +1,10 @@
-"""Vectors of all users and of many items outside training, and the trained interaction.
-
-Items are embedded in blocks, so that memory is bounded and few compilations serve.
-"""
+"""Vectors of all users and of many items outside training, and the items that score highest."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeAlias
 
 import jax
@@ -27,6 +25,8 @@ SORTED_WORDS = 2**11
 """Word slots of a block of costly items, half a second of MiniLM on two cores."""
 LENGTHS = 4
 """Lengths to which blocks of costly items are padded: quarters of the longest."""
+BLOCK_SCORES = 2**22
+"""Scores of users and items in memory at a time, of one user at least: 16 MB."""
 
 
 def row_blocks(count: int, size: int) -> Iterator[NDArray[np.intp]]:
@@ -37,6 +37,8 @@ def row_blocks(count: int, size: int) -> Iterator[NDArray[np.intp]]:
 
 class Embedder:
     """Vectors of all users and of many items, dropout off, in full float32.
+
+    Items are embedded in blocks, so that memory is bounded and few compilations serve.
 
     Args:
         by_length: items are costly. They are embedded in the order of their texts' lengths, in
@@ -51,7 +53,7 @@ class Embedder:
         """Called after each block of costly items: how many are done, and of how many."""
         self._length = max(int(content.tokens.shape[1]), 1)
         self._lengths = np.asarray(content.lengths) if by_length else np.zeros(0, np.int32)
-        self._contents: dict[int, DeviceContent] = {}
+        self._contents = {self._length: content}
         self._slot_seconds: float | None = None
         self.block = int(np.clip(BLOCK_WORDS // self._length, 32, 4096))
 
@@ -89,7 +91,7 @@ class Embedder:
 
         The first call compiles a block, and times it.
         """
-        _, blocks = self._sort(ids)
+        _, blocks = self._split(ids)
         if self._slot_seconds is None:
             length, block = blocks[0]
             embed, content = self._embed_cold(parameters), self._cut(length)
@@ -106,35 +108,25 @@ class Embedder:
 
     def _in_blocks(self, embed: Embed, parameters: Parameters, ids: NDArray[np.int32]) -> jax.Array:
         # Each block has a dispatch of its own: a convolution inside a scan is slow on a CPU.
-        if self.by_length:
-            return self._in_sorted_blocks(embed, parameters, ids)
-        n_blocks = max(1, -(-len(ids) // self.block))
-        padded = np.zeros(n_blocks * self.block, np.int32)
-        padded[: len(ids)] = ids
-        parts = [
-            embed(parameters, block, self.content) for block in padded.reshape(n_blocks, self.block)
-        ]
-        return jnp.concatenate(parts)[: len(ids)]
-
-    def _in_sorted_blocks(
-        self, embed: Embed, parameters: Parameters, ids: NDArray[np.int32]
-    ) -> jax.Array:
-        order, blocks = self._sort(ids)
+        order, blocks = self._split(ids)
         parts, done = [], 0
         for length, block in blocks:
-            parts.append(jax.block_until_ready(embed(parameters, block, self._cut(length))))
-            done = min(done + len(block), len(ids))
-            self.watch(done, len(ids))
-        slot = np.empty_like(order)
-        slot[order] = np.arange(len(ids))
-        return jnp.concatenate(parts)[slot]
+            parts.append(embed(parameters, block, self._cut(length)))
+            if self.by_length:
+                jax.block_until_ready(parts[-1])
+                done = min(done + len(block), len(ids))
+                self.watch(done, len(ids))
+        return jnp.concatenate(parts)[np.argsort(order)]
 
-    def _sort(
+    def _split(
         self, ids: NDArray[np.int32]
     ) -> tuple[NDArray[np.intp], list[tuple[int, NDArray[np.int32]]]]:
-        """Return an order of the ids, the longest text first, and blocks of ids in that order, each
-        with the length that its texts are cut to. The shortest text fills the last block.
+        """Return an order of the ids, and blocks of ids in that order, each with the length that
+        its texts are cut to. Costly items come with the longest text first.
         """
+        if not self.by_length:
+            rows = row_blocks(len(ids), self.block)
+            return np.arange(len(ids)), [(self._length, ids[block]) for block in rows]
         order = np.argsort(-self._lengths[ids], kind="stable")
         blocks, start = [], 0
         while start < len(ids):
@@ -152,3 +144,58 @@ class Embedder:
             tokens = self.content.tokens[:, :length]
             self._contents[length] = self.content._replace(tokens=tokens)
         return self._contents[length]
+
+
+def best_items(
+    interaction: Interaction,
+    users_UxD: jax.Array,
+    items_VxD: jax.Array,
+    count: int,
+    offsets: NDArray[np.int64] | None = None,
+    excluded: NDArray[np.int32] | None = None,
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
+    """Yield the items of the highest scores of some users at a time, in the order of the users.
+
+    Equal scores are ordered by index, the smaller first. A score that is not finite counts as
+    infinite, so that it shows.
+
+    Args:
+        count: M, the best items of each user.
+        offsets, excluded: user u has none of the items ``excluded[offsets[u]:offsets[u + 1]]``.
+
+    Yields:
+        Scores float32[n, M] and the indices of the items int32[n, M], the best first.
+    """
+    n_users, n_items = len(users_UxD), len(items_VxD)
+    if offsets is None or excluded is None:
+        offsets, excluded = np.zeros(n_users + 1, np.int64), np.zeros(0, np.int32)
+    size = int(np.clip(BLOCK_SCORES // n_items, 1, n_users))
+    starts = np.arange(0, n_users, size)
+    most = int(np.max(offsets[np.minimum(starts + size, n_users)] - offsets[starts]))
+    for block in row_blocks(n_users, size):
+        bounds = offsets[block[0] : block[-1] + 2]
+        row, column = np.full(most, size, np.int32), np.zeros(most, np.int32)
+        row[: bounds[-1] - bounds[0]] = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        column[: bounds[-1] - bounds[0]] = excluded[bounds[0] : bounds[-1]]
+        scores, index = _best(interaction, users_UxD[block], items_VxD, row, column, count=count)
+        yield np.asarray(scores)[: len(bounds) - 1], np.asarray(index)[: len(bounds) - 1]
+
+
+@partial(jax.jit, static_argnames="count")
+@full
+def _best(
+    interaction: Interaction,
+    users_BxD: jax.Array,
+    items_VxD: jax.Array,
+    row: jax.Array,
+    column: jax.Array,
+    *,
+    count: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Return scores and indices of the best items but for some pairs; rows beyond B are padding."""
+    scores_BxV = interaction.matrix(users_BxD, items_VxD)
+    # 0 and -0, which are equal, differ for the order of top_k.
+    scores_BxV = jnp.where(scores_BxV == 0, 0.0, scores_BxV)
+    scores_BxV = jnp.where(jnp.isfinite(scores_BxV), scores_BxV, jnp.inf)
+    scores, index = jax.lax.top_k(scores_BxV.at[row, column].set(-jnp.inf, mode="drop"), count)
+    return scores, index

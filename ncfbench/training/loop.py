@@ -9,7 +9,7 @@ each iteration's share of the refreshes, which have samples of their own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import cycle, groupby, islice
@@ -29,7 +29,6 @@ from ncfbench.sampling.batch import Batch, Shape, capacity, shape
 from ncfbench.timing import statistics
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
-from ncfbench.training.carry import Carry
 from ncfbench.training.feed import DEPTH, Feed
 from ncfbench.training.inference import Embedder
 from ncfbench.training.memory import require_memory, step_bytes
@@ -46,67 +45,23 @@ TIMED_REFRESHES = 9
 
 
 class InFlight:
-    """The dispatches that may not be done yet.
+    """The dispatches of a trainer's steps that may not be done yet."""
 
-    Args:
-        limit: adding a dispatch waits for the oldest ones until fewer iterations are in flight.
-    """
-
-    def __init__(self, limit: int) -> None:
+    def __init__(self, trainer: Trainer) -> None:
         self._losses: deque[jax.Array] = deque()
-        self._limit, self._iterations = limit, 0
+        self._iterations = 0
+        # Simulated devices wait for each other in threads of one pool, which must not be full of
+        # later steps.
+        is_simulated = trainer.layout.is_simulated
+        self._limit = 1 if is_simulated else max(IN_FLIGHT, 2 * trainer.per_dispatch)
 
     def add(self, losses: jax.Array) -> None:
-        """Add a dispatch by the losses that it returns."""
+        """Add a dispatch by its losses; wait until fewer iterations than the limit are left."""
         self._losses.append(losses)
         self._iterations += losses.size
         while self._iterations >= self._limit:
             done = jax.block_until_ready(self._losses.popleft())
             self._iterations -= done.size
-
-
-class Refresher:
-    """Refreshes the carry of a state before every N-th iteration, and times it.
-
-    The first is iteration 0. Which others follow depends on their numbers alone, and the carry is
-    part of the state: a run that is resumed has what it would have had.
-
-    A block of a few iterations has a refresh in it or not. Each iteration is therefore charged the
-    N-th part of one: :meth:`charge`.
-    """
-
-    def __init__(self, carry: Carry, embedder: Embedder) -> None:
-        self.every = carry.every
-        self._carry, self._embedder = carry, embedder
-        self._seconds: deque[float] = deque(maxlen=TIMED_REFRESHES)
-
-    def until_due(self, iteration: int) -> int:
-        """Return how many iterations are left before the next refresh; 0 where it is due now."""
-        return -iteration % self.every
-
-    def warm_up(self, state: TrainState, iteration: int) -> None:
-        """Compile, and time a refresh unless the next iteration has one; the state stays."""
-        self._carry.refreshed(state.parameters, self._embedder)
-        if self.until_due(iteration):
-            self._timed(state)
-
-    def __call__(self, state: TrainState, iteration: int) -> tuple[TrainState, Sample]:
-        """Return the state with a refreshed carry, and a sample of the time that it took."""
-        jax.block_until_ready(state)
-        carry, seconds = self._timed(state)
-        return state._replace(carry=carry), Sample("refresh", iteration, self.every, seconds)
-
-    def charge(self, iterations: int) -> float:
-        """Return the share of refreshes, in seconds, that some iterations are charged."""
-        return float(np.median(self._seconds)) * iterations / self.every
-
-    def _timed(self, state: TrainState) -> tuple[Any, float]:
-        watch = Stopwatch()
-        watch.start()
-        carry = jax.block_until_ready(self._carry.refreshed(state.parameters, self._embedder))
-        watch.stop()
-        self._seconds.append(watch.seconds)
-        return carry, watch.seconds
 
 
 @dataclass
@@ -115,6 +70,9 @@ class TimedLoop:
 
     Use as a context manager. Each dispatch takes as many batches as the trainer says. At the end of
     a block, or where the capacity changes, the rest goes one by one. The numbers are the same.
+
+    A carry is refreshed before every N-th iteration, the first among them. A block of a few
+    iterations has a refresh in it or not, so that each iteration is charged the N-th part of one.
 
     Args:
         item_slots: V at first; grows, off the clock, with the first batch that needs more.
@@ -142,22 +100,20 @@ class TimedLoop:
         self._recent: deque[Batch] = deque(maxlen=max(STEP_BATCHES, n))
         self._held: deque[Batch] = deque()
         """Batches taken from the feed and not used yet."""
-        self._refresher: Refresher | None = None
-        self._refresh_compiled = 0.0
-        """Seconds of compiling the refresh, which no sample has yet."""
-        if self.trainer.carry.every:
-            embedder = self.embedder or self.trainer.embedder(self.content)
-            self._refresher = Refresher(self.trainer.carry, embedder)
+        self._every = self.trainer.carry.every
+        self._refresh_seconds: deque[float] = deque(maxlen=TIMED_REFRESHES)
+        if self._every and self.embedder is None:
+            self.embedder = self.trainer.embedder(self.content)
         self.content = self.trainer.layout.replicate(self.content)
         source = self.trainer.layout.shard(self.sampler)
         batches, put = source.batches(self.start, self.item_slots), self.trainer.layout.put
         depth = 0 if jax.default_backend() == "cpu" else max(DEPTH, 2 * n)
         self._feed = Feed(batches, put, depth)
-        if self._refresher is None:
+        if not self._every:
             with self.ledger.line("initialising"):
                 # The tables that a sampler makes when it first needs them are made off the clock.
                 source.assemble(source.draw(self.start, 1)[0], self.item_slots)
-        elif self.start:
+        elif self.start % self._every:
             self._hand_over()
         else:
             self._feed.allow(0)
@@ -195,67 +151,50 @@ class TimedLoop:
         Raises:
             CheckFailedError: the step was compiled during timed work.
         """
-        with self.ledger.line("step"):
-            return self._full_block(iterations, stop, kind)
-
-    def _full_block(self, iterations: int, stop: Callable[[], bool], kind: str) -> list[float]:
         losses: list[jax.Array] = []
         counts: list[Any] = []
-        watch, waiting, in_flight = Stopwatch(), Stopwatch(), self._in_flight()
+        watch, waiting, in_flight = Stopwatch(), Stopwatch(), InFlight(self.trainer)
         first, stopped = self.iteration, False
         sampled, transferred = self._feed.sampling_seconds, self._feed.transfer_seconds
-        refreshes: list[Sample] = []
-        if self._refresher and not self._compiled:
-            self._compile_refresh(self._refresher)
-        self._begin(watch)
-        try:
+        if self._every and not self._refresh_seconds:
+            self._compile_refresh()
+        with self.ledger.line("step"), self._running(watch):
             while len(counts) < iterations and not stopped:
-                if self._refresher and not self._refresher.until_due(self.iteration):
-                    self.state, sample = self._refresher(self.state, self.iteration)
-                    refreshes.append(sample)
-                    self._hand_over()
-                most = min(self._per_dispatch, iterations - len(counts), self._before_refresh())
-                gathered = self._gather(most, waiting, stop)
-                if shape(gathered[0]) not in self._compiled:
-                    self._end(watch)
-                    self._compile(gathered[0])
-                    self._begin(watch)
-                for part in self._dispatches(gathered):
-                    self.state, loss = self._run(self.state, part)
-                    in_flight.add(loss)
-                    losses.append(loss)
-                    for _ in part:
-                        batch = self._held.popleft()
-                        self.iteration += 1
-                        counts.append(batch.n_items)
-                        self._recent.append(batch)
-                        stopped = stop() or stopped
-                    if stopped:
-                        break
-        finally:
-            self._end(watch)
-        if self.trainer.traces != len(self._compiled) * self._programs:
+                if self._every and self.iteration % self._every == 0:
+                    with self._off_the_clock(watch):
+                        self._refresh()
+                most = min(self._per_dispatch, iterations - len(counts), self._until_refresh())
+                part = self._next(most, waiting, stop)
+                if shape(part[0]) not in self._compiled:
+                    with self._off_the_clock(watch):
+                        self._compile(part[0])
+                self.state, loss = self._run(self.state, part)
+                in_flight.add(loss)
+                losses.append(loss)
+                for batch in part:
+                    self.iteration += 1
+                    counts.append(batch.n_items)
+                    self._recent.append(batch)
+                    stopped = stop() or stopped
+        if self.trainer.traces != len(self._compiled) * len({1, self._per_dispatch}):
             raise CheckFailedError(
                 "The step was compiled during timed work; its times cannot be trusted."
             )
-        seconds, given = watch.seconds, self.trainer.carry.given_slots  # which are not embedded
-        if self._refresher:
-            seconds += self._refresher.charge(len(counts)) - sum(one.seconds for one in refreshes)
-        self.samples += refreshes
+        given = self.trainer.carry.given_slots  # which are not embedded
         self.samples.append(
             Sample(
                 kind=kind,
                 first_iteration=first,
                 iterations=len(counts),
-                seconds=seconds,
+                seconds=watch.seconds + self._charge(len(counts)),
                 sampling_seconds=self._feed.sampling_seconds - sampled,
                 transfer_seconds=self._feed.transfer_seconds - transferred,
                 waiting_seconds=waiting.seconds,
                 item_slots=float(np.mean([int(count) for count in counts])) - given,
             )
         )
-        found: list[float] = np.concatenate([np.atleast_1d(loss) for loss in losses]).tolist()
-        return found
+        values: list[float] = np.concatenate([np.atleast_1d(loss) for loss in losses]).tolist()
+        return values
 
     def step_block(self, iterations: int | None = None, *, most: int | None = None) -> None:
         """Repeat the last batches on a copy of the state, and record a ``step`` sample.
@@ -266,17 +205,18 @@ class TimedLoop:
         """
         count = iterations or min(len(self._recent), most or len(self._recent))
         with self.ledger.line("step account"):
-            state, watch = copy_state(self.state), Stopwatch()
+            state, watch, in_flight = copy_state(self.state), Stopwatch(), InFlight(self.trainer)
             batches = self.recent_batches()
             jax.block_until_ready((state, batches))
             watch.start()
-            in_flight = self._in_flight()
-            for part in self._dispatches(islice(cycle(batches), count)):
-                state, loss = self._run(state, part)
-                in_flight.add(loss)
+            for _, alike in groupby(islice(cycle(batches), count), key=shape):
+                while part := tuple(islice(alike, self._per_dispatch)):
+                    for piece in [part] if len(part) == self._per_dispatch else zip(part):
+                        state, loss = self._run(state, piece)
+                        in_flight.add(loss)
             jax.block_until_ready(state)
             watch.stop()
-        seconds = watch.seconds + (self._refresher.charge(count) if self._refresher else 0)
+        seconds = watch.seconds + self._charge(count)
         self.samples.append(Sample("step", self.iteration - len(self._recent), count, seconds))
 
     def recent_batches(self) -> list[Batch]:
@@ -290,32 +230,34 @@ class TimedLoop:
         assert seconds is not None, f"no {kind} sample was taken"
         return seconds
 
-    def _hand_over(self) -> None:
-        """Give the sampler what it needs of the carry, and allow batches up to the next refresh."""
-        self.trainer.carry.hand_over(self.state.carry, self.sampler)
-        self._feed.allow(self.iteration - self.start + self._before_refresh())
+    @contextmanager
+    def _running(self, watch: Stopwatch) -> Iterator[None]:
+        """Run the clock and the feed, until the state is there and the feed paused."""
+        watch.start()
+        self._feed.resume()
+        try:
+            yield
+        finally:
+            self._stop(watch)
 
-    @property
-    def _programs(self) -> int:
-        """Compiled functions of each capacity: one step, and several in one dispatch."""
-        return 1 if self._per_dispatch == 1 else 2
+    @contextmanager
+    def _off_the_clock(self, watch: Stopwatch) -> Iterator[None]:
+        self._stop(watch)
+        yield
+        watch.start()
+        self._feed.resume()
 
-    def _before_refresh(self) -> int:
-        if self._refresher is None:
-            return self._per_dispatch
-        return self._refresher.until_due(self.iteration) or self._refresher.every
+    def _stop(self, watch: Stopwatch) -> None:
+        # An interruption inside a step may leave a state whose memory was given away.
+        if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state.parameters)):
+            jax.block_until_ready(self.state)
+        with self.ledger.line("waiting"):
+            self._feed.pause()
+        watch.stop()
 
-    def _in_flight(self) -> InFlight:
-        if self.trainer.layout.is_simulated:
-            # Devices wait for each other in threads of one pool, which must not be full of later
-            # steps.
-            return InFlight(1)
-        return InFlight(max(IN_FLIGHT, 2 * self._per_dispatch))
-
-    def _gather(self, most: int, waiting: Stopwatch, stop: Callable[[], bool]) -> list[Batch]:
-        """Return the next batches, which stay held.
-
-        These are ``most``, or fewer where another shape follows or ``stop()`` is true.
+    def _next(self, most: int, waiting: Stopwatch, stop: Callable[[], bool]) -> tuple[Batch, ...]:
+        """Take the batches of the next dispatch: as many as it has at best, or one where fewer are
+        wanted, another shape follows, or ``stop()`` is true.
         """
         count = 0
         while count < most and not (count and stop()):
@@ -327,41 +269,54 @@ class TimedLoop:
             if shape(self._held[count]) != shape(self._held[0]):
                 break
             count += 1
-        return list(islice(self._held, count))
+        taken = count if count == self._per_dispatch else 1
+        return tuple(self._held.popleft() for _ in range(taken))
 
-    def _dispatches(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ...]]:
-        for _, alike in groupby(batches, key=shape):
-            while part := tuple(islice(alike, self._per_dispatch)):
-                if len(part) == self._per_dispatch:
-                    yield part
-                else:
-                    yield from ((batch,) for batch in part)
+    def _run(self, state: TrainState, part: Sequence[Batch]) -> tuple[TrainState, jax.Array]:
+        batches = part[0] if len(part) == 1 else tuple(part)
+        return self.trainer.step(state, batches, self.content)
 
-    def _run(self, state: TrainState, part: tuple[Batch, ...]) -> tuple[TrainState, jax.Array]:
-        if len(part) == 1:
-            return self.trainer.step(state, part[0], self.content)
-        return self.trainer.steps(state, part, self.content)
+    def _until_refresh(self) -> int:
+        """Return how many iterations follow before the next refresh."""
+        return self._every - self.iteration % self._every if self._every else self._per_dispatch
 
-    def _begin(self, watch: Stopwatch) -> None:
-        watch.start()
-        self._feed.resume()
+    def _charge(self, iterations: int) -> float:
+        """Return the share of refreshes, in seconds, that some iterations are charged."""
+        if not self._every:
+            return 0.0
+        return float(np.median(self._refresh_seconds)) * iterations / self._every
 
-    def _end(self, watch: Stopwatch) -> None:
-        # An interruption inside a step may leave a state whose memory was given away.
-        if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state.parameters)):
-            jax.block_until_ready(self.state)
-        with self.ledger.line("waiting"):
-            self._feed.pause()
-        watch.stop()
+    def _refresh(self) -> None:
+        carry = self._refreshed()
+        self.state = self.state._replace(carry=carry)
+        seconds = self._refresh_seconds[-1]
+        self.samples.append(Sample("refresh", self.iteration, self._every, seconds))
+        self._hand_over()
 
-    def _compile_refresh(self, refresher: Refresher) -> None:
-        # Before a clock starts; :meth:`_compile` records the time.
+    def _hand_over(self) -> None:
+        """Give the sampler what it needs of the carry, and allow batches up to the next refresh."""
+        self.trainer.carry.hand_over(self.state.carry, self.sampler)
+        self._feed.allow(self.iteration - self.start + self._until_refresh())
+
+    def _refreshed(self) -> Any:
+        """Return the carry made anew, and keep the time that it took."""
+        assert self.embedder is not None
         watch = Stopwatch()
+        watch.start()
+        carry = self.trainer.carry.refreshed(self.state.parameters, self.embedder)
+        jax.block_until_ready(carry)
+        watch.stop()
+        self._refresh_seconds.append(watch.seconds)
+        return carry
+
+    def _compile_refresh(self) -> None:
+        """Compile a refresh; time one too, unless the next iteration has one."""
         with self.ledger.line("compile"):
-            watch.start()
-            refresher.warm_up(self.state, self.iteration)
-            watch.stop()
-        self._refresh_compiled = watch.seconds
+            self._refreshed()
+            seconds = self._refresh_seconds.pop()
+            if self.iteration % self._every:
+                self._refreshed()
+        self.samples.append(Sample("compile", self.iteration, 1, seconds))
 
     def _compile(self, batch: Batch) -> None:
         """Compile for a batch's shape by running on copies of the state; record the time."""
@@ -381,8 +336,7 @@ class TimedLoop:
                 jax.block_until_ready(self._run(copy_state(self.state), (batch,) * count))
             watch.stop()
         self._compiled.add(shape(batch))
-        seconds, self._refresh_compiled = watch.seconds + self._refresh_compiled, 0.0
-        self.samples.append(Sample("compile", self.iteration, 1, seconds))
+        self.samples.append(Sample("compile", self.iteration, 1, watch.seconds))
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import psutil
 
@@ -51,8 +49,7 @@ def step_bytes(trainer: Trainer, state: TrainState, batch: Batch, content: Devic
 
     A backend without that analysis gives 0. The step is compiled once, here or where it runs.
     """
-    step: Any = trainer.step
-    analysis = step.trace(state, batch, content).lower().compile().memory_analysis()
+    analysis = trainer.trace(state, batch, content).lower().compile().memory_analysis()
     if analysis is None:
         return 0
     output = analysis.output_size_in_bytes - analysis.alias_size_in_bytes

@@ -22,14 +22,12 @@ from ncfbench.runs.quality import Evaluation, Ranking
 from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
-BLOCK_SCORES = 2**23
-"""Scores in memory at a time where all items are one block: 32 MB."""
 BLOCK_ITEMS = 2**12
-"""More items than this are ranked block by block. With 512 links a block is 8 MB of scores, which
-fits the caches: three times as fast as larger blocks (2 cores of an AMD EPYC, D = 50).
+"""Items of a block. With 512 links a block is 8 MB of scores, which fits the caches: three times as
+fast as larger blocks (2 cores of an AMD EPYC, D = 50).
 """
 BLOCK_LINKS = 512
-"""Links ranked at a time where there is more than one block of items."""
+"""Links ranked at a time."""
 
 
 class RecallEvaluator:
@@ -71,7 +69,7 @@ def link_ranks(
     Works in blocks of links and items, of which one is in memory. Equal scores must be equal to the
     last bit, so a link's own score comes from the same product that counts it: the same program,
     rows and block of items. Where there are several blocks of items, it comes from a product of its
-    own block beforehand; links in the order of their items need few of these.
+    own block beforehand; links are in the order of their items, so that few of these are needed.
 
     Args:
         users: the user of each link.
@@ -82,10 +80,7 @@ def link_ranks(
     size = -(-n_items // -(-n_items // BLOCK_ITEMS))
     starts = np.arange(0, n_items, size, dtype=np.int32)
     items_VxD = jnp.pad(items_VxD, ((0, len(starts) * size - n_items), (0, 0)))
-    if len(starts) == 1:
-        order, rows = np.arange(len(index)), int(np.clip(BLOCK_SCORES // size, 1, 4096))
-    else:
-        order, rows = np.argsort(index, kind="stable"), min(BLOCK_LINKS, len(index))
+    order, rows = np.argsort(index, kind="stable"), min(BLOCK_LINKS, len(index))
     result = np.zeros(len(index), np.int64)
     for block in row_blocks(len(index), rows):
         links = order[block]

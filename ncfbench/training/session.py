@@ -26,11 +26,11 @@ from ncfbench.timing import environment
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.contention import OtherPrograms
 from ncfbench.timing.ledger import Ledger
+from ncfbench.training import recommend
 from ncfbench.training.checkpoint import Best, Checkpoints, Saved
 from ncfbench.training.evaluation import Evaluators
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.plan import RunPlan
-from ncfbench.training.recommend import Recommender
 from ncfbench.training.state import Parameters, TrainState
 from ncfbench.training.step import Trainer
 
@@ -242,10 +242,14 @@ class Session:
             with self._timed("recommendation"):
                 saved = Saved(self._trainer.to_host(self._loop.state), {}, self._best)
                 reported = saved.reported(self.recorder.reported_iteration)
-                best = Recommender(
-                    self.plan.dataset, self._evaluators.embedder, self.plan.recommend
+                recommend.write(
+                    self.recorder.folder,
+                    self.plan.dataset,
+                    self._evaluators.embedder,
+                    self.plan.recommend,
+                    reported,
+                    self._schedule,
                 )
-                best.write(self.recorder.folder, reported, self._schedule)
             self._write("finished")
         self.is_done = True
 

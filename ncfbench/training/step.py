@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -36,9 +36,7 @@ from ncfbench.training.state import Parameters, TrainState
 
 
 class Scalars(NamedTuple):
-    """Settings that the compiled step takes as arguments: runs that differ in nothing else share
-    one program.
-    """
+    """Settings that the step takes as arguments, so that runs share one program."""
 
     learning_rate: Any
     pretrained_factor: Any
@@ -96,13 +94,7 @@ def batch_loss(
 
 @dataclass
 class Trainer:
-    """The compiled step of one configuration.
-
-    ``step(state, batch, content)`` returns the state after one iteration and its loss, float32.
-    ``steps(state, batches, content)`` does one iteration with each of some batches of equal shapes
-    and returns their losses, float32[n]. Both take over the state's memory. ``traces`` counts
-    compilations: one for each shape of a batch.
-    """
+    """The compiled step of one configuration. ``traces`` counts compilations."""
 
     config: RunConfig
     towers: nnx.GraphDef[Towers]
@@ -112,25 +104,16 @@ class Trainer:
     layout: Layout
     carry: Carry
     traces: int = 0
-    step: Callable[[TrainState, Batch, DeviceContent], tuple[TrainState, jax.Array]] = field(
-        init=False
-    )
-    steps: Callable[
-        [TrainState, tuple[Batch, ...], DeviceContent], tuple[TrainState, jax.Array]
-    ] = field(init=False)
 
     def __post_init__(self) -> None:
-        # The state is donated: the old parameters' memory holds the new ones.
-        out = self.layout.out_shardings(self.shapes)
         config = self.config
         self._pretrained = find_encoder(config.encoder).pretrained_parts
         factor = config.pretrained_learning_rate / config.learning_rate if self._pretrained else 1
         rate, seed = np.float32(config.learning_rate), np.uint32(config.seed)
-        scalars = Scalars(rate, np.float32(factor), seed)
-        self.step, self.steps = (
-            _Compiled(jax.jit(function, donate_argnums=0, out_shardings=out), scalars, self.carry)
-            for function in (self._step, self._steps)
-        )
+        self._scalars = Scalars(rate, np.float32(factor), seed)
+        # The state is donated: the old parameters' memory holds the new ones.
+        out = self.layout.out_shardings(self.shapes)
+        self._compiled = jax.jit(self._step, donate_argnums=0, out_shardings=out)
 
     @classmethod
     def create(
@@ -232,28 +215,40 @@ class Trainer:
         """Return a state of another sampler's trainer as this one takes it: with a carry of its
         own, before the first iteration, unless both are alike.
         """
+        kinds = (
+            jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+            for tree in (state.carry, self.shapes.carry)
+        )
+        return state if next(kinds) == next(kinds) else state._replace(carry=self.carry.initial())
 
-        def described(tree: Any) -> Any:
-            return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+    def step(
+        self, state: TrainState, batches: Batch | tuple[Batch, ...], content: DeviceContent
+    ) -> tuple[TrainState, jax.Array]:
+        """Return the state after an iteration with a batch, and its loss, float32.
 
-        if described(state.carry) == described(self.shapes.carry):
-            return state
-        return state._replace(carry=self.carry.initial())
+        With a tuple of n batches of equal shapes it is n iterations in one dispatch, and the losses
+        are float32[n]. It is compiled once for each shape. The state's memory is taken over.
+        """
+        after, losses = self._compiled(self._in_step(state), batches, content, self._scalars)
+        return (after if self.carry.is_in_step else after._replace(carry=state.carry)), losses
+
+    def trace(self, state: TrainState, batch: Batch, content: DeviceContent) -> Any:
+        """Return the traced step for inspection."""
+        return self._compiled.trace(self._in_step(state), batch, content, self._scalars)
+
+    def _in_step(self, state: TrainState) -> TrainState:
+        return state if self.carry.is_in_step else state._replace(carry=None)
 
     def _step(
-        self, state: TrainState, batch: Batch, content: DeviceContent, scalars: Scalars
-    ) -> tuple[TrainState, jax.Array]:
-        self.traces += 1
-        return self._advance(state, batch, content, scalars)
-
-    def _steps(
         self,
         state: TrainState,
-        batches: tuple[Batch, ...],
+        batches: Batch | tuple[Batch, ...],
         content: DeviceContent,
         scalars: Scalars,
     ) -> tuple[TrainState, jax.Array]:
         self.traces += 1
+        if isinstance(batches, Batch):
+            return self._advance(state, batches, content, scalars)
         stacked: Batch = jax.tree.map(lambda *arrays: jnp.stack(arrays), *batches)
         return jax.lax.scan(
             lambda state, batch: self._advance(state, batch, content, scalars), state, stacked
@@ -275,26 +270,6 @@ class Trainer:
             updates = _scaled(updates, self._pretrained, scalars.pretrained_factor)
         parameters = optax.apply_updates(state.parameters, updates)
         return TrainState(parameters, optimizer, state.iteration + 1, carry), value
-
-
-@dataclass(frozen=True)
-class _Compiled:
-    """A compiled step with its last argument, and without a carry that stays on the host."""
-
-    function: Any
-    scalars: Scalars
-    carry: Carry
-
-    def __call__(self, state: TrainState, *rest: Any) -> tuple[TrainState, jax.Array]:
-        after, losses = self.function(self._inside(state), *rest, self.scalars)
-        return (after if self.carry.is_in_step else after._replace(carry=state.carry)), losses
-
-    def trace(self, state: TrainState, *rest: Any) -> Any:
-        """Trace it for inspection."""
-        return self.function.trace(self._inside(state), *rest, self.scalars)
-
-    def _inside(self, state: TrainState) -> TrainState:
-        return state if self.carry.is_in_step else state._replace(carry=None)
 
 
 def _scaled(updates: Parameters, parts: Sequence[str], factor: jax.Array) -> Parameters:

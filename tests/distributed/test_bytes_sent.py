@@ -102,9 +102,8 @@ def test_a_compiled_step_sends_what_formulas_say(
     made = trainer.layout.shard(make_sampler(tiny.graph, config, Streams(0)))
     slots = plan_capacity(tiny.graph, config)
     batch = trainer.layout.put(next(made.batches(0, slots)))
-    step: Any = trainer.step
     content = trainer.layout.replicate(DeviceContent.of(tiny))
-    program = step.trace(state, batch, content).lower().compile().as_text()
+    program = trainer.trace(state, batch, content).lower().compile().as_text()
     words = tiny.tokens_IxL.shape[1]
     sent = trainer.layout.sent_bytes(
         trainer.shapes.parameters, len(batch.users), slots, words, config.share
@@ -121,7 +120,7 @@ def test_a_compiled_step_sends_what_formulas_say(
         return
     # Through Gloo: parts are exchanged, and the bytes are the same.
     monkeypatch.setattr(collectives, "uses_gloo", lambda: True)
-    again: Any = Trainer.create(config, tiny)[0].step
+    again, _ = Trainer.create(config, tiny)
     program = again.trace(state, batch, content).lower().compile().as_text()
     exchanged = count_bytes(program, config.devices)
     assert exchanged["reduce-scatter"] == 0

@@ -79,6 +79,6 @@ def test_activations_of_one_block_are_in_memory(tiny: Dataset) -> None:
         )
         trainer, state = Trainer.create(config, tiny)
         batch = next(batches(tiny.graph, config, Streams(0)))
-        compiled = trainer.step.trace(state, batch, DeviceContent.of(tiny)).lower().compile()
+        compiled = trainer.trace(state, batch, DeviceContent.of(tiny)).lower().compile()
         sizes.append(compiled.memory_analysis().temp_size_in_bytes)
     assert sizes[1] < sizes[0] / 2

@@ -194,7 +194,6 @@ def slow_step(patch: pytest.MonkeyPatch) -> None:
             time.sleep(DELAY)
             return step(*arguments)
 
-        slowed.trace = step.trace
         trainer.step = slowed
         return trainer, state
 

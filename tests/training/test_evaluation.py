@@ -58,7 +58,7 @@ def test_evaluator_on_a_data_set_against_brute_force(
     tiny: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks smaller than the data, so that the last one is partly padding."""
-    monkeypatch.setattr("ncfbench.training.recall.BLOCK_SCORES", 7 * len(tiny.items_of("test")))
+    monkeypatch.setattr("ncfbench.training.recall.BLOCK_LINKS", 7)
     trainer, state = Trainer.create(complete({"dimension": 6}), tiny)
     embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
     embedder.block = 32

@@ -66,20 +66,16 @@ def by_kind(loop: TimedLoop, kind: str) -> list[Sample]:
     return [sample for sample in loop.samples if sample.kind == kind]
 
 
-def count_dispatches(loop: TimedLoop) -> list[int]:
+def count_dispatches(loop: TimedLoop, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Iterations of each dispatch from now on."""
     log: list[int] = []
-    one, many = loop.trainer.step, loop.trainer.steps
+    step = loop.trainer.step
 
-    def step(*arguments: Any) -> Any:
-        log.append(1)
-        return one(*arguments)
+    def counted(state: Any, batches: Any, content: DeviceContent) -> Any:
+        log.append(1 if isinstance(batches, Batch) else len(batches))
+        return step(state, batches, content)
 
-    def steps(state: Any, batches: tuple[Any, ...], content: DeviceContent) -> Any:
-        log.append(len(batches))
-        return many(state, batches, content)
-
-    loop.trainer.step, loop.trainer.steps = step, steps
+    monkeypatch.setattr(loop.trainer, "step", counted)
     return log
 
 
@@ -107,7 +103,7 @@ def test_a_samplers_tables_are_made_off_the_clock(tiny: Dataset) -> None:
     assert loop.ledger.seconds()["initialising"] > 0
 
 
-def test_a_slow_step_shows_in_both_accounts(tiny: Dataset) -> None:
+def test_a_slow_step_shows_in_both_accounts(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the *step* account leaves the training state alone."""
     with loop_for(tiny) as loop:
         loop.full_block(2)
@@ -117,7 +113,7 @@ def test_a_slow_step_shows_in_both_accounts(tiny: Dataset) -> None:
             time.sleep(DELAY)
             return step(*arguments)
 
-        loop.trainer.step = slow
+        monkeypatch.setattr(loop.trainer, "step", slow)
         loop.take_samples()
         loop.full_block(10)
         before = jax.tree.map(lambda leaf: leaf.copy(), loop.state)
@@ -170,7 +166,7 @@ def test_growth_is_compiled_off_the_clock(
     with loop_for(growing, per_dispatch, slots=8) as loop:
         while len({len(batch.items) for batch in loop._recent}) < 2:
             loop.full_block(3)
-        log = count_dispatches(loop)
+        log = count_dispatches(loop, monkeypatch)
         loop.step_block(20)
         assert sum(log) == 20
         assert set(log) == {1, per_dispatch}
@@ -223,10 +219,10 @@ def test_dispatches_change_no_number(tiny: Dataset, encoder: str, sampler: str, 
         np.testing.assert_allclose(many, one, atol=0 if encoder == "mf" else 2e-6)
 
 
-def test_remainders_go_one_by_one(tiny: Dataset) -> None:
+def test_remainders_go_one_by_one(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     with loop_for(tiny, 4) as loop:
         loop.full_block(1)
-        log = count_dispatches(loop)
+        log = count_dispatches(loop, monkeypatch)
         loop.full_block(10)
         assert log == [4, 4, 1, 1]
         log.clear()
@@ -238,7 +234,9 @@ def test_remainders_go_one_by_one(tiny: Dataset) -> None:
 
 
 @pytest.mark.parametrize("per_dispatch", [1, 4])
-def test_a_stop_is_soon_and_loses_no_batch(tiny: Dataset, per_dispatch: int) -> None:
+def test_a_stop_is_soon_and_loses_no_batch(
+    tiny: Dataset, per_dispatch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """``stop`` is called once for each iteration; the dispatch it falls into is done, and few
     iterations are in flight, however fast they were dispatched.
     """
@@ -248,21 +246,18 @@ def test_a_stop_is_soon_and_loses_no_batch(tiny: Dataset, per_dispatch: int) -> 
         loop.full_block(4)
         waiting: list[Any] = []
         in_flight: list[int] = []
-        one, many = loop.trainer.step, loop.trainer.steps
+        step = loop.trainer.step
 
-        def watch(function: Any) -> Any:
-            def watched(*arguments: Any) -> Any:
-                result = function(*arguments)
-                waiting.append(result[1])
-                return result
-
-            return watched
+        def watched(*arguments: Any) -> Any:
+            result = step(*arguments)
+            waiting.append(result[1])
+            return result
 
         def stop() -> bool:
             in_flight.append(sum(losses.size for losses in waiting if not losses.is_ready()))
             return loop.iteration >= 38
 
-        loop.trainer.step, loop.trainer.steps = watch(one), watch(many)
+        monkeypatch.setattr(loop.trainer, "step", watched)
         found = loop.full_block(100, stop=stop)
         end = 4 + -(-34 // per_dispatch) * per_dispatch
         assert loop.iteration == end

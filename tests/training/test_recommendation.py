@@ -8,12 +8,10 @@ import json
 import math
 import shutil
 from collections import defaultdict
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
@@ -31,11 +29,11 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.folder import RunRecord
 from ncfbench.runs.schedule import Schedule
 from ncfbench.storage import schemas, tables
-from ncfbench.training import recommend
+from ncfbench.training import inference, recommend
 from ncfbench.training import run as training
 from ncfbench.training.checkpoint import Best
-from ncfbench.training.inference import Embedder
-from ncfbench.training.recommend import FILE, Recommender, merge
+from ncfbench.training.inference import Embedder, best_items
+from ncfbench.training.recommend import FILE
 from ncfbench.training.step import Trainer
 
 SMALL: dict[str, Any] = {
@@ -76,24 +74,25 @@ def recall_of(table: pa.Table, dataset: store.Dataset) -> float:
     )
 
 
-def test_blocks_with_many_ties_against_a_sort() -> None:
-    """Scores of -1, 0, -0 and 1: nearly all are ties, and most of them lie across blocks of 4 of
-    the 11 items.
-    """
+@pytest.mark.parametrize("users_of_a_block", [1, 2, 9])
+def test_many_ties_against_a_sort(monkeypatch: pytest.MonkeyPatch, users_of_a_block: int) -> None:
+    """Scores of -1, 0, -0 and 1: nearly all are ties. Some items are excluded for some users."""
+    monkeypatch.setattr(inference, "BLOCK_SCORES", 11 * users_of_a_block)
     rng = np.random.default_rng(0)
-    compiled = jax.jit(partial(merge, make_interaction(complete({}))))
-    for _ in range(30):
-        f = rng.integers(-1, 2, (3, 1)).astype(np.float32)
+    for _ in range(10):
+        f = rng.integers(-1, 2, (5, 1)).astype(np.float32)
         g = rng.choice(np.array([-1.0, -0.0, 0.0, 1.0], np.float32), (11, 1))
-        padded = np.concatenate([g, np.full((1, 1), 9.0, np.float32)])
-        best, places = jnp.full((3, 6), -jnp.inf), jnp.zeros((3, 6), jnp.int32)
-        for first in (0, 4, 8):
-            best, places, good = compiled(best, places, f, padded[first : first + 4], first, 11)
-            assert good
+        taken = [rng.choice(11, rng.integers(0, 5), replace=False) for _ in range(5)]
+        offsets = np.cumsum([0, *map(len, taken)])
+        excluded = np.concatenate(taken).astype(np.int32)
+        dot = make_interaction(complete({}))
+        blocks = list(best_items(dot, jnp.asarray(f), jnp.asarray(g), 6, offsets, excluded))
+        best, index = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         scores = f @ g.T
-        for user in range(3):
-            ranking = sorted(range(11), key=lambda item: (-scores[user, item], item))[:6]
-            assert places[user].tolist() == ranking
+        for user in range(5):
+            left = [item for item in range(11) if item not in taken[user]]
+            ranking = sorted(left, key=lambda item: (-scores[user, item], item))[:6]
+            assert index[user].tolist() == ranking
             assert best[user].tolist() == [scores[user, item] for item in ranking]
 
 
@@ -179,9 +178,8 @@ def test_a_finished_run_gets_it_from_its_checkpoint(
     tiny: store.Dataset,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Through blocks of 30 items and 50 users, the last of each partly padding."""
-    monkeypatch.setattr(recommend, "ITEM_BLOCK", 30)
-    monkeypatch.setattr(recommend, "BLOCK_SCORES", 1500)
+    """Through blocks of 50 users, the last of which is partly padding."""
+    monkeypatch.setattr(inference, "BLOCK_SCORES", 4000)
     folder = tmp_path / plain.folder.name
     shutil.copytree(plain.folder, folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -265,7 +263,7 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
     ):
         (tmp_path / name).mkdir()
         best = Best(int(state.iteration), state.parameters)
-        Recommender(dataset, embedder, 4).write(tmp_path / name, best, schedule)
+        recommend.write(tmp_path / name, dataset, embedder, 4, best, schedule)
         tables_by_name[name] = read(tmp_path / name, named=name == "names").to_pylist()
     assert len(tables_by_name["names"]) == 4 * (len(set(tiny.users.tolist())) - 1)
     for row, same in zip(tables_by_name["names"], tables_by_name["numbers"], strict=True):
@@ -278,20 +276,21 @@ def test_the_source_ids_come_back(data_dir: Path, tmp_path: Path, tiny: store.Da
 
 def test_scores_that_are_not_numbers_are_refused(tiny: store.Dataset, tmp_path: Path) -> None:
     trainer, state = Trainer.create(complete(SMALL), tiny)
-    recommender = Recommender(tiny, Embedder(trainer.towers, DeviceContent.of(tiny)), 4)
+    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
     broken = jnp.full_like(state.parameters["user_tower"]["vectors"]["embedding"], jnp.nan)
     state = state._replace(
         parameters=state.parameters | {"user_tower": {"vectors": {"embedding": broken}}}
     )
     with pytest.raises(DivergedError, match="not finite"):
-        recommender.write(tmp_path, Best(0, state.parameters), Schedule(100, 10, 2, 0))
+        best = Best(0, state.parameters)
+        recommend.write(tmp_path, tiny, embedder, 4, best, Schedule(100, 10, 2, 0))
     assert not list(tmp_path.iterdir())
 
 
 def test_more_than_there_are_gives_all(tiny: store.Dataset) -> None:
     trainer, state = Trainer.create(complete(SMALL), tiny)
-    recommender = Recommender(tiny, Embedder(trainer.towers, DeviceContent.of(tiny)), 10**6)
-    _, items, _, hits = next(recommender.blocks(state.parameters))
+    embedder = Embedder(trainer.towers, DeviceContent.of(tiny))
+    _, items, _, hits = next(recommend.recommend(tiny, embedder, 10**6, state.parameters))
     assert sorted(items[0].tolist()) == tiny.items_of("test").tolist()
     assert hits.sum() == len(tiny.links("test")[0])
 
