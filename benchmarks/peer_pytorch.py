@@ -45,7 +45,7 @@ from peer_torch import torch
 from ncfbench.catalog import find_loss, find_sampler
 from ncfbench.config import RunConfig, complete, merge
 from ncfbench.data import Dataset, open_dataset
-from ncfbench.data.assets.names import name_files
+from ncfbench.data.assets import name_files
 from ncfbench.data.text import Texts
 from ncfbench.errors import INTERRUPTED_EXIT_CODE, NcfbenchError, UsageError, install_command
 from ncfbench.models.towers import DeviceContent

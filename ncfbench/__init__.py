@@ -346,7 +346,7 @@ def _resolve(
 ) -> tuple[dict[str, Any], Locations]:
     """Return the settings by their own types, with digests for files, and the folders."""
     from ncfbench.config import merge
-    from ncfbench.data.assets.names import name_files
+    from ncfbench.data.assets import name_files
 
     given, locations = merge(settings | {"data_dir": data_dir, "runs_dir": runs_dir})
     return name_files(given, locations.data_dir, say), locations

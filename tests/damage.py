@@ -111,7 +111,7 @@ CASES: dict[str, Source] = {
     ),
     "raw": Source(
         "citeulike-t",
-        {**FOLDER, "text": "raw"},
+        {**FOLDER, "text": ("raw",)},
         {
             "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
             "rawtext.dat": b"".join(
@@ -121,7 +121,7 @@ CASES: dict[str, Source] = {
     ),
     "bag": Source(
         "citeulike-t",
-        {**FOLDER, "text": "bag"},
+        {**FOLDER, "text": ("bag",)},
         {
             "users.dat": b"3 0 2 4\n1 2\n2 1 3\n4 0 1 2 3\n2 5 6\n",
             "mult.dat": b"2 0:1 3:2\n1 4:1\n3 1:1 2:2 0:1\n1 3:7\n2 2:1 4:2\n1 0:1\n2 3:1 1:1\n",

@@ -102,7 +102,7 @@ def test_vectors_and_gradients_agree(folder: Path) -> None:
     """To 1e-4 and 1e-3: the words' gradient passes through everything else."""
     home = CHECKPOINT.path(folder, DIGEST)
     architecture = Architecture.read(home)
-    weights = read_weights(home, architecture)
+    weights = dict(read_weights(home, architecture))
     config = complete({"encoder": "bert", "checkpoint": DIGEST, "dimension": 6})
     rng = np.random.default_rng(0)
     lengths = np.array([9, 4, 16, 2, 7], np.int32)

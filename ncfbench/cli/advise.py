@@ -100,7 +100,7 @@ def advise(
     from ncfbench.advice.pipeline import advise as answer_question
     from ncfbench.advice.question import Question
     from ncfbench.config import merge
-    from ncfbench.data.assets.names import name_files
+    from ncfbench.data.assets import name_files
 
     fixed, locations = merge({"data_dir": data_dir, "runs_dir": runs_dir}, set_ or ())
     fixed = name_files({"dataset": dataset, **fixed}, locations.data_dir, say)

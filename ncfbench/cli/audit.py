@@ -181,7 +181,7 @@ def audit(
     from ncfbench.auditing import audit as audits
     from ncfbench.auditing.tables import audit_tables, write
     from ncfbench.data import open_dataset
-    from ncfbench.data.assets.names import name_files
+    from ncfbench.data.assets import name_files
     from ncfbench.timing.compile_cache import keep_compiled
 
     progress = progress_bar(quiet=quiet)

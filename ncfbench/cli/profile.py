@@ -92,7 +92,7 @@ def profile(
     given = {**flags, "data_dir": data_dir, "runs_dir": runs_dir}
     settings, locations = merge(given, set_ or (), config, chosen={"sampler": chosen})
     from ncfbench.data import open_dataset
-    from ncfbench.data.assets.names import name_files
+    from ncfbench.data.assets import name_files
     from ncfbench.profiling import profile as profiling
     from ncfbench.profiling.tables import profile_tables, write
     from ncfbench.timing.compile_cache import keep_compiled

@@ -28,7 +28,7 @@ from ncfbench.config import (
     merge,
     unused_settings,
 )
-from ncfbench.data.assets.names import name_files
+from ncfbench.data.assets import name_files
 from ncfbench.distributed.simulation import simulate
 from ncfbench.distributed.supervisor import Cluster, connect_to_parent, supervise
 from ncfbench.errors import UsageError

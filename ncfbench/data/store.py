@@ -42,7 +42,6 @@ from ncfbench.data.sources import (
     find_source,
     how_to_prepare,
     prepare_command,
-    refuse_name,
 )
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError, nearest, reason, shown
@@ -170,8 +169,7 @@ def prepare(
             set of that name and other content without ``replace``.
         VerificationError: a file is not the published one.
     """
-    refuse_name(source, name or source)
-    preparation = find_source(source).load().plan(options, say=say, progress=progress)
+    preparation = find_source(source, name).load().plan(options, say=say, progress=progress)
     return write_dataset(data_dir / (name or source), source, preparation, say, replace=replace)
 
 

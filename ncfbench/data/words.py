@@ -22,29 +22,21 @@ import re
 import unicodedata
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
 
-UNSPACED: dict[str, tuple[tuple[int, int], ...]] = {
-    "Han": ((0x2E80, 0x2FDF), (0x3005, 0x3007), (0x3021, 0x3029), (0x3038, 0x303B),
-            (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),
-    "Hiragana and Katakana": ((0x3031, 0x3035), (0x3041, 0x30FF), (0x31F0, 0x31FF),
-                              (0x1AFF0, 0x1B16F)),
-    "Bopomofo": ((0x3105, 0x312F), (0x31A0, 0x31BF)),
-    "Yi": ((0xA000, 0xA4CF),),
-    "Tangut, Nushu and Khitan": ((0x16FE0, 0x18DFF), (0x1B170, 0x1B2FF)),
-    "Thai": ((0x0E01, 0x0E4E),),
-    "Lao": ((0x0E81, 0x0EDF),),
-    "Myanmar": ((0x1000, 0x109F), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F)),
-    "Khmer": ((0x1780, 0x17DD),),
-    "Tai": ((0x1950, 0x19DF), (0x1A20, 0x1AAF), (0xAA80, 0xAADF), (0x11700, 0x1174F)),
-    "Balinese and Javanese": ((0x1B00, 0x1B4F), (0xA980, 0xA9CF)),
-}  # fmt: skip
-"""Code points of the scripts that are written without spaces between words."""
+UNSPACED = (
+    r"\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3038-\u303B\u3400-\u4DBF\u4E00-\u9FFF\uF900-\uFAFF"
+    r"\U00020000-\U0003FFFF"  # Han
+    r"\u3031-\u3035\u3041-\u30FF\u31F0-\u31FF\U0001AFF0-\U0001B16F"  # Hiragana, Katakana
+    r"\u3105-\u312F\u31A0-\u31BF\uA000-\uA4CF"  # Bopomofo, Yi
+    r"\U00016FE0-\U00018DFF\U0001B170-\U0001B2FF"  # Tangut, Nushu, Khitan
+    r"\u0E01-\u0E4E\u0E81-\u0EDF"  # Thai, Lao
+    r"\u1000-\u109F\uA9E0-\uA9FF\uAA60-\uAA7F\u1780-\u17DD"  # Myanmar, Khmer
+    r"\u1950-\u19DF\u1A20-\u1AAF\uAA80-\uAADF\U00011700-\U0001174F"  # Tai
+    r"\u1B00-\u1B4F\uA980-\uA9CF"  # Balinese, Javanese
+)
+"""Ranges, in a regular expression, of the scripts that are written without spaces between words."""
 
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
-_UNSPACED = "".join(
-    f"{chr(first)}-{chr(last)}" for ranges in UNSPACED.values() for first, last in ranges
-)
 _FOLDED = str.maketrans({"İ": "i"})
 # NFKC takes these two vowels apart, and so from the consonant that they belong to.
 _AM_VOWELS = {"\u0e4d\u0e32": "\u0e33", "\u0ecd\u0eb2": "\u0eb3"}
@@ -65,25 +57,24 @@ def tokenize(text: str) -> list[str]:
         text = read_escapes(text)
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
-    patterns = _patterns()
+    run, character, ignored = _patterns()
     text = unicodedata.normalize("NFKC", text).translate(_FOLDED)
     for apart, vowel in _AM_VOWELS.items():
         text = text.replace(apart, vowel)
-    text = unicodedata.normalize("NFC", patterns.ignored.sub("", text).lower())
+    text = unicodedata.normalize("NFC", ignored.sub("", text).lower())
     words = []
-    for match in patterns.run.finditer(text):
+    for match in run.finditer(text):
         if match.lastgroup == "spaced":
             words.append(match[0])
-            continue
-        characters = patterns.unspaced_character.findall(match[0])
-        pairs = pairwise(characters)
-        words += ["".join(pair) for pair in pairs] or characters
+        else:
+            characters = character.findall(match[0])
+            words += map("".join, pairwise(characters)) if characters[1:] else characters
     return words
 
 
 def is_unspaced(word: str) -> bool:
     """Return whether a word begins in a script that is written without spaces."""
-    return not word.isascii() and _patterns().unspaced_character.match(word) is not None
+    return not word.isascii() and _patterns()[1].match(word) is not None
 
 
 def read_escapes(text: str) -> str:
@@ -102,16 +93,11 @@ def _read_escape(escape: re.Match[str]) -> str:
     return " " if escape["space"] else escape[0]
 
 
-class _Patterns(NamedTuple):
-    run: re.Pattern[str]
-    """A word, in the group ``spaced``, or a run of characters that are written without spaces."""
-    unspaced_character: re.Pattern[str]
-    ignored: re.Pattern[str]
-
-
 @cache
-def _patterns() -> _Patterns:
-    """Compile the patterns for texts beyond ASCII, from the categories of all characters."""
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Compile patterns for texts beyond ASCII from the categories of all characters: a word, in the
+    group ``spaced``, or a run without spaces; a character of such a run; what is ignored.
+    """
     marks, ignored = [], [_IGNORED_MARKS]
     for code in (code for plane in _MARKED_PLANES for code in plane):
         category = unicodedata.category(chr(code))
@@ -120,9 +106,9 @@ def _patterns() -> _Patterns:
         elif category in ("Cf", "Me") and chr(code) != _SEPARATING_FORMAT:
             ignored.append(chr(code))
     with_marks = f"[{''.join(marks)}]*"
-    unspaced = rf"(?=[{_UNSPACED}])[^\W\d_]{with_marks}"
-    spaced = rf"(?:\d|(?![{_UNSPACED}])[^\W_]){with_marks}"
-    return _Patterns(
+    unspaced = rf"(?=[{UNSPACED}])[^\W\d_]{with_marks}"
+    spaced = rf"(?:\d|(?![{UNSPACED}])[^\W_]){with_marks}"
+    return (
         re.compile(rf"(?P<spaced>(?:{spaced})+)|(?:{unspaced})+"),
         re.compile(unspaced),
         re.compile(f"[{''.join(ignored)}]"),

@@ -194,7 +194,7 @@ def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
 
     Raises:
         UsageError: see :func:`ncfbench.models.contracts.require_contracts` and
-            :func:`ncfbench.data.assets.word_vectors.load_word_vectors`.
+            :func:`ncfbench.data.assets.word_vectors.initial_words`.
     """
     require_contracts(config, dataset)
     towers = Towers(config, DataFacts.of(dataset), rngs=nnx.Rngs(config.seed))

@@ -40,7 +40,7 @@ from ncfbench.config import (
     split_assignment,
     toml_value,
 )
-from ncfbench.data.assets.names import name_axes
+from ncfbench.data.assets import KEPT, name_files
 from ncfbench.errors import DataError, UsageError, nearest
 from ncfbench.runs.trials import Budget
 from ncfbench.settings import Kind
@@ -87,10 +87,14 @@ def with_named_files(sweep: Sweep, data_dir: Path, say: Callable[[str], None]) -
     """Return a sweep in which digests stand for files and folders, whose content is kept.
 
     Raises:
-        DataError, UsageError: see :func:`ncfbench.data.assets.names.name_files`.
+        DataError, UsageError: see :func:`ncfbench.data.assets.name_files`.
     """
-    datasets = sweep.axes.get("dataset", (SETTINGS["dataset"].default,))
-    return replace(sweep, axes=name_axes(sweep.axes, datasets, data_dir, say))
+    axes = dict(sweep.axes)
+    for name in axes.keys() & set(KEPT):
+        for dataset in axes.get("dataset", (SETTINGS["dataset"].default,)):
+            cells = [{"dataset": dataset, name: value} for value in sweep.axes[name]]
+            axes[name] = tuple(name_files(cell, data_dir, say)[name] for cell in cells)
+    return replace(sweep, axes=axes)
 
 
 def read_sweep(

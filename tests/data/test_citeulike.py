@@ -140,9 +140,7 @@ def test_texts_in_full_by_hand(folder_t: Path, tmp_path: Path) -> None:
     links = sorted(zip(dataset.users.tolist(), dataset.items.tolist(), strict=True))
     assert links == [(0, 0), (0, 2), (1, 1), (2, 0), (2, 3)]
     assert set(manifest["files"]) == {"users.dat", "rawtext.dat"}
-    assert manifest["options"]["text"] == ["raw"], (
-        "what auto stands for, or the data could change under one name"
-    )
+    assert manifest["options"]["text"] == ["raw"]
     warnings = [text for text in said if "UTF-8" in text]
     assert warnings == [
         "Warning: rawtext.dat has 1 lines with bytes that are not valid UTF-8 (the first: line 7);"
@@ -152,7 +150,7 @@ def test_texts_in_full_by_hand(folder_t: Path, tmp_path: Path) -> None:
 
 def test_counted_words_by_hand(folder_t: Path, tmp_path: Path) -> None:
     (folder_t / "rawtext.dat").unlink()
-    manifest, said = prepare(folder_t, tmp_path)
+    manifest, said = prepare(folder_t, tmp_path, text=("bag",))
     assert texts_of(tmp_path / "data", "citeulike-t") == [
         "fish fish class",
         "",
@@ -165,11 +163,9 @@ def test_counted_words_by_hand(folder_t: Path, tmp_path: Path) -> None:
     assert manifest["statistics"]["items_without_text"] == 1
 
 
-def test_auto_has_the_fingerprint_of_what_it_finds(folder_t: Path, tmp_path: Path) -> None:
-    raw, _ = prepare(folder_t, tmp_path / "a", text="raw")
-    auto, _ = prepare(folder_t, tmp_path / "b")
-    bag, _ = prepare(folder_t, tmp_path / "c", text="bag")
-    assert raw == auto
+def test_both_kinds_of_texts(folder_t: Path, tmp_path: Path) -> None:
+    raw, _ = prepare(folder_t, tmp_path / "a")
+    bag, _ = prepare(folder_t, tmp_path / "c", text=("bag",))
     assert raw["fingerprint"] != bag["fingerprint"]
     assert (
         prepare_command("citeulike-t", bag)
@@ -178,7 +174,7 @@ def test_auto_has_the_fingerprint_of_what_it_finds(folder_t: Path, tmp_path: Pat
     )
     (folder_t / "rawtext.dat").unlink()
     with pytest.raises(DataError, match=r"rawtext\.dat is missing"):
-        prepare(folder_t, tmp_path / "a", text="raw")
+        prepare(folder_t, tmp_path / "a")
 
 
 def test_texts_beyond_every_library_are_counted(folder_t: Path, tmp_path: Path) -> None:
@@ -237,7 +233,7 @@ def test_links_given_twice_count_once_with_a_warning(folder: Path, tmp_path: Pat
 
 def test_windows_line_ends_are_accepted(folder: Path, folder_t: Path, tmp_path: Path) -> None:
     def fingerprints(home: str) -> list[str]:
-        cases = [(folder, {}), (folder_t, {"text": "raw"}), (folder_t, {"text": "bag"})]
+        cases = [(folder, {}), (folder_t, {}), (folder_t, {"text": ("bag",)})]
         return [
             prepare(source, tmp_path / home / str(number), **options)[0]["fingerprint"]
             for number, (source, options) in enumerate(cases)
@@ -285,8 +281,12 @@ def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Pat
             b'"doc.id","title","raw.title"\n1,"a","A"\n',
             "lacks the column 'raw.abstract'",
         ),
-        ("raw-data.csv", ",".join(HEADER).encode() + b"\n", "has no article"),
-        ("raw-data.csv", ",".join(HEADER).encode() + b'\n1,a,1,"A","b\n', "truncated"),
+        ("raw-data.csv", ",".join(HEADER).encode() + b"\n", "title ends after 0"),
+        (
+            "raw-data.csv",
+            ",".join(HEADER).encode() + b'\n1,a,1,"A","b\n',
+            "line 2: a quotation mark is never closed",
+        ),
         (
             "raw-data.csv",
             ",".join(HEADER).encode() + b"\n1,a,1,A\n",
@@ -311,20 +311,19 @@ def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Pat
         (
             "rawtext.dat",
             b"##0\nfish\n##2\n",
-            "rawtext.dat, line 3: text ##2 where ##1 was expected",
+            "rawtext.dat, line 3: expected ##1, found '##2'",
         ),
-        ("rawtext.dat", b"##0\n##1\n##0\n", "rawtext.dat, line 3: text ##0 where ##2 was expected"),
-        ("rawtext.dat", b"##1\nfish\n", "rawtext.dat, line 1: text ##1 where ##0 was expected"),
+        ("rawtext.dat", b"##0\n##1\n##0\n", "rawtext.dat, line 3: expected ##2, found '##0'"),
+        ("rawtext.dat", b"##1\nfish\n", "rawtext.dat, line 1: expected ##0, found '##1'"),
         ("rawtext.dat", b"##0\nfish\n##1\n##2\n", "users.dat, line 3: item 3 is outside 0..2"),
         ("mult.dat", b"", "mult.dat is empty"),
         (
             "mult.dat",
             b"1 0:1\n\n",
-            "mult.dat, line 2: expected a whole number and then word:count pairs",
+            "mult.dat, line 2: expected whole numbers, a count and then word numbers",
         ),
-        ("mult.dat", b"1 0\n", "mult.dat, line 1: expected a whole number"),
-        ("mult.dat", b"1 0:1:1\n", "mult.dat, line 1: expected a whole number"),
-        ("mult.dat", b"1 0:x\n", "mult.dat, line 1: expected a whole number"),
+        ("mult.dat", b"1 0:1:1\n", "mult.dat, line 1: expected whole numbers"),
+        ("mult.dat", b"1 0:x\n", "mult.dat, line 1: expected whole numbers"),
         (
             "mult.dat",
             b"1 0:1\n3 0:1 1:1\n",
@@ -336,9 +335,13 @@ def test_unpublished_files_are_refused_with_both_ids(folder: Path, tmp_path: Pat
             "mult.dat, line 1: word 8 is outside 0..7.",
         ),
         ("mult.dat", b"1 -1:1\n", "mult.dat, line 1: word -1 is outside 0..7"),
-        ("mult.dat", b"2 0:1 1:0\n", "mult.dat, line 1: word 1 occurs 0 times"),
-        ("mult.dat", b"1 0:-3\n", "mult.dat, line 1: word 0 occurs -3 times"),
-        ("mult.dat", b"1 0:99999999999\n", "mult.dat, line 1: more than 4,194,304 words"),
+        ("mult.dat", b"2 0:1 1:0\n", "mult.dat, line 1: counts must be above 0"),
+        ("mult.dat", b"1 0:-3\n", "mult.dat, line 1: counts must be above 0"),
+        (
+            "mult.dat",
+            b"1 0:99999999999\n",
+            "mult.dat, line 1: counts must be above 0, and at most 4,194,304",
+        ),
         ("mult.dat", b"1 0:1\n", "users.dat, line 1: item 2 is outside 0..0"),
         ("mult.dat", b"1 3:1\n0\n0\n0\n", "No word is left"),
         ("vocabulary.dat", b"", "vocabulary.dat is empty"),
@@ -350,7 +353,7 @@ def test_damaged_files_are_named_with_the_line(
 ) -> None:
     source, options = folder, {"text": ("title", "abstract", "tags")}
     if not (folder / name).exists():
-        source, options = folder_t, {"text": "raw" if name == "rawtext.dat" else "bag"}
+        source, options = folder_t, {"text": ("raw" if name == "rawtext.dat" else "bag",)}
     good, _ = prepare(source, tmp_path, **options)
     (source / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
@@ -367,14 +370,14 @@ def test_missing_files_and_folders(folder: Path, tmp_path: Path) -> None:
     (folder / "users.dat").mkdir()
     with pytest.raises(DataError, match="Cannot read"):
         prepare(folder, tmp_path)
-    with pytest.raises(DataError, match="is not a folder"):
+    with pytest.raises(DataError, match=r"users\.dat is missing\. --from takes the folder"):
         prepare(tmp_path / "nowhere", tmp_path)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"text": "bags"}, "did you mean 'bag'"),
+        ({"text": ("bags",)}, "did you mean 'bag'"),
         ({"text": ("titel",)}, "did you mean 'title'"),
         ({"text": ()}, "name each of"),
         ({"text": ("title", "title")}, "at most once"),
@@ -388,7 +391,7 @@ def test_missing_files_and_folders(folder: Path, tmp_path: Path) -> None:
 )
 def test_impossible_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        (OptionsT if options == {"text": "bags"} else Options)(**options)
+        (OptionsT if options == {"text": ("bags",)} else Options)(**options)
 
 
 def test_invalid_bytes_are_replaced_only_on_request(tmp_path: Path) -> None:
@@ -407,7 +410,7 @@ def test_the_command(folder_t: Path, tmp_path: Path) -> None:
     check(invoke(*words, folder_t), VerificationError.exit_code, "is not the published file")
     done = invoke(*words, folder_t, "--allow-unverified")
     check(done, 0, "Data set citeulike-t", "published", "25,975", "Fingerprint")
-    check(invoke(*words, tmp_path / "none"), DataError.exit_code, "is not a folder")
+    check(invoke(*words, tmp_path / "none"), DataError.exit_code, "--from takes the folder")
     check(invoke("list", *place), 0, "3 users, 4 items, 5 links (citeulike-t)")
 
 
@@ -435,7 +438,8 @@ def test_lists_come_back(tmp_path: Path, lists: list[list[int]]) -> None:
 def test_articles_come_back_whatever_they_hold(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
     path = tmp_path / "raw-data.csv"
     path.write_bytes(articles(rows).encode())
-    assert list(read_articles(path, ["raw.title", "raw.abstract"])) == rows
+    columns = [read_articles(path, f"raw.{part}") for part in ("title", "abstract")]
+    assert list(zip(*columns, strict=True)) == rows
 
 
 @given(st.binary(max_size=200))
@@ -447,7 +451,7 @@ def test_any_bytes_parse_or_are_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     for parse in (
         lambda: list(read_lists(path, 9, "item")),
-        lambda: list(read_articles(path, ["raw.title"])),
+        lambda: read_articles(path, "raw.title"),
     ):
         try:
             parse()

@@ -12,10 +12,10 @@ import pytest
 from flax import nnx
 from invoked import invoke
 
-from ncfbench.config import complete, digest
+from ncfbench.config import RunConfig, complete, digest
+from ncfbench.data.assets import name_files
 from ncfbench.data.assets.kept import WORD_VECTORS
-from ncfbench.data.assets.names import name_files
-from ncfbench.data.assets.word_vectors import _from_text, keep_word_vectors, load_word_vectors
+from ncfbench.data.assets.word_vectors import _from_text, initial_words, keep_word_vectors
 from ncfbench.data.store import load
 from ncfbench.errors import DataError, UsageError
 from ncfbench.models.towers import make_towers
@@ -40,7 +40,7 @@ def test_text_files(data_dir: Path, tmp_path: Path, vocabulary: Any, header: str
     kept = keep_word_vectors(file, dataset, said.append)
     expected = np.full((len(words) + 1, LENGTH), np.nan)
     expected[5], expected[1] = [1, 2, -3.5], [0.01, 5, 6]
-    np.testing.assert_allclose(load_word_vectors(dataset, kept, LENGTH), expected)
+    np.testing.assert_allclose(initial_words(given(kept), dataset), expected)
     share = (vocabulary["count"][4] + vocabulary["count"][0]) / sum(vocabulary["count"])
     coverage = f"2 of {len(words)} words, {100 * share:.0f} % of tokens"
     assert said == [f"Word vectors {kept}: {coverage}."]
@@ -50,6 +50,10 @@ def test_accents_may_be_composed_or_not(tmp_path: Path) -> None:
     (tmp_path / "vectors.txt").write_text("caf\u0065\u0301 1 2\n", encoding="utf-8")
     table = _from_text(tmp_path / "vectors.txt", ["caf\u00e9"])
     assert table.tolist() == [[1, 2]]
+
+
+def given(digest: str) -> RunConfig:
+    return complete({"encoder": "bow", "word_dimension": LENGTH, "word_vectors": digest})
 
 
 def array_file(folder: Path, vocabulary: Any) -> Path:
@@ -64,7 +68,7 @@ def array_file(folder: Path, vocabulary: Any) -> Path:
     [
         ("{word} 1 2\n{other} 1\n", "line 2: '{other}' must have 2 finite numbers"),
         ("{word} 1 nan\n", "line 1: '{word}' must have 2 finite numbers"),
-        ("{word} 1 x\n", "line 1: could not convert"),
+        ("{word} 1 x\n", "line 1: '{word}' must have 2 finite numbers"),
         ("zebra 1 2\n", "a vector for none of the"),
         ("zebra\n", "has no vectors"),
         *(
@@ -95,7 +99,7 @@ def test_a_damaged_copy_is_repaired(data_dir: Path, tmp_path: Path, vocabulary: 
     dataset = load(data_dir, "tiny")
     file = array_file(tmp_path, vocabulary)
     digest = keep_word_vectors(file, dataset, print)
-    copy = WORD_VECTORS.find(dataset, digest)
+    copy = WORD_VECTORS.path(dataset.folder, digest)
     whole = copy.read_bytes()
     fewer, wrong = np.load(copy)[1:], np.load(copy)
     wrong[1, 1] = np.nan
@@ -106,11 +110,11 @@ def test_a_damaged_copy_is_repaired(data_dir: Path, tmp_path: Path, vocabulary: 
     ):
         damage()
         with pytest.raises(DataError, match=rf"{words}.*\. Give their file again, with --word-vec"):
-            load_word_vectors(dataset, digest, LENGTH)
+            initial_words(given(digest), dataset)
         assert keep_word_vectors(file, dataset, print) == digest
         assert copy.read_bytes() == whole
     np.save(file, np.zeros((len(vocabulary["word"]), 0), np.float32))
-    with pytest.raises(DataError, match="has no columns"):
+    with pytest.raises(DataError, match="has no vectors"):
         keep_word_vectors(file, dataset, print)
 
 

@@ -1,42 +1,45 @@
 """Checkpoints: the architecture and the weights of BERT-like models.
 
 A folder holds ``config.json`` with the architecture, ``model.safetensors`` with the weights and the
-tokenizer. ``1_Pooling/config.json`` and ``modules.json``, where they are there, say how a text's
-vector is made of its words'.
+tokenizer; ``1_Pooling/config.json`` and ``modules.json`` may say how a text's vector is made of its
+words'.
 """
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
-import json
 import math
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.data.assets.kept import CHECKPOINT
-from ncfbench.data.assets.pieces import require_package, tokenizer_digest, tokenizer_file
+from ncfbench.data.assets.kept import CHECKPOINT, DIGITS
+from ncfbench.data.assets.pieces import (
+    read_settings,
+    require_package,
+    tokenizer_digest,
+    tokenizer_file,
+)
 from ncfbench.data.files import sha256
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError, either, reason
+from ncfbench.storage import tables
 
-CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
-POOLING = "1_Pooling/config.json"
-MODULES = "modules.json"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+POOLING, MODULES = "1_Pooling/config.json", "modules.json"
 PREFIXES = ("", "bert.", "model.", "0.auto_model.")
 """Beginnings of the weights' names, by the program that saved them."""
 SUPPORTED = (
     "supported are the mean over the words (mean) and the first word's vector (cls), scaled to unit"
     " length (Normalize) or not"
 )
-"""How a text's vector may be made of its words'."""
 KNOWN = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
 """Settings of a configuration that must have these values, where they are given."""
 SIZES = {
@@ -75,17 +78,21 @@ class Architecture:
         """Read the architecture of a model in a folder.
 
         Raises:
-            DataError: a file is missing or damaged, or the model is none of BERT's kind.
+            DataError: a file is damaged, or the model is none of BERT's kind.
         """
         path = folder / CONFIG
-        given = _json(path, dict)
+        given = read_settings(path, dict)
         for name, known in KNOWN.items():
             if (value := given.get(name, known)) != known:
                 raise DataError(
                     f"{path}: {name} is {value!r}, and only models of BERT's kind are supported"
                     f" ({known!r}), such as MiniLM."
                 )
-        sizes = {field: _size(path, given, name) for field, name in SIZES.items()}
+        for name in SIZES.values():
+            if type(value := given.get(name)) is not int or value < 1:
+                shown = f"is {repr(value)[:40]}" if name in given else "is missing"
+                raise DataError(f"{path}: {name} {shown}, and it must be a whole number above 0.")
+        sizes = {field: given[name] for field, name in SIZES.items()}
         if sizes["width"] % sizes["heads"]:
             raise DataError(
                 f"{path}: num_attention_heads is {sizes['heads']}, and it must divide hidden_size,"
@@ -94,12 +101,8 @@ class Architecture:
         epsilon = given.get("layer_norm_eps", 1e-12)
         if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
             raise DataError(f"{path}: layer_norm_eps is {epsilon!r}, and it must be above 0.")
-        return cls(
-            **sizes,
-            epsilon=float(epsilon),
-            pooling=_pooling(folder / POOLING),
-            normalises=_normalises(folder / MODULES),
-        )
+        pooling, normalises = _pooling(folder / POOLING), _normalises(folder / MODULES)
+        return cls(**sizes, epsilon=float(epsilon), pooling=pooling, normalises=normalises)
 
 
 def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
@@ -129,41 +132,47 @@ def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) 
         raise DataError(
             f"{error} Get its files again, or use another checkpoint, such as MiniLM's."
         ) from error
-    # The last two may be missing.
     names = [n for n in (CONFIG, WEIGHTS, POOLING, MODULES) if (folder / n).is_file()]
     content = "\n".join(f"{name} {sha256(folder / name)}" for name in names)
-
-    def copy(home: Path) -> None:
-        for name in (*names, tokenizer_file(folder).name):
-            (home / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(folder / name, home / name)
-
-    digest = CHECKPOINT.keep(dataset, hashlib.sha256(content.encode()).hexdigest(), copy)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:DIGITS]
+    home = CHECKPOINT.path(dataset.folder, digest)
+    # The configuration last: without it, copies that were cut off are refused.
+    for name in (tokenizer_file(folder).name, *reversed(names)):
+        _copy(folder / name, home / name)
     say(f"Checkpoint {digest}: {folder.name}.")
     return digest
 
 
+def _copy(file: Path, kept: Path) -> None:
+    """Copy a file, atomically, unless the copy is there undamaged."""
+    with tables.storage_errors(kept):
+        if kept.exists() and filecmp.cmp(file, kept, shallow=False):
+            return
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tables.atomic_path(kept) as new:
+            shutil.copyfile(file, new)
+
+
 def read_verified(folder: Path) -> Architecture:
-    """Read a model's architecture, and verify that its weights belong to it; one tensor is in
-    memory at a time. For errors see :meth:`Architecture.read` and :func:`read_weights`.
+    """Read a model's architecture, and verify that its weights belong to it.
+
+    Errors are those of :meth:`Architecture.read` and :func:`read_weights`.
     """
     architecture = Architecture.read(folder)
-    for _ in _weights(folder, architecture):
+    for _ in read_weights(folder, architecture):
         pass
     return architecture
 
 
-def read_weights(folder: Path, architecture: Architecture) -> Arrays:
-    """Return the weights of a model by their names in BERT.
+def read_weights(
+    folder: Path, architecture: Architecture
+) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield the weights of a model and their names in BERT, one in memory at a time.
 
     Raises:
         DataError: the file is damaged, or a weight is missing, has another shape or is not finite.
         UsageError: the package ``safetensors`` is not installed.
     """
-    return dict(_weights(folder, architecture))
-
-
-def _weights(folder: Path, architecture: Architecture) -> Iterator[tuple[str, NDArray[np.float32]]]:
     require_package("safetensors", "--encoder bert")
     from safetensors import SafetensorError, safe_open
 
@@ -175,11 +184,10 @@ def _weights(folder: Path, architecture: Architecture) -> Iterator[tuple[str, ND
             prefix = next((prefix for prefix in PREFIXES if prefix + anchor in names), None)
             if prefix is None:
                 raise DataError(f"{path} holds no {anchor}: it is none of BERT's kind.")
-            for name, shape in shapes(architecture).items():
+            for name, shape in _shapes(architecture).items():
                 key = prefix + name
                 stored = file.get_slice(key) if key in names else None
-                had = tuple(stored.get_shape()) if stored else None
-                if stored is None or had != shape:
+                if stored is None or (had := tuple(stored.get_shape())) != shape:
                     which = "is missing" if stored is None else f"has the shape {had}"
                     raise DataError(f"{path}: {key} {which}; {CONFIG} asks for {shape}.")
                 if (kind := stored.get_dtype()) not in FLOATS:
@@ -193,45 +201,35 @@ def _weights(folder: Path, architecture: Architecture) -> Iterator[tuple[str, ND
         raise DataError(f"{path} is damaged: {reason(error)}.") from error
 
 
-def shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+def _shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
     """Return the shape of each weight by its name in BERT; linear maps are [out, in]."""
     e, h = architecture.width, architecture.feed_forward
-    shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (architecture.words, e),
-        "embeddings.position_embeddings.weight": (architecture.positions, e),
-        "embeddings.token_type_embeddings.weight": (2, e),
-        "embeddings.LayerNorm.weight": (e,),
-        "embeddings.LayerNorm.bias": (e,),
-    }
-    linear = {
+    layer = {
         "attention.self.query": (e, e),
         "attention.self.key": (e, e),
         "attention.self.value": (e, e),
         "attention.output.dense": (e, e),
+        "attention.output.LayerNorm": (e,),
         "intermediate.dense": (h, e),
         "output.dense": (e, h),
+        "output.LayerNorm": (e,),
     }
-    norms = {"attention.output.LayerNorm": (e,), "output.LayerNorm": (e,)}
-    for layer in range(architecture.layers):
-        for name, shape in (linear | norms).items():
-            shapes[f"encoder.layer.{layer}.{name}.weight"] = shape
-            shapes[f"encoder.layer.{layer}.{name}.bias"] = shape[:1]
-    return shapes
-
-
-def _size(path: Path, given: Mapping[str, Any], name: str) -> int:
-    value = given.get(name)
-    if type(value) is not int or value < 1:
-        shown = f"is {repr(value)[:40]}" if name in given else "is missing"
-        raise DataError(f"{path}: {name} {shown}, and it must be a whole number above 0.")
-    return value
+    parts: dict[str, tuple[int, ...]] = {"embeddings.LayerNorm": (e,)}
+    for number in range(architecture.layers):
+        parts |= {f"encoder.layer.{number}.{name}": shape for name, shape in layer.items()}
+    tables = {"word": architecture.words, "position": architecture.positions, "token_type": 2}
+    return (
+        {f"embeddings.{name}_embeddings.weight": (rows, e) for name, rows in tables.items()}
+        | {f"{name}.weight": shape for name, shape in parts.items()}
+        | {f"{name}.bias": shape[:1] for name, shape in parts.items()}
+    )
 
 
 def _pooling(path: Path) -> Pooling:
     """Read flags (``pooling_mode_mean_tokens``) or, as sentence-transformers 6 writes, one name or
     a list of names (``pooling_mode``).
     """
-    given = _json(path, dict) if path.exists() else {}
+    given = read_settings(path, dict)
     flags = {
         match[1]: value
         for name, value in given.items()
@@ -246,23 +244,10 @@ def _pooling(path: Path) -> Pooling:
 
 
 def _normalises(path: Path) -> bool:
-    modules = _json(path, list) if path.exists() else []
-    kinds = [
-        str(module.get("type") if isinstance(module, dict) else module).rsplit(".", 1)[-1]
-        for module in modules
-    ]
+    modules = read_settings(path, list)
+    kinds = [str(module.get("type") if isinstance(module, dict) else module) for module in modules]
+    kinds = [kind.rsplit(".", 1)[-1] for kind in kinds]
     for kind in kinds:
         if kind not in ("Transformer", "Pooling", "Normalize"):
             raise DataError(f"{path}: the module {kind[:40]} is not supported; {SUPPORTED}.")
     return "Normalize" in kinds
-
-
-def _json(path: Path, kind: type) -> Any:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"Cannot read {path}: {reason(error)}.") from error
-    if not isinstance(value, kind):
-        name = "object" if kind is dict else "list"
-        raise DataError(f"{path} is damaged: it must hold a JSON {name}.")
-    return value

@@ -1,34 +1,28 @@
 """Word pieces: the tokens of a pretrained model, by its own tokenizer.
 
-The tokenizer is read from the model's folder, ``tokenizer.json`` or ``vocab.txt``, by the package
-``tokenizers``. A token's id in the data set is its id in the model; id 0 must be padding, as in
-BERT and its descendants.
+The package ``tokenizers`` reads it from ``tokenizer.json`` or ``vocab.txt``. A token's id in the
+data set is its id in the model; id 0 must be padding, as in BERT and its descendants.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ncfbench.errors import DataError, UsageError, install_command, reason
+from ncfbench.storage import tables
 
 FILES = ("tokenizer.json", "vocab.txt")
 """Files of a tokenizer; the first one that is there is read."""
-CONFIG = "tokenizer_config.json"
 PADDING, BEGIN, END = "[PAD]", "[CLS]", "[SEP]"
 
 
 class Pieces:
-    """A pretrained model's tokenizer.
-
-    Args:
-        folder: of the model.
-        max_length: pieces kept of a text.
+    """The tokenizer in a pretrained model's folder, and how many pieces are kept of a text.
 
     Raises:
         DataError: a file is missing or damaged, or the vocabulary is none of BERT's kind.
@@ -37,15 +31,14 @@ class Pieces:
 
     def __init__(self, folder: Path, max_length: int) -> None:
         self.max_length = max_length
-        self._tokenizer = _read(tokenizer_file(folder), folder)
+        self._tokenizer = _read(folder)
         self.ids: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
-        ordered = sorted(self.ids, key=lambda piece: self.ids[piece])
-        if [self.ids[piece] for piece in ordered] != list(range(len(ordered))):
-            raise DataError(f"The tokenizer in {folder} leaves out ids. Use one of BERT's kind.")
-        if self.ids.get(PADDING) != 0 or BEGIN not in self.ids or END not in self.ids:
+        ordered = sorted(self.ids, key=self.ids.__getitem__)
+        is_dense = [self.ids[piece] for piece in ordered] == list(range(len(ordered)))
+        if not is_dense or ordered[0] != PADDING or not {BEGIN, END} <= self.ids.keys():
             raise DataError(
-                f"The tokenizer in {folder} is none of BERT's kind: {PADDING} must have the id 0,"
-                f" and {BEGIN} and {END} an id."
+                f"The tokenizer in {folder} is none of BERT's kind: ids must leave out no number,"
+                f" {PADDING} must have the id 0, and {BEGIN} and {END} an id."
             )
         self.words = tuple(ordered[1:])
         """The pieces of the ids 1, 2, ..."""
@@ -56,9 +49,7 @@ class Pieces:
         return pieces
 
     def whole(self, pieces: Iterable[str]) -> list[str]:
-        """Return pieces as a model takes them, cut to the length, with those that begin and end
-        them; none where there are none.
-        """
+        """Return pieces cut to the length, with those that begin and end a text; none of none."""
         kept = list(islice(pieces, self.max_length - 2))
         return [BEGIN, *kept, END] if kept else []
 
@@ -83,25 +74,32 @@ def tokenizer_file(folder: Path) -> Path:
 
 
 def tokenizer_digest(folder: Path) -> str:
-    """Return the SHA-256 (hexadecimal) of a model's tokenizer; see :func:`tokenizer_file`."""
+    """Return the SHA-256 (hexadecimal) of a model's tokenizer."""
     path = tokenizer_file(folder)
-    digest = hashlib.sha256(path.read_bytes())
-    if path.name == FILES[1]:
-        digest.update(str(_is_lowercase(folder)).encode())
-    return digest.hexdigest()
+    case = str(_is_lowercase(folder)) if path.name == "vocab.txt" else ""
+    return hashlib.sha256(path.read_bytes() + case.encode()).hexdigest()
 
 
-def _read(path: Path, folder: Path) -> Any:
+def read_settings(path: Path, kind: type) -> Any:
+    """Return the JSON object or list of a model's file, empty where there is no file."""
+    settings = tables.read_json(path) if path.exists() else kind()
+    if not isinstance(settings, kind):
+        name = "object" if kind is dict else "list"
+        raise DataError(f"{path} is damaged: it must hold a JSON {name}.")
+    return settings
+
+
+def _read(folder: Path) -> Any:
     require_package("tokenizers", "--tokenizer")
     import tokenizers
 
+    path = tokenizer_file(folder)
+    is_lowercase = _is_lowercase(folder)
     try:
-        if path.name == FILES[0]:
-            tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        if path.name == "vocab.txt":
+            tokenizer = tokenizers.BertWordPieceTokenizer(str(path), lowercase=is_lowercase)
         else:
-            tokenizer = tokenizers.BertWordPieceTokenizer(
-                str(path), lowercase=_is_lowercase(folder)
-            )._tokenizer
+            tokenizer = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the package raises Exception itself
         raise DataError(f"{path} is damaged: {reason(error)}.") from error
     tokenizer.no_truncation()
@@ -111,10 +109,4 @@ def _read(path: Path, folder: Path) -> Any:
 
 def _is_lowercase(folder: Path) -> bool:
     """Return whether texts are lower-cased before a ``vocab.txt`` splits them."""
-    try:
-        settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        return bool(settings.get("do_lower_case", True))
-    except FileNotFoundError:
-        return True
-    except (OSError, ValueError, AttributeError) as error:
-        raise DataError(f"{folder / CONFIG} is damaged: {reason(error)}.") from error
+    return bool(read_settings(folder / "tokenizer_config.json", dict).get("do_lower_case", True))

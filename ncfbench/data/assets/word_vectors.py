@@ -1,7 +1,4 @@
-"""Pretrained word vectors: read from a file, matched with a data set's words, kept beside them.
-
-What is kept has a row for each word of the data set.
-"""
+"""Pretrained word vectors: read from a file, matched with a data set's words, kept beside them."""
 
 from __future__ import annotations
 
@@ -14,22 +11,13 @@ from numpy.typing import NDArray
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import RunConfig
-from ncfbench.data.assets.kept import WORD_VECTORS
+from ncfbench.data.assets.kept import DIGITS, WORD_VECTORS
 from ncfbench.data.files import read_lines, sha256
 from ncfbench.data.store import VOCABULARY, Dataset
-from ncfbench.errors import DataError, UsageError, reason
+from ncfbench.errors import DataError, UsageError
 from ncfbench.storage import tables
 
-
-def initial_words(config: RunConfig, dataset: Dataset) -> NDArray[np.float32] | None:
-    """Return the vectors with which the encoder's words begin; None where all begin at random.
-
-    Raises:
-        UsageError: see :func:`load_word_vectors`.
-    """
-    if not config.word_vectors or not find_encoder(config.encoder).reads("word_vectors"):
-        return None
-    return load_word_vectors(dataset, config.word_vectors, config.word_dimension)
+Float32 = NDArray[np.float32]
 
 
 def keep_word_vectors(file: Path, dataset: Dataset, say: Callable[[str], None]) -> str:
@@ -43,8 +31,9 @@ def keep_word_vectors(file: Path, dataset: Dataset, say: Callable[[str], None]) 
     Raises:
         DataError: the file is damaged or has none of the words, or the folder cannot be written.
     """
-    home = WORD_VECTORS.path(dataset.folder, "").parent
-    vocabulary = tables.read_table(home / "vocabulary.parquet", VOCABULARY)
+    digest = sha256(file)[:DIGITS]
+    path = WORD_VECTORS.path(dataset.folder, digest)
+    vocabulary = tables.read_table(path.with_name("vocabulary.parquet"), VOCABULARY)
     words, counts = vocabulary["word"].to_pylist(), vocabulary["count"].to_numpy()
     table = _from_array(file, len(words)) if file.suffix == ".npy" else _from_text(file, words)
     _require_whole_rows(file, table)
@@ -55,7 +44,8 @@ def keep_word_vectors(file: Path, dataset: Dataset, say: Callable[[str], None]) 
         )
     # Row 0 is padding.
     table = np.concatenate([np.full((1, table.shape[1]), np.nan, np.float32), table])
-    digest = WORD_VECTORS.keep(dataset, sha256(file), lambda path: tables.write_array(path, table))
+    if not _is_kept(path, table):
+        tables.write_array(path, table)
     share = counts[is_known].sum() / max(counts.sum(), 1)
     say(
         f"Word vectors {digest}: {is_known.sum():,} of {len(words):,} words,"
@@ -64,34 +54,41 @@ def keep_word_vectors(file: Path, dataset: Dataset, say: Callable[[str], None]) 
     return digest
 
 
-def load_word_vectors(dataset: Dataset, digest: str, length: int) -> NDArray[np.float32]:
-    """Return the vectors that were kept, float32[W + 1, E]; NaN for words without one.
-
-    Args:
-        length: E, as the encoder needs it.
+def initial_words(config: RunConfig, dataset: Dataset) -> Float32 | None:
+    """Return the vectors with which the encoder's words begin, float32[W + 1, E], NaN where a word
+    has none; None where all begin at random.
 
     Raises:
-        DataError: what was kept is damaged.
-        UsageError: they were not kept for this data set, or have another length.
+        DataError: the kept file is damaged.
+        UsageError: they were not kept for this data set, or have not ``word_dimension`` numbers.
     """
-    path = WORD_VECTORS.find(dataset, digest)
-    with WORD_VECTORS.reading():
-        table = tables.read_array(path, np.float32, 2)
+    digest = config.word_vectors
+    if not digest or not find_encoder(config.encoder).reads("word_vectors"):
+        return None
+    with WORD_VECTORS.opened(dataset, digest) as path:
+        table: Float32 = tables.read_array(path, np.float32, 2)
         if len(table) != dataset.n_words + 1:
             raise DataError(f"{path} is damaged: it must have {dataset.n_words + 1:,} rows.")
-        if table.shape[1] == length:
+        if table.shape[1] == config.word_dimension:
             _require_whole_rows(path, table[1:])
             return table
     raise UsageError(
         f"The word vectors {digest} have {table.shape[1]} numbers each, and word_dimension ="
-        f" {length}. Use --word-dimension {table.shape[1]}."
+        f" {config.word_dimension}. Use --word-dimension {table.shape[1]}."
     )
 
 
-def _require_whole_rows(file: Path, table: NDArray[np.float32]) -> None:
+def _is_kept(path: Path, table: Float32) -> bool:
+    try:
+        return np.array_equal(tables.read_array(path, np.float32, 2), table, equal_nan=True)
+    except DataError:
+        return False
+
+
+def _require_whole_rows(file: Path, table: Float32) -> None:
     """Refuse a row that is neither finite nor NaN alone, which stands for a word without one."""
     if not table.shape[1]:
-        raise DataError(f"{file} has no columns: a row must hold the numbers of a word.")
+        raise DataError(f"{file} has no vectors: a row must hold a word's numbers.")
     is_wrong = ~np.isfinite(table).all(axis=1) & ~np.isnan(table).all(axis=1)
     if is_wrong.any():
         raise DataError(
@@ -100,43 +97,37 @@ def _require_whole_rows(file: Path, table: NDArray[np.float32]) -> None:
         )
 
 
-def _from_array(file: Path, n_words: int) -> NDArray[np.float32]:
+def _from_array(file: Path, n_words: int) -> Float32:
     table = tables.read_array(file, np.float32, 2)
     if len(table) != n_words:
         raise DataError(
             f"{file} has {len(table):,} rows, and the data set has {n_words:,} words: there must be"
             " one row for each, in the order of vocabulary.parquet."
         )
-    return np.asarray(table)
+    return table
 
 
-def _from_text(file: Path, words: list[str]) -> NDArray[np.float32]:
-    """Return float32[W, E]; a word that stands in the file twice has its first vector.
-
-    Accents may be composed or not.
-    """
+def _from_text(file: Path, words: list[str]) -> Float32:
+    """Return float32[W, E]; of a word that the file has twice the first vector counts."""
     rows = {word: row for row, word in enumerate(words)}
-    table: NDArray[np.float32] | None = None
+    table = np.zeros((0, 0), np.float32)
     for number, line in enumerate(read_lines(file, on_invalid=lambda number: None), 1):
         word, *numbers = line.rstrip().split(" ")
         is_header = number == 1 and len(numbers) == 1 and (word + numbers[0]).isdigit()
         if not word or is_header:
             continue
-        if table is None:
+        if not len(table):
             table = np.full((len(words), len(numbers)), np.nan, np.float32)
         row = rows.pop(unicodedata.normalize("NFC", word), None)
         if row is None:
             continue
-        where = f"{file}, line {number}"
         try:
-            vector = np.array(numbers, np.float32)
-        except ValueError as error:
-            raise DataError(f"{where}: {reason(error)}.") from error
-        if len(vector) != table.shape[1] or not np.isfinite(vector).all():
+            table[row] = np.array(numbers, np.float32).reshape(table.shape[1])
+        except ValueError:
+            table[row] = np.nan
+        if not np.isfinite(table[row]).all():
             raise DataError(
-                f"{where}: {word!r} must have {table.shape[1]} finite numbers, like the first word."
+                f"{file}, line {number}: {word!r} must have {table.shape[1]} finite numbers, like"
+                " the first word."
             )
-        table[row] = vector
-    if table is None or table.shape[1] == 0:
-        raise DataError(f"{file} has no vectors: a line must hold a word and its numbers.")
     return table

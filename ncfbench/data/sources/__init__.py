@@ -21,13 +21,12 @@ Progress: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
 
 class Preparation(NamedTuple):
-    """A data set to be stored: where its content comes from, and how it is made.
+    """A data set to be stored.
 
     Args:
-        origin: facts for the manifest. ``files``: what is known of each file, with ``verified``
-            where it can be told whether it is the published one. ``label``, which reports show, for
-            data that must not be taken for other data. ``arguments``: words of the command that
-            name the user's own files.
+        origin: facts for the manifest. ``files``: what is known of each file, ``verified`` if it is
+            a published one. ``label``: shown by reports, for data that may be taken for others.
+            ``arguments``: words of the command that name the user's own files.
         options: options that decide the content; part of its fingerprint.
         read: makes the content.
     """
@@ -52,8 +51,7 @@ class SourceModule(Protocol):
     STATISTICS: Statistics | None
 
     def plan(self, options: Any, *, say: Callable[[str], None], progress: Progress) -> Preparation:
-        """Find the files, download them if need be, and verify them; read none of their content."""
-        ...
+        """Find the files, download them if need be, and verify them; do not parse them."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Source:
     """A source of data.
 
     Args:
-        module: defines what :class:`SourceModule` lists, or ``module:name`` of an object that does;
+        module: name of a :class:`SourceModule`, or ``module:name`` of an object that is one;
             imported when the source is used.
         summary: one line for ``ncfbench prepare --help``.
         details: more for the help of the source's own command.
@@ -113,30 +111,23 @@ SOURCES: dict[str, Source] = {
 }
 
 
-def find_source(name: str) -> Source:
+def find_source(name: str, dataset: str | None = None) -> Source:
     """Return the source of a name.
 
     Raises:
-        UsageError: there is none; the message lists the names and the nearest.
+        UsageError: there is none; or ``dataset``, the name for the data set, is that of another
+            source, for which reports would take it.
     """
     if name not in SOURCES:
         raise UsageError(
             f"Unknown source {name!r}{nearest(name, SOURCES)} Valid: {', '.join(SOURCES)}."
         )
-    return SOURCES[name]
-
-
-def refuse_name(source: str, name: str) -> None:
-    """Refuse the name of another source: reports would take the data set for that source's.
-
-    Raises:
-        UsageError: it is one.
-    """
-    if name != source and name in SOURCES:
+    if dataset in SOURCES and dataset != name:
         raise UsageError(
-            f"--name {name} is the name of a source, and these data come from {source}. Choose"
-            f" another name, such as my-{name}."
+            f"--name {dataset} is the name of a source, and these data come from {name}. Choose"
+            f" another name, such as my-{dataset}."
         )
+    return SOURCES[name]
 
 
 def prepare_command(name: str, manifest: Mapping[str, Any]) -> str:

@@ -8,62 +8,63 @@ several (``60 000``).
 
 from __future__ import annotations
 
-import csv
 import html
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ncfbench.data.content import Content, distinct_links, split_items
 from ncfbench.data.files import read_lines
 from ncfbench.data.markup import clean_latex
-from ncfbench.data.options import ItemOptions, TokenizerOptions, option
+from ncfbench.data.options import option
 from ncfbench.data.sources import Statistics
 from ncfbench.data.sources.published import Published, PublishedOptions
+from ncfbench.data.table import read_table
 from ncfbench.data.text import Corpus
-from ncfbench.errors import DataError, reason
+from ncfbench.errors import DataError
 
-TEXT_PARTS = ("title", "abstract", "tags")
-_COLUMNS = {"title": "raw.title", "abstract": "raw.abstract"}
-TEXTS_T: Mapping[str, tuple[str, ...]] = {
+FILES = {
+    "title": ("raw-data.csv",),
+    "abstract": ("raw-data.csv",),
+    "tags": ("item-tag.dat", "tags.dat"),
     "raw": ("rawtext.dat",),
     "bag": ("mult.dat", "vocabulary.dat"),
 }
-"""The files of each kind of text of CiteULike-t."""
-AUTO = "auto"
+"""The files of each part of an article's text; the first has an entry for each article."""
+PARTS, PARTS_T = ("title", "abstract", "tags"), ("raw", "bag")
 MOST_WORDS = 2**22
-"""Words that one article may have; more mean a damaged file, and would fill the memory."""
+"""Counted words that one article may have; more mean a damaged file, and would fill the memory."""
 _BEGIN = re.compile(r"##([0-9]{1,12})\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TokenizerOptions, PublishedOptions):
+class Options(PublishedOptions):
     """Options of CiteULike-a."""
 
     text: tuple[str, ...] = option(
         ("title", "abstract"),
-        f"An item's text is made of these, in order: any of {','.join(TEXT_PARTS)}.",
-        choices=TEXT_PARTS,
+        f"An item's text is made of these, in order: any of {','.join(PARTS)}.",
+        choices=PARTS,
     )
 
     @property
     def files(self) -> tuple[str, ...]:
         """The files whose content these options use."""
-        text = ("raw-data.csv",) if set(self.text) & set(_COLUMNS) else ()
-        tags = ("item-tag.dat", "tags.dat") if "tags" in self.text else ()
-        return ("users.dat", *text, *tags)
+        return ("users.dat", *dict.fromkeys(file for part in self.text for file in FILES[part]))
+
+    def clean(self, text: str) -> str:
+        """Return a text of the files without LaTeX and tags, which word pieces keep."""
+        return text if self.tokenizer else clean(text)
 
     def read(self, folder: Path, say: Callable[[str], None]) -> Content:
         """Parse the files: links, texts, vocabulary, split."""
-        pieces = self.pieces()
-        corpus = Corpus(pieces, None if pieces else clean)
-        parts = [_part(folder, part, corpus.tokenize) for part in self.text]
+        corpus = Corpus(self.pieces(), self.clean)
+        parts = [_tokens(folder, part, corpus.tokenize, say) for part in self.text]
         for item, tokens in enumerate(zip_longest(*parts)):
             if None in tokens:
                 raise DataError(
@@ -71,49 +72,49 @@ class Options(TokenizerOptions, PublishedOptions):
                     f" {self.text[tokens.index(None)]} ends after {item}."
                 )
             corpus.add(token for of_part in tokens for token in of_part)
-        return _content(folder, self, corpus, say)
+        # Line u lists the articles of user u.
+        n_articles, articles = array("i"), array("i")
+        for row in read_lists(folder / "users.dat", len(corpus), "item"):
+            n_articles.append(len(row))
+            articles.extend(row)
+        if not articles:
+            raise DataError(f"{folder / 'users.dat'} names no item at all.")
+        users, items, repeated = distinct_links(
+            np.repeat(np.arange(len(n_articles), dtype=np.int32), np.asarray(n_articles)),
+            np.asarray(articles),
+        )
+        if repeated:
+            say(f"Warning: users.dat names {repeated:,} links twice; each counts once.")
+        if unread := len(corpus) - 1 - int(items.max()):
+            say(
+                f"Warning: of {len(corpus):,} texts the last {unread:,} are of articles in nobody's"
+                " library."
+            )
+        texts, vocabulary = corpus.finish(self.min_count, self.vocabulary_size, self.max_length)
+        return Content(
+            n_users=len(n_articles),
+            users=users,
+            items=items,
+            texts=texts,
+            vocabulary=vocabulary,
+            split=split_items(
+                len(corpus), self.test_fraction, self.validation_fraction, self.split_seed
+            ),
+            removed={"duplicate_links": repeated},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptionsT(PublishedOptions):
-    """Options of CiteULike-t; ``auto`` becomes ``bag`` for a folder without full texts."""
+class OptionsT(Options):
+    """Options of CiteULike-t."""
 
-    text: str = option(
-        AUTO,
-        "raw: texts in full; bag: counted words, without their order; auto: raw if it is there.",
-        choices=(AUTO, *TEXTS_T),
+    text: tuple[str, ...] = option(
+        ("raw",), "raw: texts in full; bag: counted words, without their order.", choices=PARTS_T
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.text == AUTO:
-            is_raw = self.from_ is None or (self.from_ / "rawtext.dat").exists()
-            object.__setattr__(self, "text", "raw" if is_raw else "bag")
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files whose content these options use."""
-        return ("users.dat", *TEXTS_T[self.text])
-
-    def stored(self) -> dict[str, Any]:
-        """Return the options for the manifest; a text is a list of its parts in every source."""
-        return super().stored() | {"text": [self.text]}
-
-    def read(self, folder: Path, say: Callable[[str], None]) -> Content:
-        """Parse the files: links, texts, vocabulary, split."""
-        corpus = Corpus(clean=lambda text: clean(html.unescape(text)))
-        if self.text == "raw":
-            for tokens in read_texts(folder / "rawtext.dat", corpus.tokenize, say):
-                corpus.add(tokens)
-        else:
-            say(
-                "Warning: a bag of words has lost their order, so an encoder sees neighbours that"
-                " were none. Use --text raw if you have rawtext.dat."
-            )
-            words = [corpus.tokenize(line) for line in read_lines(folder / "vocabulary.dat")]
-            for bag in read_lists(folder / "mult.dat", len(words), "word", has_counts=True):
-                corpus.add(token for word in bag for token in words[word])
-        return _content(folder, self, corpus, say)
+    def clean(self, text: str) -> str:
+        """Return a text of the files without entities, LaTeX and tags."""
+        return super().clean(html.unescape(text))
 
 
 CITEULIKE_A = Published(
@@ -126,20 +127,11 @@ CITEULIKE_A = Published(
         "tags.dat": "231dccc10c3b5ecb421e028528072b652c67aa04",
     },
     Options,
-    Statistics(
-        "paper",
-        {
-            "users": 5551,
-            "items": 16980,
-            "links": 204986,
-            "vocabulary": 23011,
-            "words_max": 300,
-            "words_min": 22,
-            "words_mean": 194,
-            "words_median": 186,
-        },
-    ),
-)
+    Statistics("paper", {
+        "users": 5551, "items": 16980, "links": 204986, "vocabulary": 23011,
+        "words_max": 300, "words_min": 22, "words_mean": 194, "words_median": 186,
+    }),
+)  # fmt: skip
 CITEULIKE_T = Published(
     "citeulike-t",
     "4f103c6ea0fe407b23be230837b65517e613c34a",
@@ -160,81 +152,44 @@ def clean(text: str) -> str:
     return clean_latex(text.replace("\u00ad", " "))
 
 
-def _content(
-    folder: Path, options: ItemOptions, corpus: Corpus, say: Callable[[str], None]
-) -> Content:
-    """Return the content of texts and of ``users.dat``, whose line u lists user u's articles."""
-    n_items = len(corpus)
-    sizes, articles = array("i"), array("i")
-    for row in read_lists(folder / "users.dat", n_items, "item"):
-        sizes.append(len(row))
-        articles.extend(row)
-    users = np.repeat(np.arange(len(sizes), dtype=np.int32), np.asarray(sizes))
-    users, items, repeated = distinct_links(users, np.asarray(articles))
-    if repeated:
-        say(f"Warning: users.dat names {repeated:,} links twice; each counts once.")
-    if unread := n_items - 1 - int(items.max()):
+def _tokens(
+    folder: Path, part: str, tokenize: Callable[[str], list[str]], say: Callable[[str], None]
+) -> Iterator[list[str]]:
+    """Return each item's tokens of a part of its text."""
+    path, *words = (folder / name for name in FILES[part])
+    if part in ("title", "abstract"):
+        return map(tokenize, read_articles(path, f"raw.{part}"))
+    if part == "raw":
+        return read_texts(path, tokenize, say)
+    if part == "bag":
         say(
-            f"Warning: of {n_items:,} texts the last {unread:,} are of articles in nobody's"
-            " library."
+            "Warning: a bag of words has lost their order, so an encoder sees neighbours that were"
+            " none. Use --text raw if you have rawtext.dat."
         )
-    texts, vocabulary = corpus.finish(
-        options.min_count, options.vocabulary_size, options.max_length
-    )
-    return Content(
-        n_users=len(sizes),
-        users=users,
-        items=items,
-        texts=texts,
-        vocabulary=vocabulary,
-        split=split_items(
-            n_items, options.test_fraction, options.validation_fraction, options.split_seed
-        ),
-        removed={"duplicate_links": repeated},
-    )
+    tokens = [tokenize(line) for line in read_lines(words[0])]
+    what = "word" if part == "bag" else "tag"
+    rows = read_lists(path, len(tokens), what)
+    return ([token for word in row for token in tokens[word]] for row in rows)
 
 
-def _part(folder: Path, part: str, tokenize: Callable[[str], list[str]]) -> Iterator[list[str]]:
-    """Yield each item's tokens of its title, its abstract, or its tags."""
-    if part in _COLUMNS:
-        for (text,) in read_articles(folder / "raw-data.csv", [_COLUMNS[part]]):
-            yield tokenize(text)
-        return
-    tags = [tokenize(line) for line in read_lines(folder / "tags.dat")]
-    for row in read_lists(folder / "item-tag.dat", len(tags), "tag"):
-        yield [token for tag in row for token in tags[tag]]
-
-
-def read_articles(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the named columns of raw-data.csv, whose ``doc.id`` must run from 1 upwards.
+def read_articles(path: Path, column: str) -> list[str]:
+    """Return a column of raw-data.csv, whose ``doc.id`` must run from 1 upwards.
 
     Raises:
         DataError: a missing column, a row of another width, or an unexpected doc.id.
     """
-    csv.field_size_limit(2**24)
-    reader = csv.reader(read_lines(path), strict=True)
-    number = 0
-    try:
-        header = next(reader, [])
-        for name in ("doc.id", *columns):
-            if name not in header:
-                raise DataError(
-                    f"{path} lacks the column {name!r}; its header is {','.join(header)[:200]!r}."
-                )
-        key, wanted = header.index("doc.id"), [header.index(name) for name in columns]
-        for number, row in enumerate(reader, start=1):
-            where = f"{path}, line {reader.line_num}"
-            if len(row) != len(header):
-                raise DataError(f"{where}: {len(row)} fields where the header has {len(header)}.")
-            if row[key] != str(number):
-                raise DataError(f"{where}: doc.id {row[key][:40]!r} where {number} was expected.")
-            yield tuple(row[column] for column in wanted)
-    except csv.Error as error:
-        raise DataError(
-            f"{path}, line {reader.line_num}: {reason(error)}. Is the file truncated?"
-        ) from error
-    if not number:
-        raise DataError(f"{path} has no article.")
+    table = read_table(path)
+    for name in ("doc.id", column):
+        if name not in table.names:
+            raise DataError(
+                f"{path} lacks the column {name!r}; its header is {','.join(table.names)[:200]!r}."
+            )
+    ids = table["doc.id"]
+    for row, id_ in enumerate(ids.values.to_pylist()):
+        if id_ != str(row + 1):
+            ids.refuse(row, f"{id_[:40]!r} where {row + 1} was expected.")
+    texts: list[str] = table[column].values.to_pylist()
+    return texts
 
 
 def read_texts(
@@ -251,19 +206,18 @@ def read_texts(
     tokens: list[str] = []
     due = 0
     for number, line in enumerate(read_lines(path, invalid.append), start=1):
-        where = f"{path}, line {number}"
-        if begin := _BEGIN.fullmatch(line):
-            if int(begin[1]) != due:
-                raise DataError(f"{where}: text ##{int(begin[1])} where ##{due} was expected.")
+        begin = _BEGIN.fullmatch(line)
+        if begin and int(begin[1]) == due:
             if due:
                 yield tokens
             tokens = []
             due += 1
-        elif due:
+        elif due and not begin:
             tokens += tokenize(line)
-            _refuse_long(len(tokens), where)
         elif line.strip():
-            raise DataError(f"{where}: expected ##0, found {line.strip()[:40]!r}.")
+            raise DataError(
+                f"{path}, line {number}: expected ##{due}, found {line.strip()[:40]!r}."
+            )
     if not due:
         raise DataError(f"{path} has no text: no line is ##0.")
     yield tokens
@@ -274,53 +228,33 @@ def read_texts(
         )
 
 
-def read_lists(
-    path: Path, limit: int, what: str, *, has_counts: bool = False
-) -> Iterator[list[int]]:
-    """Yield the ids of each line ``count id id ...``, or ``count id:times id:times ...`` with each
-    id as often as it occurs; ids are in 0..limit-1.
+def read_lists(path: Path, limit: int, what: str) -> Iterator[list[int]]:
+    """Yield the ids of each line ``count id id ...``; ``id:times`` stands for as many.
 
     Raises:
-        DataError: no id at all, a malformed number, a count that does not match (a truncated line),
-            an id out of range, or one that occurs less than once.
+        DataError: a malformed line, a count that does not match (a truncated line), or an id that
+            is not in 0..limit-1.
     """
-    layout = f"whole numbers, a count and then {what} numbers"
-    if has_counts:
-        layout = f"a whole number and then {what}:count pairs"
-
-    def parse(field: str) -> tuple[int, int]:
-        id_, times = field.split(":") if has_counts else (field, 1)
-        return int(id_), int(times)
-
-    is_empty = True
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"
         try:
             count, *fields = line.split()
-            pairs = [parse(field) for field in fields]
-            n_pairs = int(count)
+            pairs = [field.partition(":") for field in fields]
+            ids, times = [int(id_) for id_, _, _ in pairs], [int(n or 1) for *_, n in pairs]
+            is_whole = int(count) == len(ids)
         except ValueError:
-            raise DataError(f"{where}: expected {layout}.") from None
-        if n_pairs != len(pairs):
             raise DataError(
-                f"{where}: says {n_pairs} {what}s and lists {len(pairs)}. Is the file truncated?"
+                f"{where}: expected whole numbers, a count and then {what} numbers."
+            ) from None
+        if not is_whole:
+            raise DataError(
+                f"{where}: says {count} {what}s and lists {len(ids)}. Is the file truncated?"
             )
-        for id_, times in pairs:
+        for id_ in ids:
             if not 0 <= id_ < limit:
                 raise DataError(
                     f"{where}: {what} {id_} is outside 0..{limit - 1}. Is another file cut off?"
                 )
-            if times < 1:
-                raise DataError(f"{where}: {what} {id_} occurs {times} times; it must occur.")
-        _refuse_long(sum(times for _, times in pairs), where)
-        is_empty = is_empty and not pairs
-        yield [id_ for id_, times in pairs for _ in range(times)]
-    if is_empty:
-        raise DataError(f"{path} names no {what} at all.")
-
-
-def _refuse_long(n_words: int, where: str) -> None:
-    if n_words > MOST_WORDS:
-        raise DataError(
-            f"{where}: more than {MOST_WORDS:,} words in one article. Is the file damaged?"
-        )
+        if min(times, default=1) < 1 or sum(times) > MOST_WORDS:
+            raise DataError(f"{where}: counts must be above 0, and at most {MOST_WORDS:,} in all.")
+        yield [id_ for id_, n in zip(ids, times, strict=True) for _ in range(n)]

@@ -13,7 +13,7 @@ from typing import Any
 from ncfbench.config import cache_dir
 from ncfbench.data.content import Content
 from ncfbench.data.files import git_blob_id
-from ncfbench.data.options import ItemOptions, TokenizerOptions, option
+from ncfbench.data.options import TokenizerOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.errors import DataError, VerificationError, reason
 from ncfbench.storage import locks
@@ -25,7 +25,7 @@ RETRIES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedOptions(ItemOptions, ABC):
+class PublishedOptions(TokenizerOptions, ABC):
     """Options that say where published files come from, and what is made of them."""
 
     from_: Path | None = option(
@@ -92,9 +92,8 @@ class Published:
             # A second process waits, and then finds the files.
             with locks.held(folder, "downloading into", wait=say), progress() as bar:
                 self.download(folder, options.files, options.url, bar)
-        origin = {"commit": self.commit, "files": self._verified(folder, options, say)}
-        if isinstance(options, TokenizerOptions):
-            origin |= options.tokenizer_origin()
+        files = {name: self._verified(folder, name, options, say) for name in options.files}
+        origin = {"commit": self.commit, "files": files, **options.tokenizer_origin()}
         return Preparation(origin, options.stored(), partial(options.read, folder, say))
 
     def download(
@@ -119,57 +118,42 @@ class Published:
                 raise ValueError(f"expected git blob {expected}, found {blob}")
             return result
 
-        with_slash = (base_url or self.url).rstrip("/") + "/"
+        site = (base_url or self.url).rstrip("/") + "/"
         pooch.get_logger().setLevel("ERROR")
-        for file in names:
-            path = folder / file
-            with storage_errors(path):
-                if path.is_file() and git_blob_id(path) == self.blob_ids[file]:
+        files = pooch.create(folder, site, registry=dict.fromkeys(names), retry_if_failed=RETRIES)
+        for name in names:
+            with storage_errors(folder / name):
+                if (folder / name).is_file() and git_blob_id(folder / name) == self.blob_ids[name]:
                     continue
-                path.unlink(missing_ok=True)
-            pup = pooch.create(
-                path=folder, base_url=with_slash, registry={file: None}, retry_if_failed=RETRIES
-            )
+                (folder / name).unlink(missing_ok=True)
             try:
-                pup.fetch(file, downloader=fetch)
+                files.fetch(name, downloader=fetch)
             except (requests.exceptions.RequestException, OSError) as error:
                 raise DataError(
-                    f"Could not download {with_slash}{file}: {reason(error)}. Check the connection"
-                    " and run the command again, or fetch the files yourself and use --from DIR."
+                    f"Could not download {site}{name}: {reason(error)}. Check the connection and"
+                    " run the command again, or fetch the files yourself and use --from DIR."
                 ) from error
             except ValueError as error:
                 raise VerificationError(
-                    f"{file} from {with_slash} is not the published file: {reason(error)}."
+                    f"{name} from {site} is not the published file: {reason(error)}."
                 ) from error
 
     def _verified(
-        self, folder: Path, options: PublishedOptions, say: Callable[[str], None]
-    ) -> dict[str, dict[str, Any]]:
-        """Return the blob id of each file, and whether it is the published one."""
-        _require(folder, options.files)
-        files = {}
-        for name in options.files:
-            blob, expected = git_blob_id(folder / name), self.blob_ids[name]
-            if blob != expected:
-                difference = (
-                    f"{folder / name} is not the published file: expected git blob {expected},"
-                    f" found {blob}."
+        self, folder: Path, name: str, options: PublishedOptions, say: Callable[[str], None]
+    ) -> dict[str, Any]:
+        """Return the blob id of a file, and whether it is the published one."""
+        path, expected = folder / name, self.blob_ids[name]
+        if not path.exists():
+            needed = ", ".join(options.files)
+            raise DataError(f"{path} is missing. --from takes the folder that holds {needed}.")
+        blob = git_blob_id(path)
+        if blob != expected:
+            difference = (
+                f"{path} is not the published file: expected git blob {expected}, found {blob}."
+            )
+            if not options.allow_unverified:
+                raise VerificationError(
+                    f"{difference} Use --allow-unverified to prepare it all the same."
                 )
-                if not options.allow_unverified:
-                    raise VerificationError(
-                        f"{difference} Use --allow-unverified to prepare it all the same."
-                    )
-                say(f"Warning: {difference} Accepted (--allow-unverified).")
-            files[name] = {"git_blob": blob, "verified": blob == expected}
-        return files
-
-
-def _require(folder: Path, names: Sequence[str]) -> None:
-    """Raise a DataError unless ``folder`` holds all of ``names``."""
-    if not folder.is_dir():
-        raise DataError(
-            f"{folder} is not a folder. --from takes the folder that holds {', '.join(names)}."
-        )
-    for name in names:
-        if not (folder / name).exists():
-            raise DataError(f"{folder / name} is missing. Needed there: {', '.join(names)}.")
+            say(f"Warning: {difference} Accepted (--allow-unverified).")
+        return {"git_blob": blob, "verified": blob == expected}

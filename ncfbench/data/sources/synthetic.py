@@ -21,7 +21,7 @@ from ncfbench.data.features import MAX_FEATURES, Float32, standardise
 from ncfbench.data.graph import MAX_LINKS
 from ncfbench.data.options import SplitOptions, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
-from ncfbench.data.text import Texts, Vocabulary
+from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.storage.free_space import require_memory
@@ -43,8 +43,9 @@ def _size(default: int, help_: str) -> Any:
     return option(default, help_, at_least=1, at_most=MAX_LINKS)
 
 
-def _added(default: float, help_: str, **bounds: Any) -> Any:
-    return option(default, help_, at_least=0, omits_default=True, **bounds)
+def _features_of(side: str, topics: str) -> Any:
+    help_ = f"Dense features of {side}, which tell {topics} with noise."
+    return option(0, help_, at_least=0, at_most=MAX_FEATURES, omits_default=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +59,14 @@ class Options(SplitOptions):
     vocabulary_size: int = _size(1000, "Different words.")
     min_words: int = _size(6, "Words of the shortest text.")
     max_length: int = _size(24, "Words of the longest text.")
-    item_features: int = _added(
-        0, "Dense features of an item, which tell its topic with noise.", at_most=MAX_FEATURES
-    )
-    user_features: int = _added(
-        0, "Dense features of a user, which tell the topics with noise.", at_most=MAX_FEATURES
-    )
-    cold_user_fraction: float = _added(
-        0.0, "Share of the users held out: none of their links is trained on.", below=1
+    item_features: int = _features_of("an item", "its topic")
+    user_features: int = _features_of("a user", "the topics")
+    cold_user_fraction: float = option(
+        0.0,
+        "Share of the users held out: none of their links is trained on.",
+        at_least=0,
+        below=1,
+        omits_default=True,
     )
     seed: int = option(0, "Seed of everything but the choice of held-out items.", at_least=0)
 
@@ -97,10 +98,7 @@ class Options(SplitOptions):
 def plan(
     options: Options, *, say: Callable[[str], None], progress: Progress = nullcontext
 ) -> Preparation:
-    """Prepare a synthetic data set; see :class:`ncfbench.data.sources.SourceModule`.
-
-    Its ``read`` refuses sizes that memory cannot hold, before anything is made.
-    """
+    """Return how the data set is made; sizes that memory cannot hold are refused first."""
 
     def read() -> Content:
         what = f"{options.users:,} users, {options.items:,} items and {options.links:,} links"
@@ -144,30 +142,16 @@ def make(options: Options) -> Content:
     )
 
 
-def _features(
-    options: Options, rng: np.random.Generator, width: int, topics: NDArray[np.integer]
-) -> Float32 | None:
-    """Return float32[n, F]: the mean of a centre for each topic of a row, and some noise."""
-    if not width:
-        return None
-    centres = rng.standard_normal((options.topics, width), np.float32)
-    features = FEATURE_NOISE * rng.standard_normal((len(topics), width), np.float32)
-    for column in topics.T:
-        features += centres[column] / topics.shape[1]
-    return standardise(features, np.ones(len(features), bool))[0]
-
-
 def _heavy_tail(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
     """Draw positive weights with a Pareto tail (exponent 1.2), cut so that none dominates."""
     return np.minimum(1 + rng.pareto(1.2, size), 0.01 * size + 10)
 
 
-def _choose(
-    rng: np.random.Generator, cumulative: NDArray[np.float64], size: int
-) -> NDArray[np.int64]:
-    """Draw indices with replacement, by weights whose cumulative sums are given."""
-    drawn = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
-    chosen: NDArray[np.int64] = np.minimum(drawn, len(cumulative) - 1)
+def _choose(weights: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return indices drawn by weights, from numbers that are uniform between 0 and 1."""
+    cumulative = np.cumsum(weights)
+    drawn = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+    chosen: NDArray[np.int64] = np.minimum(drawn, len(weights) - 1)
     return chosen
 
 
@@ -176,27 +160,24 @@ def _links(
     streams: Streams,
     topic_of_item: NDArray[np.int64],
     popularity: NDArray[np.float64],
-    rename: NDArray[np.int32],
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    rename: Int32,
+) -> tuple[Int32, Int32, Int32]:
     """Draw exactly ``options.links`` distinct links, sorted by user and item, and each user's
     topics; item i of the sorted topics gets the id ``rename[i]``.
     """
     rng = streams.generator("links")
-    activity = np.cumsum(_heavy_tail(rng, options.users))
-    topics_of_user = rng.integers(
-        options.topics, size=(options.users, TOPICS_OF_A_USER), dtype=np.int32
-    )
-    topic_weights = np.cumsum(1 / np.arange(1, TOPICS_OF_A_USER + 1))
+    activity = _heavy_tail(rng, options.users)
+    size = (options.users, TOPICS_OF_A_USER)
+    topics_of_user = rng.integers(options.topics, size=size, dtype=np.int32)
+    topic_weights = 1 / np.arange(1, TOPICS_OF_A_USER + 1)
     cumulative = np.cumsum(popularity)
     starts = np.searchsorted(topic_of_item, np.arange(options.topics + 1))
     bounds = np.concatenate([[0.0], cumulative])[starts]
 
     def draw(size: int) -> NDArray[np.int64]:
         # Searching for sorted values is faster, and leaves the distribution as it is.
-        user = np.searchsorted(
-            activity, np.sort(rng.random(size)) * activity[-1], side="right"
-        ).clip(max=len(activity) - 1)
-        topic = topics_of_user[user, _choose(rng, topic_weights, size)]
+        user = _choose(activity, np.sort(rng.random(size)))
+        topic = topics_of_user[user, _choose(topic_weights, rng.random(size))]
         at_large = (rng.random(size) < OFF_TOPIC_SHARE) | (bounds[topic] == bounds[topic + 1])
         low = np.where(at_large, 0.0, bounds[topic])
         high = np.where(at_large, cumulative[-1], bounds[topic + 1])
@@ -210,9 +191,8 @@ def _links(
         wanted = (options.links - len(keys)) * 5 // 4 + 64
         drawn = [draw(min(LINKS_AT_ONCE, wanted - n)) for n in range(0, wanted, LINKS_AT_ONCE)]
         keys = np.unique(np.concatenate([keys, *drawn]))
-    kept = np.ones(len(keys), bool)
-    kept[rng.choice(len(keys), len(keys) - options.links, replace=False)] = False
-    users, items = np.divmod(keys[kept], options.items)
+    surplus = rng.choice(len(keys), len(keys) - options.links, replace=False)
+    users, items = np.divmod(np.delete(keys, surplus), options.items)
     return users.astype(np.int32), items.astype(np.int32), topics_of_user
 
 
@@ -223,18 +203,30 @@ def _texts(
     rng = streams.generator("texts")
     lengths = rng.integers(options.min_words, options.max_length + 1, size=options.items)
     topic = np.repeat(topic_of_item, lengths)
-    words = _choose(rng, np.cumsum(1 / np.arange(1, options.vocabulary_size + 1)), len(topic))
+    n_words, n_topics = options.vocabulary_size, options.topics
+    words = _choose(1 / np.arange(1, n_words + 1), rng.random(len(topic)))
     # Topic t owns the words t, t + topics, t + 2 topics, ...: each topic has frequent and rare
     # words.
-    per_topic = np.cumsum(1 / np.sqrt(np.arange(1, options.vocabulary_size // options.topics + 1)))
-    topic_words = topic + options.topics * _choose(rng, per_topic, len(topic))
-    words = np.where(rng.random(len(topic)) < TOPIC_WORD_SHARE, topic_words, words)
-    counts = np.bincount(words, minlength=options.vocabulary_size)
-    by_count = np.argsort(-counts, kind="stable")
-    by_count = by_count[counts[by_count] > 0]
-    ids = np.zeros(options.vocabulary_size, np.int32)
+    rank = _choose(1 / np.sqrt(np.arange(1, n_words // n_topics + 1)), rng.random(len(topic)))
+    is_of_topic = rng.random(len(topic)) < TOPIC_WORD_SHARE
+    words = np.where(is_of_topic, topic + n_topics * rank, words)
+    counts = np.bincount(words, minlength=n_words)
+    by_count = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    ids = np.zeros(n_words, np.int32)
     ids[by_count] = np.arange(1, len(by_count) + 1)
-    vocabulary = Vocabulary(
-        tuple(f"w{word:04d}" for word in by_count), tuple(counts[by_count].tolist())
-    )
+    names = tuple(f"w{word:04d}" for word in by_count)
+    vocabulary = Vocabulary(names, tuple(counts[by_count].tolist()))
     return Texts(ids[words], lengths.astype(np.int32)), vocabulary
+
+
+def _features(
+    options: Options, rng: np.random.Generator, width: int, topics: NDArray[np.integer]
+) -> Float32 | None:
+    """Return float32[n, F]: the mean of a centre for each topic of a row, and some noise."""
+    if not width:
+        return None
+    centres = rng.standard_normal((options.topics, width), np.float32)
+    features = FEATURE_NOISE * rng.standard_normal((len(topics), width), np.float32)
+    for column in topics.T:
+        features += centres[column] / topics.shape[1]
+    return standardise(features, np.ones(len(features), bool))[0]

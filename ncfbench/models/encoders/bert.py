@@ -108,7 +108,7 @@ class Bert(nnx.Module):
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
         folder = CHECKPOINT.path(data.folder, config.checkpoint)
         architecture = Architecture.read(folder)
-        weights = read_weights(folder, architecture)
+        weights = dict(read_weights(folder, architecture))
         self.pretrained = Pretrained(architecture, weights, config.frozen_layers, rngs=rngs)
         self.dense = nnx.Linear(architecture.width, config.dimension, rngs=rngs)
         self.pooling = architecture.pooling
@@ -128,8 +128,7 @@ class Bert(nnx.Module):
                 "--encoder bert needs --checkpoint FOLDER, with a pretrained model's config.json,"
                 " model.safetensors and tokenizer."
             )
-        folder = CHECKPOINT.find(dataset, config.checkpoint)
-        with CHECKPOINT.reading():
+        with CHECKPOINT.opened(dataset, config.checkpoint) as folder:
             architecture = read_verified(folder)
         longest = int(dataset.lengths.max(initial=0))
         if longest > architecture.positions:
