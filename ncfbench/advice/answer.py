@@ -34,7 +34,7 @@ apart, and in one rung arms stop at clocks that differ by a block.
 STAYED = ("recommended", "tied", "slower")
 """Statuses of entrants that stayed to the end."""
 PLACES = {"recommended": 0, "tied": 1, "slower": 2, "left": 2}
-"""What comes first in the answer; the statuses that are not here come last."""
+"""Order of the statuses in the answer; those that are not here come last."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ FALLING = 0.5
 LATE = 1 / 3
 """Share of the horizon up to which the best arm of every sampler stays."""
 MOST_DOUBLINGS = 60.0
-"""Of a clock that is expected; more are as good as never."""
+"""Most doublings of the clock that are expected; more are as good as never."""
 
 
 @dataclass(frozen=True)

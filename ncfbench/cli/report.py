@@ -295,6 +295,11 @@ def _report(
         if race is not None:
             if wanted.format == "json":
                 print_json(race)
+            elif wanted.format != "table":
+                raise NothingToReportError(
+                    f"{shown(where.runs_dir)} holds the answer of a race and no finished run, so"
+                    f" --format {wanted.format} has no table to print. Use --format table or json."
+                )
             return
         advice = "Begin with: ncfbench sweep smoke"
         races = sorted((where.runs_dir / "advice").glob("*/answer.json"))

@@ -18,7 +18,7 @@ RECALL = "recall_at_50"
 COLD_USERS = f"{RECALL}_cold_users"
 MEASURED = (*MEASURES, COLD_USERS)
 ERROR = "±: standard error over users and items, and over seeds where there are several"
-"""What ± is in every table and sentence (:func:`standard_error`)."""
+"""Meaning of ± in every table and sentence (:func:`standard_error`)."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ CERTAIN = (
     f"recall@{COMPARED} is 1 by construction: there are at most {COMPARED} test items. Prepare the"
     " data with a larger test fraction."
 )
-"""What stands beside a recall whose chance is 1."""
+"""Note beside a recall whose chance is 1."""
 NEGLIGIBLE = 40.0
 """The chance of MRR is summed until the probability of a later rank is below e^-40."""
 

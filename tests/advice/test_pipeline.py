@@ -358,6 +358,12 @@ def test_the_command_prints_the_answer(
     check(empty, 7, f"To see the answers of its races: ncfbench report {raced.folder}")
     again = invoke("report", raced.folder, "--only", "sampler=iid")  # writes nothing
     check(again, 0, "Use --loss sg --sampler", "How far to trust it:", "ncfbench advise")
+    unfinished = raced.folder.parent / "unfinished"
+    unfinished.mkdir()
+    (unfinished / "answer.json").write_bytes((raced.folder / "answer.json").read_bytes())
+    for kind in ("csv", "markdown", "html"):
+        silent = invoke("report", unfinished, "--format", kind)
+        check(silent, 7, f"no finished run, so --format {kind} has no table to print")
     found = json.loads(invoke(*words, "--quiet", "--json").stdout)
     assert raced.answer is not None
     assert raced.answer.best is not None

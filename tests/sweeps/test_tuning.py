@@ -20,7 +20,7 @@ from ncfbench.reporting import comparison
 from ncfbench.reporting.rows import speedup_rows
 from ncfbench.reporting.views.results import speedup_tables
 from ncfbench.runs import folder as runs
-from ncfbench.runs.trials import FOLDER, Budget
+from ncfbench.runs.trials import FOLDER, MOST_TRIALS, Budget
 from ncfbench.sweeps import tuning
 from ncfbench.sweeps.grid import CellState, SweepStatus, group_cells
 
@@ -64,6 +64,15 @@ def test_every_arm_has_the_same_trials(count: int, names: list[str], loss: str) 
     assert len({trial for own in found.values() for trial in own}) == 2 * count, (
         "seeds share their trials"
     )
+
+
+@pytest.mark.parametrize("name", TUNABLE)
+@pytest.mark.parametrize("rate", [1e-30, 1.0, 9.99])
+def test_a_setting_has_values_for_all_trials(name: str, rate: float) -> None:
+    """The most trials that are allowed differ, with three digits: making them ends."""
+    config = complete({"sampler": "ns", "learning_rate": rate})
+    trials = tuning.make_trials([config], Budget(MOST_TRIALS, 1, (name,)))[config]
+    assert len(set(trials)) == MOST_TRIALS
 
 
 @pytest.mark.parametrize(

@@ -204,4 +204,4 @@ LIMITS = CLAIMS | {
         is_unit=True,
     )
 }
-"""What estimates tend to as the batch grows: the claims, and objectives that none claims."""
+"""Limits of estimates as the batch grows: the claims, and objectives that none claims."""

@@ -1,4 +1,4 @@
-"""What a claim is judged by, and the verdict on it."""
+"""Evidence on a claim, and the verdict on it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ GREY = "#7a7a7a"
 LONGEST_SETTINGS = 60
 """Characters of settings in a file's name; a digest stands for more."""
 UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-"""What tells Matplotlib to leave the date out, by the kind of a file."""
+"""Metadata that makes Matplotlib leave the date out, by the kind of a file."""
 MOST_POINTS = 80
 """Points of a curve that a figure draws: more cannot be seen, and make an SVG large."""
 
