@@ -42,7 +42,7 @@ from ncfbench.errors import UsageError
 from ncfbench.profiling.cost_model import Counts
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.contents import effective_negatives
+from ncfbench.sampling.xray import effective_negatives
 
 LEARNING = 2.0
 """No sampler learns more than this many times as much from a link as one with more negatives."""

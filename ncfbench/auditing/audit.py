@@ -14,7 +14,7 @@ from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.runs.progress import Progress
-from ncfbench.sampling import contents
+from ncfbench.sampling.xray import xray
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def run(
     }
     audited = {key: config for key, config in configs.items() if key[2] not in broken}
     first = {(noise, sampler): config for (_, noise, sampler), config in reversed(audited.items())}
-    xrays = [contents.xray(dataset, config) for config in reversed(first.values())]
+    xrays = [xray(dataset, config) for config in reversed(first.values())]
     rows = []
     if audited and options.batches:
         rows = audit(

@@ -89,8 +89,8 @@ def conformance(
             continue
         fault = suite.check(name)
         claims = suite.claims
-        if name == "expectation" and claims.biases and (claims.weighs_biased or not fault):
-            detail = claims.declared_bias + (f" ({fault})" if fault else "")
+        if name == "expectation" and claims.bias and (claims.weighs_biased or not fault):
+            detail = claims.bias + (f" ({fault})" if fault else "")
             outcomes.append(Outcome(name, "declared", detail))
             continue
         if fault:

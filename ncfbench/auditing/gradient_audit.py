@@ -194,7 +194,7 @@ def audit_sampler(
     for row in rows:
         sampler = make_sampler(graph, configs[row["loss"]], Streams(0))
         # A bias that falls is consistent only where its limit is the right one.
-        if sampler.claims().biases and row["verdict"] in ("biased", "consistent"):
+        if sampler.claims().bias and row["verdict"] in ("biased", "consistent"):
             row |= {"verdict": "biased", "shown_by": "declared"}
     return rows
 

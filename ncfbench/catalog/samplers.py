@@ -143,7 +143,7 @@ SAMPLERS: dict[str, SamplerInfo] = {
         in_default_race=False,
     ),
     "xbm": SamplerInfo(
-        path="ncfbench.sampling.memory:MemorySharingSampler",
+        path="ncfbench.sampling.shared:MemorySharingSampler",
         title="N.S., memory",
         summary="like ns, and the item vectors of the last M links are negatives too",
         uses=("mask", "unique_items"),

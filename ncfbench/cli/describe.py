@@ -45,13 +45,13 @@ def describe(
     given = {**flags, "dataset": dataset, "data_dir": data_dir}
     settings, locations = merge(given, set_ or (), config)
     from ncfbench.data import open_dataset
-    from ncfbench.sampling import contents
+    from ncfbench.reporting import description
 
-    configs = contents.configurations(settings)
+    configs = description.configurations(settings)
     data = open_dataset(
         locations.data_dir, complete({"dataset": settings.get("dataset")}).dataset, say
     )
-    found = contents.describe(data, configs)
+    found = description.describe(data, configs)
     if json_:
         print_json(found)
     else:

@@ -21,6 +21,7 @@ shard's own items, and each shard is a batch by itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -50,14 +51,9 @@ class ShardedSampler(BatchSource):
     def __init__(self, sampler: Sampler, n_shards: int, own: range | None = None) -> None:
         self.sampler, self.n_shards, self.own = sampler, n_shards, own or range(n_shards)
 
-    @property
-    def batches_per_draw(self) -> int:
-        """See :attr:`BatchSource.batches_per_draw`."""
-        return self.sampler.batches_per_draw
-
-    def draw(self, start: int, count: int) -> list[Draw]:
-        """See :meth:`BatchSource.draw`: the random parts of whole batches."""
-        return self.sampler.draw(start, count)
+    def draws(self, start: int = 0, stop: int | None = None) -> Iterator[Draw]:
+        """See :meth:`BatchSource.draws`: the random parts of whole batches."""
+        return self.sampler.draws(start, stop)
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """Return this process's shards of the batch of a draw.
@@ -75,8 +71,6 @@ class ShardedSampler(BatchSource):
         capacity, rows = rounded_up(capacity, self.n_shards), len(draw.links) // self.n_shards
         own_rows = slice(self.own.start * rows, self.own.stop * rows)
         batch = self.sampler.assemble_rows(draw, capacity, own_rows)
-        if batch is None:
-            batch = self.sampler.assemble(draw, capacity)
         return cut(batch, self.n_shards, self.own)
 
     def batch_capacity(self, batch: Batch) -> int:

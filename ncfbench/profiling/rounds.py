@@ -280,7 +280,7 @@ def sampling_seconds(
 ) -> dict[str, float]:
     """Time drawing, assembling and transferring some batches, with nothing beside it."""
     times = [time.perf_counter()]
-    draws = source.draw(start, count)
+    draws = list(source.draws(start, start + count))
     times.append(time.perf_counter())
     batches = [source.assemble(draw, slots) for draw in draws]
     times.append(time.perf_counter())

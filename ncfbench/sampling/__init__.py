@@ -18,7 +18,7 @@ from ncfbench.sampling.base import PILOT_SEED, Draw, Sampler
 from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.sampling.local import LocalSampler
 
-__all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity", "require_negatives"]
+__all__ = ["Draw", "Sampler", "batches", "make_sampler", "plan_capacity"]
 
 PILOT_BATCHES = 400
 """Batches of the pilot that plans the item slots: an epoch of CiteULike, and enough to estimate the
@@ -36,7 +36,12 @@ def make_sampler(
         DataError: every user has every item, so that there is no negative link.
         UsageError: the batch does not fit the graph.
     """
-    require_negatives(graph)
+    users, items = int(np.count_nonzero(graph.user_degrees)), len(graph.items_in_use)
+    if graph.n_links == users * items:
+        raise DataError(
+            f"No negative link exists: the training links join each of {users:,} users with each of"
+            f" {items:,} items. Prepare data in which some user has no link with some item."
+        )
     if config.batch_size > graph.n_links:
         raise UsageError(
             f"batch_size = {config.batch_size} is larger than the {graph.n_links:,} training links."
@@ -45,20 +50,6 @@ def make_sampler(
     made = LocalSampler if config.shares_locally else find_sampler(config.sampler).load()
     sampler: Sampler = made(graph, config, streams, **options)
     return sampler
-
-
-def require_negatives(graph: BipartiteGraph) -> None:
-    """Refuse links among which there is no negative one.
-
-    Raises:
-        DataError: each user with training links has one with every item in use.
-    """
-    users, items = int(np.count_nonzero(graph.user_degrees)), len(graph.items_in_use)
-    if graph.n_links == users * items:
-        raise DataError(
-            f"No negative link exists: the training links join each of {users:,} users with each of"
-            f" {items:,} items. Prepare data in which some user has no link with some item."
-        )
 
 
 def _smaller_batch(config: RunConfig, n_links: int) -> str:

@@ -15,20 +15,16 @@ variance is never larger (Rao-Blackwell).
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ncfbench.config import RunConfig
-from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import PILOT_SEED, Draw, Float64, Int32, Sampler
 from ncfbench.sampling.batch import Batch, EveryUser, MetUsers, padded, rounded_up, with_pair_slots
 from ncfbench.sampling.claims import Claims
 
-Int: TypeAlias = NDArray[np.integer]
 PAIR_MULTIPLE = 256
 """Slots for linked pairs come in multiples of this, so that few batches have a shape of their
 own.
@@ -37,64 +33,64 @@ PILOT_BATCHES = 64
 """Batches from which the number of slots for linked pairs is planned."""
 
 
-class AllUsersSampler(Sampler):
-    """Base of the samplers in which every item of a batch meets all users, or M drawn ones.
+class NegativeSharingAllUsersSampler(Sampler):
+    """Negative Sharing with all users: b positive links, whose items meet every user.
 
-    With M, users ~ P_d are drawn for each batch, with replacement and independent of its links, and
-    a_u is 1/M for each. Linked pairs are left out under ``mask``. Nothing of size U x V is made.
-    Weights: a_u for a user, c_j rho_j / b for an item.
+    With M = ``negative_users``, users ~ P_d are drawn for each batch, with replacement and
+    independent of its links, and a_u is 1/M for each. Positive links as in Negative Sharing,
+    shuffled (or uniform with replacement). Linked pairs are left out under ``mask``. Weights: a_u
+    for a user, c_j rho_j / b for an item; nothing of size U x V is made. One slot for each distinct
+    item, U user slots (M + b with M drawn users). Cost per link: O(degree of the item), and on the
+    device U (or M) scores an item.
     """
 
     merges_items = True
+    required_capacity = Sampler.count_items
 
-    def __init__(
-        self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
-    ) -> None:
-        super().__init__(graph, config, streams, **options)
-        if config.negative_users >= graph.n_users:
+    def check(self) -> None:
+        """See :meth:`Sampler.check`."""
+        drawn, users = self.config.negative_users, self.graph.n_users
+        if drawn >= users:
             raise UsageError(
-                f"--negative-users {config.negative_users} is not below the"
-                f" {graph.n_users:,} users of the data set. Use --negative-users all."
+                f"--negative-users {drawn} is not below the {users:,} users of the data set. Use"
+                " --negative-users all."
             )
 
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; each batch has a stream of its own for the users drawn."""
-        draws = super().draw(start, count)
-        if not self.config.negative_users:
+        draws, n, size = super().draw(start, count), self.graph.n_links, self.config.negative_users
+        if not size:
             return draws
-        return [draw._replace(users=self._met(number)) for number, draw in enumerate(draws, start)]
+        streams = (self.streams.generator("met-users", start + index) for index in range(count))
+        users = (self.graph.link_user[rng.integers(n, size=(1, size))] for rng in streams)
+        return [draw._replace(users=drawn) for draw, drawn in zip(draws, users, strict=True)]
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
-        graph, drawn = self.graph, draw.users.reshape(-1)
-        pos_user = graph.link_user[draw.links]
-        items, slot = self._distinct(self.slot_items(draw))
+        pos_user = self.graph.link_user[draw.links]
+        items, slot = self.merged(self.slot_items(draw))
         size = max(capacity, len(items))
         item_weight = np.zeros(size, self.weight_dtype)
         item_weight[: len(items)] = np.bincount(slot) * self.item_importance[items]
-        made: type[MetUsers]
+        made: type[MetUsers] = EveryUser
+        users, user_weight = self._every_user
         if self.config.negative_users:
-            made, users = MetUsers, np.concatenate([drawn, pos_user])
-            own = np.arange(len(drawn), len(users), dtype=np.int32)
-            user_weight = np.full(len(drawn), 1 / len(drawn), self.weight_dtype)
-        else:
-            made, users, own, user_weight = EveryUser, self._all_users, pos_user, self._user_shares
-        user, item = self._linked_pairs(drawn, items)
-        # More pairs than were planned get more slots.
-        pairs = max(self.pair_slots, rounded_up(len(user), PAIR_MULTIPLE))
+            made, m = MetUsers, draw.users.size
+            users = np.concatenate([draw.users[0], pos_user])
+            pos_user = np.arange(m, len(users), dtype=np.int32)
+            user_weight = np.full(m, 1 / m, self.weight_dtype)
+        pairs = self._linked_pairs(draw, items)
         batch = Batch(
             users=users,
             items=padded(items, size),
-            pos_user=own,
+            pos_user=pos_user,
             pos_item=slot,
-            negatives=made(user_weight, item_weight, user, item),
+            negatives=made(user_weight, item_weight, *pairs),
             n_items=np.int32(len(items)),
         )
-        return with_pair_slots(batch, pairs)
-
-    def required_capacity(self, draw: Draw) -> int:
-        """See :meth:`Sampler.required_capacity`."""
-        return self._count_items(draw)
+        # More pairs than were planned get more slots.
+        slots = max(self.pair_slots, rounded_up(len(pairs[0]), PAIR_MULTIPLE))
+        return with_pair_slots(batch, slots)
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`: an epoch holds each link once, and items do not depend on the
@@ -115,47 +111,27 @@ class AllUsersSampler(Sampler):
         the same work.
         """
         pilot = type(self)(self.graph, self.config, Streams(PILOT_SEED))
-        most = max(pilot._count_pairs(draw) for draw in pilot.draws(0, PILOT_BATCHES))
+        most = max(
+            len(self._linked_pairs(draw, self.merged(self.slot_items(draw))[0])[0])
+            for draw in pilot.draws(0, PILOT_BATCHES)
+        )
         return rounded_up(most + most // 4, PAIR_MULTIPLE)
 
-    def _count_pairs(self, draw: Draw) -> int:
-        items, _ = self._distinct(self.slot_items(draw))
-        if self.config.mask and not self.config.negative_users:
-            return int(self.graph.item_degrees[items].sum())
-        return len(self._linked_pairs(draw.users.reshape(-1), items)[0])
-
-    def _linked_pairs(self, drawn: Int32, items: Int32) -> tuple[Int, Int]:
+    def _linked_pairs(self, draw: Draw, items: Int32) -> tuple[NDArray[np.integer], ...]:
         """Return the linked pairs of met users and distinct items, by position; none unmasked."""
         if not self.config.mask:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self.config.negative_users:
-            return self.graph.linked_block(drawn, items, self.tables)
+            return self.graph.linked_block(draw.users[0], items, self.tables)
         return self.graph.users_of(items)
 
     @cached_property
-    def _all_users(self) -> Int32:
-        return np.arange(self.graph.n_users, dtype=np.int32)
-
-    @cached_property
-    def _user_shares(self) -> NDArray[np.floating]:
-        return (self.graph.user_degrees / self.graph.n_links).astype(self.weight_dtype)
-
-    def _met(self, number: int) -> Int32:
-        rng = self.streams.generator("met-users", number)
-        size = (1, self.config.negative_users)
-        return self.graph.link_user[rng.integers(self.graph.n_links, size=size)]
+    def _every_user(self) -> tuple[Int32, NDArray[np.floating]]:
+        shares = self.graph.user_degrees / self.graph.n_links
+        return np.arange(self.graph.n_users, dtype=np.int32), shares.astype(self.weight_dtype)
 
 
-class NegativeSharingAllUsersSampler(AllUsersSampler):
-    """Negative Sharing with all users: b positive links, whose items meet every user.
-
-    Positive links as in Negative Sharing, shuffled (or uniform with replacement); P_n, linked pairs
-    and users as the base class says. One slot for each distinct item, U user slots (M + b with M
-    drawn users). Cost per link: O(degree of the item), and on the device U (or M) scores an item.
-    """
-
-
-class StratifiedAllUsersSampler(AllUsersSampler):
+class StratifiedAllUsersSampler(NegativeSharingAllUsersSampler):
     """Stratified Sampling with all users: s positive links an item (or a user), whose items meet
     every user.
 

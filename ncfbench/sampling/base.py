@@ -26,8 +26,6 @@ Int32 = NDArray[np.int32]
 
 CHUNK_DRAWS = 2**18
 """Random numbers drawn at a time: enough to amortise NumPy's calls, small enough for the cache."""
-
-
 PILOT_SEED = MAX_SEED + 1
 """Seed of batches that plan how many slots are needed, which no run can have."""
 
@@ -38,51 +36,33 @@ class Draw(NamedTuple):
     links: Int32
     """int32[b]: ids of the positive links; with strata, s consecutive ones form a stratum."""
     users: Int32
-    """int32[b, k]: users of the negative links (k = 0 where the sampler draws none); or int32[1, M]
-    for the whole batch.
+    """int32[b, k]: users of the negative links (k = 0 where none are drawn); or int32[1, M] for the
+    whole batch.
     """
     items: Int32
-    """int32[b, k]: items of the negative links (k = 0 where the sampler draws none); or int32[1,
-    k'] for the whole batch.
+    """int32[b, k]: items of the negative links (k = 0 where none are drawn); or int32[1, k'] for
+    the whole batch.
     """
 
 
 class BatchSource(ABC):
-    """Batches by number: the interface that the training loop uses.
-
-    Implemented by samplers, and by adapters that change the form of a sampler's batches.
-    """
-
-    @property
-    @abstractmethod
-    def batches_per_draw(self) -> int:
-        """Batches whose random parts are drawn at a time."""
+    """Batches by number, as the training loop takes them: a sampler's, or its shards of them."""
 
     @abstractmethod
-    def draw(self, start: int, count: int) -> list[Draw]:
-        """Return the random parts of batches ``start`` .. ``start + count - 1``.
-
-        They are the same for any way of cutting a range of batches into calls.
-        """
+    def draws(self, start: int = 0, stop: int | None = None) -> Iterator[Draw]:
+        """Yield the random parts of batches ``start``, ``start + 1``, ..., endless by default."""
 
     @abstractmethod
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """Return the batch of a draw, with at least ``capacity`` item slots.
 
-        It has more slots where it has more items. Its arrays are its own: a batch waits in a
-        queue, and on a CPU a step reads them in the host's memory.
+        Its arrays are its own: a batch waits in a queue, and on a CPU a step reads them in the
+        host's memory.
         """
 
     def batch_capacity(self, batch: Batch) -> int:
         """Return the ``capacity`` that a batch was assembled with, or what it needed beyond."""
         return len(batch.items)
-
-    def draws(self, start: int = 0, stop: int | None = None) -> Iterator[Draw]:
-        """Yield the random parts of batches ``start``, ``start + 1``, ..., some at a time."""
-        while stop is None or start < stop:
-            count = self.batches_per_draw
-            yield from self.draw(start, count if stop is None else min(count, stop - start))
-            start += count
 
     def batches(self, start: int = 0, capacity: int = 0) -> Iterator[Batch]:
         """Yield batches ``start``, ``start + 1``, ... without end.
@@ -111,6 +91,9 @@ class Sampler(BatchSource):
     draws_items = False
 
     def __init_subclass__(cls) -> None:
+        """Give a class that overrides :meth:`assemble` alone the forms that call it: inherited ones
+        would be those of other batches.
+        """
         super().__init_subclass__()
         for name in {"assemble_rows", "required_capacity"} - vars(cls).keys():
             if "assemble" in vars(cls):
@@ -125,17 +108,23 @@ class Sampler(BatchSource):
         replacement: bool = False,
         weight_dtype: Any = np.float32,
     ) -> None:
-        self.graph = graph
-        self.config = config
-        self.streams = streams
+        self.graph, self.config, self.streams = graph, config, streams
         self.noise = Noise(graph, config.noise_exponent)
         self.weight_dtype = np.dtype(weight_dtype)
         self.stratum_size = config.stratum_size if self.stratified else 1
         if config.unique_items or (self.stratified and config.strata == "item"):
             self.merges_items = True
         self.positives = self.make_positives(replacement=replacement)
-        self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
         self.tables = LookupTables(graph)
+        self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
+        self.check()
+
+    def check(self) -> None:
+        """Refuse settings that these data have no batches for, and say what to use instead.
+
+        Raises:
+            UsageError: for a subclass's reasons.
+        """
 
     def make_positives(self, *, replacement: bool) -> PositiveStream:
         """Return the stream of positive links: shuffled every epoch, or drawn."""
@@ -149,41 +138,64 @@ class Sampler(BatchSource):
 
     @property
     def batches_per_draw(self) -> int:
-        """See :attr:`BatchSource.batches_per_draw`."""
+        """Batches whose random parts are drawn at a time."""
         return max(1, CHUNK_DRAWS // (self.config.batch_size * (1 + self.config.negatives)))
 
+    def draws(self, start: int = 0, stop: int | None = None) -> Iterator[Draw]:
+        """See :meth:`BatchSource.draws`."""
+        while stop is None or start < stop:
+            count = self.batches_per_draw
+            yield from self.draw(start, count if stop is None else min(count, stop - start))
+            start += count
+
     def draw(self, start: int, count: int) -> list[Draw]:
-        """See :meth:`BatchSource.draw`."""
+        """Return the random parts of batches ``start`` .. ``start + count - 1``.
+
+        They are the same for any way of cutting a range of batches into calls.
+        """
         b, k = self.config.batch_size, self.config.negatives
         links = self.positives.take(start * b, count * b).reshape(count, b)
-        none = np.zeros((count, b, 0), np.int32)
-        users, items = (
-            self._draw_negatives(role, start, count).reshape(count, b, k) if is_drawn else none
-            for role, is_drawn in (
-                ("negative-users", self.draws_users),
-                ("negative-items", self.draws_items),
-            )
-        )
+        users = items = np.zeros((count, b, 0), np.int32)
+        if self.draws_users:
+            users = self._draw_negatives("negative-users", start, count).reshape(count, b, k)
+        if self.draws_items:
+            items = self._draw_negatives("negative-items", start, count).reshape(count, b, k)
         return [Draw(*parts) for parts in zip(links, users, items, strict=True)]
 
-    def claims(self) -> Claims:
-        """Return what the sampler says of its batches; subclasses replace what differs."""
-        config, bias = self.config, find_loss(self.config.loss).bias
-        own = config.sampler_settings
-        letters = {
-            "b": config.batch_size,
-            "k": config.negatives,
-            "s": self.stratum_size,
-            "U": own.get("negative_users") or self.graph.n_users,
-            "K": config.uniform_items,
-            "M": own.get("memory", 0),
-        }
-        return Claims(
-            nominal=nominal(find_sampler(config.sampler), config.strata, letters),
-            drawn_items=self.noise.probability,
-            biases=(bias,) if bias else (),
-            weighs_biased=bool(bias),
-        )
+    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch:
+        """Return the batch of :meth:`assemble` with the weights of at least the positive links
+        ``rows``, for a process that holds a part of the devices.
+        """
+        return self.assemble(draw, capacity)
+
+    def required_capacity(self, draw: Draw) -> int:
+        """Return the ``capacity`` that the batch of a draw needs.
+
+        This form assembles the batch; built-in samplers :meth:`count_items`.
+        """
+        return int(self.assemble(draw).n_items)
+
+    def count_items(self, draw: Draw) -> int:
+        """Return the item slots of a draw, without making its batch."""
+        return len(self.merged(self.slot_items(draw))[0])
+
+    @property
+    def most_item_slots(self) -> int:
+        """Slots that no batch exceeds where equal items are merged."""
+        return len(self.graph.items_in_use)
+
+    def slot_items(self, draw: Draw) -> Int32:
+        """Return the items of a batch before equal ones are merged, the positive links' first."""
+        own, drawn = self.graph.link_item[draw.links], draw.items.reshape(-1)
+        return np.concatenate([own, drawn]) if len(drawn) else own
+
+    def merged(self, items: Int32) -> tuple[Int32, Int32]:
+        """Return the items that get a slot each, and the slot of each of ``items``: where they are
+        merged, the distinct ones, ascending.
+        """
+        if self.merges_items:
+            return self.tables.items.distinct(items)
+        return items, np.arange(len(items), dtype=np.int32)
 
     @cached_property
     def measure(self) -> Float64:
@@ -199,37 +211,26 @@ class Sampler(BatchSource):
         """Return float64[I]: the measure over a proposal distribution, zero where that is zero."""
         return np.divide(self.measure, proposal, out=np.zeros(len(proposal)), where=proposal > 0)
 
-    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
-        """Return the batch of :meth:`assemble` with the weights of the positive links ``rows``
-        only, for a process that holds a part of the devices; None where they cannot be made alone.
-
-        A subclass that overrides :meth:`assemble` alone gets this method back, and
-        :meth:`required_capacity`: inherited ones would not be those of its batches.
-        """
-        return None
-
-    def required_capacity(self, draw: Draw) -> int:
-        """Return the ``capacity`` that the batch of a draw needs.
-
-        This form assembles the batch; built-in samplers count the items of the draw.
-        """
-        return int(self.assemble(draw).n_items)
-
-    @property
-    def most_item_slots(self) -> int:
-        """Slots that no batch exceeds where equal items are merged."""
-        return len(self.graph.items_in_use)
-
-    def slot_items(self, draw: Draw) -> Int32:
-        """Return the items of a batch before equal ones are merged, the positive links' first."""
-        own, drawn = self.graph.link_item[draw.links], draw.items.reshape(-1)
-        return np.concatenate([own, drawn]) if len(drawn) else own
-
-    def _count_items(self, draw: Draw) -> int:
-        ids = self.slot_items(draw)
-        return len(self._distinct(ids)[0]) if self.merges_items else len(ids)
+    def claims(self) -> Claims:
+        """Return what the sampler says of its batches; subclasses replace what differs."""
+        config, bias = self.config, find_loss(self.config.loss).bias
+        letters = {
+            "b": config.batch_size,
+            "k": config.negatives,
+            "s": self.stratum_size,
+            "U": config.sampler_settings.get("negative_users") or self.graph.n_users,
+            "K": config.uniform_items,
+            "M": config.sampler_settings.get("memory", 0),
+        }
+        return Claims(
+            nominal=nominal(find_sampler(config.sampler), config.strata, letters),
+            drawn_items=self.noise.probability,
+            bias=bias,
+            weighs_biased=bool(bias),
+        )
 
     def _draw_negatives(self, role: str, start: int, count: int) -> Int32:
+        """Return the k nodes of each positive link, from an epoch's stream of its own."""
         b, k = self.config.batch_size, self.config.negatives
         parts = []
         for epoch, low, high in self.positives.spans(start * b, count * b):
@@ -246,6 +247,3 @@ class Sampler(BatchSource):
         if role == "negative-items":
             return self.noise.draw(rng, size)
         return self.graph.link_user.take(rng.integers(self.graph.n_links, size=size), mode="clip")
-
-    def _distinct(self, items: Int32) -> tuple[Int32, Int32]:
-        return self.tables.items.distinct(items)

@@ -9,21 +9,20 @@ inserted along such paths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ncfbench.catalog import find_sampler
-from ncfbench.config import RunConfig
 from ncfbench.config.checks import batch_unit
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Int32
-from ncfbench.sampling.batch import Batch, Shared
+from ncfbench.sampling.batch import Batch, negative_weights
 from ncfbench.sampling.claims import Claims
 from ncfbench.sampling.positives import PositiveStream
 from ncfbench.sampling.shared import SharingSampler
@@ -54,11 +53,22 @@ class DistinctSharingSampler(SharingSampler):
 
     merges_items = True
 
-    def __init__(
-        self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
-    ) -> None:
-        _require_batches(graph, config)
-        super().__init__(graph, config, streams, **options)
+    def check(self) -> None:
+        """See :meth:`Sampler.check`."""
+        graph, b = self.graph, self.config.batch_size
+        degrees = {"user": graph.user_degrees, "item": graph.item_degrees}
+        kind = max(degrees, key=lambda kind: int(degrees[kind].max()))
+        node, most = int(np.argmax(degrees[kind])), int(degrees[kind].max())
+        if most > graph.n_links // b:
+            unit, least = batch_unit(self.config.to_dict(), find_sampler(self.config.sampler))
+            able = graph.n_links // most // unit * unit
+            use = f"--batch-size {able} or less" if able >= least else "--sampler ns"
+            raise UsageError(
+                f"batch_size = {b} leaves {graph.n_links // b:,} batches an epoch, and"
+                f" {graph.name(kind, node)} has {most:,} links, which without duplicates need a"
+                f" batch each. Use {use}."
+            )
+        super().check()
 
     def make_positives(self, *, replacement: bool) -> PositiveStream:
         """See :meth:`Sampler.make_positives`."""
@@ -70,16 +80,9 @@ class DistinctSharingSampler(SharingSampler):
         """See :meth:`Sampler.claims`. Shuffled, the bias is of second order in the share of links
         that share a node with another.
         """
-        found = (
-            super()
-            .claims()
-            ._replace(
-                draws_links_uniformly=False,
-                shuffled_bias=float(np.mean((1 - self.free_share) ** 2)),
-                weighs_biased=True,
-            )
-        )
-        return found.with_bias(
+        claims = super().claims()._replace(draws_links_uniformly=False, weighs_biased=True)
+        second_order = float(np.mean((1 - self.free_share) ** 2))
+        return claims._replace(shuffled_bias=second_order).with_bias(
             "links of popular users and items are rejected more often from batches that are drawn"
             " one by one; a training epoch holds every link once"
         )
@@ -94,8 +97,7 @@ class DistinctSharingSampler(SharingSampler):
 
     def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
         batch = super()._share(draw, capacity, rows)
-        assert isinstance(batch.negatives, Shared)
-        weight, free = batch.negatives.weight, self.free_share[draw.links]
+        weight, free = negative_weights(batch), self.free_share[draw.links]
         of_slot = np.zeros(weight.shape[1])
         of_slot[batch.pos_item] = free / self.free_share.mean()
         weight *= free[rows, None].astype(weight.dtype)
@@ -108,7 +110,7 @@ class DistinctStream(PositiveStream):
 
     Args:
         batch_size: b; no node has more than N // b links.
-        replacement: draw each batch by itself, link by link, with rejection. Visits all links for
+        replacement: draw each batch by itself, link by link, with rejection. Orders all links for
             each batch: for audits.
     """
 
@@ -119,21 +121,16 @@ class DistinctStream(PositiveStream):
         self.batch_size = batch_size
         self.n_batches = graph.n_links // batch_size
         self.epoch_length = self.n_batches * batch_size
-        self._fitting = FirstFitting(graph)
 
     def _shuffled_links(self, rng: np.random.Generator, epoch: int) -> Int32:
         links = super()._shuffled_links(rng, epoch)[: self.epoch_length]
-        group = self._fill(links)
-        left = np.flatnonzero(group < 0)
-        if len(left):
-            graph = self.graph
-            colouring = _Colouring(
-                graph.link_user[links], graph.link_item[links], group, self.n_batches
-            )
-            for link in left:
-                colouring.insert(int(link))
+        batch = self._fill(links)
+        if (batch < 0).any():
+            colouring = _Colouring(self.graph, links, batch, self.n_batches)
+            for link in np.flatnonzero(batch < 0).tolist():
+                colouring.insert(link)
             colouring.balance(self.batch_size)
-        order = np.argsort(group, kind="stable").reshape(self.n_batches, self.batch_size)
+        order = np.argsort(batch, kind="stable").reshape(self.n_batches, self.batch_size)
         # The last batches to be filled hold what fitted into no earlier one.
         order = order[rng.permutation(self.n_batches)]
         return links[order.reshape(-1)]
@@ -145,89 +142,83 @@ class DistinctStream(PositiveStream):
         """Return the links of a batch. To go through a random order is to draw with rejection: a
         link that comes again shares its nodes with itself.
         """
+        ends = self.graph.link_user.data, self.graph.link_item.data
         while True:
             links = rng.permutation(self.graph.n_links).astype(np.int32)
-            fitting = links[self._fitting(links)][: self.batch_size]
+            fitting, _ = first_fitting(links.data, *ends, self.batch_size)
             # Where no other link fits, the batch is begun again; one of b links exists.
             if len(fitting) == self.batch_size:
-                return fitting
+                return np.array(fitting, np.int32)
 
     def _fill(self, links: Int32) -> Int64:
         """Return int64[n]: the batch of each link, -1 for those that fit into none any more.
 
         Each batch takes the first b links that fit, from those that waited and those that follow.
         """
-        b, group = self.batch_size, np.full(len(links), -1)
-        waiting, following = np.zeros(0, np.int64), 0
+        ends = self.graph.link_user[links].data, self.graph.link_item[links].data
+        batch, waiting, following = np.full(len(links), -1), list[int](), iter(range(len(links)))
         for number in range(self.n_batches):
-            chosen = np.zeros(0, np.int64)
-            more = b
-            while True:
-                stop = min(following + more, len(links))
-                waiting = np.concatenate([waiting, np.arange(following, stop)])
-                following = stop
-                chosen = np.flatnonzero(self._fitting(links[waiting]))[:b]
-                if len(chosen) == b or following == len(links):
-                    break
-                more = max(b // 4, 1)
-            group[waiting[chosen]] = number
-            waiting = np.delete(waiting, chosen)
-        return group
+            waited = iter(waiting)
+            fitting, passed = first_fitting(chain(waited, following), *ends, self.batch_size)
+            batch[fitting] = number
+            waiting = [*passed, *waited]
+        return batch
 
 
-class FirstFitting:
-    """Finds which links of a sequence share no node with one that was found before them."""
+def first_fitting(
+    links: Iterable[int], users: Sequence[int], items: Sequence[int], count: int
+) -> tuple[list[int], list[int]]:
+    """Take the first links that share no node with one taken before, ``count`` at most.
 
-    def __init__(self, graph: BipartiteGraph) -> None:
-        self.graph = graph
-        self._first = [np.zeros(size, np.int64) for size in (graph.n_users, graph.n_items)]
-        self._taken = [np.zeros(size, bool) for size in (graph.n_users, graph.n_items)]
+    Args:
+        links: positions in ``users`` and ``items``. An iterator is left after the last one taken.
 
-    def __call__(self, links: Int32) -> NDArray[np.bool_]:
-        """Return bool[n], in O(n) times the longest chain of links that wait for each other."""
-        ends = self.graph.link_user[links], self.graph.link_item[links]
-        found, left = np.zeros(len(links), bool), np.arange(len(links))
-        while len(left):
-            # A link fits if it is the first that is left of both its nodes.
-            is_first, is_taken = np.ones(len(left), bool), np.zeros(len(left), bool)
-            for first, nodes in zip(self._first, ends, strict=True):
-                first[nodes[left][::-1]] = left[::-1]
-                is_first &= first[nodes[left]] == left
-            found[left[is_first]] = True
-            for taken, nodes in zip(self._taken, ends, strict=True):
-                taken[nodes[left[is_first]]] = True
-                is_taken |= taken[nodes[left]]
-            left = left[~is_taken]
-        for taken, nodes in zip(self._taken, ends, strict=True):
-            taken[nodes[found]] = False
-        return found
+    Returns:
+        The links that were taken, and those that were passed over.
+    """
+    taken, passed = [], []
+    met_users, met_items = set(), set()
+    for link in links:
+        user, item = users[link], items[link]
+        if user in met_users or item in met_items:
+            passed.append(link)
+            continue
+        met_users.add(user)
+        met_items.add(item)
+        taken.append(link)
+        if len(taken) == count:
+            break
+    return taken, passed
 
 
 class _Colouring:
     """A partial edge colouring, into which links are inserted by exchanges of two colours.
 
+    Users and items are numbered together, the items after the users.
+
     Args:
-        user, item: the ends of each link.
-        colour: of each link, -1 for none; it is changed.
+        colour: of each of ``links``, -1 for none; it is changed.
     """
 
-    def __init__(self, user: Int32, item: Int32, colour: Int64, n_colours: int) -> None:
-        self.ends, self.colour = (user, item), colour
-        self.sizes = np.bincount(colour[colour >= 0], minlength=n_colours)
-        self._order = [np.argsort(nodes, kind="stable") for nodes in self.ends]
-        self._sorted = [nodes[order] for nodes, order in zip(self.ends, self._order, strict=True)]
+    def __init__(self, graph: BipartiteGraph, links: Int32, colour: Int64, n_colours: int) -> None:
+        self.user, self.item = graph.link_user[links], graph.link_item[links] + graph.n_users
+        self.colour, self.sizes = colour, np.bincount(colour[colour >= 0], minlength=n_colours)
+        nodes = np.concatenate([self.user, self.item])
+        self._order = np.argsort(nodes, kind="stable") % len(links)
+        self._first = np.concatenate([[0], np.cumsum(np.bincount(nodes))])
 
     def insert(self, link: int) -> None:
         """Colour a link."""
-        free = [self._free(side, self.ends[side][link]) for side in (0, 1)]
-        both = np.flatnonzero(free[0] & free[1])
+        user, item = self.user[link], self.item[link]
+        free_user, free_item = self._free(user), self._free(item)
+        both = np.flatnonzero(free_user & free_item)
         if len(both):
             chosen = int(both[np.argmin(self.sizes[both])])
         else:
             # The item's links of the user's free colour get its own free one, and so on along the
             # path. It does not come back to the user, who has no link of the first colour.
-            chosen, other = (int(np.argmax(each)) for each in free)
-            self._exchange(list(self._path(1, self.ends[1][link], chosen, other)), chosen, other)
+            chosen, other = int(np.argmax(free_user)), int(np.argmax(free_item))
+            self._exchange(self._path(item, chosen, other), chosen, other)
         self.colour[link] = chosen
         self.sizes[chosen] += 1
 
@@ -235,59 +226,35 @@ class _Colouring:
         """Make all colours equally large: ``size`` links each."""
         while self.sizes.max() > size:
             large, small = int(np.argmax(self.sizes)), int(np.argmin(self.sizes))
-            users = self.ends[0][self.colour == large]
-            without = users[~np.isin(users, self.ends[0][self.colour == small])]
+            users = self.user[self.colour == large]
             # Of the paths that both colours make, some have one more link of the larger one; they
             # begin and end with it, at a user and at an item.
-            for user in without:
-                path = list(self._path(0, user, large, small))
+            for user in users[~np.isin(users, self.user[self.colour == small])]:
+                path = self._path(user, large, small)
                 if len(path) % 2:
                     self._exchange(path, large, small)
                     break
 
-    def _links_of(self, side: int, node: int) -> Int64:
-        begin, end = np.searchsorted(self._sorted[side], [node, node + 1])
-        found: Int64 = self._order[side][begin:end]
-        return found
+    def _links_of(self, node: int) -> Int64:
+        return self._order[self._first[node] : self._first[node + 1]]
 
-    def _free(self, side: int, node: int) -> NDArray[np.bool_]:
+    def _free(self, node: int) -> NDArray[np.bool_]:
         free = np.ones(len(self.sizes) + 1, bool)
-        free[self.colour[self._links_of(side, node)]] = False
+        free[self.colour[self._links_of(node)]] = False
         return free[:-1]
 
-    def _path(self, side: int, node: int, colour: int, other: int) -> Iterator[int]:
-        """Yield the links of alternating colours from a node on, the first of ``colour``."""
+    def _path(self, node: int, colour: int, other: int) -> list[int]:
+        """Return the links of alternating colours from a node on, the first of ``colour``."""
+        path: list[int] = []
         while True:
-            links = self._links_of(side, node)
+            links = self._links_of(node)
             links = links[self.colour[links] == colour]
             if not len(links):
-                return
-            link = int(links[0])
-            yield link
-            side = 1 - side
-            node, colour, other = self.ends[side][link], other, colour
+                return path
+            path.append(int(links[0]))
+            node = self.user[path[-1]] + self.item[path[-1]] - node
+            colour, other = other, colour
 
-    def _exchange(self, links: list[int], colour: int, other: int) -> None:
-        self.colour[links] = colour + other - self.colour[links]
-        self.sizes[[colour, other]] = [(self.colour == each).sum() for each in (colour, other)]
-
-
-def _require_batches(graph: BipartiteGraph, config: RunConfig) -> None:
-    """Refuse batches that some node has too many links for.
-
-    Raises:
-        UsageError: it says how large a batch can be.
-    """
-    degrees = {"user": graph.user_degrees, "item": graph.item_degrees}
-    kind = max(degrees, key=lambda each: int(degrees[each].max()))
-    node, most = int(np.argmax(degrees[kind])), int(degrees[kind].max())
-    b = config.batch_size
-    batches = graph.n_links // b
-    unit, least = batch_unit(config.to_dict(), find_sampler(config.sampler))
-    if most > batches:
-        able = graph.n_links // most // unit * unit
-        use = f"--batch-size {able} or less" if able >= least else "--sampler ns"
-        raise UsageError(
-            f"batch_size = {b} leaves {batches:,} batches an epoch, and {graph.name(kind, node)}"
-            f" has {most:,} links, which without duplicates need a batch each. Use {use}."
-        )
+    def _exchange(self, path: list[int], colour: int, other: int) -> None:
+        self.colour[path] = colour + other - self.colour[path]
+        self.sizes[[colour, other]] = [(self.colour == both).sum() for both in (colour, other)]

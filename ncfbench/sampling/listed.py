@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from ncfbench.config import RunConfig
 from ncfbench.data.graph import BipartiteGraph
+from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Int32, Sampler
 from ncfbench.sampling.batch import Batch, Listed, padded
 from ncfbench.sampling.claims import Claims
-from ncfbench.sampling.mined import popular_unlinked, require_unlinked
 
 MINED_GROWTH = 8
 """A batch of mined negatives with more items than any before it gets a further slot for each eight,
@@ -32,15 +32,14 @@ class ListedSampler(Sampler):
     positive link's.
     """
 
+    required_capacity = Sampler.count_items
+
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
         users, pos_user, negative_user = self.user_slots(draw)
         b, k = negative_user.shape
         ids = self.slot_items(draw)
-        if self.merges_items:
-            items, slots = self._distinct(ids)
-        else:
-            items, slots = ids, np.arange(len(ids), dtype=np.int32)
+        items, slots = self.merged(ids)
         pos_item = slots[:b]
         if self.draws_items:
             negative_item, negative_id = slots[b:].reshape(b, k), ids[b:].reshape(b, k)
@@ -58,17 +57,12 @@ class ListedSampler(Sampler):
             n_items=np.int32(len(items)),
         )
 
-    def required_capacity(self, draw: Draw) -> int:
-        """See :meth:`Sampler.required_capacity`."""
-        return self._count_items(draw)
-
     def user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
         """Return the user ids, and the slots of the positive and of the negative links' users."""
         b = len(draw.links)
         users, own = self.graph.link_user[draw.links], np.arange(b, dtype=np.int32)
         if not self.draws_users:
-            k = draw.items.shape[1]
-            return users, own, np.repeat(own, k).reshape(b, k)
+            return users, own, np.repeat(own, draw.items.shape[1]).reshape(b, -1)
         drawn = draw.users.reshape(-1)
         slots = np.arange(b, b + len(drawn), dtype=np.int32).reshape(b, -1)
         return np.concatenate([users, drawn]), own, slots
@@ -93,10 +87,6 @@ class ListedSampler(Sampler):
     @cached_property
     def _importance_of_noise(self) -> Float64:
         return self.importance(self.noise.probability)
-
-    @cached_property
-    def _importance_of_data(self) -> Float64:
-        return self.importance(self.noise.data)
 
 
 class IidSampler(ListedSampler):
@@ -127,23 +117,34 @@ class NegativeSampler(ListedSampler):
     """
 
     draws_items = True
+    hard_items: Int32 | None = None
+    """int32[n_users, M]: what :class:`ncfbench.training.carry.MinedItems` found last. Before that
+    the most popular items stand in, so that batches can be looked at without a model.
+    """
 
-    def __init__(
-        self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
-    ) -> None:
-        self.is_mined = config.mines
-        super().__init__(graph, config, streams, **options)
-        self.hard_items: Int32 | None = None
-        """int32[n_users, M]: what :class:`ncfbench.training.carry.MinedItems` found last. Before
-        that the most popular items stand in, so that batches can be looked at without a model.
-        """
-        if self.is_mined:
-            require_unlinked(graph, config.mined, config.mine_skip)
+    def check(self) -> None:
+        """See :meth:`Sampler.check`: each user has as many items without a link as are mined."""
+        if not self.config.mines:
+            return
+        count, skip = self.config.mined, self.config.mine_skip
+        graph, in_use = self.graph, len(self.graph.items_in_use)
+        user = int(np.argmax(graph.user_degrees))
+        able = in_use - int(graph.user_degrees[user])
+        if count + skip <= able:
+            return
+        passed = f" after {skip} that are passed over" if skip else ""
+        use = f"--mined {able - skip} or less"
+        if able <= skip:
+            use = f"--mine-skip 0 --mined {able} or less" if able else "--mine-skip 0 --mined off"
+        raise UsageError(
+            f"mined = {count}{passed}: {graph.name('user', user)} has no link with only {able:,} of"
+            f" the {in_use:,} items in use. Use {use}."
+        )
 
     def slot_items(self, draw: Draw) -> Int32:
         """See :meth:`Sampler.slot_items`; under ``mined`` the drawn items are ranks."""
-        if self.is_mined:
-            table = self._stand_in if self.hard_items is None else self.hard_items
+        if self.config.mines:
+            table = self.popular_items if self.hard_items is None else self.hard_items
             users = self.graph.link_user[draw.links]
             draw = draw._replace(items=table[users[:, None], draw.items])
         return super().slot_items(draw)
@@ -159,26 +160,38 @@ class NegativeSampler(ListedSampler):
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`; under ``mined`` ranks are drawn."""
-        if not self.is_mined:
+        if not self.config.mines:
             return super().claims()
-        found = super().claims()._replace(drawn_items=None, weighs_biased=True)
-        return found.with_bias(
+        claims = super().claims()._replace(drawn_items=None, weighs_biased=True)
+        return claims.with_bias(
             f"negatives come from the {self.config.mined} items of a user's highest scores, so what"
             " is estimated has another negative term than the objective"
         )
 
     def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
-        if self.is_mined:
+        if self.config.mines:
             return rng.integers(self.config.mined, size=size, dtype=np.int32)
         return super()._draw_nodes(role, rng, size)
 
     @cached_property
-    def _stand_in(self) -> Int32:
-        return popular_unlinked(self.graph, self.config.mined, self.config.mine_skip)
+    def popular_items(self) -> Int32:
+        """int32[n_users, M]: each user's most popular items without a link, of which the first
+        ``mine_skip`` are left out.
+        """
+        graph, skip = self.graph, self.config.mine_skip
+        stop = skip + self.config.mined
+        ranked = np.argsort(-graph.item_degrees, kind="stable")[: len(graph.items_in_use)]
+        # So many of them hold enough without a link, whatever the user.
+        ranked = ranked[: stop + int(graph.user_degrees.max())].astype(np.int32)
+        found = np.empty((graph.n_users, self.config.mined), np.int32)
+        for user in range(graph.n_users):
+            own = graph.link_item[graph.user_offsets[user] : graph.user_offsets[user + 1]]
+            found[user] = ranked[~np.isin(ranked, own)][skip:stop]
+        return found
 
     @cached_property
     def _importance_of_noise(self) -> Float64:
-        if self.is_mined:
+        if self.config.mines:
             return np.full(self.graph.n_items, float(self.config.mined))
         return super()._importance_of_noise
 
@@ -206,22 +219,26 @@ class StratifiedSampler(ListedSampler):
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
     ) -> None:
         super().__init__(graph, config, streams, **options)
-        self.by_user = config.strata == "user"
-        self.draws_items, self.draws_users = self.by_user, not self.by_user
+        self.draws_items = config.strata == "user"
+        self.draws_users = not self.draws_items
 
     def user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
         """See :meth:`ListedSampler.user_slots`; with strata by user each user is named once."""
-        if not self.by_user:
-            return super().user_slots(draw)
-        users = self.graph.link_user[draw.links]
+        users, pos_user, negative_user = super().user_slots(draw)
+        if self.draws_users:
+            return users, pos_user, negative_user
         distinct, inverse = np.unique(users, return_inverse=True)
         slots = inverse.astype(np.int32)
-        negative_user = np.repeat(slots[:, None], draw.items.shape[1], axis=1)
-        return padded(distinct, len(users)), slots, negative_user
+        of_negatives = np.repeat(slots, negative_user.shape[1]).reshape(negative_user.shape)
+        return padded(distinct, len(users)), slots, of_negatives
 
     def link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
         """See :meth:`ListedSampler.link_weights`; with strata by item, items come from P_d."""
-        if self.by_user:
+        if self.draws_items:
             return super().link_weights(items, shape)
         weight = self._importance_of_data[items] / math.prod(shape)
         return np.repeat(weight, shape[1], axis=1).astype(self.weight_dtype)
+
+    @cached_property
+    def _importance_of_data(self) -> Float64:
+        return self.importance(self.noise.data)

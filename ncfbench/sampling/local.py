@@ -34,20 +34,19 @@ class LocalSampler(Sampler):
     def __init__(
         self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
     ) -> None:
-        super().__init__(graph, config, streams, **options)
-        self.n_shards = config.devices
+        n = self.n_shards = config.devices
         build = find_sampler(config.sampler).load()
         self.whole: Sampler = build(graph, config, streams, **options)
         shard = dataclasses.replace(
             config,
             share="global",
             devices=1,
-            batch_size=config.batch_size // self.n_shards,
-            uniform_items=max(config.uniform_items // self.n_shards, 1),
+            batch_size=config.batch_size // n,
+            uniform_items=max(config.uniform_items // n, 1),
         )
         self.shard: Sampler = build(graph, shard, streams, **options)
-        self.stratified, self.stratum_size = self.whole.stratified, self.whole.stratum_size
-        self.draws_users, self.draws_items = self.whole.draws_users, self.whole.draws_items
+        self.stratified = self.whole.stratified
+        super().__init__(graph, config, streams, **options)
         self.positives = self.whole.positives
 
     def draw(self, start: int, count: int) -> list[Draw]:
@@ -67,31 +66,26 @@ class LocalSampler(Sampler):
         cuts = self._cuts(draw)
         counts = [self.shard.required_capacity(cut) for cut in cuts]
         slots = max(-(-capacity // self.n_shards), *counts)
-        return [
-            self.shard.assemble(cuts[index], slots) for index in own or range(self.n_shards)
-        ], sum(counts)
+        chosen = own or range(self.n_shards)
+        return [self.shard.assemble(cuts[index], slots) for index in chosen], sum(counts)
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`; the weights include the mean over shards."""
-        shards, n_items = self.shards(draw)
-        size, rows = max(capacity, n_items), len(shards[0].pos_user)
-        weight = np.zeros((self.n_shards * rows, size), self.weight_dtype)
-        pos_item, first = [], 0
-        for index, shard in enumerate(shards):
-            count = int(shard.n_items)
-            weight[index * rows : (index + 1) * rows, first : first + count] = (
-                negative_weights(shard)[:, :count] / self.n_shards
-            )
-            pos_item.append(shard.pos_item + np.int32(first))
-            first += count
-        items = [shard.items[: int(shard.n_items)] for shard in shards]
+        from scipy.linalg import block_diag  # the import takes a second, and training needs none
+
+        shards = [self.shard.assemble(cut) for cut in self._cuts(draw)]
+        counts = [len(shard.items) for shard in shards]
+        weight = block_diag(*map(negative_weights, shards)) / self.n_shards
+        weight = np.pad(weight, ((0, 0), (0, max(capacity - sum(counts), 0))))
+        first = np.cumsum([0, *counts[:-1]], dtype=np.int32)
         return Batch(
             users=np.concatenate([shard.users for shard in shards]),
-            items=padded(np.concatenate(items), size),
-            pos_user=np.arange(self.n_shards * rows, dtype=np.int32),
-            pos_item=np.concatenate(pos_item),
+            items=padded(np.concatenate([shard.items for shard in shards]), weight.shape[1]),
+            pos_user=np.arange(len(draw.links), dtype=np.int32),
+            pos_item=np.concatenate([shard.pos_item for shard in shards])
+            + np.repeat(first, len(shards[0].pos_item)),
             negatives=Shared(weight),
-            n_items=np.int32(n_items),
+            n_items=np.int32(sum(counts)),
         )
 
     def claims(self) -> Claims:
@@ -113,7 +107,5 @@ class LocalSampler(Sampler):
         n = self.n_shards
         # Items of no link of their own are one row for the whole batch.
         items = np.split(draw.items, n, axis=0 if len(draw.items) == len(draw.links) else 1)
-        return [
-            Draw(*arrays)
-            for arrays in zip(np.split(draw.links, n), np.split(draw.users, n), items, strict=True)
-        ]
+        parts = np.split(draw.links, n), np.split(draw.users, n), items
+        return [Draw(*arrays) for arrays in zip(*parts, strict=True)]

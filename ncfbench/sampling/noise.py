@@ -18,11 +18,8 @@ Int32 = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class AliasTable:
-    """Draws from a discrete distribution in O(1): a uniform cell, then the cell itself or its alias
-    (Walker 1977).
-
-    Build with :meth:`build`. Cell i stands for itself with probability ``keep[i]`` and for
-    ``alias[i]`` otherwise.
+    """Draws from a discrete distribution in O(1): a uniform cell i, then i itself with probability
+    ``keep[i]`` or else ``alias[i]`` (Walker 1977).
     """
 
     keep: Float64
@@ -32,10 +29,10 @@ class AliasTable:
     def build(cls, probability: Float64) -> AliasTable:
         """Build the table of a distribution that sums to 1, in a few vectorised passes.
 
-        Scaled to mean 1, each light cell (below 1) lacks what the heavy cells have too much.
-        Walking over both, a light cell takes what it lacks from the current heavy one; a heavy cell
-        that falls below 1 is filled by the next heavy one. Who fills whom follows from the running
-        sums of lacks and surpluses (Huebschle-Schneider and Sanders 2022).
+        Scaled to mean 1, light cells (below 1) lack what heavy cells have too much. A light cell is
+        filled by the current heavy one, and a heavy cell that falls below 1 by the next. Who fills
+        whom follows from the running sums of lacks and surpluses (Huebschle-Schneider and Sanders
+        2022).
         """
         scaled = probability * len(probability)
         # Rounding may leave every cell of a uniform distribution just below 1.
@@ -56,12 +53,6 @@ class AliasTable:
         keep[heavy[runs_dry]] = np.clip(1 - (lacks[dry[runs_dry]] - surpluses[runs_dry]), 0, 1)
         alias[heavy[runs_dry]] = heavy[runs_dry + 1]
         return cls(keep, alias)
-
-    def probability(self) -> Float64:
-        """Return float64[n]: the distribution that the table draws from."""
-        result = self.keep / len(self.keep)
-        np.add.at(result, self.alias, (1 - self.keep) / len(self.keep))
-        return result
 
     def draw(self, rng: np.random.Generator, size: int) -> Int32:
         """Return int32[size]: independent draws, one uniform number each."""

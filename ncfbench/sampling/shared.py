@@ -1,22 +1,23 @@
-"""Samplers whose negatives are the batch's other items: Negative Sharing, with strata, or with
-uniform items mixed in.
+"""Samplers whose negatives are the batch's other items: Negative Sharing, with strata, with uniform
+items mixed in, or with a memory of earlier batches.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ncfbench.catalog import find_loss, find_sampler
-from ncfbench.config import RunConfig
-from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
-from ncfbench.rng import Streams
 from ncfbench.sampling.base import Draw, Float64, Int32, Sampler
-from ncfbench.sampling.batch import Batch, Shared, padded
+from ncfbench.sampling.batch import Batch, Remembered, Shared, negative_weights, padded
 from ncfbench.sampling.claims import Claims
+
+Int64 = NDArray[np.int64]
+MISSING = -1
+"""Stands for an item of a memory before there are any."""
 
 
 class SharingSampler(Sampler):
@@ -28,10 +29,11 @@ class SharingSampler(Sampler):
     highest scores in each row count (:func:`ncfbench.models.objective.hardest_weights`).
     """
 
-    def __init__(
-        self, graph: BipartiteGraph, config: RunConfig, streams: Streams, **options: Any
-    ) -> None:
-        super().__init__(graph, config, streams, **options)
+    required_capacity = Sampler.count_items
+
+    def check(self) -> None:
+        """See :meth:`Sampler.check`."""
+        config = self.config
         draws_more = find_sampler(config.sampler).reads("uniform_items")
         most = config.batch_size - self.stratum_size + draws_more * config.uniform_items
         most += config.sampler_settings.get("memory", 0)
@@ -55,25 +57,21 @@ class SharingSampler(Sampler):
         """See :meth:`Sampler.assemble`."""
         return self._share(draw, capacity, slice(0, len(draw.links)))
 
-    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
-        """See :meth:`Sampler.assemble_rows`; None where ``rows`` cut a stratum."""
+    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch:
+        """See :meth:`Sampler.assemble_rows`; all rows where ``rows`` cut a stratum."""
         if rows.start % self.stratum_size or rows.stop % self.stratum_size:
-            return None
+            return self.assemble(draw, capacity)
         return self._share(draw, capacity, rows)
-
-    def required_capacity(self, draw: Draw) -> int:
-        """See :meth:`Sampler.required_capacity`."""
-        return self._count_items(draw)
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`. Shuffled, two links of a batch are never the same, two strata
         seldom alike: a bias of 1/(N-1), or of order s/N.
         """
         n, s = self.graph.n_links, self.stratum_size
-        found = super().claims()._replace(shuffled_bias=s / n if s > 1 else 1 / max(n - 1, 1))
+        claims = super().claims()._replace(shuffled_bias=s / n if s > 1 else 1 / max(n - 1, 1))
         if not self.config.sampler_settings.get("hardest", 0):
-            return found
-        return found.with_bias(
+            return claims
+        return claims.with_bias(
             f"only the {self.config.hardest} negatives of the highest scores count, so what is"
             " estimated is a part of the negative term, and not the objective"
         )
@@ -82,17 +80,14 @@ class SharingSampler(Sampler):
         """Return the batch of a draw with the weights of the positive links ``rows``, whole
         strata.
         """
-        graph, s, importance = self.graph, self.stratum_size, self.pair_importance
-        links, pos_user, ids = draw.links, graph.link_user[draw.links], self.slot_items(draw)
-        distinct, slots = self._distinct(ids)
-        merge = self.merges_items
-        items, slot = (distinct, slots) if merge else (ids, np.arange(len(ids), dtype=np.int32))
-        pos_slot, n_items = slot[: len(links)], len(items)
+        s, b = self.stratum_size, rows.stop - rows.start
+        pos_user = self.graph.link_user[draw.links]
+        items, slot = self.merged(self.slot_items(draw))
+        pos_slot, n_items = slot[: len(draw.links)], len(items)
         size = max(capacity, n_items)
 
         count = np.bincount(slot, minlength=n_items)
-        of_item = importance[items].astype(self.weight_dtype)
-        b = rows.stop - rows.start
+        of_item = self.pair_importance[items].astype(self.weight_dtype)
         weight = np.empty((b, size), dtype=self.weight_dtype)
         weight[:, n_items:] = 0
         real = weight[:, :n_items]
@@ -105,24 +100,35 @@ class SharingSampler(Sampler):
         left_TxS = (count[slot_TxS] - own_TxS).astype(self.weight_dtype) * of_item[slot_TxS]
         real[np.arange(b).reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
         if self.config.mask:
-            row, column = graph.linked_block(pos_user[rows], distinct, self.tables)
-            if merge:
-                real[row, column] = 0
-            else:
-                linked = np.zeros((b, len(distinct)), dtype=bool)
-                linked[row, column] = True
-                real[linked[:, slots]] = 0
+            real[self.linked_slots(pos_user[rows], items, repeat=not self.merges_items)] = 0
         if find_loss(self.config.loss).includes_positive:
             own = pos_slot[rows]
             real[np.arange(b), own] += of_item[own]
         return Batch(
             users=pos_user,
             items=padded(items, size),
-            pos_user=np.arange(len(links), dtype=np.int32),
+            pos_user=np.arange(len(draw.links), dtype=np.int32),
             pos_item=pos_slot,
             negatives=Shared(weight),
             n_items=np.int32(n_items),
         )
+
+    def linked_slots(self, users: Int32, items: Int32, *, repeat: bool) -> tuple[Int64, Int64]:
+        """Return the rows and the slots of the linked pairs of some users and item slots.
+
+        Args:
+            repeat: items may repeat; otherwise they are distinct and ascending.
+        """
+        if not repeat:
+            return self.graph.linked_block(users, items, self.tables)
+        distinct, position = self.tables.items.distinct(items)
+        row, column = self.graph.linked_block(users, distinct, self.tables)
+        by_item, counts = np.argsort(position, kind="stable"), np.bincount(position)
+        repeats = counts[column]
+        # Pair after pair, the slots of its item: they follow each other in ``by_item``.
+        begin = (np.cumsum(counts) - counts)[column] - (np.cumsum(repeats) - repeats)
+        slot = by_item[np.repeat(begin, repeats) + np.arange(repeats.sum())]
+        return np.repeat(row, repeats), slot
 
 
 class StratifiedSharingSampler(SharingSampler):
@@ -169,8 +175,13 @@ class MixedSharingSampler(SharingSampler):
 
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; each batch has a stream of its own for its uniform items."""
+        in_use, size = self.graph.items_in_use, (1, self.config.uniform_items)
         return [
-            draw._replace(items=self._uniform_items(number)[None, :])
+            draw._replace(
+                items=in_use[
+                    self.streams.generator("uniform-items", number).integers(len(in_use), size=size)
+                ]
+            )
             for number, draw in enumerate(super().draw(start, count), start)
         ]
 
@@ -180,7 +191,7 @@ class MixedSharingSampler(SharingSampler):
 
     @cached_property
     def _uniform(self) -> Float64:
-        return (self.graph.item_degrees > 0) / len(self._in_use)
+        return (self.graph.item_degrees > 0) / len(self.graph.items_in_use)
 
     @cached_property
     def pair_importance(self) -> Float64:
@@ -188,10 +199,90 @@ class MixedSharingSampler(SharingSampler):
         b, extra = self.config.batch_size, self.config.uniform_items
         return self.importance((b - 1) * self.noise.data + extra * self._uniform) / b
 
-    @cached_property
-    def _in_use(self) -> Int32:
-        return self.graph.items_in_use
 
-    def _uniform_items(self, number: int) -> Int32:
-        rng = self.streams.generator("uniform-items", number)
-        return self._in_use[rng.integers(len(self._in_use), size=self.config.uniform_items)]
+class MemorySharingSampler(SharingSampler):
+    """Negative Sharing with a memory of the last M positive links' item vectors (Wang et al. 2020).
+
+    With M_n items of earlier links known so far, and item j brought by c_j others of the batch, or
+    by one slot of the memory::
+
+        weight_ij = rho_j m_ij c_j / (b (b - 1 + M_n))
+
+    With replacement and present vectors each of the b - 1 + M_n items is a draw from P_d: the value
+    is unbiased. A remembered vector is a constant of earlier parameters: the gradient is biased.
+
+    The layout is :class:`ncfbench.sampling.batch.Remembered`: M slots of remembered items, the
+    oldest first, then the batch's own. Cost per link: O(V + M + degree).
+    """
+
+    def check(self) -> None:
+        """See :meth:`Sampler.check`."""
+        super().check()
+        b, n = self.config.batch_size, self.graph.n_links
+        if self.size > n - b:
+            use = f"--memory {(n - b) // 4 or 1} or less"
+            if n == b:
+                use = f"--batch-size {n // 2} --memory {n // 2}" if n > 3 else "--sampler ns"
+            raise UsageError(
+                f"memory = {self.size}: beside a batch of {b} an epoch has {n - b:,} links to"
+                f" remember. Use {use}."
+            )
+
+    @property
+    def size(self) -> int:
+        """M, the remembered links."""
+        return int(self.config.memory)
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        """See :meth:`Sampler.draw`; ``items`` are those of the memory, the oldest first."""
+        b, size = self.config.batch_size, self.size
+        # Independent draws need no first batch: the memory is full from the beginning.
+        first = start * b + (size if self.positives.replacement else 0)
+        low = max(first - size, 0)
+        links = self.positives.take(low, first + count * b - low)
+        missing = np.full(size - (first - low), MISSING, np.int32)
+        items = np.concatenate([missing, self.graph.link_item[links]])
+        none = np.zeros((b, 0), np.int32)
+        return [
+            Draw(own, none, items[None, number * b : number * b + size])
+            for number, own in enumerate(links[first - low :].reshape(count, b))
+        ]
+
+    @cached_property
+    def pair_importance(self) -> Float64:
+        """float64[I]: the weight of a pair, but for the number of items that a link meets."""
+        return self.importance(self.noise.data) / self.config.batch_size
+
+    def claims(self) -> Claims:
+        """See :meth:`Sampler.claims`; an item stays in the memory for several batches."""
+        claims = super().claims()._replace(drawn_items=None)
+        return claims.with_bias(
+            "remembered vectors are constants, of earlier parameters: items get a part of their"
+            " gradient as negatives"
+        )
+
+    def required_capacity(self, draw: Draw) -> int:
+        """See :meth:`Sampler.required_capacity`."""
+        return self.size + self.count_items(draw._replace(items=draw.users))
+
+    @property
+    def most_item_slots(self) -> int:
+        """See :attr:`Sampler.most_item_slots`: items of the memory come beside the batch's own."""
+        return self.size + super().most_item_slots
+
+    def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
+        size, known = self.size, draw.items[0] != MISSING
+        own = super()._share(draw._replace(items=draw.users), max(capacity - size, 0), rows)
+        items, users = np.where(known, draw.items[0], np.int32(0)), own.users[rows]
+        met = len(draw.links) - 1 + int(known.sum())
+        weight = np.empty((len(users), size + len(own.items)), self.weight_dtype)
+        np.divide(negative_weights(own), met, out=weight[:, size:])
+        weight[:, :size] = self.pair_importance[items] * known / met
+        if self.config.mask:
+            weight[self.linked_slots(users, items, repeat=True)] = 0
+        return own._replace(
+            items=np.concatenate([items, own.items]),
+            pos_item=own.pos_item + np.int32(size),
+            negatives=Remembered(weight),
+            n_items=np.int32(size + own.n_items),
+        )

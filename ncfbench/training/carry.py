@@ -20,7 +20,7 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import Sampler, make_sampler
 from ncfbench.sampling.batch import Batch, Remembered
 from ncfbench.sampling.listed import NegativeSampler
-from ncfbench.sampling.memory import MISSING
+from ncfbench.sampling.shared import MISSING
 from ncfbench.storage.schemas import STALENESS
 from ncfbench.training.inference import Embedder, best_items
 from ncfbench.training.state import Parameters, TrainState

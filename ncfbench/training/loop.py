@@ -112,7 +112,7 @@ class TimedLoop:
         if not self._every:
             with self.ledger.line("initialising"):
                 # The tables that a sampler makes when it first needs them are made off the clock.
-                source.assemble(source.draw(self.start, 1)[0], self.item_slots)
+                source.assemble(next(source.draws(self.start, self.start + 1)), self.item_slots)
         elif self.start % self._every:
             self._hand_over()
         else:

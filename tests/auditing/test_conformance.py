@@ -18,7 +18,7 @@ from ncfbench.data.store import Dataset
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import negative_ids
-from ncfbench.sampling.contents import expected_weights
+from ncfbench.sampling.xray import expected_weights
 
 LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 NOISES = ("unigram", "uniform", "0.75")

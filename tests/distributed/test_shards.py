@@ -171,7 +171,7 @@ class Doubled(StratifiedSharingSampler):
 class Quartered(Doubled):
     """The same, assembling some rows by itself: those of the whole, a quarter of them."""
 
-    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch | None:
+    def assemble_rows(self, draw: Draw, capacity: int, rows: slice) -> Batch:
         batch = self.assemble(draw, capacity)
         return batch._replace(negatives=Shared(batch.negatives.weight[rows] / 8))
 

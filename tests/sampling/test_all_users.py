@@ -18,9 +18,9 @@ from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
 from ncfbench.runs.arms import Variant
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.all_users import PAIR_MULTIPLE, AllUsersSampler
+from ncfbench.sampling.all_users import PAIR_MULTIPLE, NegativeSharingAllUsersSampler
 from ncfbench.sampling.batch import EveryUser, MetUsers, negative_ids, negative_weights
-from ncfbench.sampling.contents import effective_negatives
+from ncfbench.sampling.xray import effective_negatives
 
 
 @st.composite
@@ -138,7 +138,7 @@ def test_all_or_fewer_users(tiny: Dataset) -> None:
 def test_more_linked_pairs_get_more_slots(tiny: Dataset) -> None:
     config = complete({"sampler": "ns-all", "batch_size": 64})
     made = make_sampler(tiny.graph, config, Streams(0))
-    assert isinstance(made, AllUsersSampler)
+    assert isinstance(made, NegativeSharingAllUsersSampler)
     (draw,) = made.draw(0, 1)
     usual = made.assemble(draw).negatives
     assert len(usual.linked_user) == made.pair_slots

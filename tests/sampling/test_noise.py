@@ -9,6 +9,12 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.sampling.noise import AliasTable, Noise
 
 
+def drawn_from(table: AliasTable) -> np.ndarray:
+    """The distribution of a table's draws: a uniform cell, which stays or passes on."""
+    passed = np.bincount(table.alias, 1 - table.keep, len(table.keep))
+    return (table.keep + passed) / len(table.keep)
+
+
 @given(
     st.lists(st.floats(0, 1e6), min_size=1, max_size=60).filter(lambda weights: sum(weights) > 0)
 )
@@ -20,13 +26,13 @@ def test_alias_table_draws_exactly_its_distribution(weights: list[float]) -> Non
     table = AliasTable.build(probability)
     assert (table.keep >= 0).all()
     assert (table.keep <= 1).all()
-    np.testing.assert_allclose(table.probability(), probability, atol=1e-12)
+    np.testing.assert_allclose(drawn_from(table), probability, atol=1e-12)
 
 
 def test_alias_table_of_a_long_tail() -> None:
     probability = 1 / np.arange(1, 100_001)
     probability /= probability.sum()
-    np.testing.assert_allclose(AliasTable.build(probability).probability(), probability, atol=1e-13)
+    np.testing.assert_allclose(drawn_from(AliasTable.build(probability)), probability, atol=1e-13)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.0, 0.75, -0.5])

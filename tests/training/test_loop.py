@@ -131,7 +131,7 @@ def test_more_linked_pairs_than_planned_are_compiled_too(
 ) -> None:
     """With room for none and steps of four, most batches have other numbers of slots."""
     monkeypatch.setattr("ncfbench.sampling.all_users.PAIR_MULTIPLE", 4)
-    monkeypatch.setattr("ncfbench.sampling.all_users.AllUsersSampler.pair_slots", 4)
+    monkeypatch.setattr("ncfbench.sampling.all_users.NegativeSharingAllUsersSampler.pair_slots", 4)
     messages: list[str] = []
     with loop_for(tiny, sampler="strat-all", loss="sg") as loop:
         loop.say = messages.append

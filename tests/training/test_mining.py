@@ -19,7 +19,7 @@ from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.profiling.profile import run
 from ncfbench.rng import Streams
-from ncfbench.sampling import make_sampler, mined, plan_capacity
+from ncfbench.sampling import make_sampler, plan_capacity
 from ncfbench.sampling.batch import Listed
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.training import inference
@@ -70,7 +70,6 @@ def test_the_best_unlinked_items_are_found(
 ) -> None:
     """By sorting all scores; with all users at once, and with a few at a time."""
     monkeypatch.setattr(inference, "BLOCK_SCORES", cells)
-    monkeypatch.setattr(mined, "CELLS", cells)
     config = configure()
     trainer, state = Trainer.create(config, tiny)
     embedder = trainer.embedder(DeviceContent.of(tiny))
@@ -79,7 +78,9 @@ def test_the_best_unlinked_items_are_found(
     found = miner.refreshed(state.parameters, embedder)
     assert found.tolist() == best(tiny, scores_of(tiny, embedder, state.parameters))
     popular = np.broadcast_to(tiny.graph.item_degrees, (tiny.n_users, tiny.n_items))
-    assert mined.popular_unlinked(tiny.graph, COUNT, SKIP).tolist() == best(tiny, popular)
+    made = make_sampler(tiny.graph, config, Streams(0))
+    assert isinstance(made, NegativeSampler)
+    assert made.popular_items.tolist() == best(tiny, popular)
 
 
 @pytest.mark.parametrize(("per_dispatch", "backend"), [(1, "cpu"), (4, "cpu"), (1, "gpu")])
@@ -166,7 +167,7 @@ def test_more_items_get_slots_in_reserve(tiny: Dataset) -> None:
     assert isinstance(made, NegativeSampler)
     draw = made.draw(0, 1)[0]
     assert len(made.assemble(draw, 8).items) == made.required_capacity(draw)
-    made.hard_items = mined.popular_unlinked(tiny.graph, COUNT, SKIP)
+    made.hard_items = made.popular_items
     needed = made.required_capacity(draw)
     assert len(made.assemble(draw, 8).items) == needed + needed // 8
     assert len(made.assemble(draw, needed).items) == needed

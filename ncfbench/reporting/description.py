@@ -1,0 +1,204 @@
+"""The description of a data set: counts, distributions, and the distinct nodes of batches of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ncfbench.catalog import SAMPLERS, baseline_sampler
+from ncfbench.config import RunConfig, complete
+from ncfbench.data import Dataset
+from ncfbench.data.content import cautions
+from ncfbench.errors import NcfbenchError, UsageError
+from ncfbench.rng import Streams
+from ncfbench.sampling import make_sampler
+from ncfbench.sampling.batch import Batch, Listed, MetUsers, remembered
+
+BATCHES = 20
+"""Batches described for each sampler."""
+MOST = 5
+"""Users and items with the most links that are named."""
+SHOWN_SETTINGS = (
+    "batch_size",
+    "negatives",
+    "stratum_size",
+    "strata",
+    "uniform_items",
+    "noise",
+    "seed",
+)
+
+
+def configurations(settings: Mapping[str, Any]) -> dict[str, RunConfig | UsageError]:
+    """Return complete settings for each built-in sampler, or its reason to refuse them.
+
+    Raises:
+        UsageError: all of them refuse.
+    """
+    configs: dict[str, RunConfig | UsageError] = {}
+    for name in SAMPLERS:
+        try:
+            configs[name] = complete({**settings, "sampler": name})
+        except UsageError as error:
+            configs[name] = error
+    refused = [config for config in configs.values() if isinstance(config, UsageError)]
+    if len(refused) == len(configs):
+        raise refused[0]
+    return configs
+
+
+def describe(
+    dataset: Dataset, configs: Mapping[str, RunConfig | UsageError], batches: int = BATCHES
+) -> dict[str, Any]:
+    """Return everything that ``ncfbench describe`` prints: dicts, lists, numbers and names.
+
+    Degrees are training links, of the users and of the items that have one; words are of all items.
+    A column of dense features is constant if standardising has set it to 0.
+
+    Args:
+        configs: of :func:`configurations`.
+        batches: how many are measured for each sampler.
+    """
+    manifest = dataset.manifest
+    users, items = np.zeros(dataset.n_users, np.int64), np.zeros(dataset.n_items, np.int64)
+    if manifest["statistics"]["training_links"]:
+        users, items = dataset.graph.user_degrees, dataset.graph.item_degrees
+    used = next(config for config in configs.values() if isinstance(config, RunConfig))
+    files, features = manifest.get("files", {}), (dataset.user_features, dataset.item_features)
+    return {
+        "name": dataset.name,
+        "source": str(manifest.get("source", dataset.name)),
+        "label": manifest.get("label"),
+        "options": dict(manifest["options"]),
+        "files": {name: dict(file) for name, file in files.items() if isinstance(file, dict)},
+        "fingerprint": dataset.fingerprint,
+        "statistics": dict(manifest["statistics"]),
+        "cautions": cautions(manifest),
+        "removed": dict(manifest.get("removed", {})),
+        "missing": {
+            "items_without_text": int((dataset.lengths == 0).sum()),
+            "training_items_without_links": int((items[dataset.items_of("train")] == 0).sum()),
+            "users_without_training_links": int((users == 0).sum()),
+            "users_without_test_items": dataset.n_users - len(np.unique(dataset.links("test")[0])),
+        },
+        "features": {
+            kind: {"columns": table.shape[1], "constant": int((~table.any(axis=0)).sum())}
+            for kind, table in zip(("users", "items"), features, strict=True)
+            if table is not None
+        },
+        "links_of_a_user": distribution(users[users > 0]),
+        "links_of_an_item": distribution(items[items > 0]),
+        "words_of_an_item": distribution(dataset.lengths),
+        "most_linked_users": _most_linked(users, dataset.user_ids),
+        "most_linked_items": _most_linked(items, dataset.item_ids),
+        "batch_settings": {name: getattr(used, name) for name in SHOWN_SETTINGS},
+        "measured_batches": batches,
+        "batches": _batch_rows(dataset, configs, batches),
+    }
+
+
+def distribution(counts: NDArray[np.integer]) -> dict[str, Any] | None:
+    """Summarise whole numbers, 0 or above, one per node; None without a node.
+
+    ``top_1_percent`` is the share of the total that the hundredth of the nodes with most has,
+    rounded up to whole nodes. ``gini`` is half the mean difference of two nodes' counts over the
+    mean count. Both are None where the total is 0. ``bins`` are 0, 1, 2 to 3, 4 to 7, ... from the
+    first to the last with a node, each with its nodes and their total; the last ends with the
+    largest count.
+    """
+    n = len(counts)
+    if n == 0:
+        return None
+    ranked = np.sort(counts).astype(np.int64)
+    running, largest = np.cumsum(ranked), int(ranked[-1])
+    total = int(running[-1])
+    lows = np.array([0, *(2**power for power in range(largest.bit_length()))])
+    bin_of = np.searchsorted(lows, ranked, side="right") - 1
+    return {
+        "nodes": n,
+        "total": total,
+        "smallest": int(ranked[0]),
+        "median": float(np.median(ranked)),
+        "mean": total / n,
+        "largest": largest,
+        "top_1_percent": float(ranked[-math.ceil(n / 100) :].sum()) / total if total else None,
+        "top_10_percent": float(ranked[-math.ceil(n / 10) :].sum()) / total if total else None,
+        # The sum of the i smallest counts, summed over i, is the area below the Lorenz curve.
+        "gini": float((n + 1 - 2 * (running.sum(dtype=np.float64) / total)) / n) if total else None,
+        "bins": [
+            {
+                "low": low,
+                "high": min(max(2 * low - 1, 0), largest),
+                "nodes": int((bin_of == index).sum()),
+                "total": int(ranked[bin_of == index].sum()),
+            }
+            for index, low in enumerate(lows.tolist())
+            if index >= bin_of[0]
+        ],
+    }
+
+
+def _most_linked(degrees: NDArray[np.int64], ids: pa.StringArray | None) -> list[dict[str, Any]]:
+    """Return the most linked nodes, the smaller number first among equals."""
+    nodes = np.argsort(-degrees, kind="stable")[:MOST].tolist()
+    return [
+        {
+            "number": node,
+            "id": None if ids is None else ids[node].as_py(),
+            "links": int(degrees[node]),
+        }
+        for node in nodes
+        if degrees[node]
+    ]
+
+
+def _batch_rows(
+    dataset: Dataset, configs: Mapping[str, RunConfig | UsageError], batches: int
+) -> list[dict[str, Any]]:
+    """Return a row for each sampler: mean distinct nodes of its batches, or why there are none.
+
+    ``encoded_items`` are the item slots in use, which are the distinct items where these are
+    embedded once; ``fewer_items`` is IID's over the sampler's own: above 1 is less work for the
+    item encoder.
+    """
+    columns = ("distinct_users", "distinct_items", "encoded_items")
+    rows = []
+    for name, config in configs.items():
+        row: dict[str, Any] = dict.fromkeys(("sampler", *columns, "fewer_items", "reason"))
+        try:
+            if isinstance(config, UsageError):
+                raise config
+            sampler = make_sampler(dataset.graph, config, Streams(config.seed))
+            counts = [
+                (*distinct_nodes(batch), int(batch.n_items) - remembered(batch))
+                for batch in map(sampler.assemble, sampler.draw(0, batches))
+            ]
+            row |= zip(columns, np.mean(counts, axis=0).tolist(), strict=True)
+        except NcfbenchError as error:
+            row["reason"] = str(error)
+        rows.append(row | {"sampler": name})
+    baseline = baseline_sampler(RunConfig.loss)
+    of_baseline = next((row for row in rows if row["sampler"] == baseline), {})
+    for row in rows:
+        if of_baseline.get("encoded_items") and row["encoded_items"]:
+            row["fewer_items"] = of_baseline["encoded_items"] / row["encoded_items"]
+    return rows
+
+
+def distinct_nodes(batch: Batch) -> tuple[int, int]:
+    """Return the numbers of distinct users and items that a batch's links name.
+
+    Masked links count: their nodes are embedded all the same.
+    """
+    users, negatives = [batch.users[batch.pos_user]], batch.negatives
+    if isinstance(negatives, MetUsers):
+        users.append(batch.users[: len(negatives.user_weight)])
+    if isinstance(negatives, Listed):
+        users.append(batch.users[negatives.user].reshape(-1))
+    items = batch.items[remembered(batch) : int(batch.n_items)]
+    return len(np.unique(np.concatenate(users))), len(np.unique(items))
