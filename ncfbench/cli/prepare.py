@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from dataclasses import MISSING, Field
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
@@ -112,14 +113,17 @@ def _parameter(field: Field[Any], type_: Any) -> inspect.Parameter:
     if tuple in kinds:
         type_ = str | None
         default = None if default is None else ",".join(default) or None
-    flag = field.metadata["flag"] or setting.flag
-    if bool in kinds and not field.metadata["flag"]:
+    flag = setting.flag
+    # What manifests have as an option must be writable either way.
+    if bool in kinds and (field.default or field.metadata["is_stored"]):
         flag += flag.replace("--", "/--no-", 1)
+    number: Any = {"parser": _number, "metavar": "<float>"} if float in kinds else {}
     option = typer.Option(
         flag,
         help=setting.help,
         show_default=setting.shown or default is not None,
         rich_help_panel=setting.panel or None,
+        **number,
     )
     return inspect.Parameter(
         field.name,
@@ -127,6 +131,15 @@ def _parameter(field: Field[Any], type_: Any) -> inspect.Parameter:
         default=default,
         annotation=Annotated[type_, option],
     )
+
+
+def _number(text: str | float) -> float:
+    advice = ""
+    with suppress(ValueError):
+        return float(text)
+    with suppress(ValueError):
+        advice = f" Write {float(str(text).removesuffix('%')) / 100:g}."
+    raise typer.BadParameter(f"{text!r} is not a number.{advice}")
 
 
 def _parts_of(type_: Any) -> set[Any]:

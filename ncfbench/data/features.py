@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ncfbench.data.ids import Ids, first_rows, positions
+from ncfbench.data.ids import Ids
 from ncfbench.data.table import Column, Table
-from ncfbench.data.values import MAX_FLOAT32, vectors
+from ncfbench.data.values import vectors
 from ncfbench.errors import DataError, reason
 
 Float32: TypeAlias = NDArray[np.float32]
@@ -21,7 +21,7 @@ Numbers: TypeAlias = NDArray[np.number]
 MAX_FEATURES = 2**16
 """Features that an item or a user may have."""
 ROWS_AT_ONCE = 2**14
-"""Rows that are checked or standardised at a time."""
+"""Rows that are standardised at a time."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Features:
     Args:
         what: "item" or "user", for messages.
         summary: the file and what was chosen of it.
-        values: number[rows, F].
+        values: number[rows, F], finite, and at most what float32 can hold.
         ids: the id of each row; None where the rows are those of the items' file.
     """
 
@@ -53,8 +53,8 @@ class Features:
         names = names or [name for name in table.names if name != id_]
         if not names:
             raise DataError(f"{table.path} has no column beside {id_}: it holds no features.")
-        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        summary = f"{table.path.name} ({table.summary}): id {id_}, columns {shown}"
+        listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        summary = f"{table.path.name} ({table.summary}): id {id_}, columns {listed}"
         values = np.concatenate([vectors(table[name]) for name in names], axis=1)
         return cls(what, table.path, summary, values, table[id_])
 
@@ -78,49 +78,53 @@ class Features:
                 f"{path} has {len(values):,} rows, and --items {n_rows:,}: row i of one must"
                 " belong to row i of the other. A table with ids may have any order."
             )
-        if (row := first_unfit(values)) is not None:
+        with np.errstate(over="ignore"):
+            fits = np.isfinite(values.astype(np.float32, copy=False)).all(axis=1)
+        if not fits.all():
             raise DataError(
-                f"{path}, row {row + 1}: a value is not a finite number, or too large for float32"
-                " (3.4e38). Correct it, or scale its column down."
+                f"{path}, row {np.argmin(fits) + 1}: a value is not a finite number, or too large"
+                " for float32 (3.4e38). Correct it, or scale its column down."
             )
         summary = f"{path.name} ({shape}), in the order of the items' file"
         return cls("item", path, summary, values, None)
 
-    def rows_of(self, own: Ids, ids: pa.StringArray) -> NDArray[np.int64]:
-        """Return the row of each id, the first of several; refuse if one has none.
-
-        Args:
-            own: the ids of all rows.
-        """
-        rows = np.append(first_rows(own), -1)[positions(ids, own.names)]
-        if (rows < 0).any():
-            missing = ids[int(np.argmin(rows))].as_py()
-            raise DataError(
-                f"{self.path} has no features of {int(np.sum(rows < 0)):,} of {len(ids):,}"
-                f" {self.what}s, for example of {missing[:40]!r}. Each needs a row."
-            )
-        return rows
-
     def standardised(
         self,
-        rows: NDArray[np.int64],
-        ids: pa.StringArray,
+        rows: NDArray[np.int64] | Ids,
+        names: pa.StringArray,
         fitted: NDArray[np.bool_],
         say: Callable[[str], None],
     ) -> Float32:
-        """Return float32[n, F]: some rows, standardised; tell of constant columns, and refuse a
-        value too far from those of training.
+        """Return float32[n, F], standardised; tell of constant columns and of repeated rows.
 
         Args:
-            rows, ids: of the users or items.
+            rows: of the users or items; or the ids of all rows, of which the first counts.
+            names: ids of the users or items.
             fitted: bool[n], those of training.
+
+        Raises:
+            DataError: a name has no row, or a value is too far from those of training.
         """
-        found, constant = standardise(self.values[rows], fitted)
-        if (bad := first_unfit(found)) is not None:
+        if isinstance(rows, Ids):
+            if repeated := int(np.sum(rows.codes >= 0)) - len(rows.names):
+                say(
+                    f"Warning: left out, rows of {self.path.name} that repeat the"
+                    f" {rows.column.name} of an earlier one: {repeated:,}."
+                )
+            rows = rows.rows_of(names)
+        if (rows < 0).any():
+            missing = names[int(np.argmin(rows))].as_py()
             raise DataError(
-                f"{self.path}: {self.what} {ids[bad].as_py()[:40]!r} has a feature that is too far"
-                f" from those of the training {self.what}s to be standardised in float32. Correct"
-                " its value."
+                f"{self.path} has no features of {int(np.sum(rows < 0)):,} of {len(names):,}"
+                f" {self.what}s, for example of {missing[:40]!r}. Each needs a row."
+            )
+        found, constant = standardise(self.values[rows], fitted)
+        fits = np.isfinite(found).all(axis=1)
+        if not fits.all():
+            name = names[int(np.argmin(fits))].as_py()
+            raise DataError(
+                f"{self.path}: {self.what} {name[:40]!r} has a feature that is too far from those"
+                f" of the training {self.what}s to be standardised in float32. Correct its value."
             )
         if constant:
             say(
@@ -128,20 +132,6 @@ class Features:
                 " same for all in training, and are set to 0."
             )
         return found
-
-
-def first_unfit(features: Numbers) -> int | None:
-    """Return the first row with a number that is not finite, or that float32 cannot hold.
-
-    Args:
-        features: number[n, F].
-    """
-    for start in range(0, len(features), ROWS_AT_ONCE):
-        sizes = np.abs(features[start : start + ROWS_AT_ONCE], dtype=np.float64)
-        fits = (sizes <= MAX_FLOAT32).all(axis=1)
-        if not fits.all():
-            return start + int(np.argmin(fits))
-    return None
 
 
 def standardise(features: Numbers, fitted: NDArray[np.bool_]) -> tuple[Float32, int]:

@@ -21,7 +21,6 @@ def option(
     default: Any = MISSING,
     help_: str = "",
     *,
-    flag: str = "",
     is_stored: bool = True,
     omits_default: bool = False,
     panel: str = "",
@@ -32,7 +31,6 @@ def option(
     Args:
         default: the default; a field without one is required.
         help_: one line for ``--help``.
-        flag: the option's name, where it is not the field's.
         is_stored: it decides the prepared content, and stands in the manifest; False for options
             that say where the files are or how to read them.
         omits_default: its default is not stored, so it leaves fingerprints as they are: for an
@@ -40,10 +38,9 @@ def option(
         panel: its group in ``--help``.
         more: as for :class:`ncfbench.settings.Setting`, such as the range and the choices.
     """
-    usual = None if default is MISSING else default
-    made = setting_field(usual, help_, panel=panel, **more)
-    kept = {"flag": flag, "is_stored": is_stored, "omits_default": omits_default}
-    return field(default=default, metadata={**made.metadata, **kept})
+    made = setting_field(None if default is MISSING else default, help_, panel=panel, **more)
+    stored = {"is_stored": is_stored, "omits_default": omits_default}
+    return field(default=default, metadata={**made.metadata, **stored})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,23 +52,22 @@ class SourceOptions:
     """
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value is not None:
-                setting = setting_of(each)
+        for declaration in fields(self):
+            if (value := getattr(self, declaration.name)) is not None:
+                setting = setting_of(declaration)
                 converted = setting.convert(value)
                 setting.check(converted)
-                object.__setattr__(self, each.name, converted)
+                object.__setattr__(self, declaration.name, converted)
 
     def stored(self) -> dict[str, Any]:
         """Return the options that decide the content, as a manifest has them."""
-        found: dict[str, Any] = {}
-        for each in declared(type(self)):
-            value = getattr(self, each.name)
-            is_left_out = each.metadata["omits_default"] and value == each.default
-            if each.metadata["is_stored"] and not is_left_out:
-                found[each.name] = list(value) if isinstance(value, tuple) else value
-        return found
+        stored = {}
+        for declaration in declared(type(self)):
+            value = getattr(self, declaration.name)
+            is_omitted = declaration.metadata["omits_default"] and value == declaration.default
+            if declaration.metadata["is_stored"] and not is_omitted:
+                stored[declaration.name] = list(value) if isinstance(value, tuple) else value
+        return stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,16 +152,15 @@ def as_flags(values: Mapping[str, Any]) -> list[str]:
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
-        elif value is not None and value != [] and value != ():
-            text = ",".join(value) if isinstance(value, list | tuple) else str(value)
-            words += [f"--{flag}", text]
+        elif value not in (None, [], ()):
+            words += [
+                f"--{flag}",
+                ",".join(value) if isinstance(value, list | tuple) else str(value),
+            ]
     return words
 
 
 def declared(options: type[SourceOptions]) -> list[Field[Any]]:
     """Return the fields of options, a source's own before those that it shares with others."""
-    by_name = {each.name: each for each in fields(options)}
-    names = dict.fromkeys(
-        name for base in options.__mro__ for name in vars(base).get("__annotations__", ())
-    )
-    return [by_name[name] for name in names if name in by_name]
+    names = [name for base in options.__mro__ for name in vars(base).get("__annotations__", ())]
+    return sorted(fields(options), key=lambda declaration: names.index(declaration.name))

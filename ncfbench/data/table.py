@@ -13,25 +13,24 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ncfbench.data.csv_rows import CsvRows
-from ncfbench.data.files import MOST_BYTES, parquet_files
+from ncfbench.data.files import parquet_files
 from ncfbench.data.json_lines import JsonLines
 from ncfbench.errors import DataError, UsageError, reason
 
 _DAMAGED = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, MemoryError)
 _COMPRESSIONS = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bz2",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\x04\x22\x4d\x18": "lz4",
-    b"\xfd7zXZ\0": "xz",
+    "gzip": (b"\x1f\x8b", ".gz"),
+    "bz2": (b"BZh", ".bz2"),
+    "zstd": (b"\x28\xb5\x2f\xfd", ".zst"),
+    "lz4": (b"\x04\x22\x4d\x18", ".lz4"),
+    "xz": (b"\xfd7zXZ\0", ".xz"),
 }
-_SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".xz": "xz"}
+"""First bytes of a compressed file, and its usual suffix."""
 _CSV, _JSON = (".csv", ".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
 
 
@@ -54,19 +53,18 @@ class Table:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        names = self.names
-        repeated = next((name for index, name in enumerate(names) if name in names[:index]), None)
-        if repeated is not None:
-            raise DataError(
-                f"{self.path}, line 1: the column {repeated[:40]!r} is named twice. The first line"
-                " must be a header."
-            )
+        for index, name in enumerate(self.names):
+            if name in self.names[:index]:
+                raise DataError(
+                    f"{self.path}, line 1: the column {name[:40]!r} is named twice. The first line"
+                    " must be a header."
+                )
 
     def __getitem__(self, name: str) -> Column:
         """Return a column: of strings where the format is text, else of the file's own types.
 
         Raises:
-            DataError: the column is damaged, or a value is too long; the message names the row.
+            DataError: the column is damaged.
         """
         try:
             values = self.load(name)
@@ -76,13 +74,7 @@ class Table:
             values = values.cast(values.type.value_type)
         if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
             values = values.cast(pa.string())
-        column = Column(self, name, values)
-        if pa.types.is_string(values.type):
-            sizes = pc.binary_length(values)
-            if (pc.max(sizes).as_py() or 0) > MOST_BYTES:
-                row = int(np.argmax(sizes.fill_null(0).to_numpy()))
-                column.refuse(row, f"is longer than {MOST_BYTES // 2**20} MiB. Is this a table?")
-        return column
+        return Column(self, name, values)
 
 
 @dataclass(frozen=True)
@@ -111,47 +103,6 @@ def read_table(
         DataError: the file is missing, empty, damaged, or of no known format.
         UsageError: an unknown encoding, or a delimiter that is not one character.
     """
-    _require_readable(delimiter, encoding)
-    if path.is_dir():
-        return _parquet(path, parquet_files(path))
-    magic = _first_bytes(path)
-    if magic.startswith(b"PAR1"):
-        return _parquet(path, [path])
-    compression = next(
-        (name for head, name in _COMPRESSIONS.items() if magic.startswith(head)), None
-    )
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    claimed = _SUFFIXES.get(suffixes[-1]) if suffixes else None
-    warnings = []
-    if claimed != compression and suffixes:
-        actual = f"compressed with {compression}" if compression else "not compressed"
-        warnings.append(f"{path.name} is {actual}, whatever its name says; read as such.")
-    suffix = "".join((suffixes[:-1] if claimed else suffixes)[-1:])
-    if suffix == ".parquet":
-        raise DataError(
-            f"{path} is not a Parquet file: it does not begin with PAR1. Is it cut off, or named"
-            " wrongly?"
-        )
-    content = _content(path, compression)
-    codec = _codec(content, encoding)
-    if codec != codecs.lookup(encoding).name:
-        warnings.append(f"{path.name} is {codec.upper()}; read as such.")
-    content = _as_utf8(content, path, codec)
-    compressed = f", {compression}" if compression else ""
-    if suffix in _JSON or (suffix not in _CSV and content.lstrip()[:1] in (b"{", b"[")):
-        lines, summary = JsonLines(path, content), f"JSON Lines{compressed}"
-        return Table(path, summary, lines.names, lines.column, lines.locate, tuple(warnings))
-    usual = "\t" if suffix in (".tsv", ".tab") else ","
-    rows = CsvRows.of(path, content, delimiter, usual, quotes)
-    if rows.delimiter != usual:
-        warnings.append(f"{path.name}: fields are separated by {rows.separators}.")
-    if compression is None and not content.endswith(b"\n"):
-        warnings.append(f"Warning: {path.name} does not end with the end of a line. Is it cut off?")
-    summary = f"CSV, {rows.separators}{compressed}"
-    return Table(path, summary, rows.names, rows.read().column, rows.locate, tuple(warnings))
-
-
-def _require_readable(delimiter: str | None, encoding: str) -> None:
     if delimiter is not None and len(delimiter) != 1:
         raise UsageError(
             f"--delimiter {delimiter!r}: it must be one character; replace MovieLens's '::' by"
@@ -163,10 +114,44 @@ def _require_readable(delimiter: str | None, encoding: str) -> None:
         raise UsageError(
             f"--encoding {encoding}: not an encoding that Python knows, such as utf-8 or latin-1."
         ) from None
+    if path.is_dir():
+        return _parquet(path, parquet_files(path))
+    content, warnings = _content(path), []
+    if content.startswith(b"PAR1"):
+        return _parquet(path, [path])
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    claimed = next((name for name, (_, end) in _COMPRESSIONS.items() if end in suffixes[-1:]), "")
+    actual = next(
+        (name for name, (head, _) in _COMPRESSIONS.items() if content.startswith(head)), ""
+    )
+    suffix = "".join((suffixes[:-1] if claimed else suffixes)[-1:])
+    if claimed != actual and suffixes:
+        state = f"compressed with {actual}" if actual else "not compressed"
+        warnings.append(f"{path.name} is {state}, whatever its name says; read as such.")
+    if actual:
+        content = _decompressed(content, path, actual)
+    content, codec = _as_utf8(content, path, encoding)
+    if codec != codecs.lookup(encoding).name:
+        warnings.append(f"{path.name} is {codec.upper()}; read as such.")
+    rows: CsvRows | JsonLines
+    if suffix in _JSON or (suffix not in _CSV and content.lstrip()[:1] in (b"{", b"[")):
+        rows, summary = JsonLines(path, content), "JSON Lines"
+    else:
+        usual = "\t" if suffix in (".tsv", ".tab") else ","
+        rows = CsvRows(path, content, delimiter, usual, quotes=quotes)
+        summary = f"CSV, {rows.separators}"
+        if rows.delimiter != usual:
+            warnings.append(f"{path.name}: fields are separated by {rows.separators}.")
+        if not actual and not content.endswith(b"\n"):
+            warnings.append(
+                f"Warning: {path.name} does not end with the end of a line. Is it cut off?"
+            )
+    summary += f", {actual}" if actual else ""
+    return Table(path, summary, rows.names, rows.column, rows.locate, tuple(warnings))
 
 
-def _first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file; refuse what is not a file of rows."""
+def _content(path: Path) -> bytes:
+    """Return the content of a file of rows; of Parquet the first bytes."""
     if path.exists() and not path.is_file():
         raise DataError(
             f"{path} is a pipe or a device, and must be read more than once: write it to a file"
@@ -174,59 +159,50 @@ def _first_bytes(path: Path) -> bytes:
         )
     try:
         with path.open("rb") as file:
-            magic = file.read(8)
-    except OSError as error:
+            content = file.read(8)
+            if not content.startswith(b"PAR1"):
+                file.seek(0)
+                content = file.read()
+    except (OSError, MemoryError) as error:
         raise DataError(f"Cannot read {path}: {reason(error)}.") from error
-    if not magic:
+    if not content:
         raise DataError(f"{path} is empty.")
-    if magic.startswith(b"PK\x03\x04"):
+    if content.startswith(b"PK\x03\x04"):
         raise DataError(f"{path} is a ZIP archive. Unpack it first: unzip {path.name}.")
-    if magic.startswith(b"ARROW1"):
-        raise DataError(f"{path} is an Arrow file. Write it as Parquet.")
-    return magic
+    return content
 
 
-def _content(path: Path, compression: str | None) -> bytes:
-    """Return the content of a file, decompressed."""
+def _decompressed(content: bytes, path: Path, compression: str) -> bytes:
     try:
-        with path.open("rb") as file:
-            content = file.read()
         if compression == "xz":
             return lzma.decompress(content)
-        if compression:
-            return bytes(pa.CompressedInputStream(pa.BufferReader(content), compression).read())
-        return content
+        return bytes(pa.CompressedInputStream(pa.BufferReader(content), compression).read())
     except _DAMAGED as error:
         raise DataError(
             f"Cannot read {path}: {reason(error)}. Is the file damaged, or cut off?"
         ) from error
 
 
-def _codec(content: bytes, encoding: str) -> str:
-    """Return the encoding that was asked for, or that which a mark, or zero bytes, show."""
-    asked = codecs.lookup(encoding).name
-    if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return "utf-32"
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
+def _as_utf8(content: bytes, path: Path, encoding: str) -> tuple[bytes, str]:
+    """Return the content as UTF-8, without a byte order mark, in lines; and its encoding, which is
+    that which was asked for, or that which a mark, or zero bytes, show.
+    """
+    codec = codecs.lookup(encoding).name
     even, odd = content[:1000:2].count(0), content[1:1000:2].count(0)
-    if 4 * max(even, odd) > len(content[:1000]) and not min(even, odd):
-        return "utf-16-le" if odd else "utf-16-be"
-    return asked
-
-
-def _as_utf8(content: bytes, path: Path, codec: str) -> bytes:
-    """Return the content as UTF-8, without a byte order mark, in lines."""
+    if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        codec = "utf-32"
+    elif content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        codec = "utf-16"
+    elif 4 * max(even, odd) > len(content[:1000]) and not min(even, odd):
+        codec = "utf-16-le" if odd else "utf-16-be"
     try:
         text = content.decode(codec)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        name, advice = codec, ""
-        if codec == "utf-8":
-            name, advice = "UTF-8", " If the file has another encoding, name it: --encoding latin-1"
+        advice = " If the file has another encoding, name it: --encoding latin-1."
         raise DataError(
-            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not valid {name}."
-            + (advice and f"{advice}.")
+            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not valid"
+            f" {codec.replace('utf-8', 'UTF-8')}.{advice if codec == 'utf-8' else ''}"
         ) from error
     if b"\n" in content and "\n" not in text and "\r" not in text:
         raise DataError(
@@ -235,7 +211,7 @@ def _as_utf8(content: bytes, path: Path, codec: str) -> bytes:
         )
     content = (content if codec == "utf-8" else text.encode()).removeprefix(codecs.BOM_UTF8)
     # The line ends of a file that has no others.
-    return content if b"\n" in content else content.replace(b"\r", b"\n")
+    return (content if b"\n" in content else content.replace(b"\r", b"\n")), codec
 
 
 def _parquet(path: Path, parts: Sequence[Path]) -> Table:
@@ -245,13 +221,12 @@ def _parquet(path: Path, parts: Sequence[Path]) -> Table:
     names: tuple[str, ...] = ()
     for part in parts:
         try:
-            with pq.ParquetFile(part) as file:
-                own = tuple(file.schema_arrow.names)
+            columns = tuple(pq.read_schema(part).names)
         except _DAMAGED as error:
             raise DataError(f"{part} is damaged: {reason(error)}. Is the file cut off?") from error
-        names = names or own
-        if set(own) != set(names):
-            raise DataError(f"{part} has other columns than {parts[0]}: {', '.join(own)}.")
+        names = names or columns
+        if set(columns) != set(names):
+            raise DataError(f"{part} has other columns than {parts[0]}: {', '.join(columns)}.")
     summary = f"{len(parts)} Parquet files" if path.is_dir() else "Parquet"
     load = partial(_parquet_column, parts)
     return Table(path, summary, names, load, lambda row: f"row {row + 1}")
@@ -266,6 +241,13 @@ def _parquet_column(parts: Sequence[Path], name: str) -> pa.ChunkedArray:
         column.validate(full=True)
         columns.append(column)
     if len({column.type for column in columns}) > 1:
+        for part, column in zip(parts, columns, strict=True):
+            sizes = pc.abs(column) if pa.types.is_floating(column.type) else column.slice(0, 0)
+            if (pc.max(sizes).as_py() or 0) >= 2**53:
+                raise DataError(
+                    f"{part}: {name} has floats from 2^53, which have lost digits, and is of"
+                    " another type in other parts. Write all parts with that type."
+                )
         columns = [column.cast(pa.string()) for column in columns]
     chunks = [chunk for column in columns for chunk in column.chunks]
     return pa.chunked_array(chunks, columns[0].type)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 import numpy as np
@@ -33,25 +35,19 @@ TIMES = {
 """Ranges of numbers that mean a time, since about 1975: times of one column are of one form."""
 
 
-def numbers(column: Column) -> Float64:
+def numbers(column: Column, why: str = "is not a number.") -> Float64:
     """Return float64[n], all finite; true and yes are 1, false and no are 0.
 
     Raises:
-        DataError: a value is not a finite number; the message names the row.
+        DataError: a value is missing or not a finite number; the message names the row.
     """
     kind = column.values.type
     # Arrow rounds a decimal wrongly: 0.7 becomes 0.7000000000000001.
     values = column.values.cast(pa.string()) if pa.types.is_decimal(kind) else column.values
-    if pa.types.is_string(values.type):
-        return _finite(column, _parsed(column, values))
-    if pa.types.is_floating(kind):
-        return _finite(column, values.to_numpy().astype(np.float64))
-    try:
-        # An integer beyond 2^53 is rounded, as in a text file.
-        found = values.cast(pa.float64(), safe=False).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    found = _cast(values)
+    if found is None and not pa.types.is_string(values.type):
         column.refuse(0, f"is of type {kind}, not a number.")
-    return _finite(column, found)
+    return _finite(column, _parsed(values) if found is None else found, why)
 
 
 def at_least(column: Column, threshold: float) -> NDArray[np.bool_]:
@@ -61,11 +57,10 @@ def at_least(column: Column, threshold: float) -> NDArray[np.bool_]:
     as the numbers were.
     """
     kind = column.values.type
-    bound = threshold
     if pa.types.is_floating(kind):
         with np.errstate(over="ignore"):
-            bound = float(np.dtype(kind.to_pandas_dtype()).type(threshold))
-    reached: NDArray[np.bool_] = numbers(column) >= bound
+            threshold = float(np.dtype(kind.to_pandas_dtype()).type(threshold))
+    reached: NDArray[np.bool_] = numbers(column) >= threshold
     return reached
 
 
@@ -77,74 +72,46 @@ def times(column: Column) -> Float64:
         DataError: a value is neither, or the column has times of two forms; the message names the
             row or the two rows.
     """
-    kind = column.values.type
+    values, kind = column.values, column.values.type
     if pa.types.is_temporal(kind):
         whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-        return numbers(replace(column, values=column.values.cast(whole)))
-    if pa.types.is_string(kind):
-        try:
-            found = column.values.cast(pa.float64()).to_numpy()
-        except pa.ArrowInvalid:
-            found, are_dates = _dates(column)
-            if are_dates:
-                return found
-        found = _finite(column, found, _NO_TIME)
-    else:
-        found = numbers(column)
-    _require_one_form(column, found)
+        return numbers(replace(column, values=values.cast(whole)))
+    if pa.types.is_string(kind) and _cast(values) is None:
+        seconds = np.array([_seconds(text or "") for text in values.to_pylist()])
+        is_date = np.isfinite(seconds)
+        if is_date.any():
+            found = _finite(column, np.where(is_date, seconds, _parsed(values)), _NO_TIME)
+            _require_one_form(column, is_date.astype(int), ("a number", "a date"))
+            return found
+    found = numbers(column, _NO_TIME)
+    place = np.searchsorted(np.ravel(list(TIMES.values())), found, side="right")
+    is_time = place % 2 == 1
+    # A few others, such as 0 where the time is unknown, do not make it a column of counts.
+    if is_time.sum() >= 0.9 * (found > 0).sum():
+        _require_one_form(column, np.where(is_time, place // 2, -1), list(TIMES))
     return found
 
 
-def _dates(column: Column) -> tuple[Float64, bool]:
-    """Return dates as seconds since 1970, or numbers, with spaces around them; and which."""
-    found = np.empty(len(column.values))
-    first: dict[bool, int] = {}
-    for row, text in enumerate(column.values.to_pylist()):
-        try:
-            found[row], is_date = _seconds(text or ""), True
-        except ValueError:
-            is_date = False
-            try:
-                found[row] = _number(text or "")
-            except ValueError:
-                column.refuse(row, f"{(text or '')[:40]!r} {_NO_TIME}")
-        first.setdefault(is_date, row)
-        if len(first) == 2:
-            forms = ("a date" if first[True] == at else "a number" for at in sorted(first.values()))
-            _refuse_forms(column, list(zip(sorted(first.values()), forms, strict=True)))
-    return found, True in first
-
-
 def _seconds(text: str) -> float:
-    """Return a date's seconds since 1970; digits are a date only if they are eight."""
+    """Return a date's seconds since 1970, NaN for others; digits are a date if they are eight."""
     text = text.strip().removesuffix(" UTC")
-    if text.isdigit() and len(text) != len("20240131"):
-        raise ValueError(text)
-    moment = datetime.fromisoformat(text)
-    zone = moment.utcoffset() or timedelta()
-    return (moment.replace(tzinfo=None) - datetime(1970, 1, 1) - zone).total_seconds()
+    with suppress(ValueError):
+        if not text.isdigit() or len(text) == len("20240131"):
+            moment = datetime.fromisoformat(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return math.nan
 
 
-def _require_one_form(column: Column, found: Float64) -> None:
-    """Refuse numbers that are times of several forms, such as seconds and milliseconds."""
-    edges = np.array(list(TIMES.values())).ravel()
-    place = np.searchsorted(edges, found, side="right")
-    is_time = place % 2 == 1
-    forms = np.unique(place[is_time])
-    # A few others, such as 0 where the time is unknown, do not make it a column of counts.
-    if len(forms) < 2 or is_time.sum() < 0.9 * (found > 0).sum():
-        return
-    rows = sorted((int(np.argmax(place == form)), list(TIMES)[form // 2]) for form in forms)
-    _refuse_forms(column, rows[:2])
-
-
-def _refuse_forms(column: Column, rows: list[tuple[int, str]]) -> None:
-    (first, form), (row, other) = rows
-    one, two = (str(column.values[at].as_py())[:40] for at in (first, row))
-    where = column.table.locate(first)
-    column.refuse(
-        row, f"{two!r} is {other}, and {one!r} on {where} {form}. Write all times in one form."
-    )
+def _require_one_form(column: Column, forms: NDArray[np.integer], names: Sequence[str]) -> None:
+    """Refuse times of several forms, which are indices into their names; -1 is any of these."""
+    rows = sorted(int(np.argmax(forms == form)) for form in np.unique(forms[forms >= 0]))[:2]
+    if len(rows) == 2:
+        one, two = (f"{str(column.values[row].as_py())[:40]!r}" for row in rows)
+        form, other = (names[forms[row]] for row in rows)
+        where = column.table.locate(rows[0])
+        column.refuse(
+            rows[1], f"{two} is {other}, and {one} on {where} {form}. Write all times in one form."
+        )
 
 
 def vectors(column: Column) -> NDArray[np.floating]:
@@ -203,32 +170,34 @@ def _as_texts(kind: pa.DataType) -> pa.DataType:
     return pa.list_(pa.string()) if is_list else pa.string()
 
 
-def _parsed(column: Column, values: pa.ChunkedArray) -> Float64:
+def _cast(values: pa.ChunkedArray) -> Float64 | None:
+    """Return float64[n], NaN where a value is missing; None where Arrow cannot convert the type, or
+    one of the texts.
+    """
     try:
-        found: Float64 = values.cast(pa.float64()).to_numpy()
+        # An integer beyond 2^53 is rounded, as in a text file.
+        found: Float64 = values.cast(pa.float64(), safe=False).to_numpy()
         return found
-    except pa.ArrowInvalid:
-        pass
-    found = np.empty(len(values))
-    for row, text in enumerate(values.to_pylist()):
-        try:
-            found[row] = _number(text or "")
-        except ValueError:
-            column.refuse(row, f"{(text or '')[:40]!r} is not a number.")
-    return found
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _parsed(texts: pa.ChunkedArray) -> Float64:
+    """Return float64[n], NaN for what is no number: by Python, which is slower and takes more."""
+    return np.array([_number((text or "").strip().lower()) for text in texts.to_pylist()])
 
 
 def _number(text: str) -> float:
-    if "_" in text:  # Python would take it for a separator of digits
-        raise ValueError(text)
-    truth = _TRUTHS.get(text.strip().lower())
-    return float(text) if truth is None else truth
+    with suppress(ValueError):
+        if "_" not in text:  # Python would take it for a separator of digits
+            return _TRUTHS[text] if text in _TRUTHS else float(text)
+    return math.nan
 
 
-def _finite(column: Column, found: Float64, why: str = "is not a number.") -> Float64:
+def _finite(column: Column, found: Float64, why: str) -> Float64:
     finite = np.isfinite(found)
     if not finite.all():
         row = int(np.argmin(finite))
         value = column.values[row].as_py()
-        column.refuse(row, f"{('' if value is None else str(value)[:40])!r} {why}")
+        column.refuse(row, "is missing." if value is None else f"{str(value)[:40]!r} {why}")
     return found

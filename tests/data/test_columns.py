@@ -17,44 +17,6 @@ from ncfbench.data.values import times
 from ncfbench.errors import DataError, UsageError
 
 
-@pytest.mark.parametrize(
-    ("columns_of_links", "columns_of_items", "expected"),
-    [
-        (["user", "sku"], ["sku", "title"], {"item_column": "sku"}),
-        (["user_id", "asin", "parent_asin"], ["parent_asin", "title"], {}),
-        (["user", "item"], ["id", "movie", "genres"], {}),
-        (["userId", "movieId"], ["movieId", "title", "words"], {}),
-    ],
-)
-def test_the_right_columns_are_guessed(
-    tmp_path: Path,
-    columns_of_links: list[str],
-    columns_of_items: list[str],
-    expected: dict[str, str],
-) -> None:
-    shared = columns_of_items[0]
-    rows = [
-        {
-            name: f"{'x' if name == shared or name in ('sku', 'item') else 'w'}{n}"
-            for name in columns_of_links
-        }
-        for n in range(5)
-    ]
-    items = [
-        {name: f"x{n}" if name == shared else f"text{n}" for name in columns_of_items}
-        for n in range(5)
-    ]
-    dataset, said = prepare(
-        tmp_path,
-        as_csv(tmp_path / "r.csv", rows),
-        as_csv(tmp_path / "m.csv", items),
-        test_fraction=0.2,
-        **expected,
-    )
-    assert dataset.manifest["statistics"]["links"] == 5
-    assert f"id {shared}, text" in said[1]
-
-
 def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
     """Nanoseconds beyond 2^53, zones, decimals; a list is refused by name."""
     ids = {"user": [1, 2, 3], "item": [1, 2, 3]}
@@ -69,6 +31,9 @@ def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
         dataset, _ = prepare(tmp_path, tmp_path / "r.parquet", items, split="time")
         newest.append(dataset.split.tolist())
     assert newest == [[2, 0, 0]] * 3
+    pq.write_table(pa.table({**ids, "timestamp": pa.array([1, None, 3])}), tmp_path / "r.parquet")
+    with pytest.raises(DataError, match=r"row 2: timestamp is missing\."):
+        prepare(tmp_path, tmp_path / "r.parquet", items, split="time")
     for name in ("timestamp", "rating", "title"):
         table = {**ids, "timestamp": [1, 2, 3], "rating": [1, 2, 3]} | {name: [{"a": 1}] * 3}
         pq.write_table(pa.table(table), tmp_path / "r.parquet")
@@ -84,19 +49,6 @@ def test_times_and_ratings_of_any_type(tmp_path: Path) -> None:
                 split="time",
                 rating_threshold=1,
             )
-
-
-def test_dates_and_numbers_in_one_column_are_refused(tmp_path: Path) -> None:
-    links = as_csv(
-        tmp_path / "r.csv",
-        [{"user": 1, "item": 1, "time": "1999"}, {"user": 1, "item": 2, "time": "2001-05-01"}],
-    )
-    items = as_csv(tmp_path / "m.csv", [{"id": n, "title": "w"} for n in (1, 2)])
-    with pytest.raises(
-        DataError,
-        match=r"r.csv, line 3: time '2001-05-01' is a date, and '1999' on line 2 a number",
-    ):
-        prepare(tmp_path, links, items, split="time")
 
 
 def test_items_without_a_link_are_not_the_newest(tmp_path: Path) -> None:
@@ -122,7 +74,7 @@ def test_a_column_that_only_a_late_row_has(tmp_path: Path) -> None:
         [{"user": n, "item": 1} for n in range(150)] + [{"user": 1, "item": 1, "grade": 5}],
     )
     items = as_jsonl(tmp_path / "m.jsonl", [{"id": 1, "title": "w"}])
-    with pytest.raises(DataError, match=r"line 1: grade '' is not a number"):
+    with pytest.raises(DataError, match=r"line 1: grade is missing"):
         prepare(
             tmp_path, links, items, rating_column="grade", rating_threshold=4, test_fraction=0.0
         )
@@ -130,28 +82,17 @@ def test_a_column_that_only_a_late_row_has(tmp_path: Path) -> None:
         prepare(tmp_path, links, items, rating_column="grad", rating_threshold=4)
 
 
-NASTY_JSON = {
-    "half a pair": (b'{"id": 1, "title": "cut \\ud83d"}', ""),
-    "not a number": (b'{"id": NaN, "title": "w"}', "without id"),
-    "nested": (
-        b'{"id": 1, "title": ' + b"[" * 900 + b"]" * 900 + b"}",
-        "line 1: title is \\[\\[\\[",
-    ),
-    "true": (b'{"id": true, "title": "w"}', "line 1: id is true"),
-}
-
-
-@pytest.mark.parametrize("name", NASTY_JSON)
-def test_values_that_json_can_have(tmp_path: Path, name: str) -> None:
-    text, message = NASTY_JSON[name]
-    (tmp_path / "m.jsonl").write_bytes(text + b'\n{"id": 2, "title": "x"}\n')
-    links = as_csv(tmp_path / "r.csv", [{"user": 1, "item": 1}, {"user": 1, "item": 2}])
-    if message.startswith("line"):
+@pytest.mark.parametrize(("id_", "message"), [("true", "line 1: id is true"), ("NaN", "")])
+def test_json_of_which_no_id_can_be_made(tmp_path: Path, id_: str, message: str) -> None:
+    items = tmp_path / "m.jsonl"
+    items.write_text(f'{{"id": {id_}, "title": "w"}}\n{{"id": 2, "title": "x"}}\n')
+    links = as_csv(tmp_path / "r.csv", [{"user": 1, "item": 2}])
+    if message:
         with pytest.raises(DataError, match=message):
-            prepare(tmp_path, links, tmp_path / "m.jsonl")
+            prepare(tmp_path, links, items)
     else:
-        _, said = prepare(tmp_path, links, tmp_path / "m.jsonl", test_fraction=0.0)
-        assert message in " ".join(said)
+        _, said = prepare(tmp_path, links, items, test_fraction=0.0)
+        assert any("rows of m.jsonl without id: 1." in line for line in said)
 
 
 def test_tables_that_parquet_can_hold(tmp_path: Path) -> None:
@@ -167,7 +108,6 @@ def test_tables_that_parquet_can_hold(tmp_path: Path) -> None:
             "the column 'id' is named twice",
         ),
         (pa.table({"id": pa.array([None], pa.string()), "title": ["w"]}), "holds no item with id"),
-        (pa.table({"id": ["x" * (2**24 + 1)], "title": ["w"]}), "row 1: id is longer than 16 MiB"),
     ):
         pq.write_table(table, path)
         with pytest.raises(DataError, match=message):
@@ -178,13 +118,6 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "r.csv")
     with pytest.raises(DataError, match="is a pipe or a device"):
         prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv")
-
-
-def test_an_encoding_without_all_characters(tmp_path: Path) -> None:
-    items = as_csv(tmp_path / "m.csv", ITEMS)
-    (tmp_path / "r.csv").write_bytes(b"user,item\n1,5\n2,caf\x81\n")
-    with pytest.raises(DataError, match=r"r.csv, line 3: byte 0x81 is not valid cp1252"):
-        prepare(tmp_path, tmp_path / "r.csv", items, encoding="cp1252")
 
 
 @pytest.mark.parametrize(("threshold", "links"), [(0.7, 3), (0.9, 1), (0.3, 4), (0.1, 5)])
@@ -233,6 +166,7 @@ def test_times_are_of_one_form(tmp_path: Path, values: list[str], order: list[in
     [
         ([1600000000] * 70_000 + [1600000000000], "line 70002: .*milliseconds.* on line 2 seconds"),
         ([1600000000, "2019-05-01"], "line 3: .* is a date, and '1600000000' on line 2 a number"),
+        (["1999", "2001-05-01"], "line 3: .* is a date, and '1999' on line 2 a number"),
         ([20240131, 1600000000], "line 3: time '1600000000' is seconds, and '20240131' on line 2"),
         ([0, 1600000000, 1.6e15] * 9, "line 4: .*microseconds"),
         ([20240131, 20240131120000], "line 3: .*a date with seconds"),
@@ -286,6 +220,9 @@ def test_values_decide_between_columns(tmp_path: Path) -> None:
         ("user,title,item_id", "id,title", {}, ""),
         ("user,movie,movieId", "movie,movieId,title", {}, ""),
         ("user,item_id,key", "key,item_id,title", {"item_column": "key"}, ""),
+        ("user,sku", "sku,title", {"item_column": "sku"}, ""),
+        ("user_id,asin,parent_asin", "parent_asin,title", {}, ""),
+        ("userId,movieId", "movieId,title,words", {}, ""),
     ],
 )
 def test_columns_that_fit_as_well_are_asked_for(
@@ -300,7 +237,8 @@ def test_columns_that_fit_as_well_are_asked_for(
         with pytest.raises(DataError, match=message):
             prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv", **options)
     else:
-        dataset, _ = prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv", **options)
+        dataset, said = prepare(tmp_path, tmp_path / "r.csv", tmp_path / "m.csv", **options)
+        assert ", text" in said[1]
         chosen = dataset.manifest["options"]["item_column"]
         assert chosen == options.get("item_column", links.split(",")[-1])
 

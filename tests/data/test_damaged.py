@@ -43,7 +43,7 @@ STATED = {
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short lines count as long."""
-    for module in ("files", "table", "csv_rows", "json_lines"):
+    for module in ("files", "csv_rows"):
         monkeypatch.setattr(f"ncfbench.data.{module}.MOST_BYTES", MOST_BYTES)
 
 

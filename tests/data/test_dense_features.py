@@ -152,6 +152,16 @@ def test_a_wrong_table_is_refused_by_row(
         made(tmp_path, **{kind: path})
 
 
+def test_of_repeated_rows_the_first_counts(tmp_path: Path) -> None:
+    path = as_parquet(tmp_path / "f.parquet", lists(VALUES, "movieId"))
+    once, _ = made(tmp_path, item_features=path)
+    again = [{"movieId": 8, "vector": [0.0, 0.0, 0.0]}]
+    as_parquet(path, lists(VALUES, "movieId") + again)
+    twice, said = made(tmp_path, item_features=path)
+    np.testing.assert_array_equal(once.item_features, twice.item_features)
+    assert any("rows of f.parquet that repeat the movieId of an earlier one: 1." in x for x in said)
+
+
 def test_a_wrong_array_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f.npy"
     broken = np.array(list(VALUES.values()))

@@ -106,6 +106,7 @@ def test_a_source_is_a_module_and_an_entry(tmp_path: Path) -> None:
         invoke("prepare", "colours", "--items", "1", *data), 2, "items = 1: it must be at least 2"
     )
     check(invoke("prepare", "colours", "--colours", "gren", *data), 2, "did you mean 'green'")
+    check(invoke("prepare", "colours", "--test-fraction", "20%", *data), 2, "Write 0.2.")
     check(invoke("prepare", "colour", *data), 2, "No such command", "'colours'")
 
 
@@ -138,8 +139,7 @@ def test_flags_have_the_defaults_of_the_options(name: str) -> None:
     """Each field of each source's options is a flag with its help and its default."""
     text = " ".join(invoke("prepare", name, "--help").stdout.replace("│", " ").split())
     for each in declared(SOURCES[name].load().Options):
-        flag = each.metadata["flag"] or setting_of(each).flag
-        assert flag in text, each.name
+        assert setting_of(each).flag in text, each.name
         assert setting_of(each).help.split()[0] in text
         if isinstance(each.default, int | float) and not isinstance(each.default, bool):
             assert f"[default: {each.default}]" in text
@@ -150,7 +150,7 @@ def test_advice_names_the_required_flags(name: str) -> None:
     command = how_to_prepare(name).split()
     assert command[:3] == ["ncfbench", "prepare", name]
     required = [
-        each.metadata["flag"] or setting_of(each).flag
+        setting_of(each).flag
         for each in declared(SOURCES[name].load().Options)
         if each.default is MISSING or setting_of(each).help.startswith("Required")
     ]

@@ -2,185 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple, SupportsInt
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ncfbench.data.content import (
+    SPLITS,
     Content,
     distinct_links,
+    draw_users,
     hold_out,
     split_items,
     stays_with_cold_users,
 )
 from ncfbench.data.features import Features
 from ncfbench.data.files import sha256
+from ncfbench.data.ids import Ids, encode, positions, unify
 from ncfbench.data.markup import clean_markup, has_html
-from ncfbench.data.options import TokenizerOptions, as_flags, option
 from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.data.sources.custom_columns import (
-    choose,
+    OF_ITEMS,
+    OF_LINKS,
     choose_id,
-    choose_ids,
-    choose_texts,
-    describe_marks,
-    describe_unused,
+    describe,
     named,
-    no_column,
+    with_columns,
 )
-from ncfbench.data.sources.custom_files import Files, Removed
-from ncfbench.data.table import Table, read_table
+from ncfbench.data.sources.custom_options import Options
+from ncfbench.data.table import Column, Table, read_table
 from ncfbench.data.text import Corpus, Texts, Vocabulary
+from ncfbench.data.values import at_least, texts, times
 from ncfbench.errors import DataError, UsageError
 
+__all__ = ["STATISTICS", "Options", "plan"]
+
 STATISTICS: Statistics | None = None
-_of_links = partial(option, panel="Columns of the links")
-_of_items = partial(option, panel="Columns of the items")
-_of_split = partial(option, panel="Links and items to keep")
-DENSE = "Dense features"
-_dense = partial(option, panel=DENSE)
-_reading = partial(option, is_stored=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(TokenizerOptions):
-    """Options of the source; a column that is None is found by its usual names."""
-
-    links: Path = option(
-        help_="A row for each link: CSV, TSV, JSON Lines or Parquet (or a folder of it).",
-        is_stored=False,
-    )
-    items: Path = option(
-        help_="A row for each item, with its id and its text; of the same formats.",
-        is_stored=False,
-    )
-    user_column: str | None = _of_links(None, "The user's id.", shown="user, user_id, ...")
-    item_column: str | None = _of_links(
-        None, "The item's id.", shown="item, item_id, movieId, asin, ..."
-    )
-    rating_column: str | None = _of_links(
-        None, "Ratings, for --rating-threshold.", shown="rating, score, ..."
-    )
-    time_column: str | None = _of_links(
-        None, "Numbers or dates, for --split time.", shown="timestamp, time, date, ..."
-    )
-    id_column: str | None = _of_items(None, "The item's id.", shown="as in the links, id, ...")
-    text_columns: tuple[str, ...] = _of_items(
-        (),
-        "An item's text is made of these, in order, separated by commas.",
-        shown="title, abstract, description, ...: all that are there",
-    )
-    tokens_column: str | None = _of_items(
-        None,
-        "Instead of a text: tokens already made, a list or separated by spaces.",
-        shown="tokens, words",
-    )
-    clean_markup: bool = _of_items(
-        False, "Remove HTML's tags and entities and LaTeX from the texts.", omits_default=True
-    )
-    split_column: str | None = _of_items(
-        None, "Each item's split: train, validation or test.", shown="split, fold, ..."
-    )
-    item_features: Path | None = option(
-        None,
-        "Numbers that describe each item, such as an image's embedding: a table with the items'"
-        " ids whose other columns are numbers or lists of numbers, or a .npy array with a row for"
-        " each row of --items.",
-        panel=DENSE,
-        is_stored=False,
-    )
-    feature_columns: tuple[str, ...] = _dense(
-        (), "Or columns of --items that hold such numbers, separated by commas.", omits_default=True
-    )
-    user_features: Path | None = option(
-        None,
-        "Numbers that describe each user: a table with the users' ids.",
-        panel=DENSE,
-        is_stored=False,
-    )
-    cold_user_fraction: float = _dense(
-        0.0,
-        "Share of the users held out: none of their links is trained on, and recall for them"
-        " stands by itself. It needs --user-features.",
-        at_least=0,
-        below=1,
-        omits_default=True,
-    )
-    rating_threshold: float | None = _of_split(
-        None,
-        "A row is a link if its rating is this or more (implicit feedback).",
-        shown="every row is a link",
-    )
-    split: str | None = _of_split(
-        None,
-        "Which items are held out: random; time, those whose first link is newest; column.",
-        shown="column where there is one, else random",
-        choices=("random", "time", "column"),
-    )
-    min_user_links: int = _of_split(
-        1, "Leave out users of fewer links, again and again until none is left.", at_least=0
-    )
-    min_item_links: int = _of_split(
-        1, "The same for items; 0 keeps those without any link.", at_least=0
-    )
-    sample_users: int | None = _of_split(
-        None,
-        "For a quick first answer: keep this many of the users that are left, drawn at random by"
-        " --split-seed, with all their links, and no items that they have no link to. The minimum"
-        " numbers of links are counted before.",
-        shown="all",
-        at_least=1,
-        omits_default=True,
-    )
-    delimiter: str | None = _reading(
-        None, "Delimiter of the CSV files that have it.", shown="comma, tab, semicolon or bar"
-    )
-    quotes: bool = _reading(True, "Whether quotation marks enclose fields of CSV files.")
-    encoding: str = _reading("utf-8", "Encoding of text files, such as latin-1.")
-    split_seed: int = option(
-        0, "Seed of the choice of held-out items, and of --sample-users.", at_least=0
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        excluded = {
-            ("tokens_column", "text_columns"): "a text is made of one or the other",
-            ("tokens_column", "tokenizer"): "it makes the tokens itself",
-            ("item_features", "feature_columns"): "put all features into one file",
-        }
-        if self.split != "column":
-            excluded["split", "split_column"] = "the column gives the split"
-        for (one, two), why in excluded.items():
-            if getattr(self, one) and getattr(self, two):
-                flags = " and ".join(f"--{name.replace('_', '-')}" for name in (one, two))
-                raise UsageError(f"{flags} exclude each other: {why}.")
-        if self.cold_user_fraction and not self.user_features:
-            raise UsageError(
-                "--cold-user-fraction needs --user-features: of a user without links nothing else"
-                " is known."
-            )
-
-    def arguments(self) -> list[str]:
-        """Return the words of a command that name the files and how they are read."""
-        reading: dict[str, Any] = {"delimiter": self.delimiter}
-        reading |= {} if self.quotes else {"quotes": False}
-        reading |= {} if self.encoding == "utf-8" else {"encoding": self.encoding}
-        files = {role: path.name for role, path in self.files().items()}
-        reading |= {"tokenizer": self.tokenizer.name} if self.tokenizer else {}
-        return as_flags(files | reading)
-
-    def files(self) -> dict[str, Path]:
-        """Return the user's files by the names of their options."""
-        names = ("links", "items", "item_features", "user_features")
-        paths = {name: getattr(self, name) for name in names}
-        return {name: path for name, path in paths.items() if path is not None}
+SPLIT_NAMES = {"training": 0, "valid": 1, "val": 1, "dev": 1, "testing": 2} | {
+    name: number for number, name in enumerate(SPLITS)
+}
 
 
 def plan(
@@ -192,144 +59,156 @@ def plan(
         DataError: a file cannot be read, or no column has the name that is needed.
         UsageError: a choice that these files do not allow.
     """
-    chosen = _choose_columns(options, say)
+    read = partial(
+        read_table, quotes=options.quotes, encoding=options.encoding, delimiter=options.delimiter
+    )
+    links, items = read(options.links), read(options.items)
+    chosen = with_columns(options, links, items)
+    columns = {
+        role: table[name]
+        for table, roles in ((links, OF_LINKS), (items, OF_ITEMS))
+        for role in roles
+        if (name := getattr(chosen, f"{role}_column"))
+    }
+    features = dict(_features(options, items, columns["user"].name, columns["id"].name, read))
+    for line in describe(options, chosen, links, items, features):
+        say(line)
     files = {
         role: {"name": path.name, "sha256": sha256(path)} for role, path in options.files().items()
     }
-    stored = options.stored() | chosen.stored()
-    stored["min_user_links"] = max(options.min_user_links, 1)
     return Preparation(
         {"files": files, "arguments": options.arguments(), **options.tokenizer_origin()},
-        stored,
-        partial(read_content, options, chosen, say=say),
+        chosen.stored(),
+        partial(read_content, chosen, columns, items, features, say),
     )
 
 
-def _choose_columns(options: Options, say: Callable[[str], None]) -> Files:
-    look = partial(
-        read_table, quotes=options.quotes, encoding=options.encoding, delimiter=options.delimiter
-    )
-    links, items = look(options.links), look(options.items)
-    user = choose_id("user", links, options.user_column)
-    item, id_, warnings = choose_ids(options.item_column, options.id_column, links, items, user)
-    threshold, lacks = options.rating_threshold, f"{links.path.name} has no column of"
-    rating = choose("rating", options.rating_column, links)
-    if threshold is not None and rating is None:
-        raise UsageError(
-            f"--rating-threshold {threshold:g}: {lacks} ratings. Name it by --rating-column"
-            " NAME, or leave --rating-threshold out: then every row is a link."
-        )
-    time = choose("time", options.time_column, links)
-    if options.split == "time" and time is None:
-        raise UsageError(f"--split time: {lacks} times. Name it: --time-column NAME.")
-    split_column = choose("split", options.split_column, items)
-    if options.split == "column" and split_column is None:
-        raise UsageError(
-            f"--split column: {items.path.name} has no column called split. Name it:"
-            " --split-column NAME."
-        )
-    split = options.split or ("column" if split_column else "random")
-    texts, tokens = choose_texts(
-        options.text_columns, options.tokens_column, items, may_guess_tokens=not options.tokenizer
-    )
-    if not (texts or tokens or options.item_features or options.feature_columns):
-        raise no_column(
-            items,
-            "a text",
-            "Name some: --text-columns A,B; or --tokens-column NAME, or --item-features",
-        )
-    files = Files(
-        links=links,
-        items=items,
-        user=user,
-        item=item,
-        rating=rating if threshold is not None else None,
-        rating_threshold=threshold,
-        time=time if split == "time" else None,
-        id=id_,
-        texts=texts,
-        tokens=tokens,
-        split=split,
-        split_column=split_column if split == "column" else None,
-        features=_choose_features(options, items, user, id_, look),
-    )
-    of_links = (user, item, files.rating, files.time)
-    of_items = (id_, *texts, tokens, files.split_column, *(options.feature_columns or ()))
-    for line in (
-        *files.describe(rating),
-        *describe_unused(links, of_links),
-        *describe_unused(items, of_items),
-        *links.warnings,
-        *items.warnings,
-        *warnings,
-        *(describe_marks(links, of_links) if threshold is None else ()),
-    ):
-        say(line)
-    return files
-
-
-def _choose_features(
-    options: Options, items: Table, user: str, id_: str, look: Callable[[Path], Table]
-) -> dict[str, Features]:
-    found = {}
+def _features(
+    options: Options, items: Table, user: str, id_: str, read: Callable[[Path], Table]
+) -> Iterator[tuple[str, Features]]:
+    """Yield the features of users and of items, where there are any."""
     if path := options.user_features:
         if path.suffix == ".npy":
             raise UsageError(
                 f"--user-features {path}: an array does not say which user a row belongs to. Give"
                 f" a table with a column {user}, such as Parquet with a list in each row."
             )
-        table = look(path)
-        found["user"] = Features.of_table(table, "user", choose_id("user", table, same=user))
+        table = read(path)
+        yield "user", Features.of_table(table, "user", choose_id("user", table, same=user))
     if options.feature_columns:
         names = [named(name, items, "--feature-columns") for name in options.feature_columns]
-        found["item"] = Features.of_table(items, "item", id_, names)
+        yield "item", Features.of_table(items, "item", id_, names)
     elif path := options.item_features:
         if path.suffix == ".npy":
-            found["item"] = Features.of_array(path, len(items[id_].values))
+            yield "item", Features.of_array(path, len(items[id_].values))
         else:
-            table = look(path)
-            found["item"] = Features.of_table(table, "item", choose_id("item", table, same=id_))
-    return found
+            table = read(path)
+            yield "item", Features.of_table(table, "item", choose_id("item", table, same=id_))
 
 
-def read_content(options: Options, files: Files, *, say: Callable[[str], None]) -> Content:
+LEFT_OUT = {
+    "items_without_id": "Warning: left out, rows of {items} without {id}",
+    "duplicate_items": "Warning: left out, rows of {items} that repeat the {id} of an earlier one",
+    "links_without_id": "Warning: left out, rows of {links} without a user or an item",
+    "links_below_threshold": "Rows of {links} below the threshold, which are not links",
+    "links_to_unknown_items": "Warning: left out, links to items that {items} does not have",
+    "links_of_rare": "Warning: left out, links of users or items that are left out",
+    "rare_users": "Warning: left out, users {few_users}",
+    "rare_items": "Warning: left out, items {few_items}",
+    "duplicate_links": "Warning: left out, links of {links} that are given again",
+    "links_of_cold_users": "Links of cold users that are not trained on",
+}
+"""What the user hears of things that are left out, by the reason."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Counts of what is left out, by reason; the user hears of most."""
+
+    say: Callable[[str], None]
+    words: Mapping[str, str]
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, reason: str, count: SupportsInt, more: str = "") -> None:
+        """Count what is left out, and say so."""
+        self.counts[reason] = number = int(count)
+        if number and reason in LEFT_OUT:
+            self.say(f"{LEFT_OUT[reason].format_map(self.words)}: {number:,}.{more}")
+
+
+class Links(NamedTuple):
+    """The numbers of users and items at the ends of links, and the links' times."""
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    times: NDArray[np.float64]
+
+    def where(self, kept: NDArray[np.bool_]) -> Links:
+        """Return some of the links."""
+        return Links(self.users[kept], self.items[kept], self.times[kept])
+
+
+def read_content(
+    options: Options,
+    columns: Mapping[str, Column],
+    table: Table,
+    features: Mapping[str, Features],
+    say: Callable[[str], None],
+) -> Content:
     """Read the links, which decide what items are kept, and then those items' texts and features.
+
+    Args:
+        options: with the columns that are used.
+        columns: those columns of links and items, by their roles.
+        table: the items.
 
     Raises:
         DataError: a file is damaged, nothing is left, or an item or a user lacks its features.
     """
-    removed = Removed(say)
-    ids = files.read_ids(say)
-    items = files.read_items(ids["items"], removed)
-    links = files.read_links(ids["links_user"], ids["links_item"], items.ids, removed)
-    links.keep_frequent(options.min_user_links, options.min_item_links, removed)
+    least = options.min_user_links, options.min_item_links
+    few = ("without a link" if few <= 1 else f"of fewer than {few} links" for few in least)
+    words = {"links": options.links.name, "items": options.items.name, "id": columns["id"].name}
+    removed = Removed(say, words | dict(zip(("few_users", "few_items"), few, strict=True)))
+    users, *user_feature_ids = _read_ids(features.get("user"), say, columns["user"])
+    ends, items, *item_feature_ids = _read_ids(
+        features.get("item"), say, columns["item"], columns["id"]
+    )
+    users = users.in_natural_order()
+    n_rows, n_present = len(items.codes), int(np.sum(items.codes >= 0))
+    if not n_present:
+        with_id = f" with {words['id']}" if n_rows else ""
+        raise DataError(f"{options.items} holds no item{with_id}.")
+    removed.add("items_without_id", n_rows - n_present, _describe_missing(items))
+    removed.add("duplicate_items", n_present - len(items.names))
+    links, n_users = _read_links(users, ends, items, columns, options.rating_threshold, removed)
+    links = _keep(links, n_users, len(items.names), least, removed)
+    if not len(links.users):
+        raise DataError(
+            f"No link is left of {options.links} with --min-user-links {least[0]} and"
+            f" --min-item-links {least[1]}."
+        )
     seed, fractions = options.split_seed, (options.test_fraction, options.validation_fraction)
     if options.sample_users:
-        links.sample_users(options.sample_users, seed, not options.min_item_links, removed)
-    kept = links.keeps
-    if not kept.any():
-        raise DataError(
-            f"No link is left of {options.links} with --min-user-links {options.min_user_links} and"
-            f" --min-item-links {options.min_item_links}."
-        )
-    user_number, item_number = (
-        np.cumsum(flags, dtype=np.int32) - 1 for flags in (links.keeps_user, links.keeps_item)
-    )
-    item_of_row = item_number[links.items[kept]]
-    link_users, link_items, repeated = distinct_links(user_number[links.users[kept]], item_of_row)
-    removed.warn("duplicate_links", repeated, f"links of {options.links.name} that are given again")
-    user_ids = links.user_ids.filter(pa.array(links.keeps_user))
-    item_ids = items.ids.filter(pa.array(links.keeps_item))
-    if files.split == "column":
-        split = items.splits[links.keeps_item]
-    elif files.split == "time":
-        first = np.full(len(item_ids), np.inf)
-        np.minimum.at(first, item_of_row, links.times[kept])
+        links = _sample(links, options.sample_users, seed, not options.min_item_links, removed)
+    has_user = np.bincount(links.users, minlength=len(users.names)) > 0
+    has_item = np.bincount(links.items, minlength=len(items.names)) >= min(least[1], 1)
+    user_ids = users.names.filter(pa.array(has_user))
+    item_ids = items.names.filter(pa.array(has_item))
+    of_user, of_item = (np.cumsum(flags, dtype=np.int32) - 1 for flags in (has_user, has_item))
+    links = Links(of_user[links.users], of_item[links.items], links.times)
+    link_users, link_items, repeated = distinct_links(links.users, links.items)
+    removed.add("duplicate_links", repeated)
+    rows = items.first_rows()[has_item]
+    if options.split == "column":
+        split = _split_numbers(columns["split"])[rows]
+    elif options.split == "time":
+        first = np.full(len(rows), np.inf)
+        np.minimum.at(first, links.items, links.times)
         first[np.isinf(first)] = -np.inf  # without a link there is nothing to find
         # Newest first; among equals the later item counts as newer.
         split = hold_out(np.argsort(first, kind="stable")[::-1], *fractions)
     else:
-        split = split_items(len(item_ids), *fractions, seed)
+        split = split_items(len(rows), *fractions, seed)
     is_trained = split == 0
     if not is_trained[link_items].any():
         raise DataError("There is nothing to train on: every link belongs to a held-out item.")
@@ -337,56 +216,166 @@ def read_content(options: Options, files: Files, *, say: Callable[[str], None]) 
         stays = stays_with_cold_users(
             link_users, is_trained[link_items], len(user_ids), options.cold_user_fraction, seed
         )
-        what = "Links of cold users that are not trained on"
-        removed.add("links_of_cold_users", np.sum(~stays), what)
+        removed.add("links_of_cold_users", np.sum(~stays))
         link_users, link_items = link_users[stays], link_items[stays]
     has_links = np.bincount(link_users[is_trained[link_items]], minlength=len(user_ids)) > 0
-    rows = items.rows[links.keeps_item]
-    features = {}
-    for what, found in files.features.items():
-        is_user = what == "user"
-        kept_ids, fitted = (user_ids, has_links) if is_user else (item_ids, is_trained)
-        own = ids.get(f"{what}_features")
-        at = rows if own is None else found.rows_of(own, kept_ids)
-        features[f"{what}_features"] = found.standardised(at, kept_ids, fitted, say)
-    texts, vocabulary = (
-        Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)),
-        Vocabulary((), ()),
-    )
-    if files.texts or files.tokens:
-        corpus = Corpus(options.pieces(), clean_markup if options.clean_markup else None)
-        with_html = _fill(corpus, files, rows)
-        if with_html and not options.clean_markup:
-            say(
-                f"{with_html:,} of {len(rows):,} texts hold tags or entities of HTML, which count"
-                " as words: --clean-markup removes them."
-            )
-        texts, vocabulary = corpus.finish(
-            options.min_count, options.vocabulary_size, options.max_length
-        )
+    standardised = {}
+    for what, ids, at, fitted in (
+        ("user", user_ids, user_feature_ids, has_links),
+        ("item", item_ids, item_feature_ids, is_trained),
+    ):
+        if dense := features.get(what):
+            own = at[0] if at else rows
+            standardised[f"{what}_features"] = dense.standardised(own, ids, fitted, say)
+    texts_, vocabulary = _read_texts(options, table, rows, say)
     return Content(
         n_users=len(user_ids),
         users=link_users,
         items=link_items,
-        texts=texts,
+        texts=texts_,
         vocabulary=vocabulary,
         split=split,
         user_ids=user_ids,
         item_ids=item_ids,
         removed=removed.counts,
-        **features,
+        **standardised,
     )
 
 
-def _fill(corpus: Corpus, files: Files, rows: NDArray[np.int64]) -> int:
-    """Add the texts of the items in some rows; return how many hold HTML."""
-    with_html = 0
+def _read_ids(features: Features | None, say: Callable[[str], None], *columns: Column) -> list[Ids]:
+    """Return columns that name the same things as ids, and then those of features, if any."""
+    of_features = [features.ids] if features and features.ids else []
+    return unify([encode(column) for column in (*columns, *of_features)], say)
 
-    def tokenized(text: str) -> list[str]:
-        nonlocal with_html
-        with_html += has_html(text)
-        return corpus.tokenize(text)
 
-    for tokens in files.read_texts(rows, tokenized):
-        corpus.add(tokens)
-    return with_html
+def _read_links(
+    users: Ids,
+    ends: Ids,
+    items: Ids,
+    columns: Mapping[str, Column],
+    threshold: float | None,
+    removed: Removed,
+) -> tuple[Links, int]:
+    """Return the links with both ends and a sufficient rating, to items that are known; and the
+    number of users before.
+
+    Args:
+        ends: the items of the links.
+        items: those of the items' file.
+    """
+    path, file = ends.column.table.path, items.column.table.path
+    present = (users.codes >= 0) & (ends.codes >= 0)
+    removed.add("links_without_id", np.sum(~present), _describe_missing(users, ends))
+    kept = present
+    if threshold is not None:
+        kept = present & at_least(columns["rating"], threshold)
+    n_below = int(np.sum(present)) - int(np.sum(kept))
+    removed.add("links_below_threshold", n_below)
+    moments = times(columns["time"]) if "time" in columns else np.zeros(len(kept))
+    if not kept.any():
+        raise DataError(f"{path} holds no link{' of such a rating' if n_below else ''}.")
+    if "time" in columns and np.ptp(moments[kept]) == 0:
+        removed.say(
+            f"Warning: all times {columns['time'].name} of {path.name} are equal, so the last items"
+            f" of {file.name} count as the newest."
+        )
+    numbers = np.append(positions(ends.names, items.names), -1)[ends.codes]
+    known = kept & (numbers >= 0)
+    if not known.any():
+        raise DataError(
+            f"No link names an item of {file}: {ends.column.name} in {path.name} is, for example,"
+            f" {ends.names[0].as_py()[:40]!r}, and {items.column.name} in {file.name}"
+            f" {items.names[0].as_py()[:40]!r}."
+        )
+    unknown = kept & ~known
+    removed.add("links_to_unknown_items", np.sum(unknown))
+    removed.add("unknown_items", len(np.unique(ends.codes[unknown])))
+    links = Links(users.codes[known], numbers[known], moments[known])
+    return links, len(np.unique(users.codes[kept]))
+
+
+def _keep(
+    links: Links, n_users: int, n_items: int, least: tuple[int, int], removed: Removed
+) -> Links:
+    """Leave out users and items of fewer links than these, again and again until none is left."""
+    kept, n_links = links, -1
+    while n_links != len(kept.users):
+        n_links = len(kept.users)
+        # A link that is given twice counts once.
+        users, items, _ = distinct_links(kept.users, kept.items)
+        is_frequent = np.bincount(users)[kept.users] >= least[0]
+        is_frequent &= np.bincount(items)[kept.items] >= least[1]
+        kept = kept.where(is_frequent)
+    removed.add("links_of_rare", len(links.users) - n_links)
+    removed.add("rare_users", n_users - _count(kept.users))
+    removed.add("rare_items", n_items - _count(kept.items) if least[1] else 0)
+    return kept
+
+
+def _sample(links: Links, size: int, seed: int, keeps_items: bool, removed: Removed) -> Links:
+    """Return the links of some users, drawn at random; all where there are no more users.
+
+    Nothing is filtered again: in a small sample few items would have the minimum, and in the next
+    round few users. So a sampled user has as many links as without the sample.
+    """
+    present = np.unique(links.users)
+    if size >= len(present):
+        removed.say(f"--sample-users {size:,}: there are {len(present):,} users; all are kept.")
+        return links
+    drawn = present[draw_users(len(present), size, seed)]
+    kept = links.where(np.isin(links.users, drawn))
+    lost_links = len(links.users) - len(kept.users)
+    lost_items = 0 if keeps_items else _count(links.items) - _count(kept.items)
+    removed.add("users_not_drawn", len(present) - size)
+    removed.add("links_of_users_not_drawn", lost_links)
+    removed.add("items_not_drawn", lost_items)
+    removed.say(
+        f"A sample: {size:,} of {len(present):,} users; left out with the others: {lost_links:,}"
+        f" links, {lost_items:,} items without a link."
+    )
+    return kept
+
+
+def _count(numbers: NDArray[np.int32]) -> int:
+    return int(np.count_nonzero(np.bincount(numbers)))
+
+
+def _read_texts(
+    options: Options, items: Table, rows: NDArray[np.int64], say: Callable[[str], None]
+) -> tuple[Texts, Vocabulary]:
+    """Return the texts of the items in some rows, and their words."""
+    if not options.text_columns and not options.tokens_column:
+        return Texts(np.zeros(0, np.int32), np.zeros(len(rows), np.int32)), Vocabulary((), ())
+    corpus = Corpus(options.pieces(), clean_markup if options.clean_markup else None)
+    n_with_html = 0
+    if options.tokens_column:
+        for parts in texts(items[options.tokens_column], rows):
+            corpus.add([token for text in parts for token in text.split()])
+    else:
+        columns = [texts(items[name], rows) for name in options.text_columns]
+        for item in zip(*columns, strict=True):
+            text = "\n".join(" ".join(parts) for parts in item)
+            n_with_html += has_html(text)
+            corpus.add(corpus.tokenize(text))
+    if n_with_html and not options.clean_markup:
+        say(
+            f"{n_with_html:,} of {len(rows):,} texts hold tags or entities of HTML, which count as"
+            " words: --clean-markup removes them."
+        )
+    return corpus.finish(options.min_count, options.vocabulary_size, options.max_length)
+
+
+def _split_numbers(column: Column) -> NDArray[np.uint8]:
+    every = texts(column, np.arange(len(column.values)))
+    names = [" ".join(parts).strip().lower() for parts in every]
+    for row, name in enumerate(names):
+        if name not in SPLIT_NAMES:
+            column.refuse(row, f"{name[:40]!r} is none of {', '.join(SPLITS)}.")
+    return np.array([SPLIT_NAMES[name] for name in names], np.uint8)
+
+
+def _describe_missing(*columns: Ids) -> str:
+    """Return a sentence about spellings of missing ids, such as NA; empty without any."""
+    counts = sum((ids.missing for ids in columns), Counter[str]())
+    listed = ", ".join(f"{spelling} ({rows:,} rows)" for spelling, rows in counts.items())
+    return f" As missing count {listed}; if one is a real id, spell it otherwise." if listed else ""

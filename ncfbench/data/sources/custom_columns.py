@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
+from ncfbench.data.features import Features
 from ncfbench.data.ids import Ids, encode, positions, unify
+from ncfbench.data.sources.custom_options import Options
 from ncfbench.data.table import Table
 from ncfbench.data.values import numbers
 from ncfbench.errors import DataError, UsageError, nearest
 
+OF_LINKS = ("user", "item", "rating", "time")
+OF_ITEMS = ("id", "tokens", "split")
+"""Roles of columns; an option gives the column of each."""
 # fmt: off
 USUAL: dict[str, tuple[str, ...]] = {
     "user": (
@@ -44,12 +51,56 @@ IDS = ("id", "key", "index")
 """Usual names of a column of ids in a file about one kind of things."""
 
 
-def choose(role: str, asked: str | None, table: Table) -> str | None:
-    """Return the column of a role: the one asked for, or the first usual name; None without one.
+def with_columns(options: Options, links: Table, items: Table) -> Options:
+    """Return the options with the columns that are used, and the split.
 
     Raises:
-        UsageError: the file has no such column.
+        DataError: no column has the name that is needed, or several might be meant.
+        UsageError: a file has no such column, or a choice needs one that it lacks.
     """
+    user = choose_id("user", links, options.user_column)
+    item, id_ = _choose_item_ids(options.item_column, options.id_column, links, items, user)
+    rating, time = (_choose(role, options, links) for role in ("rating", "time"))
+    split_column = _choose("split", options, items)
+    threshold, lacks = options.rating_threshold, f"{links.path.name} has no column of"
+    if threshold is not None and rating is None:
+        raise UsageError(
+            f"--rating-threshold {threshold:g}: {lacks} ratings. Name it by --rating-column"
+            " NAME, or leave --rating-threshold out: then every row is a link."
+        )
+    if options.split == "time" and time is None:
+        raise UsageError(f"--split time: {lacks} times. Name it: --time-column NAME.")
+    if options.split == "column" and split_column is None:
+        raise UsageError(
+            f"--split column: {items.path.name} has no column called split. Name it:"
+            " --split-column NAME."
+        )
+    split = options.split or ("column" if split_column else "random")
+    texts, tokens = _choose_texts(options, items)
+    if not (texts or tokens or options.item_features or options.feature_columns):
+        raise _no_column(
+            items,
+            "a text",
+            "Name some: --text-columns A,B; or --tokens-column NAME, or --item-features",
+        )
+    return replace(
+        options,
+        user_column=user,
+        item_column=item,
+        rating_column=None if threshold is None else rating,
+        time_column=time if split == "time" else None,
+        id_column=id_,
+        text_columns=texts,
+        tokens_column=tokens,
+        split=split,
+        split_column=split_column if split == "column" else None,
+        min_user_links=max(options.min_user_links, 1),
+    )
+
+
+def _choose(role: str, options: Options, table: Table) -> str | None:
+    """Return the column of a role: the one asked for, or the first usual name; None without one."""
+    asked: str | None = getattr(options, f"{role}_column")
     if asked is not None:
         return named(asked, table, f"--{role}-column")
     return next(iter(_with_names(USUAL[role], table)), None)
@@ -70,50 +121,21 @@ def choose_id(what: str, table: Table, asked: str | None = None, same: str | Non
     flag = f"--{what}-column"
     if asked is not None:
         return named(asked, table, flag)
-    found = same and _with_names([_plain(same)], table)
-    found = found or _with_names([*USUAL[what], *(IDS if same else ())], table)
-    ids = [name for name in found if _is_id(name)]
+    names = _with_names([_plain(same)], table) if same else []
+    names = names or _with_names([*USUAL[what], *(IDS if same else ())], table)
+    ids = [name for name in names if _is_id(name)]
     advice = f"Call it {same}, as it is elsewhere" if same else f"Name it: {flag} NAME"
-    if not found:
-        raise no_column(table, f"the id of {'a' if what == 'user' else 'an'} {what}", advice)
+    if not names:
+        raise _no_column(table, f"the id of {'a' if what == 'user' else 'an'} {what}", advice)
     if len(ids) > 1:
         raise _several(table, ids, what, advice)
-    return (ids or found)[0]
+    return (ids or names)[0]
 
 
-class Match(NamedTuple):
-    """A column of links and one of items that may name the same items.
-
-    Args:
-        fit: the share of links whose item is known, or of items with an id of their own, whichever
-            is smaller.
-        ids: what each link and each item would be called.
-    """
-
-    link: str
-    item: str
-    fit: float
-    ids: tuple[Ids, Ids]
-
-    @property
-    def order(self) -> tuple[int, float]:
-        """The larger, the likelier: first by names, then by values."""
-        return -max(_rank(self.link), _rank(self.item)), self.fit
-
-    def rivals(self, other: Match) -> bool:
-        """Return whether a match is as likely as another, and makes another data set."""
-        is_same = all(
-            np.array_equal(own.codes, others.codes) and own.names.equals(others.names)
-            for own, others in zip(self.ids, other.ids, strict=True)
-        )
-        rank, fit = other.order
-        return self.order >= (rank, fit - 0.01) and not is_same
-
-
-def choose_ids(
+def _choose_item_ids(
     in_links: str | None, in_items: str | None, links: Table, items: Table, user: str
-) -> tuple[str, str, list[str]]:
-    """Return the columns of an item's id in the links and in the items, and warnings.
+) -> tuple[str, str]:
+    """Return the columns of an item's id in the links and in the items.
 
     Candidates have a usual name, or one that both files have. Of several, those that both files
     call the same, by a usual name, are preferred; then those whose values fit, with ids' names.
@@ -125,98 +147,90 @@ def choose_ids(
         UsageError: a file has no such column, or it is that of users.
         DataError: no column has such a name, or several fit as well.
     """
-    usual = USUAL["item"]
     others = {"", _plain(user)}.union(*USUAL.values())
     shared = {_plain(name) for name in links.names} & {_plain(name) for name in items.names}
-    both = [*usual, *sorted(shared - others)]
+    both = [*USUAL["item"], *sorted(shared - others)]
+    of_links = _with_names(both, links)
+    of_links = [name for name in of_links if name != user] or of_links
     if in_links is not None:
         of_links = [named(in_links, links, "--item-column")]
         both.insert(0, _plain(in_links))
     elif in_items in links.names:
         of_links = [in_items]
-    else:
-        found = _with_names(both, links)
-        of_links = [name for name in found if name != user] or found
     of_items = _with_names([*both, *IDS], items)
     if in_items is not None:
         of_items = [named(in_items, items, "--id-column")]
-    for table, found, flag in (
-        (links, of_links, "--item-column"),
-        (items, of_items, "--id-column"),
-    ):
-        if not found:
-            raise no_column(table, "the id of an item", f"Name it: {flag} NAME")
+    for table, names, flag in ((links, of_links, "item"), (items, of_items, "id")):
+        if not names:
+            raise _no_column(table, "the id of an item", f"Name it: --{flag}-column NAME")
     if of_links == [user]:
         raise UsageError(
             f"{user} of {links.path.name} cannot be both user and item. Use --user-column or"
             " --item-column."
         )
-    pairs = [(link, item) for link in of_links for item in of_items]
-    if len(pairs) == 1:
-        return *pairs[0], []
-    matches = _matches(links, items, pairs)
-    better = max(matches, key=lambda match: match.fit)
-    asked = {*usual, *(_plain(name) for name in (in_links, in_items) if name)}
+    if len(of_links) == len(of_items) == 1:
+        return of_links[0], of_items[0]
+    fits = _fits(links, of_links, items, of_items)
+    best = max(fits.values())
+    usual = {*USUAL["item"], *(_plain(name) for name in (in_links, in_items) if name)}
     close = [
-        match
-        for match in matches
-        if _plain(match.link) == _plain(match.item) in asked and match.fit >= better.fit / 2
+        (link, item)
+        for (link, item), fit in fits.items()
+        if _plain(link) == _plain(item) in usual and fit >= best / 2
     ]
-    close = close or [match for match in matches if match.fit >= better.fit - 0.01]
-    chosen = max(close, key=lambda match: match.order)
-    rivals = [match for match in close if better.fit > 0 and match.rivals(chosen)]
-    flags = "--item-column {0.link} --id-column {0.item}".format
-    if rivals:
-        names = [f"{match.link} and {match.item}" for match in [chosen, *rivals]]
-        advice = f"Name the right ones: {flags(chosen)}, for example"
-        raise _several(items, names, "item", advice)
-    if better.fit <= chosen.fit + 0.1:
-        return chosen.link, chosen.item, []
-    warning = (
-        f"Warning: {chosen.item} of {items.path.name} fits {chosen.fit:.0%} of the links, and"
-        f" {better.item} {better.fit:.0%}. If that is the id: {flags(better)}."
-    )
-    return chosen.link, chosen.item, [warning]
+    close = close or [pair for pair, fit in fits.items() if fit >= best - 0.01]
+    # By names, and then by values.
+    order = {pair: (-max(map(_rank, pair)), fits[pair]) for pair in close}
+    chosen = max(close, key=lambda pair: order[pair])
+    rank, fit = order[chosen]
+    rivals = [pair for pair in close if pair != chosen and order[pair] >= (rank, fit - 0.01)]
+    if rivals and best > 0:
+        pairs = [" and ".join(pair) for pair in (chosen, *rivals)]
+        flags = "--item-column {} --id-column {}".format(*chosen)
+        raise _several(items, pairs, "item", f"Name the right ones: {flags}, for example")
+    return chosen
 
 
-def _matches(links: Table, items: Table, pairs: Sequence[tuple[str, str]]) -> list[Match]:
-    """Compare the values of columns; one that cannot hold ids fits nothing."""
-    encoded: dict[tuple[int, str], Ids | None] = {}
-    for number, table in enumerate((links, items)):
-        for name in {pair[number] for pair in pairs}:
-            try:
-                encoded[number, name] = encode(table[name])
-            except DataError:
-                encoded[number, name] = None
-    matches = []
-    for link, item in pairs:
-        one, two = encoded[0, link], encoded[1, item]
-        if one is None or two is None or not len(one.names) or not len(two.names):
-            continue
-        (of_links, of_items), _ = unify([one, two])
-        known = np.append(positions(of_links.names, of_items.names) >= 0, False)
-        unique = len(of_items.names) / max(int(np.sum(of_items.codes >= 0)), 1)
-        fit = min(float(np.mean(known[of_links.codes[of_links.codes >= 0]])), unique)
-        matches.append(Match(link, item, fit, (of_links, of_items)))
-    if not matches:
-        link, item = pairs[0]
-        encode(links[link]), encode(items[item])
-        raise DataError(f"{items.path} holds no item with {item}, or {links.path} no link.")
-    return matches
+def _fits(
+    links: Table, of_links: Sequence[str], items: Table, of_items: Sequence[str]
+) -> dict[tuple[str, str], float]:
+    """Return how well each two columns fit, but those that cannot hold ids: the share of links
+    whose item is known, or of items with an id of their own, whichever is smaller.
+    """
+    ids_of_links, ids_of_items = _encoded(links, of_links), _encoded(items, of_items)
+    fits = {}
+    for pair in product(ids_of_links, ids_of_items):
+        link, item = unify([ids_of_links[pair[0]], ids_of_items[pair[1]]], lambda message: None)
+        is_known = positions(link.names, item.names) >= 0
+        known = np.mean(is_known[link.codes[link.codes >= 0]])
+        fits[pair] = min(float(known), len(item.names) / int(np.sum(item.codes >= 0)))
+    return fits
 
 
-def choose_texts(
-    asked: Sequence[str], asked_tokens: str | None, table: Table, *, may_guess_tokens: bool
-) -> tuple[tuple[str, ...], str | None]:
+def _encoded(table: Table, names: Sequence[str]) -> dict[str, Ids]:
+    """Return the columns that can hold ids; refuse the first if none can."""
+    columns = {}
+    for name in names:
+        with suppress(DataError):
+            ids = encode(table[name])
+            if len(ids.names):
+                columns[name] = ids
+    if not columns:
+        encode(table[names[0]])
+        raise DataError(f"{table.path} holds no row with {names[0]}.")
+    return columns
+
+
+def _choose_texts(options: Options, items: Table) -> tuple[tuple[str, ...], str | None]:
     """Return the columns of text: those asked for, or all with a usual name, in the usual order;
     or the column of tokens.
     """
-    if asked:
-        return tuple(named(name, table, "--text-columns") for name in dict.fromkeys(asked)), None
-    texts = tuple(_with_names(TEXTS, table))
+    if asked := dict.fromkeys(options.text_columns or ()):
+        return tuple(named(name, items, "--text-columns") for name in asked), None
+    texts = tuple(_with_names(TEXTS, items))
     # A column called words may hold their number, so it is tokens only without any text.
-    may_guess = may_guess_tokens and ("tokens" in table.names or not texts)
-    tokens = choose("tokens", asked_tokens, table) if asked_tokens or may_guess else None
+    may_guess = not options.tokenizer and ("tokens" in items.names or not texts)
+    tokens = _choose("tokens", options, items) if options.tokens_column or may_guess else None
     return ((), tokens) if tokens else (texts, None)
 
 
@@ -234,30 +248,54 @@ def named(name: str, table: Table, flag: str) -> str:
     return name
 
 
-def describe_unused(table: Table, used: Sequence[str | None]) -> list[str]:
-    """Return a message that names the columns that are not used."""
-    unused = [name for name in table.names if name not in used]
-    return [f"Not used of {table.path.name}: {_listed(unused)}."] if unused else []
+def describe(
+    options: Options, chosen: Options, links: Table, items: Table, features: Mapping[str, Features]
+) -> Iterator[str]:
+    """Yield what was chosen of each file, what is not used, and warnings, a line each."""
+    ratings = ", every row a link"
+    if chosen.rating_column:
+        ratings = f", of {chosen.rating_column} {chosen.rating_threshold:g} and more"
+    elif rating := _choose("rating", options, links):
+        ratings += f" whatever its {rating} (--rating-threshold)"
+    moments = f", times {chosen.time_column}" if chosen.time_column else ""
+    text = f"text {', '.join(chosen.text_columns) or 'none'}"
+    text = f"tokens {chosen.tokens_column}" if chosen.tokens_column else text
+    splits = {"time": "the newest items are held out", "column": f"column {chosen.split_column}"}
+    yield (
+        f"Links: {links.path.name} ({links.summary}): user {chosen.user_column}, item"
+        f" {chosen.item_column}{moments}{ratings}."
+    )
+    yield (
+        f"Items: {items.path.name} ({items.summary}): id {chosen.id_column}, {text}."
+        f" Split: {splits.get(chosen.split or '', chosen.split)}."
+    )
+    yield from (f"Features of {what}s: {dense.summary}." for what, dense in features.items())
+    of_links = {getattr(chosen, f"{role}_column") for role in OF_LINKS}
+    of_items = {getattr(chosen, f"{role}_column") for role in OF_ITEMS}
+    of_items |= {*chosen.text_columns, *(options.feature_columns or ())}
+    for table, used in ((links, of_links), (items, of_items)):
+        if unused := [name for name in table.names if name not in used]:
+            yield f"Not used of {table.path.name}: {_listed(unused)}."
+    yield from (*links.warnings, *items.warnings)
+    if options.rating_threshold is None:
+        yield from _marks(links, [name for name in links.names if name not in of_links])
 
 
-def describe_marks(links: Table, used: Sequence[str | None]) -> list[str]:
-    """Return a warning for each unused column that seems to tell positive links from others."""
-    return [
-        f"Warning: {name} of {links.path.name} is 1 at most, and {count:,} rows where it is less"
-        f" count as links too. If they are none: --rating-column {name} --rating-threshold 1."
-        for name in links.names
-        if name not in used and (count := _count_not_positive(links, name))
-    ]
-
-
-def _count_not_positive(table: Table, name: str) -> int:
-    """Return how many rows of a column of 0 and 1, or of -1 and 1, are not 1; 0 for others."""
-    try:
-        values = numbers(table[name])
-    except DataError:
-        return 0
-    is_mark = (values == 1).any() and np.isin(values, (-1, 0, 1)).all()
-    return int(np.sum(values < 1)) if is_mark else 0
+def _marks(links: Table, names: Sequence[str]) -> Iterator[str]:
+    """Yield a warning for each column of 0 and 1, or of -1 and 1: it seems to tell positive links
+    from others.
+    """
+    for name in names:
+        try:
+            values = numbers(links[name])
+        except DataError:
+            continue
+        if (values == 1).any() and (values < 1).any() and np.isin(values, (-1, 0, 1)).all():
+            yield (
+                f"Warning: {name} of {links.path.name} is 1 at most, and {np.sum(values < 1):,}"
+                " rows where it is less count as links too. If they are none: --rating-column"
+                f" {name} --rating-threshold 1."
+            )
 
 
 def _with_names(usual: Sequence[str], table: Table) -> list[str]:
@@ -278,7 +316,7 @@ def _rank(name: str) -> int:
     return 1 if plain in USUAL["item"] else 3 if plain in TEXTS else 2
 
 
-def no_column(table: Table, what: str, advice: str) -> DataError:
+def _no_column(table: Table, what: str, advice: str) -> DataError:
     """Return the error of a file in which no column has a usual name."""
     return DataError(
         f"{table.path} ({table.summary}): no column is called like {what}. Its columns:"

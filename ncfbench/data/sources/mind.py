@@ -56,7 +56,6 @@ class Options(TokenizerOptions):
         None,
         "Required: the folder with news.tsv and behaviors.tsv, or with parts as published: folders"
         " or zip archives.",
-        flag="--from",
         is_stored=False,
     )
     parts: tuple[str, ...] | None = option(

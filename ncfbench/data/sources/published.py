@@ -31,13 +31,11 @@ class PublishedOptions(TokenizerOptions, ABC):
     from_: Path | None = option(
         None,
         "A folder with the published files, instead of a download.",
-        flag="--from",
         is_stored=False,
     )
     allow_unverified: bool = option(
         False,
         "Accept files that are not the published ones.",
-        flag="--allow-unverified",
         is_stored=False,
     )
     url: str | None = option(None, "Download from a mirror.", is_stored=False)

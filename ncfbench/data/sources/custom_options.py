@@ -1,0 +1,149 @@
+"""Options of users' own data: the files, their columns, and what is kept of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ncfbench.data.options import TokenizerOptions, as_flags, option
+from ncfbench.errors import UsageError
+
+_of_links = partial(option, panel="Columns of the links")
+_of_items = partial(option, panel="Columns of the items")
+_of_split = partial(option, panel="Links and items to keep")
+DENSE = "Dense features"
+_dense = partial(option, panel=DENSE)
+_reading = partial(option, is_stored=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(TokenizerOptions):
+    """Options of the source; a column that is None is found by its usual names."""
+
+    links: Path = option(
+        help_="A row for each link: CSV, TSV, JSON Lines or Parquet (or a folder of it).",
+        is_stored=False,
+    )
+    items: Path = option(
+        help_="A row for each item, with its id and its text; of the same formats.",
+        is_stored=False,
+    )
+    user_column: str | None = _of_links(None, "The user's id.", shown="user, user_id, ...")
+    item_column: str | None = _of_links(
+        None, "The item's id.", shown="item, item_id, movieId, asin, ..."
+    )
+    rating_column: str | None = _of_links(
+        None, "Ratings, for --rating-threshold.", shown="rating, score, ..."
+    )
+    time_column: str | None = _of_links(
+        None, "Numbers or dates, for --split time.", shown="timestamp, time, date, ..."
+    )
+    id_column: str | None = _of_items(None, "The item's id.", shown="as in the links, id, ...")
+    text_columns: tuple[str, ...] = _of_items(
+        (),
+        "An item's text is made of these, in order, separated by commas.",
+        shown="title, abstract, description, ...: all that are there",
+    )
+    tokens_column: str | None = _of_items(
+        None,
+        "Instead of a text: tokens already made, a list or separated by spaces.",
+        shown="tokens, words",
+    )
+    clean_markup: bool = _of_items(
+        False, "Remove HTML's tags and entities and LaTeX from the texts.", omits_default=True
+    )
+    split_column: str | None = _of_items(
+        None, "Each item's split: train, validation or test.", shown="split, fold, ..."
+    )
+    item_features: Path | None = option(
+        None,
+        "Numbers that describe each item, such as an image's embedding: a table with the items'"
+        " ids whose other columns are numbers or lists of numbers, or a .npy array with a row for"
+        " each row of --items.",
+        panel=DENSE,
+        is_stored=False,
+    )
+    feature_columns: tuple[str, ...] = _dense(
+        (), "Or columns of --items that hold such numbers, separated by commas.", omits_default=True
+    )
+    user_features: Path | None = option(
+        None,
+        "Numbers that describe each user: a table with the users' ids.",
+        panel=DENSE,
+        is_stored=False,
+    )
+    cold_user_fraction: float = _dense(
+        0.0,
+        "Share of the users held out: none of their links is trained on, and recall for them"
+        " stands by itself. It needs --user-features.",
+        at_least=0,
+        below=1,
+        omits_default=True,
+    )
+    rating_threshold: float | None = _of_split(
+        None,
+        "A row is a link if its rating is this or more (implicit feedback).",
+        shown="every row is a link",
+    )
+    split: str | None = _of_split(
+        None,
+        "Which items are held out: random; time, those whose first link is newest; column.",
+        shown="column where there is one, else random",
+        choices=("random", "time", "column"),
+    )
+    min_user_links: int = _of_split(
+        1, "Leave out users of fewer links, again and again until none is left.", at_least=0
+    )
+    min_item_links: int = _of_split(
+        1, "The same for items; 0 keeps those without any link.", at_least=0
+    )
+    sample_users: int | None = _of_split(
+        None,
+        "For a quick first answer: keep this many of the users that are left, drawn at random by"
+        " --split-seed, with all their links, and no items that they have no link to. The minimum"
+        " numbers of links are counted before.",
+        shown="all",
+        at_least=1,
+        omits_default=True,
+    )
+    delimiter: str | None = _reading(
+        None, "Delimiter of the CSV files that have it.", shown="comma, tab, semicolon or bar"
+    )
+    quotes: bool = _reading(True, "Whether quotation marks enclose fields of CSV files.")
+    encoding: str = _reading("utf-8", "Encoding of text files, such as latin-1.")
+    split_seed: int = option(
+        0, "Seed of the choice of held-out items, and of --sample-users.", at_least=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        excluded = {
+            ("tokens_column", "text_columns"): "a text is made of one or the other",
+            ("tokens_column", "tokenizer"): "it makes the tokens itself",
+            ("item_features", "feature_columns"): "put all features into one file",
+        }
+        if self.split != "column":
+            excluded["split", "split_column"] = "the column gives the split"
+        for (one, two), why in excluded.items():
+            if getattr(self, one) and getattr(self, two):
+                flags = " and ".join(f"--{name.replace('_', '-')}" for name in (one, two))
+                raise UsageError(f"{flags} exclude each other: {why}.")
+        if self.cold_user_fraction and not self.user_features:
+            raise UsageError(
+                "--cold-user-fraction needs --user-features: of a user without links nothing else"
+                " is known."
+            )
+
+    def files(self) -> dict[str, Path]:
+        """Return the user's files by the names of their options."""
+        names = ("links", "items", "item_features", "user_features")
+        return {name: path for name in names if (path := getattr(self, name)) is not None}
+
+    def arguments(self) -> list[str]:
+        """Return the words of a command that name the files and how they are read."""
+        words: dict[str, Any] = {role: path.name for role, path in self.files().items()}
+        words |= {"tokenizer": self.tokenizer.name} if self.tokenizer else {}
+        words |= {"delimiter": self.delimiter} | ({} if self.quotes else {"quotes": False})
+        return as_flags(words | ({} if self.encoding == "utf-8" else {"encoding": self.encoding}))
