@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from invoked import invoke
+from prepared import store_prepared
 
 from ncfbench.advice.calibration import Calibration
-from ncfbench.data import store
 from ncfbench.data.sources import synthetic
 from ncfbench.errors import install_command
 
@@ -84,7 +84,7 @@ def test_commands_of_the_first_pages_run(tmp_path: Path, monkeypatch: pytest.Mon
     options = synthetic.Options(**SMALL, min_words=3, max_length=12)
     for name in ("citeulike", "synthetic"):
         made = synthetic.plan(options, say=print, progress=nullcontext)
-        store.write_dataset(tmp_path / "data" / name, "synthetic", made, print)
+        store_prepared(made, tmp_path / "data", name, name)
     found = [commands(page) for page in COMMANDS]
     assert min(map(len, found)) > 6
     seen = []

@@ -152,7 +152,8 @@ def distinct_links(
     users: NDArray[np.integer], items: NDArray[np.integer]
 ) -> tuple[Int32, Int32, int]:
     """Return the links by (user, item), each once, and how many were given again."""
-    pairs = np.unique((users.astype(np.int64) << 32) | items.astype(np.int64))
+    pairs = np.sort((users.astype(np.int64) << 32) | items.astype(np.int64))
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     distinct_users, distinct_items = (pairs >> 32).astype(np.int32), pairs.astype(np.int32)
     return distinct_users, distinct_items, len(users) - len(pairs)
 

@@ -19,14 +19,10 @@ UInt8 = NDArray[np.uint8]
 
 MAX_LINKS = np.iinfo(np.int32).max
 """Most links, users and items: what int32 can number."""
+BITS_BYTES = 2**26
+"""Largest table of a bit per pair; with a larger one links are searched for and scanned."""
 CELLS_PER_LINK = 8
 """Cells of a block for each link to scan, up to which bits are sooner."""
-MOST_BYTES, MOST_BYTES_A_LINK = 2**26, 16
-"""Largest table of bits. Data with a larger one are so sparse that scanning links is as fast."""
-FILTER_BITS = 8
-"""Least bits of the link filter per link; in all they are a power of two."""
-MANY_IDS = 16
-"""Ids of the graph per id of a list, above which sorting finds distinct ids sooner than a table."""
 
 
 @dataclass(frozen=True)
@@ -157,27 +153,25 @@ class BipartiteGraph:
         index[self.items_in_use] = np.arange(len(self.items_in_use))
         return index
 
+    @cached_property
+    def _bits(self) -> UInt8 | None:
+        """uint8[n_items, n_users / 8]: a bit per pair, set for links; None where that is large."""
+        shape = self.n_items, -(-self.n_users // 8)
+        if shape[0] * shape[1] > BITS_BYTES:
+            return None
+        bits = np.zeros(shape, np.uint8)
+        np.bitwise_or.at(bits, (self.link_item, self.link_user >> 3), _bit(self.link_user))
+        return bits
+
     def linked(self, users: Int32, items: Int32) -> Bool:
-        """Return whether each pair is a training link; the two arrays broadcast.
-
-        The pairs that pass a filter, all links and at most one other pair in eight, are searched
-        for.
-        """
-        users, items = np.broadcast_arrays(users, items)
-        shape, users, items = users.shape, users.reshape(-1), items.reshape(-1)
-        hashes = self._hashes(users, items)
-        bits = self._link_filter.take(hashes >> 3, mode="clip")
-        maybe = np.flatnonzero(bits & _bit(hashes))
-        is_linked = np.zeros(len(users), bool)
-        is_linked[maybe] = self._search(users[maybe], items[maybe])
-        return is_linked.reshape(shape)
-
-    def _search(self, users: Int32, items: Int32) -> Bool:
-        """Return whether pairs are links, by binary search in the users' rows: in log2(largest
-        degree) passes over all pairs.
-        """
-        base = self.user_offsets[users]
-        size = self.user_offsets[users + 1] - base
+        """Return whether each pair is a training link; the two arrays broadcast."""
+        if self._bits is not None:
+            byte = items.astype(np.int64) * self._bits.shape[1] + (users >> 3)
+            return (self._bits.take(byte, mode="clip") & _bit(users)) != 0
+        # By binary search in the users' rows, in log2(largest degree) passes over all pairs.
+        base, end = self.user_offsets[users], self.user_offsets[users + 1]
+        base, size, items = np.broadcast_arrays(base, end - base, items)
+        base, size = base.copy(), size.copy()
         is_linked: Bool = size > 0
         for _ in range((int(size.max(initial=1)) - 1).bit_length()):
             # An item that is in the row stays within base .. base + size - 1.
@@ -186,36 +180,6 @@ class BipartiteGraph:
             size -= half
         is_linked &= self.link_item[np.minimum(base, self.n_links - 1)] == items
         return is_linked
-
-    @cached_property
-    def _link_filter(self) -> UInt8:
-        """A bit per hash of pairs, set where some link has that hash."""
-        is_set = np.zeros(1 << self._hash_bits, bool)
-        is_set[self._hashes(self.link_user, self.link_item)] = True
-        return np.packbits(is_set, bitorder="little")
-
-    @property
-    def _hash_bits(self) -> int:
-        return max((FILTER_BITS * self.n_links - 1).bit_length(), 3)
-
-    def _hashes(self, users: Int32, items: Int32) -> Int64:
-        """Return the upper bits of each pair's number times 2^64 over the golden ratio."""
-        key = users.astype(np.uint64)
-        key *= np.uint64(self.n_items)
-        key += items.astype(np.uint64)
-        key *= np.uint64(0x9E3779B97F4A7C15)
-        key >>= np.uint64(64 - self._hash_bits)
-        return key.view(np.int64)
-
-    @cached_property
-    def _link_bits(self) -> UInt8 | None:
-        """uint8[n_items, n_users / 8]: a bit per pair, set for links; None where that is large."""
-        width = -(-self.n_users // 8)
-        if self.n_items * width > min(MOST_BYTES, MOST_BYTES_A_LINK * self.n_links):
-            return None
-        bits = np.zeros((self.n_items, width), np.uint8)
-        np.bitwise_or.at(bits, (self.link_item, self.link_user >> 3), _bit(self.link_user))
-        return bits
 
     def users_of(self, items: Int32) -> tuple[Int32, Int64]:
         """Return the users that are linked with each of some items, item after item, and the
@@ -229,8 +193,8 @@ class BipartiteGraph:
         """Return the linked pairs of a whole block: all (row, column) for which (users[row],
         items[column]) is a training link.
 
-        It looks at the bits of the block's cells where there are bits and few cells, and else scans
-        the links of whichever side has fewer.
+        It looks at the bits of the block's cells where these are few, and else scans the links of
+        whichever side has fewer.
 
         Args:
             users: int32[b], repeats allowed.
@@ -239,12 +203,13 @@ class BipartiteGraph:
         """
         tables = tables or LookupTables(self)
         of_users, of_items = self.user_degrees[users].sum(), self.item_degrees[items].sum()
-        bits = self._link_bits
-        if bits is not None and len(users) * len(items) < CELLS_PER_LINK * min(of_users, of_items):
-            cells_VxB = bits[items].take(users >> 3, axis=1, mode="clip")
-            cells_VxB &= _bit(users)
-            column, row = np.divmod(np.flatnonzero(cells_VxB != 0), len(users))
-            return row, column
+        if self._bits is not None:
+            cost = len(items) * (len(users) + self._bits.shape[1] / 8)  # whole rows are copied
+            if cost < CELLS_PER_LINK * min(of_users, of_items):
+                cells_VxB = self._bits[items].take(users >> 3, axis=1, mode="clip")
+                cells_VxB &= _bit(users)
+                column, row = np.divmod(np.flatnonzero(cells_VxB != 0), len(users))
+                return row, column
         if of_users <= of_items:
             linked, row = _neighbours(users, self.user_offsets, self.link_item)
             hit, position = tables.items.hits(linked, items)
@@ -271,13 +236,8 @@ class IdIndex:
 
     def distinct(self, values: Int32) -> tuple[Int32, Int32]:
         """Return the distinct ids, ascending, and the position of each of ``values`` among them."""
-        if len(self._is_present) > MANY_IDS * len(values):
-            ranked = np.sort(values)
-            ids = ranked[np.concatenate([[True], ranked[1:] != ranked[:-1]])]
-        else:
-            self._is_present[values] = True
-            ids = np.flatnonzero(self._is_present).astype(np.int32)
-            self._is_present[ids] = False
+        ranked = np.sort(values)  # np.unique takes six times as long
+        ids = ranked[np.concatenate([[True], ranked[1:] != ranked[:-1]])]
         self._position[ids] = np.arange(len(ids), dtype=np.int32)
         return ids, self._position[values]
 

@@ -37,7 +37,6 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.options import SourceOptions
 from ncfbench.data.sources import (
     SOURCES,
-    Preparation,
     Progress,
     find_source,
     how_to_prepare,
@@ -170,26 +169,11 @@ def prepare(
         VerificationError: a file is not the published one.
     """
     preparation = find_source(source, name).load().plan(options, say=say, progress=progress)
-    return write_dataset(data_dir / (name or source), source, preparation, say, replace=replace)
-
-
-def write_dataset(
-    home: Path,
-    source: str,
-    preparation: Preparation,
-    say: Callable[[str], None],
-    *,
-    replace: bool = False,
-) -> dict[str, Any]:
-    """Make and write a data set, switch to it and return its manifest; see :func:`prepare`.
-
-    The previous one stays in place until the new one is complete. Where another process prepares
-    this data set, this one waits for it to end.
-    """
-    options = dict(preparation.options)
-    asked = {"source": source, **preparation.origin, "options": options}
+    name = name or source
+    stored, home = dict(preparation.options), data_dir / name
+    asked = {"source": source, **preparation.origin, "options": stored}
     with locks.held(home, "preparing", wait=say):
-        before = read_manifest(home.parent, home.name)
+        before = read_manifest(data_dir, name)
         if before is not None and before == before | asked:
             if _is_intact(home, before):
                 files = " and files" if asked.get("files") else ""
@@ -197,25 +181,26 @@ def write_dataset(
                 return before
             say(f"Warning: the data set in {home} is damaged; it is prepared again.")
         # Options are part of the fingerprint: nothing has to be read to know that others differ.
-        if before is not None and before["options"] != options and not replace:
-            raise _in_the_way(home, before["options"], options)
+        if before is not None and before["options"] != stored and not replace:
+            raise _in_the_way(home, before["options"], stored)
         content = preparation.read()
         manifest = {
             "format_version": FORMAT_VERSION,
-            "name": home.name,
+            "name": name,
             **asked,
-            "fingerprint": content.digest(options),
+            "fingerprint": content.digest(stored),
             "statistics": content.statistics(),
             "removed": {reason: count for reason, count in content.removed.items() if count},
             "ncfbench_version": __version__,
         }
         if before is not None and before["fingerprint"] != manifest["fingerprint"] and not replace:
-            raise _in_the_way(home, options, options)
+            raise _in_the_way(home, stored, stored)
         _switch(home, manifest, content)
-        return manifest
+    return manifest
 
 
 def _switch(home: Path, manifest: Mapping[str, Any], content: Content) -> None:
+    """Write a data set; the previous one stays in place until the new one is complete."""
     folder, new = _folder(home, manifest), home / ".new"
     with tables.storage_errors(home):
         shutil.rmtree(new, ignore_errors=True)  # what a killed process left

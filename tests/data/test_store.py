@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from prepared import store_prepared
 
 from ncfbench.data import open_dataset, prepare, store
 from ncfbench.data.content import SPLITS, Content, cautions
@@ -154,10 +155,10 @@ def test_another_origin_replaces_the_manifest_only(
     """Content that is there stays: a process that is killed meanwhile leaves the old or the new."""
     content = synthetic.make(tiny_options)
     preparation = Preparation({}, {}, lambda: content)
-    first = store.write_dataset(tmp_path / "x", "a", preparation, quiet)
+    first = store_prepared(preparation, tmp_path, "x", "a")
     folder = tmp_path / "x" / first["fingerprint"][:12]
     before = {path.name: path.stat().st_ino for path in folder.iterdir()}
-    second = store.write_dataset(tmp_path / "x", "b", preparation, quiet)
+    second = store_prepared(preparation, tmp_path, "x", "b")
     assert (second["source"], second["fingerprint"]) == ("b", first["fingerprint"])
     assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before
 
@@ -173,7 +174,7 @@ def test_other_content_is_replaced_only_on_demand(
     content, options = synthetic.make(other), tiny_options.stored()
     preparation = Preparation({"files": {"a": {"sha256": "b"}}}, options, lambda: content)
     with pytest.raises(UsageError, match=r"has other content, .* --name .* --force"):
-        store.write_dataset(tmp_path / "x", "synthetic", preparation, quiet)
+        store_prepared(preparation, tmp_path, "x")
     assert store.load(tmp_path, "x").fingerprint == first["fingerprint"]
     assert not list((tmp_path / "x").glob(".new*"))
     second = prepare("synthetic", other, tmp_path, "x", replace=True, say=quiet)

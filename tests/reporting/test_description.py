@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prepared import store_prepared
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -131,7 +132,7 @@ def prepared(folder: Path, *, named: bool = True) -> store.Dataset:
     }
     options = {"text": ["title"], "named": named}
     preparation = Preparation(origin, options, lambda: content(named=named))
-    store.write_dataset(folder / "hand", "citeulike", preparation, print)
+    store_prepared(preparation, folder, "hand", "citeulike")
     return store.load(folder, "hand")
 
 
@@ -204,7 +205,7 @@ def test_data_without_training_links(tmp_path: Path) -> None:
         split=np.array([0, 2], np.uint8),
     )
     preparation = Preparation({}, {}, lambda: made)
-    store.write_dataset(tmp_path / "cold", "citeulike", preparation, print)
+    store_prepared(preparation, tmp_path, "cold", "citeulike")
     found = describe(store.load(tmp_path, "cold"), configurations({}))
     assert found["links_of_a_user"] is None
     assert all("no training links" in row["reason"] for row in found["batches"])
