@@ -56,14 +56,11 @@ class BipartiteGraph:
         items: ArrayLike,
         n_users: int,
         n_items: int,
-        *,
         user_ids: Sequence[Any] | None = None,
         item_ids: Sequence[Any] | None = None,
     ) -> BipartiteGraph:
-        """Build a graph from the two ends of each link, in any order.
-
-        Arrays of int32 in order by (user, item) are kept, not copied; the caller must not change
-        them.
+        """Build a graph from the two ends of each link, in any order. Arrays of int32 in order by
+        (user, item) are kept, not copied.
 
         Raises:
             DataError: no link, an id that is no whole number or out of range, not as many users as
@@ -103,18 +100,12 @@ class BipartiteGraph:
                 raise DataError(f"Link (user {user}, item {item}) is given twice.")
             users, items = np.divmod(pairs, n_items)
         link_user, link_item = (ends.astype(np.int32, copy=False) for ends in (users, items))
-        item_users, item_offsets = grouped(link_user, link_item, n_items)
-        return cls(
-            n_users=n_users,
-            n_items=n_items,
-            link_user=link_user,
-            link_item=link_item,
-            user_offsets=np.searchsorted(link_user, np.arange(n_users + 1, dtype=np.int32)),
-            item_users=item_users,
-            item_offsets=item_offsets,
-            user_ids=user_ids,
-            item_ids=item_ids,
+        user_offsets = np.searchsorted(link_user, np.arange(n_users + 1, dtype=np.int32))
+        by_user, by_item = (
+            (link_user, link_item, user_offsets),
+            grouped(link_user, link_item, n_items),
         )
+        return cls(n_users, n_items, *by_user, *by_item, user_ids, item_ids)
 
     def name(self, kind: str, node: int) -> str:
         """Return a ``user`` or an ``item`` as messages name it, by the source's id."""
@@ -167,7 +158,8 @@ class BipartiteGraph:
         """Return whether each pair is a training link; the two arrays broadcast."""
         if self._bits is not None:
             byte = items.astype(np.int64) * self._bits.shape[1] + (users >> 3)
-            return (self._bits.take(byte, mode="clip") & _bit(users)) != 0
+            found: Bool = (self._bits.take(byte, mode="clip") & _bit(users)) != 0
+            return found
         # By binary search in the users' rows, in log2(largest degree) passes over all pairs.
         base, end = self.user_offsets[users], self.user_offsets[users + 1]
         base, size, items = np.broadcast_arrays(base, end - base, items)
@@ -182,9 +174,7 @@ class BipartiteGraph:
         return is_linked
 
     def users_of(self, items: Int32) -> tuple[Int32, Int64]:
-        """Return the users that are linked with each of some items, item after item, and the
-        position in ``items`` that each belongs to.
-        """
+        """Return the users of some items, item after item, and each one's position in ``items``."""
         return _neighbours(items, self.item_offsets, self.item_users)
 
     def linked_block(
@@ -224,10 +214,8 @@ class BipartiteGraph:
 
 
 class IdIndex:
-    """Finds the positions of ids in short lists of distinct ids, through tables of 5 bytes per id.
-
-    Args:
-        size: ids are below it.
+    """Finds the positions of ids, all below ``size``, in short lists of distinct ids, through
+    tables of 5 bytes per id.
     """
 
     def __init__(self, size: int) -> None:

@@ -64,7 +64,7 @@ IDS = pa.schema([("id", pa.string())])
 TABLES = {"vocabulary": VOCABULARY, "user_ids": IDS, "item_ids": IDS}
 """Schema of each ``.parquet`` file."""
 OPTIONAL = ("user_features", "item_features", "user_ids", "item_ids")
-"""Parts of the content that a data set may lack, by the names of their files and fields."""
+"""Files that a data set may lack, named as the fields of its content."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +107,8 @@ class Dataset(Content):
     @cached_property
     def graph(self) -> BipartiteGraph:
         """The training links."""
-        return BipartiteGraph.from_links(
-            *self.links("train"),
-            self.n_users,
-            self.n_items,
-            user_ids=self.user_ids,
-            item_ids=self.item_ids,
-        )
+        size, ids = (self.n_users, self.n_items), (self.user_ids, self.item_ids)
+        return BipartiteGraph.from_links(*self.links("train"), *size, *ids)
 
     @cached_property
     def has_links(self) -> NDArray[np.bool_]:
@@ -159,8 +154,7 @@ def prepare(
         name: the data set's name; by default the source's.
         replace: replace a data set of that name and other content.
         say: receives messages, a line each.
-        progress: makes a context that shows downloads: an object with tqdm's ``total``, ``update``,
-            ``reset`` and ``close``, or None.
+        progress: makes a context that shows downloads, tqdm's or None.
 
     Raises:
         DataError: a file is missing or malformed, or the data set cannot be written.
