@@ -59,10 +59,10 @@ def main(
             config = settings(case, devices=DEVICES)
             value, gradient, _ = on_devices(dataset, config)
             layout = make_layout(config)
-            source = layout.shard(make_sampler(dataset.graph, config, Streams(0)))
-            batches, per = source.batches(0, plan_capacity(dataset.graph, config)), 32 // DEVICES
-            links = []
-            for _ in range(-(-dataset.graph.n_links // 32)):
+            made, b = make_sampler(dataset.graph, config, Streams(0)), config.batch_size
+            batches = layout.shard(made).batches(0, plan_capacity(dataset.graph, config))
+            epoch, per, links = made.positives.epoch_length, b // DEVICES, []
+            for _ in range(-(-2 * epoch // b)):
                 batch = next(batches)
                 own = np.arange(len(batch.pos_user)) // per * (len(batch.users) // len(layout.own))
                 items = process_allgather(batch.items, tiled=True)
@@ -71,6 +71,7 @@ def main(
                 f"{case}/loss": value,
                 f"{case}/gradient": gradient,
                 f"{case}/links": np.stack(links),
+                f"{case}/epoch": epoch,
             }
     np.savez(out_dir / f"{index}.npz", **found)
 

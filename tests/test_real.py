@@ -9,7 +9,7 @@ import pytest
 from ncfbench.config import Locations, complete
 from ncfbench.data import prepare, store
 from ncfbench.data.sources import citeulike
-from ncfbench.sampling.xray import xray
+from ncfbench.reporting.contents import xray
 from ncfbench.training import run as training
 
 

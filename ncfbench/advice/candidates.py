@@ -40,9 +40,9 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
 from ncfbench.profiling.cost_model import Counts
+from ncfbench.reporting.contents import effective_negatives
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.xray import effective_negatives
 
 LEARNING = 2.0
 """No sampler learns more than this many times as much from a link as one with more negatives."""

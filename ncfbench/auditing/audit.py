@@ -13,8 +13,8 @@ from ncfbench.config import RunConfig, complete
 from ncfbench.data import Dataset
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.errors import UsageError
+from ncfbench.reporting.contents import xray
 from ncfbench.runs.progress import Progress
-from ncfbench.sampling.xray import xray
 
 
 @dataclass(frozen=True)

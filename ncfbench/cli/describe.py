@@ -45,13 +45,13 @@ def describe(
     given = {**flags, "dataset": dataset, "data_dir": data_dir}
     settings, locations = merge(given, set_ or (), config)
     from ncfbench.data import open_dataset
-    from ncfbench.reporting import description
+    from ncfbench.reporting import contents
 
-    configs = description.configurations(settings)
+    configs = contents.configurations(settings)
     data = open_dataset(
         locations.data_dir, complete({"dataset": settings.get("dataset")}).dataset, say
     )
-    found = description.describe(data, configs)
+    found = contents.describe(data, configs)
     if json_:
         print_json(found)
     else:

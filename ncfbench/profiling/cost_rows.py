@@ -14,7 +14,7 @@ from ncfbench.profiling import roofline
 from ncfbench.profiling.calibration import Points, labels
 from ncfbench.profiling.cost_model import AXES, Costs, Counts, mean_rise, predict_full, residuals
 from ncfbench.profiling.pace import pace
-from ncfbench.sampling.xray import xray
+from ncfbench.reporting.contents import xray
 from ncfbench.timing import statistics as analysis
 
 PRODUCT_SIZES = (32, 64, 128, 256, 512)

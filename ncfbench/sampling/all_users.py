@@ -45,10 +45,9 @@ class NegativeSharingAllUsersSampler(Sampler):
     """
 
     merges_items = True
-    required_capacity = Sampler.count_items
+    required_capacity = Sampler._count_items
 
-    def check(self) -> None:
-        """See :meth:`Sampler.check`."""
+    def _check(self) -> None:
         drawn, users = self.config.negative_users, self.graph.n_users
         if drawn >= users:
             raise UsageError(
@@ -68,10 +67,10 @@ class NegativeSharingAllUsersSampler(Sampler):
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
         pos_user = self.graph.link_user[draw.links]
-        items, slot = self.merged(self.slot_items(draw))
+        items, slot = self._merged(self._slot_items(draw))
         size = max(capacity, len(items))
         item_weight = np.zeros(size, self.weight_dtype)
-        item_weight[: len(items)] = np.bincount(slot) * self.item_importance[items]
+        item_weight[: len(items)] = np.bincount(slot) * self._item_importance[items]
         made: type[MetUsers] = EveryUser
         users, user_weight = self._every_user
         if self.config.negative_users:
@@ -99,7 +98,7 @@ class NegativeSharingAllUsersSampler(Sampler):
         return super().claims()._replace(shuffled_bias=0.0)
 
     @cached_property
-    def item_importance(self) -> Float64:
+    def _item_importance(self) -> Float64:
         """float64[I]: rho / b, the weight that a positive link gives its item."""
         return self.importance(self.noise.data) / self.config.batch_size
 
@@ -112,7 +111,7 @@ class NegativeSharingAllUsersSampler(Sampler):
         """
         pilot = type(self)(self.graph, self.config, Streams(PILOT_SEED))
         most = max(
-            len(self._linked_pairs(draw, self.merged(self.slot_items(draw))[0])[0])
+            len(self._linked_pairs(draw, self._merged(self._slot_items(draw))[0])[0])
             for draw in pilot.draws(0, PILOT_BATCHES)
         )
         return rounded_up(most + most // 4, PAIR_MULTIPLE)

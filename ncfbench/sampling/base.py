@@ -114,20 +114,15 @@ class Sampler(BatchSource):
         self.stratum_size = config.stratum_size if self.stratified else 1
         if config.unique_items or (self.stratified and config.strata == "item"):
             self.merges_items = True
-        self.positives = self.make_positives(replacement=replacement)
+        self.positives = self._make_positives(replacement)
         self.tables = LookupTables(graph)
         self._negatives: dict[str, tuple[int, int, np.random.Generator]] = {}
-        self.check()
+        self._check()
 
-    def check(self) -> None:
-        """Refuse settings that these data have no batches for, and say what to use instead.
+    def _check(self) -> None:
+        """Refuse settings that these data have no batches for, by a UsageError."""
 
-        Raises:
-            UsageError: for a subclass's reasons.
-        """
-
-    def make_positives(self, *, replacement: bool) -> PositiveStream:
-        """Return the stream of positive links: shuffled every epoch, or drawn."""
+    def _make_positives(self, replacement: bool) -> PositiveStream:
         return PositiveStream(
             self.graph,
             self.streams,
@@ -171,28 +166,25 @@ class Sampler(BatchSource):
     def required_capacity(self, draw: Draw) -> int:
         """Return the ``capacity`` that the batch of a draw needs.
 
-        This form assembles the batch; built-in samplers :meth:`count_items`.
+        This form assembles the batch; built-in samplers count the items of the draw.
         """
         return int(self.assemble(draw).n_items)
 
-    def count_items(self, draw: Draw) -> int:
-        """Return the item slots of a draw, without making its batch."""
-        return len(self.merged(self.slot_items(draw))[0])
+    def _count_items(self, draw: Draw) -> int:
+        return len(self._merged(self._slot_items(draw))[0])
 
     @property
     def most_item_slots(self) -> int:
         """Slots that no batch exceeds where equal items are merged."""
         return len(self.graph.items_in_use)
 
-    def slot_items(self, draw: Draw) -> Int32:
+    def _slot_items(self, draw: Draw) -> Int32:
         """Return the items of a batch before equal ones are merged, the positive links' first."""
         own, drawn = self.graph.link_item[draw.links], draw.items.reshape(-1)
         return np.concatenate([own, drawn]) if len(drawn) else own
 
-    def merged(self, items: Int32) -> tuple[Int32, Int32]:
-        """Return the items that get a slot each, and the slot of each of ``items``: where they are
-        merged, the distinct ones, ascending.
-        """
+    def _merged(self, items: Int32) -> tuple[Int32, Int32]:
+        """Return the items that get a slot, and the slot of each of ``items``."""
         if self.merges_items:
             return self.tables.items.distinct(items)
         return items, np.arange(len(items), dtype=np.int32)

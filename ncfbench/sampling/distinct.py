@@ -53,8 +53,7 @@ class DistinctSharingSampler(SharingSampler):
 
     merges_items = True
 
-    def check(self) -> None:
-        """See :meth:`Sampler.check`."""
+    def _check(self) -> None:
         graph, b = self.graph, self.config.batch_size
         degrees = {"user": graph.user_degrees, "item": graph.item_degrees}
         kind = max(degrees, key=lambda kind: int(degrees[kind].max()))
@@ -68,10 +67,9 @@ class DistinctSharingSampler(SharingSampler):
                 f" {graph.name(kind, node)} has {most:,} links, which without duplicates need a"
                 f" batch each. Use {use}."
             )
-        super().check()
+        super()._check()
 
-    def make_positives(self, *, replacement: bool) -> PositiveStream:
-        """See :meth:`Sampler.make_positives`."""
+    def _make_positives(self, replacement: bool) -> PositiveStream:
         return DistinctStream(
             self.graph, self.streams, self.config.batch_size, replacement=replacement
         )
@@ -81,14 +79,14 @@ class DistinctSharingSampler(SharingSampler):
         that share a node with another.
         """
         claims = super().claims()._replace(draws_links_uniformly=False, weighs_biased=True)
-        second_order = float(np.mean((1 - self.free_share) ** 2))
+        second_order = float(np.mean((1 - self._free_share) ** 2))
         return claims._replace(shuffled_bias=second_order).with_bias(
             "links of popular users and items are rejected more often from batches that are drawn"
             " one by one; a training epoch holds every link once"
         )
 
     @cached_property
-    def free_share(self) -> Float64:
+    def _free_share(self) -> Float64:
         """float64[N]: 1 - k / N, the share of all links that have no node in common with each."""
         graph = self.graph
         nodes = graph.user_degrees[graph.link_user] + graph.item_degrees[graph.link_item] - 1
@@ -97,9 +95,9 @@ class DistinctSharingSampler(SharingSampler):
 
     def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
         batch = super()._share(draw, capacity, rows)
-        weight, free = negative_weights(batch), self.free_share[draw.links]
+        weight, free = negative_weights(batch), self._free_share[draw.links]
         of_slot = np.zeros(weight.shape[1])
-        of_slot[batch.pos_item] = free / self.free_share.mean()
+        of_slot[batch.pos_item] = free / self._free_share.mean()
         weight *= free[rows, None].astype(weight.dtype)
         weight *= of_slot.astype(weight.dtype)
         return batch

@@ -32,32 +32,32 @@ class ListedSampler(Sampler):
     positive link's.
     """
 
-    required_capacity = Sampler.count_items
+    required_capacity = Sampler._count_items
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
-        users, pos_user, negative_user = self.user_slots(draw)
+        users, pos_user, negative_user = self._user_slots(draw)
         b, k = negative_user.shape
-        ids = self.slot_items(draw)
-        items, slots = self.merged(ids)
+        ids = self._slot_items(draw)
+        items, slots = self._merged(ids)
         pos_item = slots[:b]
         if self.draws_items:
             negative_item, negative_id = slots[b:].reshape(b, k), ids[b:].reshape(b, k)
         else:
             negative_item, negative_id = np.repeat(pos_item, k).reshape(b, k), ids[:, None]
-        weight = self.link_weights(negative_id, (b, k))
+        weight = self._link_weights(negative_id, (b, k))
         if self.config.mask:
             weight[self.graph.linked(users[negative_user], negative_id)] = 0
         return Batch(
             users=users,
-            items=padded(items, self.item_slots(len(items), capacity)),
+            items=padded(items, self._item_slots(len(items), capacity)),
             pos_user=pos_user,
             pos_item=pos_item,
             negatives=Listed(user=negative_user, item=negative_item, weight=weight),
             n_items=np.int32(len(items)),
         )
 
-    def user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
+    def _user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
         """Return the user ids, and the slots of the positive and of the negative links' users."""
         b = len(draw.links)
         users, own = self.graph.link_user[draw.links], np.arange(b, dtype=np.int32)
@@ -67,15 +67,13 @@ class ListedSampler(Sampler):
         slots = np.arange(b, b + len(drawn), dtype=np.int32).reshape(b, -1)
         return np.concatenate([users, drawn]), own, slots
 
-    def link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
-        """Return the weights of negative links with some items, before the mask."""
+    def _link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
         weight = np.full(shape, 1 / math.prod(shape), dtype=self.weight_dtype)
         if self.measure is not self.noise.probability:
             weight *= self._importance_of_noise[items].astype(self.weight_dtype)
         return weight
 
-    def item_slots(self, n_items: int, capacity: int) -> int:
-        """Return the item slots of a batch."""
+    def _item_slots(self, n_items: int, capacity: int) -> int:
         return max(n_items, capacity)
 
     def claims(self) -> Claims:
@@ -122,8 +120,7 @@ class NegativeSampler(ListedSampler):
     the most popular items stand in, so that batches can be looked at without a model.
     """
 
-    def check(self) -> None:
-        """See :meth:`Sampler.check`: each user has as many items without a link as are mined."""
+    def _check(self) -> None:
         if not self.config.mines:
             return
         count, skip = self.config.mined, self.config.mine_skip
@@ -141,20 +138,16 @@ class NegativeSampler(ListedSampler):
             f" the {in_use:,} items in use. Use {use}."
         )
 
-    def slot_items(self, draw: Draw) -> Int32:
-        """See :meth:`Sampler.slot_items`; under ``mined`` the drawn items are ranks."""
+    def _slot_items(self, draw: Draw) -> Int32:
         if self.config.mines:
             table = self.popular_items if self.hard_items is None else self.hard_items
             users = self.graph.link_user[draw.links]
             draw = draw._replace(items=table[users[:, None], draw.items])
-        return super().slot_items(draw)
+        return super()._slot_items(draw)
 
-    def item_slots(self, n_items: int, capacity: int) -> int:
-        """See :meth:`ListedSampler.item_slots`; more where a batch of mined items needs more than
-        any before it.
-        """
+    def _item_slots(self, n_items: int, capacity: int) -> int:
         if self.hard_items is None or not 0 < capacity < n_items:
-            return super().item_slots(n_items, capacity)
+            return super()._item_slots(n_items, capacity)
         most = self.config.batch_size * (1 + self.config.negatives)
         return min(n_items + n_items // MINED_GROWTH, most)
 
@@ -222,9 +215,8 @@ class StratifiedSampler(ListedSampler):
         self.draws_items = config.strata == "user"
         self.draws_users = not self.draws_items
 
-    def user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
-        """See :meth:`ListedSampler.user_slots`; with strata by user each user is named once."""
-        users, pos_user, negative_user = super().user_slots(draw)
+    def _user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
+        users, pos_user, negative_user = super()._user_slots(draw)
         if self.draws_users:
             return users, pos_user, negative_user
         distinct, inverse = np.unique(users, return_inverse=True)
@@ -232,10 +224,9 @@ class StratifiedSampler(ListedSampler):
         of_negatives = np.repeat(slots, negative_user.shape[1]).reshape(negative_user.shape)
         return padded(distinct, len(users)), slots, of_negatives
 
-    def link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
-        """See :meth:`ListedSampler.link_weights`; with strata by item, items come from P_d."""
+    def _link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
         if self.draws_items:
-            return super().link_weights(items, shape)
+            return super()._link_weights(items, shape)
         weight = self._importance_of_data[items] / math.prod(shape)
         return np.repeat(weight, shape[1], axis=1).astype(self.weight_dtype)
 

@@ -29,10 +29,9 @@ class SharingSampler(Sampler):
     highest scores in each row count (:func:`ncfbench.models.objective.hardest_weights`).
     """
 
-    required_capacity = Sampler.count_items
+    required_capacity = Sampler._count_items
 
-    def check(self) -> None:
-        """See :meth:`Sampler.check`."""
+    def _check(self) -> None:
         config = self.config
         draws_more = find_sampler(config.sampler).reads("uniform_items")
         most = config.batch_size - self.stratum_size + draws_more * config.uniform_items
@@ -45,7 +44,7 @@ class SharingSampler(Sampler):
             )
 
     @cached_property
-    def pair_importance(self) -> Float64:
+    def _pair_importance(self) -> Float64:
         """float64[I]: the weight of one pair of a link and an item, the normaliser included.
 
         Here the items are those of the positive links of other strata, or of other links.
@@ -82,12 +81,12 @@ class SharingSampler(Sampler):
         """
         s, b = self.stratum_size, rows.stop - rows.start
         pos_user = self.graph.link_user[draw.links]
-        items, slot = self.merged(self.slot_items(draw))
+        items, slot = self._merged(self._slot_items(draw))
         pos_slot, n_items = slot[: len(draw.links)], len(items)
         size = max(capacity, n_items)
 
         count = np.bincount(slot, minlength=n_items)
-        of_item = self.pair_importance[items].astype(self.weight_dtype)
+        of_item = self._pair_importance[items].astype(self.weight_dtype)
         weight = np.empty((b, size), dtype=self.weight_dtype)
         weight[:, n_items:] = 0
         real = weight[:, :n_items]
@@ -100,7 +99,7 @@ class SharingSampler(Sampler):
         left_TxS = (count[slot_TxS] - own_TxS).astype(self.weight_dtype) * of_item[slot_TxS]
         real[np.arange(b).reshape(-1, s, 1), slot_TxS[:, None, :]] = left_TxS[:, None, :]
         if self.config.mask:
-            real[self.linked_slots(pos_user[rows], items, repeat=not self.merges_items)] = 0
+            real[self._linked_slots(pos_user[rows], items, repeat=not self.merges_items)] = 0
         if find_loss(self.config.loss).includes_positive:
             own = pos_slot[rows]
             real[np.arange(b), own] += of_item[own]
@@ -113,7 +112,7 @@ class SharingSampler(Sampler):
             n_items=np.int32(n_items),
         )
 
-    def linked_slots(self, users: Int32, items: Int32, *, repeat: bool) -> tuple[Int64, Int64]:
+    def _linked_slots(self, users: Int32, items: Int32, *, repeat: bool) -> tuple[Int64, Int64]:
         """Return the rows and the slots of the linked pairs of some users and item slots.
 
         Args:
@@ -194,8 +193,8 @@ class MixedSharingSampler(SharingSampler):
         return (self.graph.item_degrees > 0) / len(self.graph.items_in_use)
 
     @cached_property
-    def pair_importance(self) -> Float64:
-        """See :attr:`SharingSampler.pair_importance`."""
+    def _pair_importance(self) -> Float64:
+        """See :attr:`SharingSampler._pair_importance`."""
         b, extra = self.config.batch_size, self.config.uniform_items
         return self.importance((b - 1) * self.noise.data + extra * self._uniform) / b
 
@@ -215,9 +214,8 @@ class MemorySharingSampler(SharingSampler):
     oldest first, then the batch's own. Cost per link: O(V + M + degree).
     """
 
-    def check(self) -> None:
-        """See :meth:`Sampler.check`."""
-        super().check()
+    def _check(self) -> None:
+        super()._check()
         b, n = self.config.batch_size, self.graph.n_links
         if self.size > n - b:
             use = f"--memory {(n - b) // 4 or 1} or less"
@@ -249,7 +247,7 @@ class MemorySharingSampler(SharingSampler):
         ]
 
     @cached_property
-    def pair_importance(self) -> Float64:
+    def _pair_importance(self) -> Float64:
         """float64[I]: the weight of a pair, but for the number of items that a link meets."""
         return self.importance(self.noise.data) / self.config.batch_size
 
@@ -263,7 +261,7 @@ class MemorySharingSampler(SharingSampler):
 
     def required_capacity(self, draw: Draw) -> int:
         """See :meth:`Sampler.required_capacity`."""
-        return self.size + self.count_items(draw._replace(items=draw.users))
+        return self.size + self._count_items(draw._replace(items=draw.users))
 
     @property
     def most_item_slots(self) -> int:
@@ -277,9 +275,9 @@ class MemorySharingSampler(SharingSampler):
         met = len(draw.links) - 1 + int(known.sum())
         weight = np.empty((len(users), size + len(own.items)), self.weight_dtype)
         np.divide(negative_weights(own), met, out=weight[:, size:])
-        weight[:, :size] = self.pair_importance[items] * known / met
+        weight[:, :size] = self._pair_importance[items] * known / met
         if self.config.mask:
-            weight[self.linked_slots(users, items, repeat=True)] = 0
+            weight[self._linked_slots(users, items, repeat=True)] = 0
         return own._replace(
             items=np.concatenate([items, own.items]),
             pos_item=own.pos_item + np.int32(size),

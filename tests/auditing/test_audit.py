@@ -18,7 +18,7 @@ from ncfbench.config import complete
 from ncfbench.data import prepare
 from ncfbench.data.sources import synthetic
 from ncfbench.data.store import Dataset, load
-from ncfbench.sampling.xray import xray
+from ncfbench.reporting.contents import xray
 from ncfbench.storage import schemas, tables
 
 

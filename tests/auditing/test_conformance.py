@@ -15,10 +15,10 @@ from ncfbench.catalog import LOSSES, SAMPLERS, find_loss, find_sampler
 from ncfbench.config import complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
+from ncfbench.reporting.contents import expected_weights
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import negative_ids
-from ncfbench.sampling.xray import expected_weights
 
 LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
 NOISES = ("unigram", "uniform", "0.75")
@@ -221,7 +221,7 @@ def test_weighted_frequencies_of_shared_samplers(
     for draw in made.draw(0, 600):
         batch = made.assemble(draw)
         sums.append(np.bincount(batch.items, batch.negatives.weight.sum(axis=0), tiny.n_items))
-    expected = expected_weights(tiny.graph, config)
+    expected = expected_weights(made)
     spread = np.std(sums, axis=0, ddof=1) / np.sqrt(len(sums))
     common = tiny.graph.item_degrees >= 8
     assert common.sum() > 20

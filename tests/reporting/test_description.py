@@ -28,7 +28,7 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.sources import Preparation, synthetic
 from ncfbench.data.text import Texts, Vocabulary
 from ncfbench.errors import UsageError
-from ncfbench.reporting.description import configurations, describe, distinct_nodes, distribution
+from ncfbench.reporting.contents import configurations, describe, distinct_nodes, distribution
 from ncfbench.reporting.render.terminal import TableView
 from ncfbench.reporting.views.description import bar, description_tables
 from ncfbench.rng import Streams

@@ -15,12 +15,12 @@ from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.store import Dataset
 from ncfbench.distributed.layout import Layout
 from ncfbench.errors import UsageError
+from ncfbench.reporting.contents import effective_negatives
 from ncfbench.rng import Streams
 from ncfbench.runs.arms import Variant
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.all_users import PAIR_MULTIPLE, NegativeSharingAllUsersSampler
 from ncfbench.sampling.batch import EveryUser, MetUsers, negative_ids, negative_weights
-from ncfbench.sampling.xray import effective_negatives
 
 
 @st.composite

@@ -25,7 +25,7 @@ FITTED = {"users": "users with training links", "items": "training items"}
 
 
 def description_tables(found: Row) -> list[Table]:
-    """Return the tables of what :func:`ncfbench.reporting.description.describe` found."""
+    """Return the tables of what :func:`ncfbench.reporting.contents.describe` found."""
     user_links, item_links, words = (
         found[name] for name in ("links_of_a_user", "links_of_an_item", "words_of_an_item")
     )
