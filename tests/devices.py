@@ -30,7 +30,7 @@ def on_devices(dataset: Dataset, config: RunConfig) -> tuple[float, np.ndarray, 
     trainer, state = Trainer.create(config, dataset)
     made = trainer.layout.shard(make_sampler(dataset.graph, config, Streams(0)))
     batch = trainer.layout.put(
-        made.assemble(made.draw(2, 1)[0], plan_capacity(dataset.graph, config))
+        made.assemble(next(made.draws(2, 3)), plan_capacity(dataset.graph, config))
     )
     dropout = Dropout(jnp.uint32(0), jnp.uint32(2))
     content = trainer.layout.replicate(DeviceContent.of(dataset))

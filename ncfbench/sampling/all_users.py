@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from ncfbench.errors import UsageError
 from ncfbench.rng import Streams
-from ncfbench.sampling.base import PILOT_SEED, Draw, Float64, Int32, Sampler
+from ncfbench.sampling.base import PILOT_SEED, Draw, Int32, Sampler
 from ncfbench.sampling.batch import Batch, EveryUser, MetUsers, padded, rounded_up, with_pair_slots
-from ncfbench.sampling.claims import Claims
 
 PAIR_MULTIPLE = 256
 """Slots for linked pairs come in multiples of this, so that few batches have a shape of their
@@ -46,6 +45,7 @@ class NegativeSharingAllUsersSampler(Sampler):
 
     merges_items = True
     required_capacity = Sampler._count_items
+    shuffled_bias = 0.0  # an epoch holds each link once, and items meet users independent of them
 
     def _check(self) -> None:
         drawn, users = self.config.negative_users, self.graph.n_users
@@ -70,7 +70,7 @@ class NegativeSharingAllUsersSampler(Sampler):
         items, slot = self._merged(self._slot_items(draw))
         size = max(capacity, len(items))
         item_weight = np.zeros(size, self.weight_dtype)
-        item_weight[: len(items)] = np.bincount(slot) * self._item_importance[items]
+        item_weight[: len(items)] = np.bincount(slot) * (self.rho[items] / len(draw.links))
         made: type[MetUsers] = EveryUser
         users, user_weight = self._every_user
         if self.config.negative_users:
@@ -90,17 +90,6 @@ class NegativeSharingAllUsersSampler(Sampler):
         # More pairs than were planned get more slots.
         slots = max(self.pair_slots, rounded_up(len(pairs[0]), PAIR_MULTIPLE))
         return with_pair_slots(batch, slots)
-
-    def claims(self) -> Claims:
-        """See :meth:`Sampler.claims`: an epoch holds each link once, and items do not depend on the
-        users that they meet.
-        """
-        return super().claims()._replace(shuffled_bias=0.0)
-
-    @cached_property
-    def _item_importance(self) -> Float64:
-        """float64[I]: rho / b, the weight that a positive link gives its item."""
-        return self.importance(self.noise.data) / self.config.batch_size
 
     @cached_property
     def pair_slots(self) -> int:

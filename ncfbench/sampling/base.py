@@ -89,6 +89,8 @@ class Sampler(BatchSource):
     stratified = False
     draws_users = False
     draws_items = False
+    shuffled_bias: float | None = None
+    """See :attr:`Claims.shuffled_bias`."""
 
     def __init_subclass__(cls) -> None:
         """Give a class that overrides :meth:`assemble` alone the forms that call it: inherited ones
@@ -192,8 +194,7 @@ class Sampler(BatchSource):
     @cached_property
     def measure(self) -> Float64:
         """float64[I]: the target measure over negative items: P_n, or 1 for every item in use for
-        a listwise loss, which sums over all items. Over the distribution of the draws, that is the
-        logQ correction.
+        a listwise loss, which sums over all items.
         """
         if self.config.family == "listwise":
             return (self.graph.item_degrees > 0).astype(np.float64)
@@ -202,6 +203,13 @@ class Sampler(BatchSource):
     def importance(self, proposal: Float64) -> Float64:
         """Return float64[I]: the measure over a proposal distribution, zero where that is zero."""
         return np.divide(self.measure, proposal, out=np.zeros(len(proposal)), where=proposal > 0)
+
+    @cached_property
+    def rho(self) -> Float64:
+        """float64[I]: the importance of negative items, which come from P_n where they are drawn
+        and else from P_d. For a listwise loss it is the logQ correction.
+        """
+        return self.importance(self.noise.probability if self.draws_items else self.noise.data)
 
     def claims(self) -> Claims:
         """Return what the sampler says of its batches; subclasses replace what differs."""
@@ -217,6 +225,7 @@ class Sampler(BatchSource):
         return Claims(
             nominal=nominal(find_sampler(config.sampler), config.strata, letters),
             drawn_items=self.noise.probability,
+            shuffled_bias=self.shuffled_bias,
             bias=bias,
             weighs_biased=bool(bias),
         )

@@ -70,17 +70,16 @@ class DistinctSharingSampler(SharingSampler):
         super()._check()
 
     def _make_positives(self, replacement: bool) -> PositiveStream:
-        return DistinctStream(
-            self.graph, self.streams, self.config.batch_size, replacement=replacement
-        )
+        b = self.config.batch_size
+        return DistinctStream(self.graph, self.streams, b, replacement=replacement)
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`. Shuffled, the bias is of second order in the share of links
         that share a node with another.
         """
-        claims = super().claims()._replace(draws_links_uniformly=False, weighs_biased=True)
         second_order = float(np.mean((1 - self._free_share) ** 2))
-        return claims._replace(shuffled_bias=second_order).with_bias(
+        claims = super().claims()._replace(shuffled_bias=second_order)
+        return claims._replace(draws_links_uniformly=False, weighs_biased=True).with_bias(
             "links of popular users and items are rejected more often from batches that are drawn"
             " one by one; a training epoch holds every link once"
         )
@@ -134,19 +133,18 @@ class DistinctStream(PositiveStream):
         return links[order.reshape(-1)]
 
     def _drawn_links(self, rng: np.random.Generator, epoch: int) -> Int32:
-        return np.concatenate([self._drawn_batch(rng) for _ in range(self.n_batches)])
-
-    def _drawn_batch(self, rng: np.random.Generator) -> Int32:
-        """Return the links of a batch. To go through a random order is to draw with rejection: a
-        link that comes again shares its nodes with itself.
+        """Go through a random order for each batch, which is to draw with rejection: a link that
+        comes again shares its nodes with itself.
         """
         ends = self.graph.link_user.data, self.graph.link_item.data
-        while True:
-            links = rng.permutation(self.graph.n_links).astype(np.int32)
+        batches = list[list[int]]()
+        while len(batches) < self.n_batches:
+            links = rng.permutation(self.graph.n_links)
             fitting, _ = first_fitting(links.data, *ends, self.batch_size)
             # Where no other link fits, the batch is begun again; one of b links exists.
             if len(fitting) == self.batch_size:
-                return np.array(fitting, np.int32)
+                batches.append(fitting)
+        return np.array(batches, np.int32).reshape(-1)
 
     def _fill(self, links: Int32) -> Int64:
         """Return int64[n]: the batch of each link, -1 for those that fit into none any more.

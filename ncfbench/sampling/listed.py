@@ -33,6 +33,7 @@ class ListedSampler(Sampler):
     """
 
     required_capacity = Sampler._count_items
+    shuffled_bias = 0.0  # an epoch holds each link once, and negative links are drawn all the same
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
@@ -70,21 +71,11 @@ class ListedSampler(Sampler):
     def _link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
         weight = np.full(shape, 1 / math.prod(shape), dtype=self.weight_dtype)
         if self.measure is not self.noise.probability:
-            weight *= self._importance_of_noise[items].astype(self.weight_dtype)
+            weight *= self.rho[items].astype(self.weight_dtype)
         return weight
 
     def _item_slots(self, n_items: int, capacity: int) -> int:
         return max(n_items, capacity)
-
-    def claims(self) -> Claims:
-        """See :meth:`Sampler.claims`: an epoch holds each link once, and negative links are drawn
-        all the same.
-        """
-        return super().claims()._replace(shuffled_bias=0.0)
-
-    @cached_property
-    def _importance_of_noise(self) -> Float64:
-        return self.importance(self.noise.probability)
 
 
 class IidSampler(ListedSampler):
@@ -183,10 +174,11 @@ class NegativeSampler(ListedSampler):
         return found
 
     @cached_property
-    def _importance_of_noise(self) -> Float64:
+    def rho(self) -> Float64:
+        """See :attr:`Sampler.rho`; a mined item is one of M."""
         if self.config.mines:
             return np.full(self.graph.n_items, float(self.config.mined))
-        return super()._importance_of_noise
+        return super().rho
 
 
 class StratifiedSampler(ListedSampler):
@@ -227,9 +219,5 @@ class StratifiedSampler(ListedSampler):
     def _link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
         if self.draws_items:
             return super()._link_weights(items, shape)
-        weight = self._importance_of_data[items] / math.prod(shape)
+        weight = self.rho[items] / math.prod(shape)
         return np.repeat(weight, shape[1], axis=1).astype(self.weight_dtype)
-
-    @cached_property
-    def _importance_of_data(self) -> Float64:
-        return self.importance(self.noise.data)

@@ -43,14 +43,13 @@ class SharingSampler(Sampler):
                 f" meets {most} items, so there is nothing to choose. Use {fewer}--hardest all."
             )
 
-    @cached_property
-    def _pair_importance(self) -> Float64:
-        """float64[I]: the weight of one pair of a link and an item, the normaliser included.
+    def _pair_importance(self, items: Int32) -> Float64:
+        """Return the weight of one pair of a link and each of some items, the normaliser included.
 
         Here the items are those of the positive links of other strata, or of other links.
         """
         b = self.config.batch_size
-        return self.importance(self.noise.data) / (b * b - b * self.stratum_size)
+        return self.rho[items] / (b * b - b * self.stratum_size)
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
         """See :meth:`Sampler.assemble`."""
@@ -86,7 +85,7 @@ class SharingSampler(Sampler):
         size = max(capacity, n_items)
 
         count = np.bincount(slot, minlength=n_items)
-        of_item = self._pair_importance[items].astype(self.weight_dtype)
+        of_item = self._pair_importance(items).astype(self.weight_dtype)
         weight = np.empty((b, size), dtype=self.weight_dtype)
         weight[:, n_items:] = 0
         real = weight[:, :n_items]
@@ -175,28 +174,28 @@ class MixedSharingSampler(SharingSampler):
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; each batch has a stream of its own for its uniform items."""
         in_use, size = self.graph.items_in_use, (1, self.config.uniform_items)
-        return [
-            draw._replace(
-                items=in_use[
-                    self.streams.generator("uniform-items", number).integers(len(in_use), size=size)
-                ]
-            )
-            for number, draw in enumerate(super().draw(start, count), start)
-        ]
+        draws = []
+        for number, draw in enumerate(super().draw(start, count), start):
+            rng = self.streams.generator("uniform-items", number)
+            draws.append(draw._replace(items=in_use[rng.integers(len(in_use), size=size)]))
+        return draws
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`."""
         return super().claims()._replace(drawn_items=self._uniform)
 
-    @cached_property
+    @property
     def _uniform(self) -> Float64:
         return (self.graph.item_degrees > 0) / len(self.graph.items_in_use)
 
     @cached_property
-    def _pair_importance(self) -> Float64:
-        """See :attr:`SharingSampler._pair_importance`."""
+    def rho(self) -> Float64:
+        """See :attr:`Sampler.rho`; here over the sum of a row's distributions."""
         b, extra = self.config.batch_size, self.config.uniform_items
-        return self.importance((b - 1) * self.noise.data + extra * self._uniform) / b
+        return self.importance((b - 1) * self.noise.data + extra * self._uniform)
+
+    def _pair_importance(self, items: Int32) -> Float64:
+        return self.rho[items] / self.config.batch_size
 
 
 class MemorySharingSampler(SharingSampler):
@@ -216,24 +215,19 @@ class MemorySharingSampler(SharingSampler):
 
     def _check(self) -> None:
         super()._check()
-        b, n = self.config.batch_size, self.graph.n_links
-        if self.size > n - b:
+        b, n, size = self.config.batch_size, self.graph.n_links, self.config.memory
+        if size > n - b:
             use = f"--memory {(n - b) // 4 or 1} or less"
             if n == b:
                 use = f"--batch-size {n // 2} --memory {n // 2}" if n > 3 else "--sampler ns"
             raise UsageError(
-                f"memory = {self.size}: beside a batch of {b} an epoch has {n - b:,} links to"
+                f"memory = {size}: beside a batch of {b} an epoch has {n - b:,} links to"
                 f" remember. Use {use}."
             )
 
-    @property
-    def size(self) -> int:
-        """M, the remembered links."""
-        return int(self.config.memory)
-
     def draw(self, start: int, count: int) -> list[Draw]:
         """See :meth:`Sampler.draw`; ``items`` are those of the memory, the oldest first."""
-        b, size = self.config.batch_size, self.size
+        b, size = self.config.batch_size, self.config.memory
         # Independent draws need no first batch: the memory is full from the beginning.
         first = start * b + (size if self.positives.replacement else 0)
         low = max(first - size, 0)
@@ -246,10 +240,9 @@ class MemorySharingSampler(SharingSampler):
             for number, own in enumerate(links[first - low :].reshape(count, b))
         ]
 
-    @cached_property
-    def _pair_importance(self) -> Float64:
-        """float64[I]: the weight of a pair, but for the number of items that a link meets."""
-        return self.importance(self.noise.data) / self.config.batch_size
+    def _pair_importance(self, items: Int32) -> Float64:
+        """Return the weight of a pair, but for the number of items that a link meets."""
+        return self.rho[items] / self.config.batch_size
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`; an item stays in the memory for several batches."""
@@ -261,21 +254,22 @@ class MemorySharingSampler(SharingSampler):
 
     def required_capacity(self, draw: Draw) -> int:
         """See :meth:`Sampler.required_capacity`."""
-        return self.size + self._count_items(draw._replace(items=draw.users))
+        own = self._count_items(draw._replace(items=draw.users))
+        return own + int(self.config.memory)
 
     @property
     def most_item_slots(self) -> int:
         """See :attr:`Sampler.most_item_slots`: items of the memory come beside the batch's own."""
-        return self.size + super().most_item_slots
+        return int(self.config.memory) + super().most_item_slots
 
     def _share(self, draw: Draw, capacity: int, rows: slice) -> Batch:
-        size, known = self.size, draw.items[0] != MISSING
+        size, known = draw.items.size, draw.items[0] != MISSING
         own = super()._share(draw._replace(items=draw.users), max(capacity - size, 0), rows)
         items, users = np.where(known, draw.items[0], np.int32(0)), own.users[rows]
         met = len(draw.links) - 1 + int(known.sum())
         weight = np.empty((len(users), size + len(own.items)), self.weight_dtype)
         np.divide(negative_weights(own), met, out=weight[:, size:])
-        weight[:, :size] = self._pair_importance[items] * known / met
+        weight[:, :size] = self._pair_importance(items) * known / met
         if self.config.mask:
             weight[self._linked_slots(users, items, repeat=True)] = 0
         return own._replace(
