@@ -13,7 +13,9 @@ TIMED = {"run", "sweep", "advise", "audit", "profile", "doctor"}
 
 def main() -> None:
     """Run the program, so that Ctrl-C ends it with its own exit code from the start."""
-    open_closed_streams()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed: a file would get its number
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     try:
         start()
     except KeyboardInterrupt:  # while a command is imported; later its own handlers answer
@@ -21,13 +23,6 @@ def main() -> None:
 
         print("Interrupted.", file=sys.stderr)
         raise SystemExit(INTERRUPTED_EXIT_CODE) from None
-
-
-def open_closed_streams() -> None:
-    """Send closed standard streams to the null device; else a file would get their numbers."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def start() -> None:

@@ -1,7 +1,7 @@
 """Named random streams: the only module in which a seed becomes randomness.
 
-A stream is named by (seed, role, epoch). What is drawn for epoch 3 depends on nothing that was
-drawn before it, so a resumed run, another chunk size or another process sees the same batches.
+A stream is named by (seed, role, epoch), and depends on nothing that was drawn before it. So a
+resumed run, another chunk size or another process sees the same batches.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_unused_settings_change_no_batch(tiny: Dataset, sampler: str, strata: st
             continue
         other = batch(**{name: value})
         is_same = len(usual) == len(other) and all(map(np.array_equal, usual, other))
-        assert is_same != info.reads(name, strata), name
+        assert is_same != info.with_strata(strata).reads(name), name
 
 
 @pytest.mark.parametrize(

@@ -41,136 +41,126 @@ class Hinge(Pairwise):
         return negative - positive
 """
 WRONG = {
-    "half a pair by uses": ("Bag", "EncoderInfo(uses=('width',))", "'width' without 'heads'"),
-    "half a pair of mining": (
-        "NegativeSampler",
-        "SamplerInfo(families=FAMILIES, uses=('negatives', 'mask', 'unique_items', 'mine_every'))",
-        "'mine_every' without 'mined'",
+    ("encoder", "Bag"): (
+        ("EncoderInfo(uses=('width',))", "'width' without 'heads'"),
+        (
+            "EncoderInfo(uses=(), settings=(Setting('rows', 4, 'Rows', multiple_of='units'),))",
+            "'rows' without 'units'",
+        ),
+        (
+            "EncoderInfo(uses=(), settings=(Setting('rows', 4, 'Rows', only_with=('form', 'a')),))",
+            "'rows' without 'form'",
+        ),
+        ("EncoderInfo(uses=('featurs',))", "did you mean 'features'"),
+        ("SamplerInfo()", "an encoder needs EncoderInfo"),
+        ("{'uses': ()}", "has info = dict(...)"),
+        ("EncoderInfo", "has info = type(...)"),
+        ("EncoderInfo(uses=['features'])", "must be tuple[str, ...]"),
+        ("EncoderInfo(uses='features')", "must be tuple[str, ...]"),
+        ("EncoderInfo(title=3)", "title = 3, which must be str"),
+        ("EncoderInfo(is_costly='yes')", "must be bool"),
+        ("EncoderInfo(negatives='5')", "'5', which must be int"),
+        ("EncoderInfo(negatives=0)", "0, which must be int above 0"),
+        ("EncoderInfo(settings=('units',))", "tuple[ncfbench.settings.Setting, ...]"),
+        ("EncoderInfo(settings=UNITS)", "tuple[ncfbench.settings.Setting, ...]"),
+        ("EncoderInfo(settings=(UNITS, UNITS))", "two settings of one name"),
+        (
+            "EncoderInfo(settings=(Setting('epochs', 3, 'Taken'),))",
+            "a setting 'epochs', a name that is taken",
+        ),
+        (
+            "EncoderInfo(settings=(Setting('placement', 3, 'Taken'),))",
+            "'placement', a name that is taken",
+        ),
+        (
+            "EncoderInfo(settings=(Setting('rows', 4, 'Rows', default_from='encoder'),))",
+            "'rows' with the default of the encoder",
+        ),
+        (
+            "EncoderInfo(settings=(Setting('rows', 4, 'Rows', multiple_of='noise'),))",
+            "a multiple of 'noise', which is no whole number",
+        ),
+        (
+            "EncoderInfo(settings=(Setting('rows', 0, 'Rows', at_least=1),))",
+            "rows = 0: it must be at least 1",
+        ),
+        (
+            "EncoderInfo(settings=(Setting('rows', 'x', 'Rows', type='int'),))",
+            "rows = 'x' is not a whole number",
+        ),
+        ("EncoderInfo(use=())", "unexpected keyword argument 'use'"),
+        ("EncoderInfo(content=('images',))", "'text' and 'features'"),
+        (
+            "EncoderInfo(uses=(), pretrained_parts=('core',))",
+            "add 'pretrained_learning_rate' to uses",
+        ),
+        ("", "its base class Bag has one; write info = Bag.info"),
     ),
-    "the other half of it": (
-        "NegativeSampler",
-        "SamplerInfo(families=FAMILIES, uses=('negatives', 'mask', 'unique_items', 'mined'))",
-        "'mined' without 'mine_every'",
+    ("sampler", "NegativeSampler"): (
+        (
+            "SamplerInfo(families=FAMILIES, uses=(*NEG[:3], 'mine_every'))",
+            "'mine_every' without 'mined'",
+        ),
+        (
+            "SamplerInfo(families=FAMILIES, uses=(*NEG[:3], 'mined'))",
+            "'mined' without 'mine_every'",
+        ),
+        (
+            "SamplerInfo(families=FAMILIES, uses=(*NEG, 'refresh_every'))",
+            "'refresh_every', which no setting is called",
+        ),
+        (
+            "SamplerInfo(families=FAMILIES, uses=('negatives', *NEG[3:]))",
+            "uses without mask and unique_items, which its base class NegativeSampler reads",
+        ),
+        ("SamplerInfo(uses=NEG)", "declares no families"),
+        (
+            "SamplerInfo(families=FAMILIES, uses=NEG, by_user={'uses': ('mask',)})",
+            "uses without negatives",
+        ),
+        ("SamplerInfo(families=FAMILIES, uses=NEG, by_user={'use': ()})", "by_user = {'use': ()}"),
+        (
+            "SamplerInfo(families=('sideways',))",
+            "families = ('sideways',), which must be tuple[Literal['pointwise'",
+        ),
+        ("SamplerInfo(families=['pairwise'])", "must be tuple[Literal["),
+        ("SamplerInfo(families=([],))", "must be tuple[Literal["),
+        (
+            "SamplerInfo(families=FAMILIES, uses=NEG, symbols=('b',))",
+            "symbols, of which there must be 5",
+        ),
     ),
-    "half a pair of its own": (
-        "Bag",
-        "EncoderInfo(uses=(), settings=(Setting('rows', 4, 'Rows', multiple_of='units'),))",
-        "'rows' without 'units'",
+    ("loss", "Hinge"): (
+        ("LossInfo(lambda_=2.0)", "pointwise losses alone"),
+        ("LossInfo(family='pointwise')", "its base class is pairwise"),
+        ("LossInfo(family=['pairwise'])", "must be Literal['pointwise'"),
+        ("LossInfo(learning_rate=0)", "must be float above 0"),
+        ("LossInfo(learning_rate=float('nan'))", "must be float above 0"),
     ),
-    "only with nothing": (
-        "Bag",
-        "EncoderInfo(uses=(), settings=(Setting('rows', 4, 'Rows', only_with=('form', 'a')),))",
-        "'rows' without 'form'",
+    ("user_tower", "Tower"): (
+        ("UserTowerInfo(user_tables='vectors')", "tuple[str, ...]"),
+        ("!uses = ()", "has uses outside its record; write info ="),
     ),
-    "a removed setting": (
-        "NegativeSampler",
-        "SamplerInfo(families=FAMILIES, uses=(*NEG, 'refresh_every'))",
-        "'refresh_every', which no setting is called",
-    ),
-    "a misspelt setting": ("Bag", "EncoderInfo(uses=('featurs',))", "did you mean 'features'"),
-    "what its base reads": (
-        "NegativeSampler",
-        "SamplerInfo(families=FAMILIES, uses=('negatives', *NEG[3:]))",
-        "uses without mask and unique_items, which its base class NegativeSampler reads",
-    ),
-    "no families": ("NegativeSampler", "SamplerInfo(uses=NEG)", "declares no families"),
-    "a family that is none": (
-        "NegativeSampler",
-        "SamplerInfo(families=('sideways',))",
-        "families = ('sideways',), which must be a tuple of 'pointwise'",
-    ),
-    "families in a list": ("NegativeSampler", "SamplerInfo(families=['pairwise'])", "a tuple of"),
-    "families of lists": ("NegativeSampler", "SamplerInfo(families=([],))", "a tuple of"),
-    "a row too short": (
-        "NegativeSampler",
-        "SamplerInfo(families=FAMILIES, uses=NEG, symbols=('b',))",
-        "symbols, of which there must be 5",
-    ),
-    "info of another kind": ("Bag", "SamplerInfo()", "an encoder needs EncoderInfo"),
-    "info that is none": ("Bag", "{'uses': ()}", "has info = dict(...)"),
-    "a class as info": ("Bag", "EncoderInfo", "has info = type(...)"),
-    "uses in a list": ("Bag", "EncoderInfo(uses=['features'])", "must be a tuple of texts"),
-    "uses in a text": ("Bag", "EncoderInfo(uses='features')", "must be a tuple of texts"),
-    "a title of numbers": ("Bag", "EncoderInfo(title=3)", "title = 3, which must be a text"),
-    "cost in words": ("Bag", "EncoderInfo(is_costly='yes')", "must be True or False"),
-    "negatives in words": ("Bag", "EncoderInfo(negatives='5')", "a whole number above 0"),
-    "no negatives": ("Bag", "EncoderInfo(negatives=0)", "a whole number above 0"),
-    "settings by name": ("Bag", "EncoderInfo(settings=('units',))", "a tuple of ncfbench.settings"),
-    "one setting alone": ("Bag", "EncoderInfo(settings=UNITS)", "a tuple of ncfbench.settings"),
-    "a setting twice": ("Bag", "EncoderInfo(settings=(UNITS, UNITS))", "two settings of one name"),
-    "a name of every run": (
-        "Bag",
-        "EncoderInfo(settings=(Setting('epochs', 3, 'Taken'),))",
-        "a setting 'epochs', a name that is taken",
-    ),
-    "a name of the program": (
-        "Bag",
-        "EncoderInfo(settings=(Setting('placement', 3, 'Taken'),))",
-        "'placement', a name that is taken",
-    ),
-    "a default of others": (
-        "Bag",
-        "EncoderInfo(settings=(Setting('rows', 4, 'Rows', default_from='encoder'),))",
-        "'rows' with the default of the encoder",
-    ),
-    "a multiple of a name": (
-        "Bag",
-        "EncoderInfo(settings=(Setting('rows', 4, 'Rows', multiple_of='noise'),))",
-        "a multiple of 'noise', which is no whole number",
-    ),
-    "a default out of range": (
-        "Bag",
-        "EncoderInfo(settings=(Setting('rows', 0, 'Rows', at_least=1),))",
-        "rows = 0: it must be at least 1",
-    ),
-    "a default of a wrong type": (
-        "Bag",
-        "EncoderInfo(settings=(Setting('rows', 'x', 'Rows', type='int'),))",
-        "rows = 'x' is not a whole number",
-    ),
-    "an unknown field": ("Bag", "EncoderInfo(use=())", "unexpected keyword argument 'use'"),
-    "content that is none": ("Bag", "EncoderInfo(content=('images',))", "'text' and 'features'"),
-    "parts without a rate": (
-        "Bag",
-        "EncoderInfo(uses=(), pretrained_parts=('core',))",
-        "add 'pretrained_learning_rate' to uses",
-    ),
-    "a weight of a pairwise loss": ("Hinge", "LossInfo(lambda_=2.0)", "pointwise losses alone"),
-    "a family not its own": ("Hinge", "LossInfo(family='pointwise')", "its base class is pairwise"),
-    "a family in a list": ("Hinge", "LossInfo(family=['pairwise'])", "must be one of 'pointwise'"),
-    "a rate of zero": ("Hinge", "LossInfo(learning_rate=0)", "a number above 0"),
-    "a rate that is none": ("Hinge", "LossInfo(learning_rate=float('nan'))", "a number above 0"),
-    "tables in a text": ("Tower", "UserTowerInfo(user_tables='vectors')", "a tuple of texts"),
-    "no method of a sampler": ("Sampler", "SamplerInfo(families=FAMILIES)", "has no 'assemble'"),
-    "no method of a loss": ("Pointwise", "LossInfo()", "has no 'negative'"),
-    "no family of losses": ("Loss", "LossInfo()", "is no loss; a loss is a subclass of Pointwise"),
-    "no method of r": ("Interaction", "InteractionInfo()", "has no 'pairs'"),
-    "no call": ("nnx.Module", "EncoderInfo()", "has no '__call__'"),
-    "no module": ("object", "EncoderInfo()", "is no encoder; an encoder is a flax.nnx.Module"),
-    "no record, a base's": ("Bag", "", "its base class Bag has one; write info = Bag.info"),
-    "outside the record": ("Tower", "!uses = ()", "has uses outside its record; write info ="),
+    ("sampler", "Sampler"): (("SamplerInfo(families=FAMILIES)", "has no 'assemble'"),),
+    ("loss", "Pointwise"): (("LossInfo()", "has no 'negative'"),),
+    ("loss", "Loss"): (("LossInfo()", "is no loss; a loss is a subclass of Pointwise"),),
+    ("interaction", "Interaction"): (("InteractionInfo()", "has no 'pairs'"),),
+    ("encoder", "nnx.Module"): (("EncoderInfo()", "has no '__call__'"),),
+    ("encoder", "object"): (("EncoderInfo()", "is no encoder; an encoder is a flax.nnx.Module"),),
 }
-KINDS = {
-    "Tower": "user_tower",
-    "Hinge": "loss",
-    "Loss": "loss",
-    "Pointwise": "loss",
-    "NegativeSampler": "sampler",
-    "Sampler": "sampler",
-    "Interaction": "interaction",
-}
+"""By kind and base class: wrong records, and words of their refusals."""
+CASES = [(*base, *case) for base, cases in WRONG.items() for case in cases]
 
 
-@pytest.mark.parametrize(("base", "record", "words"), WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize(("kind", "base", "record", "words"), CASES)
 def test_a_wrong_record_is_refused_by_name(
-    base: str, record: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, base: str, record: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = f"wrong_{abs(hash(tmp_path)) % 10**9}"
     line = record[1:] if record.startswith("!") else f"info = {record}" if record else "pass"
     text = f"{MODULE}\n\nclass Mine({base}):\n    {line}\n"
     (tmp_path / f"{module}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    kind = KINDS.get(base, "encoder")
     with pytest.raises(UsageError) as caught:
         complete({kind: f"{module}:Mine"})
     message = str(caught.value)

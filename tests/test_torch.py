@@ -48,7 +48,7 @@ SERVED = [
     if sampler not in ("xbm", "ns-all", "strat-all")  # layouts that a loader has no form for
     for strata in ("item", "user")
     if strata == "item" or find_sampler(sampler).reads("stratum_size")
-    for loss in losses_for(find_sampler(sampler), strata)
+    for loss in losses_for(find_sampler(sampler).with_strata(strata))
 ]
 BATCH = Batch(
     users=np.array([7, 9], np.int32),

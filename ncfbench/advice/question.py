@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from ncfbench.catalog import LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler, import_path
+from ncfbench.catalog import LOSSES, SAMPLERS, find_encoder, find_loss, find_sampler
 from ncfbench.config import RunConfig, all_settings, complete
 from ncfbench.errors import UsageError, nearest
 
@@ -67,9 +67,9 @@ class Question:
         if self.seeds < 1:
             raise UsageError(f"--seeds {self.seeds}: at least one.")
         for name in self.samplers:
-            import_path("sampler", name)
+            find_sampler(name)
         for name in self.losses:
-            import_path("loss", name)
+            find_loss(name)
         losses = self.losses or self.usual_losses
         if self.target == "loss" and len(losses) > 1:
             raise UsageError(
@@ -106,7 +106,7 @@ class Question:
         """The losses that compete where none is named."""
         if self.target == "loss":
             return (RunConfig.loss,)
-        return tuple(name for name in LOSSES if find_loss(name).in_default_race)
+        return tuple(name for name, info in LOSSES.items() if not info.bias)
 
     def values(self, name: str, loss: str, sampler: str) -> tuple[Any, ...]:
         """Return the values to try of a setting of :data:`TRIED`, the usual one first.

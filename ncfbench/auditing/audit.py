@@ -147,7 +147,7 @@ def configurations(
     for noise in options.noises:
         for sampler in samplers:
             for loss in options.losses:
-                if serves(find_sampler(sampler), find_loss(loss), strata):
+                if serves(find_sampler(sampler).with_strata(strata), find_loss(loss)):
                     choice = {"noise": noise, "sampler": sampler, "loss": loss}
                     configs[loss, noise, sampler] = complete(
                         dict(settings) | choice, ignored=settings

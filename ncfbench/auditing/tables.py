@@ -103,7 +103,7 @@ def _variance_table(rows: Sequence[Row]) -> Table:
         parts = [row[f"variance_over_{part}"] for part in ("users", "items", "positive_links")]
         cells.append(
             [
-                find_sampler(row["sampler"]).title_with(row["strata"]),
+                _title(row),
                 find_loss(row["loss"]).title,
                 row["noise"],
                 _point(row),
@@ -142,7 +142,7 @@ def _bias_cells(row: Row, rivals: Sequence[Row]) -> list[Cell]:
         interval += f", 4x neg. {100 * row['bias_with_4x_negatives']:.2f}"
     seconds, predicted = row["full_iteration_seconds"], row["predicted_shuffled_bias"]
     return [
-        Cell(find_sampler(row["sampler"]).title_with(row["strata"])),
+        Cell(_title(row)),
         Cell(find_loss(row["loss"]).title),
         Cell(_point(row)),
         Cell(verdict, VERDICTS[row["verdict"]]),
@@ -239,7 +239,7 @@ def xray_tables(rows: Sequence[Row]) -> list[Table]:
     cells = [
         [
             row["noise"],
-            find_sampler(row["sampler"]).title_with(row["strata"]),
+            _title(row),
             _count(row["nominal_users"]),
             _count(row["distinct_users"]),
             _count(row["nominal_items"]),
@@ -270,7 +270,7 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
     """Return pass or fail of each property, then what is wrong."""
     groups: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
-        title = find_sampler(row["sampler"]).title_with(row["strata"])
+        title = _title(row)
         groups.setdefault((title, row["loss_family"], row["noise"]), {})[row["property"]] = row
     cells: list[list[Cell | str]] = []
     for key, own in groups.items():
@@ -291,8 +291,7 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
     ]
     title = "Conformance of the samplers"
     declared = {
-        f"{find_sampler(row['sampler']).title_with(row['strata'])}, {row['loss_family']}, declared:"
-        f" {row['detail']}."
+        f"{_title(row)}, {row['loss_family']}, declared: {row['detail']}."
         for row in rows
         if row["result"] == "declared"
     }
@@ -300,7 +299,7 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
     found = [Table(title, header, cells, notes, labels=3, name="conformance")]
     faults = [
         [
-            find_sampler(row["sampler"]).title_with(row["strata"]),
+            _title(row),
             row["loss_family"],
             row["noise"],
             PROPERTIES[row["property"]],
@@ -314,6 +313,10 @@ def conformance_tables(rows: Sequence[Row]) -> list[Table]:
         names: Header = ["sampler", "losses", "P_n", *texts]
         found.append(Table("What is wrong", names, faults, labels=3, name="faults"))
     return found
+
+
+def _title(row: Row) -> str:
+    return find_sampler(row["sampler"]).with_strata(row["strata"]).title
 
 
 def _count(value: float | None, digits: int = 0) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast, get_args
 
 from ncfbench.errors import UsageError, nearest, reason
-from ncfbench.settings import Kind, Setting
+from ncfbench.settings import Kind, Panel, Setting
 
 LossFamily = Literal["pointwise", "pairwise", "listwise"]
 FAMILIES: tuple[LossFamily, ...] = get_args(LossFamily)
@@ -28,107 +29,127 @@ NO_SYMBOLS = ("-",) * 5
 
 @dataclass(frozen=True, kw_only=True)
 class Info:
-    """What the record of any class says.
-
-    ``uses`` and ``settings`` decide a run's identity: a setting that neither names is no part of
-    it. With ``uses = None`` every setting counts.
-    """
+    """Record of a class of any kind."""
 
     kind: ClassVar[Kind]
+    group: ClassVar[str]
+    """Entry-point group in which an installed package registers plug-ins of this kind."""
+    panel: ClassVar[Panel] = "Model"
+    """Group of ``--help`` for settings of its own that name none."""
+    base: ClassVar[tuple[str, str]] = ("flax", "Module")
+    """Package and name of the base class of a plug-in, and in words:"""
+    base_words: ClassVar[str] = "a flax.nnx.Module with a __call__ method"
+
     path: str = ""
     """``package.module:Class``; a plug-in's is filled in."""
     title: str = ""
     """Name in tables and figures; by default that of the plug-in's class."""
     summary: str = ""
-    """One line for ``ncfbench list``; by default the first line of the plug-in's docstring."""
-    in_paper: bool = False
-    """True if KDD 2017 has it."""
+    """One line for ``ncfbench list``; by default the first of the plug-in's docstring."""
     revision: int = 1
-    """Raised when the class computes something else with the same settings: its earlier runs are
-    others then.
+    """Raised when the class computes something else with the same settings, which makes its runs
+    others than before.
     """
     uses: tuple[str, ...] | None = None
-    """Names of the settings that it reads, of those that not every run uses; others' own too."""
+    """Settings that it reads, of those that not every run reads; None: all count in its runs'
+    identity.
+    """
     settings: tuple[Setting, ...] = ()
     """Settings of its own, which only runs with it have."""
 
-    def reads(self, name: str, strata: str = "item") -> bool:
-        """Return whether a setting of which not every run reads is read by this class's runs.
-
-        Args:
-            strata: ``item`` or ``user``: a sampler may read more with strata by user.
-        """
-        return self.uses is None or name in self.names
-
     @cached_property
     def own(self) -> dict[str, Setting]:
-        """``settings`` by name, each of them used by this kind of class."""
-        return {each.name: replace(each, used_by=self.kind) for each in self.settings}
+        """``settings`` by name, each used by this kind of class and in a panel."""
+        return {
+            setting.name: replace(setting, used_by=self.kind, panel=setting.panel or self.panel)
+            for setting in self.settings
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the settings that ``uses`` and ``settings`` have."""
         return (*(self.uses or ()), *self.own)
 
+    def reads(self, name: str) -> bool:
+        """Return whether its runs read a setting that not every run reads."""
+        return self.uses is None or name in self.names
+
+    def with_strata(self, strata: str | None) -> Info:
+        """Return the record with strata by ``item`` or by ``user``: of some samplers another."""
+        return self
+
     def load(self) -> Any:
-        """Import the class."""
-        return load(self.path)
+        """Import the class; modules of the current folder count as installed.
+
+        Raises:
+            UsageError: it cannot be imported, for whatever reason its own code gives.
+        """
+        module, _, attribute = self.path.partition(":")
+        folder = str(Path.cwd())
+        if not module.startswith("ncfbench.") and folder not in sys.path:
+            sys.path.append(folder)
+        try:
+            contents = vars(importlib.import_module(module))
+        except Exception as error:
+            raise UsageError(
+                f"Cannot import {self.path!r}: {type(error).__name__}: {reason(error)}. Run from"
+                " the folder that holds the module, or install it."
+            ) from error
+        if attribute not in contents:
+            public = [name for name in contents if not name.startswith("_")]
+            raise UsageError(f"Module {module!r} has no {attribute!r}{nearest(attribute, public)}")
+        return contents[attribute]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerInfo(Info):
     """Record of a sampler, a subclass of :class:`ncfbench.sampling.Sampler`."""
 
-    kind = "sampler"
+    kind, group = "sampler", "ncfbench.samplers"
+    panel = "Sampler"
+    base = ("ncfbench", "Sampler")
+    base_words = "a subclass of ncfbench.sampling.Sampler"
+
+    in_paper: bool = False
+    """True if KDD 2017 has it."""
     families: tuple[LossFamily, ...] = ()
     """The families of losses that it serves."""
-    families_by_user: tuple[LossFamily, ...] = ()
-    """The same with strata by user, where these are others."""
-    uses_by_user: tuple[str, ...] = ()
-    """Settings that it reads with strata by user only."""
     shares_items: bool = False
     """True if a batch's items are negatives of all its links, or of all on one device (``--share
     local``).
     """
     keeps_vectors: bool = False
-    """True if the step remembers item vectors from one iteration to the next: on one device."""
+    """True if item vectors are remembered from one iteration to the next: on one device."""
     least_strata: int = 1
     """Strata, or links where it has no strata, that a batch needs."""
     symbols: tuple[str, ...] = NO_SYMBOLS
     """Row of the paper's cost table: negative links, t_f, t_g, t_i, and ``vectors``, ``matrix`` or
     ``all_users``.
     """
-    symbols_by_user: tuple[str, ...] = NO_SYMBOLS
-    """The row with strata by user."""
-    baseline_for: tuple[LossFamily, ...] = ()
-    """The families of losses for which speedups are measured against it."""
+    by_user: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that have other values with strata by user; see :meth:`with_strata`."""
     in_default_race: bool = True
     """True if ``advise`` races it where no sampler is named."""
     drawn_off_paper_clock: bool = False
     """True if the authors' program made its draws before the timer started."""
 
-    def reads(self, name: str, strata: str = "item") -> bool:
-        """See :meth:`Info.reads`."""
-        return super().reads(name) or (strata == "user" and name in self.uses_by_user)
-
-    def families_with(self, strata: str) -> tuple[LossFamily, ...]:
-        """Return the families of losses it serves, with strata by ``item`` or by ``user``."""
-        return (self.families_by_user or self.families) if strata == "user" else self.families
-
-    def symbols_with(self, strata: str | None) -> tuple[str, ...]:
-        """Return its row of the cost table, with strata by ``item`` or by ``user``."""
-        return self.symbols_by_user if strata == "user" else self.symbols
-
-    def title_with(self, strata: str | None) -> str:
-        """Return the title, with strata by ``user`` marked."""
-        return self.title + (" (by user)" if strata == "user" else "")
+    def with_strata(self, strata: str | None) -> SamplerInfo:
+        """See :meth:`Info.with_strata`; the title says where strata are by user."""
+        if strata != "user":
+            return self
+        by_user = {"title": f"{self.title} (by user)", "symbols": NO_SYMBOLS, **self.by_user}
+        return replace(self, **by_user)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossInfo(Info):
     """Record of a loss, a subclass of a family of :mod:`ncfbench.models.losses`."""
 
-    kind = "loss"
+    kind, group = "loss", "ncfbench.losses"
+    panel = "Training"
+    base = ("ncfbench", "Loss")
+    base_words = "a subclass of Pointwise, Pairwise or Listwise of ncfbench.models.losses"
+
     family: LossFamily = UNSAID
     """A plug-in leaves it out: it is that of its base class."""
     learning_rate: float = 0.01
@@ -138,22 +159,22 @@ class LossInfo(Info):
     gamma: float | None = None
     """Default of the one parameter of a pairwise or listwise loss; None where it has none."""
     includes_positive: bool = False
-    """True if a batch's estimate has the positive link's own item among the weighted ones: for
-    samplers that share.
-    """
+    """True if the positive link's own item is among the weighted ones: for samplers that share."""
     bias: str = ""
     """Why the estimate of a batch is biased on purpose, in words."""
-    in_default_race: bool = True
-    """True if ``advise`` tries it where no loss is named."""
+
+    def reads(self, name: str) -> bool:
+        """See :meth:`Info.reads`; a loss reads those parameters for which it has a default."""
+        parameters = {"gamma": self.gamma, "lambda": self.lambda_}
+        return super().reads(name) if name not in parameters else parameters[name] is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderInfo(Info):
-    """Record of an encoder, a :class:`flax.nnx.Module` like those of
-    :mod:`ncfbench.models.encoders`.
-    """
+    """Record of an encoder, a module like those of :mod:`ncfbench.models.encoders`."""
 
-    kind = "encoder"
+    kind, group = "encoder", "ncfbench.encoders"
+
     negatives: int = 10
     """Default of the setting k (KDD 2017, section 5.2)."""
     content: tuple[str, ...] = ("text",)
@@ -163,53 +184,35 @@ class EncoderInfo(Info):
     pretrained_parts: tuple[str, ...] = ()
     """Its modules whose weights are pretrained: they learn at ``pretrained_learning_rate``."""
     item_tables: tuple[str, ...] = ()
-    """Its :class:`flax.nnx.Embed` tables by item id. Where tables are spread over devices, only the
-    rows of a batch's items are fetched from these.
+    """Its :class:`flax.nnx.Embed` tables by item id: where these are spread over devices, only a
+    batch's rows are fetched.
     """
     is_costly: bool = False
     """True if a user waits for the vectors of all items: a run probes once an epoch by default, and
-    says how long probes and evaluations take.
+    announces how long that takes.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserTowerInfo(Info):
-    """Record of a user tower, a :class:`flax.nnx.Module` like that of
-    :mod:`ncfbench.models.user_table`.
-    """
+    """Record of a user tower, a module like that of :mod:`ncfbench.models.user_table`."""
 
-    kind = "user_tower"
+    kind, group = "user_tower", "ncfbench.user_towers"
+
     content: tuple[str, ...] = ()
     """Content of users that the tower reads beside the id: ``features``, or nothing."""
     user_tables: tuple[str, ...] = ()
-    """Its :class:`flax.nnx.Embed` tables by user id; see :attr:`EncoderInfo.item_tables`."""
+    """Its tables by user id; see :attr:`EncoderInfo.item_tables`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InteractionInfo(Info):
     """Record of an interaction, a subclass of :class:`ncfbench.models.interaction.Interaction`."""
 
-    kind = "interaction"
+    kind, group = "interaction", "ncfbench.interactions"
+    base = ("ncfbench", "Interaction")
+    base_words = "a subclass of ncfbench.models.interaction.Interaction"
 
 
-def load(path: str) -> Any:
-    """Import ``package.module:object``; modules of the current folder count as installed.
-
-    Raises:
-        UsageError: it cannot be imported, for whatever reason its own code gives.
-    """
-    module, _, attribute = path.partition(":")
-    folder = str(Path.cwd())
-    if not module.startswith("ncfbench.") and folder not in sys.path:
-        sys.path.append(folder)
-    try:
-        found = vars(importlib.import_module(module))
-    except Exception as error:
-        raise UsageError(
-            f"Cannot import {path!r}: {type(error).__name__}: {reason(error)}. Run from the folder"
-            " that holds the module, or install it."
-        ) from error
-    if attribute not in found:
-        names = [key for key in found if not key.startswith("_")]
-        raise UsageError(f"Module {module!r} has no {attribute!r}{nearest(attribute, names)}")
-    return found[attribute]
+INFOS: Mapping[Kind, type[Info]] = {info.kind: info for info in Info.__subclasses__()}
+"""The type of record by kind of class."""

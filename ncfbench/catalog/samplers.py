@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ncfbench.catalog.infos import FAMILIES, SamplerInfo
+from ncfbench.catalog.infos import FAMILIES, LossFamily, SamplerInfo
 from ncfbench.settings import Setting
 
 HARDEST = Setting(
     "hardest",
     0,
     "Shared negatives of a positive link that count, those of the highest scores",
-    panel="Sampler",
     at_least=0,
     symbol="K",
     zero_word="all",
@@ -19,11 +18,12 @@ NEGATIVE_USERS = Setting(
     "negative_users",
     0,
     "Users that each item of a batch meets: all, or this many drawn ones",
-    panel="Sampler",
     at_least=0,
     symbol="M",
     zero_word="all",
 )
+BASELINES: dict[LossFamily, str] = {"pointwise": "iid", "pairwise": "neg", "listwise": "neg"}
+"""The sampler against which the speedups of a family's losses are measured."""
 SAMPLERS: dict[str, SamplerInfo] = {
     "iid": SamplerInfo(
         path="ncfbench.sampling.listed:IidSampler",
@@ -33,7 +33,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
         uses=("negatives", "mask", "unique_items"),
         families=("pointwise",),
         symbols=("bk", "b(1+k)", "b(1+k)", "b(1+k)", "vectors"),
-        baseline_for=("pointwise",),
         drawn_off_paper_clock=True,
     ),
     "neg": SamplerInfo(
@@ -48,7 +47,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
                 0,
                 "Draw negatives from a user's items of the highest scores that have no link: this"
                 " many",
-                panel="Sampler",
                 at_least=0,
                 needs=("mine_every", "mine_skip"),
                 symbol="M",
@@ -59,7 +57,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
                 "mine_every",
                 100,
                 "Iterations after which the items of the highest scores are found again",
-                panel="Sampler",
                 at_least=1,
                 needs=("mined",),
                 symbol="mine",
@@ -69,7 +66,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
                 "mine_skip",
                 0,
                 "Items of the highest scores that are passed over before --mined counts",
-                panel="Sampler",
                 at_least=0,
                 needs=("mined",),
                 symbol="skip",
@@ -78,7 +74,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
         ),
         families=FAMILIES,
         symbols=("bk", "b", "b(1+k)", "b(1+k)", "vectors"),
-        baseline_for=("pairwise", "listwise"),
     ),
     "strat": SamplerInfo(
         path="ncfbench.sampling.listed:StratifiedSampler",
@@ -87,10 +82,12 @@ SAMPLERS: dict[str, SamplerInfo] = {
         in_paper=True,
         uses=("stratum_size", "strata", "negatives", "mask"),
         families=("pointwise",),
-        families_by_user=FAMILIES,
-        uses_by_user=("unique_items",),
         symbols=("bk", "b(1+k)", "b/s", "b(1+k)", "vectors"),
-        symbols_by_user=("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
+        by_user={
+            "families": FAMILIES,
+            "uses": ("stratum_size", "strata", "negatives", "mask", "unique_items"),
+            "symbols": ("bk", "b/s", "b(1+k)", "b(1+k)", "vectors"),
+        },
     ),
     "ns": SamplerInfo(
         path="ncfbench.sampling.shared:NegativeSharingSampler",
@@ -113,11 +110,13 @@ SAMPLERS: dict[str, SamplerInfo] = {
         uses=("stratum_size", "strata", "mask"),
         settings=(HARDEST,),
         families=FAMILIES,
-        uses_by_user=("unique_items",),
         shares_items=True,
         least_strata=2,
         symbols=("b(b-s)/s", "b", "b/s", "b^2/s", "matrix"),
-        symbols_by_user=("b(b-s)", "b/s", "b", "b^2", "matrix"),
+        by_user={
+            "uses": ("stratum_size", "strata", "mask", "unique_items"),
+            "symbols": ("b(b-s)", "b/s", "b", "b^2", "matrix"),
+        },
         drawn_off_paper_clock=True,
     ),
     "mixed-ns": SamplerInfo(
@@ -153,7 +152,6 @@ SAMPLERS: dict[str, SamplerInfo] = {
                 "memory",
                 2048,
                 "Positive links whose item vectors are remembered as further negatives",
-                panel="Sampler",
                 at_least=1,
                 symbol="M",
             ),
@@ -182,7 +180,7 @@ SAMPLERS: dict[str, SamplerInfo] = {
         settings=(NEGATIVE_USERS,),
         families=("pointwise",),
         symbols=("bU/s", "U", "b/s", "bU/s", "all_users"),
-        symbols_by_user=("bU", "U", "b", "bU", "all_users"),
+        by_user={"symbols": ("bU", "U", "b", "bU", "all_users")},
         in_default_race=False,
     ),
 }

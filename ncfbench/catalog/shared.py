@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
-from ncfbench.settings import declared, setting_field
+from ncfbench.catalog.models import BUILT_IN
+from ncfbench.settings import setting_field, setting_of
 
 _data, _sampler, _model, _training, _devices = (
     partial(setting_field, panel=panel)
@@ -21,13 +22,11 @@ class SharedSettings:
     """Values of the settings that every run has; each field declares one."""
 
     dataset: str = _data("citeulike", "Prepared data set")
-    sampler: str = _sampler("strat-ns", "How mini-batches are built", chooses="sampler")
-    encoder: str = _model("cnn", "Item function g", chooses="encoder")
-    loss: str = _training("sg", "Loss function", chooses="loss")
-    user_tower: str = _model("table", "User function f", chooses="user_tower")
-    interaction: str = _model(
-        "dot", "Score r(u, v) of a user's and an item's vector", chooses="interaction"
-    )
+    sampler: str = _sampler("strat-ns", "How mini-batches are built")
+    encoder: str = _model("cnn", "Item function g")
+    loss: str = _training("sg", "Loss function")
+    user_tower: str = _model("table", "User function f")
+    interaction: str = _model("dot", "Score r(u, v) of a user's and an item's vector")
     coupling: str = _model(
         "direct",
         "Item vectors that training scores: g itself, or free ones pulled towards g",
@@ -40,48 +39,31 @@ class SharedSettings:
         only_with=("coupling", "regularised"),
     )
     batch_size: int = _sampler(512, "b: positive links in a batch", at_least=1)
-    stratum_size: int = _sampler(4, "s: positive links in a stratum", at_least=1, used_by="sampler")
+    stratum_size: int = _sampler(4, "s: positive links in a stratum", at_least=1)
     negatives: int = _sampler(
-        None,
-        "k: negative links for each positive one",
-        at_least=1,
-        used_by="sampler",
-        default_from="encoder",
+        None, "k: negative links for each positive one", at_least=1, default_from="encoder"
     )
-    strata: str = _sampler(
-        "item", "What the links of a stratum share", choices=("item", "user"), used_by="sampler"
-    )
+    strata: str = _sampler("item", "What the links of a stratum share", choices=("item", "user"))
     uniform_items: int = _sampler(
-        None,
-        "k': items drawn uniformly into each batch",
-        at_least=1,
-        used_by="sampler",
-        default_from="batch_size",
+        None, "k': items drawn uniformly into each batch", at_least=1, default_from="batch_size"
     )
     noise: str = _sampler(
         "unigram", "Noise distribution P_n: unigram, uniform, or an exponent of the item degree"
     )
-    mask: bool = _sampler(True, "Leave linked pairs out of the negatives", used_by="sampler")
-    unique_items: bool = _sampler(
-        True, "Embed each distinct item of a batch once", used_by="sampler"
-    )
+    mask: bool = _sampler(True, "Leave linked pairs out of the negatives")
+    unique_items: bool = _sampler(True, "Embed each distinct item of a batch once")
     epochs: int = _training(30, "Passes over the training links", at_least=1)
     learning_rate: float = _training(
         None, "Adam's learning rate", above=0, default_from="loss", is_tunable=True
     )
     gamma: float | None = _training(
-        None, "Margin of hinge, scale of the others", above=0, default_from="loss"
+        None, "Margin of hinge, scale of the others", above=0, used_by="loss", default_from="loss"
     )
     lambda_: float | None = _training(
-        None, "Weight of the negative term", above=0, default_from="loss"
+        None, "Weight of the negative term", above=0, used_by="loss", default_from="loss"
     )
     word_dropout: float = _model(
-        0.5,
-        "Share of words removed from a text in training",
-        at_least=0,
-        below=1,
-        used_by="encoder",
-        is_tunable=True,
+        0.5, "Share of words removed from a text in training", at_least=0, below=1, is_tunable=True
     )
     item_dropout: float = _model(
         0.1, "Dropout on item embeddings in training", at_least=0, below=1, is_tunable=True
@@ -97,17 +79,15 @@ class SharedSettings:
         shown="four in an epoch, one with bert",
     )
     dimension: int = _model(50, "Length of the user and item embeddings", at_least=1)
-    word_dimension: int = _model(50, "Length of the word embeddings", at_least=1, used_by="encoder")
+    word_dimension: int = _model(50, "Length of the word embeddings", at_least=1)
     features: str = _model(
         "add",
         "Dense features of items beside their texts: added to g through a linear layer, or ignored",
         choices=("add", "ignore"),
-        used_by="encoder",
     )
     word_vectors: str = _model(
         "",
         "Word vectors to begin with: a file of word2vec's or GloVe's text or .npy, or its digest",
-        used_by="encoder",
         shown="random ones",
     )
     patience: int = _training(
@@ -136,7 +116,6 @@ class SharedSettings:
         " large batches; 0: all",
         at_least=0,
         zero_word="all",
-        shown="all",
     )
     devices: int = _devices(
         1,
@@ -160,6 +139,15 @@ class SharedSettings:
     )
 
 
-SETTINGS = declared(SharedSettings)
+_READERS = {
+    name: kind
+    for kind, infos in BUILT_IN.items()
+    for info in infos.values()
+    for name in info.uses or ()
+}
+SETTINGS = {
+    setting.name: replace(setting, used_by=setting.used_by or _READERS.get(setting.name))
+    for setting in map(setting_of, fields(SharedSettings))
+}
 """The settings that every run has, by name (``lambda`` without its underscore)."""
 TUNABLE = tuple(name for name, setting in SETTINGS.items() if setting.is_tunable)

@@ -42,8 +42,12 @@ class _Commands(TyperGroup):
                 return super().main(*args, **kwargs)
             finally:
                 output.flush_output()
-        except OSError as error:
-            raise SystemExit(output.report_system_error(error)) from None
+        except (OSError, SystemExit) as error:
+            # Rich and Click end at a closed pipe without a word.
+            cause = error.__context__ if isinstance(error, SystemExit) else error
+            if not isinstance(cause, OSError):
+                raise
+            raise SystemExit(output.report_system_error(cause)) from None
 
     def invoke(self, ctx: Any) -> Any:
         """See ``invoke`` of Click's commands, which would end at a closed pipe without a word."""

@@ -72,8 +72,8 @@ class SettingsCommand(TyperCommand):
 
 def help_text(setting: Setting) -> str:
     """Return what a setting is, with its choices, or those whose runs use it."""
-    if setting.chooses:
-        return f"{setting.help}: {', '.join(BUILT_IN[setting.chooses])}, or a plug-in."
+    if setting.name in BUILT_IN:
+        return f"{setting.help}: {', '.join(BUILT_IN[setting.name])}, or a plug-in."
     if setting.choices:
         return f"{setting.help}: {setting.range}."
     users = users_of(setting)

@@ -395,7 +395,7 @@ def _against(
 
     limit = options.parse_share(regression, "--regression")
     both = [
-        collect(path, where.data_dir, allow_mixed=allow_mixed, locations={}, only=parse_only(only))
+        collect(path, where.data_dir, allow_mixed=allow_mixed, only=parse_only(only))
         for path in (where.runs_dir, other)
     ]
     for results in both:

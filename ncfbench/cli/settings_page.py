@@ -52,8 +52,8 @@ def _panel(panel: str) -> Iterator[str]:
 
 
 def _valid(setting: Setting) -> str:
-    if setting.chooses:
-        return ", ".join(BUILT_IN[setting.chooses]) + ", or a plug-in"
+    if setting.name in BUILT_IN:
+        return ", ".join(BUILT_IN[setting.name]) + ", or a plug-in"
     words = {"int": "whole number", "float": "number", "bool": "", "str": ""}[setting.type]
     return ", ".join(filter(None, [words, setting.range]))
 

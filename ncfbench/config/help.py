@@ -1,74 +1,82 @@
-"""Settings in words: as ``--help``, the settings reference and warnings show them."""
+"""Settings in words: as ``--help``, the settings reference, warnings and TOML files show them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
-from ncfbench.catalog import BUILT_IN, SETTINGS, Info, all_settings
-from ncfbench.config.resolve import declared_default
-from ncfbench.config.run_config import RunConfig
+from ncfbench.catalog import BUILT_IN, SETTINGS, all_settings
+from ncfbench.config.run_config import RunConfig, identity_of
 from ncfbench.errors import either
-from ncfbench.settings import Kind, Setting
+from ncfbench.settings import PANELS, Setting
 
 
 def users_of(setting: Setting) -> list[str]:
     """Return the built-in choices whose runs use a setting; none where all do."""
-    return list(setting.only_with[1:]) or _choices_with(setting)
+    if setting.only_with or not setting.used_by:
+        return list(setting.only_with[1:])
+    infos = BUILT_IN[setting.used_by]
+    users = [name for name, info in infos.items() if info.with_strata("user").reads(setting.name)]
+    return [] if len(users) == len(infos) and setting.name in SETTINGS else users
 
 
 def default_text(setting: Setting) -> str:
     """Return a default as ``--help`` shows it: ``10; lstm 5`` where the encoder decides."""
-    if setting.shown or not setting.default_from:
+    source = setting.default_from
+    if setting.shown or not source:
         return setting.shown or _text(setting, setting.default)
-    if setting.default_from in SETTINGS.keys() - BUILT_IN.keys():
-        return f"as {setting.default_from}"
-    kind = next(kind for kind in BUILT_IN if kind == setting.default_from)
-    values = {name: declared_default(info, setting) for name, info in BUILT_IN[kind].items()}
+    if source not in BUILT_IN:
+        return f"as {source}"
+    values = {name: getattr(info, setting.attribute) for name, info in BUILT_IN[source].items()}
     # A default for all, and the exceptions; or one for each of those that have one.
-    usual = None if None in values.values() else values[SETTINGS[kind].default]
+    usual = None if None in values.values() else values[SETTINGS[source].default]
     named = [f"{name} {value:g}" for name, value in values.items() if value not in (None, usual)]
     return "; ".join(([] if usual is None else [f"{usual:g}"]) + named)
 
 
 def unused_settings(given: Iterable[str], config: RunConfig) -> list[str]:
-    """Return a sentence on each given setting that the run does not use.
-
-    Args:
-        given: names of the settings that a user gave.
-    """
-    values, found = config.to_dict(), []
+    """Return a sentence on each setting that a user gave and the run does not use."""
+    values, sentences = config.to_dict(), []
     known = {**all_settings(), **config.settings}
-    for name in given:
-        setting = known.get(name)
-        if setting is None or (
-            name in values and setting.is_active(values) and config.reads(setting)
-        ):
+    for setting in (known[name] for name in given if name in known):
+        is_had = setting.name in values
+        if is_had and setting.is_active(values) and config.reads(setting):
             continue
-        is_had = setting.only_with and setting.only_with[0] in config.settings
-        users = users_of(setting) if is_had else _choices_with(setting)
-        other = setting.only_with[0] if is_had else setting.used_by
-        assert other is not None
-        found.append(
-            f"{setting.flag} changes nothing with {config.settings[other].flag} {values[other]}"
+        other = setting.only_with[0] if setting.only_with else str(setting.used_by)
+        users = users_of(setting)
+        sentences.append(
+            f"{setting.flag} changes nothing with {known[other].flag} {values[other]}"
             + (f"; it is used by {either(users)}." if users else ".")
         )
-    return found
+    return sentences
 
 
-def _choices_with(setting: Setting) -> list[str]:
-    """Return the built-in samplers, losses and so on whose runs have a setting; none if all do."""
-    for kind, infos in BUILT_IN.items():
-        users = [name for name, info in infos.items() if _is_user(info, setting, kind)]
-        if users:
-            return users if len(users) < len(infos) or setting.name not in SETTINGS else []
-    return []
+def toml_value(value: str | float | list[Any]) -> str:
+    """Return a text, a number, a truth value or a list of them as TOML."""
+    # JSON's texts, numbers and lists are TOML's, but for one control character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _is_user(info: Info, setting: Setting, kind: Kind) -> bool:
-    if setting.default_from == kind == "loss":
-        return declared_default(info, setting) is not None
-    return setting.used_by == kind and info.reads(setting.name, "user")
+def as_toml(config: RunConfig) -> str:
+    """Return the settings that change a run's numbers or times, which read back to the same run.
+
+    Each has its help as a comment. Settings that the run does not use are left out.
+    """
+    values = config.to_dict()
+    used = values | identity_of(config) | config.placement
+    lines = []
+    for panel in PANELS:
+        rows = {
+            f"{name} = {toml_value(values[name])}": setting.help
+            for name, setting in config.settings.items()
+            if setting.panel == panel and used[name] not in (None, "")
+        }
+        width = max(map(len, rows), default=0)
+        lines += [f"# {panel}"] if rows else []
+        lines += [f"{assignment:{width}}  # {text}" for assignment, text in rows.items()]
+        lines += [""] if rows else []
+    return "\n".join(lines)
 
 
 def _text(setting: Setting, value: Any) -> str:

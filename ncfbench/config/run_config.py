@@ -1,8 +1,10 @@
-"""The settings of a run, complete and possible."""
+"""The settings of a run, complete and possible, and its identity: those that change its numbers."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,17 +17,32 @@ from ncfbench.catalog import (
     LossFamily,
     SharedSettings,
     find,
+    find_encoder,
     find_loss,
+    find_sampler,
     settings_for,
 )
 from ncfbench.config.checks import check, noise_exponent
 from ncfbench.settings import Kind, Setting
 
+_EARLIEST = """
+    dataset sampler encoder loss batch_size stratum_size negatives strata uniform_items noise mask
+    unique_items epochs learning_rate gamma lambda word_dropout item_dropout user_l2 seed
+    probe_every dimension word_dimension patience probe_links probe_negatives precision
+    iterations_per_dispatch devices share shard_tables tuned filters filter_width lstm_units
+    checkpoint pretrained_learning_rate frozen_layers mlp_units mlp_layers user_units user_layers
+"""
+NAMED_AT_DEFAULT = frozenset(_EARLIEST.split())
+"""Settings of the earliest runs, which an identity names with any value. It names any other setting
+only where that differs from its default, so a new setting leaves older runs their identity.
+"""
+NULL_WITHOUT = ("filters", "filter_width", "lstm_units")
+"""Those that a digest has as null where a run has no such setting."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(SharedSettings):
-    """Everything that decides a run's numbers. Where two runs agree in it and in the data, their
-    curves are equal.
+    """Everything that decides a run's numbers, apart from the data.
 
     :func:`ncfbench.config.complete` makes it. A setting that the run's sampler, loss or encoder
     declares is an attribute too.
@@ -35,10 +52,12 @@ class RunConfig(SharedSettings):
     """
 
     own: tuple[tuple[str, Any], ...] = ()
-    """Names and values of the settings that the sampler, the loss and the encoder declare."""
+    """Names and values of the settings that the run's choices declare."""
 
     def __post_init__(self) -> None:
-        check(self.to_dict(), self.infos)
+        sampler = find_sampler(self.sampler).with_strata(self.strata)
+        loss, encoder = find_loss(self.loss), find_encoder(self.encoder)
+        check(self.to_dict(), self.settings, sampler, loss, encoder)
 
     def __getattr__(self, name: str) -> Any:
         values = dict(self.__dict__.get("own", ()))
@@ -54,9 +73,10 @@ class RunConfig(SharedSettings):
         return {kind: getattr(self, kind) for kind in BUILT_IN}
 
     @cached_property
-    def infos(self) -> dict[str, Info]:
+    def infos(self) -> dict[Kind, Info]:
         """The records of the run's choices."""
-        return {kind: find(kind, name) for kind, name in self.choices.items()}
+        infos = {kind: find(kind, name) for kind, name in self.choices.items()}
+        return {kind: info.with_strata(self.strata) for kind, info in infos.items()}
 
     @cached_property
     def settings(self) -> Mapping[str, Setting]:
@@ -65,17 +85,14 @@ class RunConfig(SharedSettings):
 
     def reads(self, setting: Setting) -> bool:
         """Return whether every run reads a setting, or one of this run's choices does."""
-        infos = self.infos.values()
-        return not setting.used_by or any(info.reads(setting.name, self.strata) for info in infos)
+        return not setting.used_by or any(info.reads(setting.name) for info in self.infos.values())
 
     @property
     def sampler_settings(self) -> dict[str, Any]:
         """The values of the sampler's own settings."""
-        return {
-            name: value
-            for name, value in self.own
-            if self.settings[name].used_by == "sampler" and self.infos["sampler"].reads(name)
-        }
+        reads, settings = self.infos["sampler"].reads, self.settings
+        own = {name: value for name, value in self.own if settings[name].used_by == "sampler"}
+        return {name: value for name, value in own.items() if reads(name)}
 
     @property
     def mines(self) -> bool:
@@ -85,17 +102,15 @@ class RunConfig(SharedSettings):
     @property
     def arm_settings(self) -> dict[str, Any]:
         """The values of those of the sampler's own settings that leave the objective as it is."""
-        own = self.sampler_settings
-        return {name: own[name] for name in own if not self.settings[name].changes_objective}
+        own, settings = self.sampler_settings, self.settings
+        return {name: own[name] for name in own if not settings[name].changes_objective}
 
     @property
     def objective_settings(self) -> dict[str, Any]:
         """The values of the sampler's own settings that give it another objective than L."""
-        return {
-            name: value
-            for name, value in self.sampler_settings.items()
-            if self.settings[name].changes_objective and value != self.settings[name].default
-        }
+        own, settings = self.sampler_settings, self.settings
+        changed = [name for name in own if own[name] != settings[name].default]
+        return {name: own[name] for name in changed if settings[name].changes_objective}
 
     @property
     def noise_exponent(self) -> float:
@@ -109,9 +124,7 @@ class RunConfig(SharedSettings):
 
     @property
     def normalize(self) -> bool:
-        """True if embeddings are scaled to unit length, as the authors' program does for all but
-        pointwise losses.
-        """
+        """True if embeddings have unit length, as the authors' program has it."""
         return self.family != "pointwise"
 
     @property
@@ -135,9 +148,35 @@ class RunConfig(SharedSettings):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as ``config.json`` has them: ``lambda`` without its underscore."""
-        return {name: getattr(self, field_name(name)) for name in SETTINGS} | dict(self.own)
+        shared = {name: getattr(self, setting.attribute) for name, setting in SETTINGS.items()}
+        return shared | dict(self.own)
 
 
-def field_name(name: str) -> str:
-    """Return the name of a setting's field."""
-    return "lambda_" if name == "lambda" else name
+def identity_of(config: RunConfig) -> dict[str, Any]:
+    """Return the settings of a run's identity, with null for those of :data:`NAMED_AT_DEFAULT` that
+    change no number of the run.
+    """
+    values, own = config.to_dict(), dict(config.own)
+    for name, setting in config.settings.items():
+        if name not in own and not config.reads(setting):
+            values[name] = None
+    # Where all items are shared, the number of devices changes no result.
+    unused = ("shard_tables",) if config.shares_locally else ("shard_tables", "devices", "share")
+    return named(values | dict.fromkeys(unused), config.settings)
+
+
+def named(values: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """Return those of a run's values that an identity names."""
+    return {
+        name: value
+        for name, value in values.items()
+        if name in NAMED_AT_DEFAULT or value not in (settings[name].default, None)
+    }
+
+
+def digest(config: RunConfig) -> str:
+    """Return twelve hexadecimal digits that name a run's settings and its classes' revisions."""
+    revisions = {kind: info.revision for kind, info in config.infos.items()}
+    newer = {f"{kind}_revision": number for kind, number in revisions.items() if number > 1}
+    values = dict.fromkeys(NULL_WITHOUT) | identity_of(config) | newer
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]

@@ -110,7 +110,7 @@ def answer(rows: Sequence[Row], units: Sequence[Row]) -> Answer:
 
 def title(row: Row) -> str:
     """Return the sampler's title."""
-    return find_sampler(row["sampler"]).title_with(row["strata"])
+    return find_sampler(row["sampler"]).with_strata(row["strata"]).title
 
 
 def predicted_parts(row: Row) -> dict[str, float]:

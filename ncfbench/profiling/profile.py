@@ -258,7 +258,7 @@ def configurations(settings: Mapping[str, Any], samplers: Sequence[str]) -> dict
     order = sorted(dict.fromkeys(samplers), key=lambda name: name != baseline_sampler(loss))
     strata = str(settings.get("strata", RunConfig.strata))
     traits = find_loss(loss)
-    served = [name for name in order if serves(find_sampler(name), traits, strata)]
+    served = [name for name in order if serves(find_sampler(name).with_strata(strata), traits)]
     if not served and order:
         complete(dict(settings) | {"sampler": order[0]}, ignored=settings)
     return {name: complete(dict(settings) | {"sampler": name}, ignored=settings) for name in served}

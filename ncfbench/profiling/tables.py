@@ -160,7 +160,7 @@ def _unit_costs(rows: Sequence[Row], what: str) -> Table:
 def _counts(rows: Sequence[Row], what: str) -> Table:
     cells = []
     for row in rows:
-        symbols = find_sampler(row["sampler"]).symbols_with(row["strata"])
+        symbols = find_sampler(row["sampler"]).with_strata(row["strata"]).symbols
         negatives, users, items, interactions, _ = symbols
         cells.append(
             [

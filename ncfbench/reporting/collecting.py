@@ -6,9 +6,11 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ncfbench.config import merge
 from ncfbench.errors import DataError, UsageError, nearest, shown
 from ncfbench.reporting.commands import run_command
 from ncfbench.reporting.comparison import Comparison, group
@@ -24,30 +26,33 @@ from ncfbench.storage import schemas, tables
 
 
 def collect(
-    runs_dir: Path,
-    data_dir: Path,
+    runs_dir: str | PathLike[str] | None = None,
+    data_dir: str | PathLike[str] | None = None,
     *,
-    allow_mixed: bool,
-    locations: Mapping[str, str],
+    allow_mixed: bool = False,
     only: Mapping[str, Iterable[Any]] | None = None,
     baseline: str | None = None,
     profiles: Path | None = None,
+    locations: Mapping[str, str] | None = None,
 ) -> Results:
-    """Read a folder of runs, and compare the runs that belong together.
+    """Compare the runs of a folder; the tables are ``results.tables``, rows ``results.speedup``.
 
     Args:
         data_dir: prepared data sets, whose manifests say whether their text is the paper's.
         allow_mixed: divide times of different environments too.
-        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
-        only: wanted values by setting (:class:`ncfbench.reporting.selection.Filter`).
+        only: values by setting of the runs to compare, such as ``{"sampler": ["iid", "ns"]}``.
         baseline: the sampler that speedups are measured against; by default the loss's own, whose
             figures alone stand beside the paper's.
         profiles: where ``ncfbench profile`` wrote its tables; by default beside the runs.
+        locations: ``--data-dir`` and ``--runs-dir`` to repeat in commands.
 
     Raises:
+        DataError: a table cannot be read.
         UsageError: ``only`` names a setting that there is not, or a value that no run has; no run
             has the baseline's sampler; the folder of profiles has none.
     """
+    folders = merge({"data_dir": data_dir, "runs_dir": runs_dir})[1]
+    runs_dir, data_dir, locations = folders.runs_dir, folders.data_dir, locations or {}
     records, problems = runs.read_all(runs_dir)
     chosen = Filter(only or {}, records)
     records = chosen.choose(records)

@@ -52,7 +52,7 @@ class Claims(NamedTuple):
 
 def nominal(info: SamplerInfo, strata: str, letters: Mapping[str, int]) -> Nominal | None:
     """Return the values of a record's ``symbols``: b(1+k) is 8 with b = 2 and k = 3."""
-    negatives, users, items, *_ = info.symbols_with(strata)
+    negatives, users, items, *_ = info.with_strata(strata).symbols
     if "-" in (users, items):
         return None
     return Nominal(*(_value(symbol, letters) for symbol in (users, items, negatives)))

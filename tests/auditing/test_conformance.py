@@ -31,7 +31,7 @@ def cases() -> Iterator[Any]:
         for strata in (
             ("item", "user") if find_sampler(sampler).reads("stratum_size") else ("item",)
         ):
-            families = list(find_sampler(sampler).families_with(strata))
+            families = list(find_sampler(sampler).with_strata(strata).families)
             for (at, noise), family in product(enumerate(NOISES), families):
                 # With all users, weights and their mean are tested by definition too.
                 is_long = family != families[at % len(families)] or (

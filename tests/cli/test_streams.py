@@ -41,7 +41,7 @@ def test_output_to_a_full_disk_gets_a_sentence(data_dir: Path, how: str) -> None
     assert done.stderr == "Error: Cannot write the output: No space left on device.\n"
 
 
-@pytest.mark.parametrize("how", ["by Rich", "as JSON"])
+@pytest.mark.parametrize("how", COMMANDS)
 def test_a_closed_pipe_gets_a_sentence(data_dir: Path, how: str) -> None:
     done = shell(data_dir, COMMANDS[how], "| exec true")
     assert (done.returncode, done.stdout) == (3, "")

@@ -17,4 +17,4 @@ def kept(folder: str, **only: str) -> Results:
     """A folder's results, read once, of runs whose settings have some values."""
     wanted = {name: [value] for name, value in only.items()}
     where = REPOSITORY / "results" / folder
-    return collect(where, REPOSITORY / "no data", allow_mixed=False, locations={}, only=wanted)
+    return collect(where, REPOSITORY / "no data", only=wanted)

@@ -48,7 +48,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if given := os.environ.get("NCFBENCH_PAGE"):
         return Path(given).resolve()
     folder = write_full_folder(tmp_path_factory.mktemp("runs"))
-    results = collect(folder, folder / "no-data", allow_mixed=False, locations={})
+    results = collect(folder, folder / "no-data")
     path = folder / "report.html"
     path.write_text(page(results, results.tables, {}), encoding="utf-8")
     return path

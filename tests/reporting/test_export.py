@@ -182,7 +182,7 @@ def test_damaged_descriptions_of_data_are_left_out(
     path = tmp_path / manifests.FILE
     for manifest, known in ((MANIFEST, True), (MANIFEST | damage, False)):
         path.write_text(json.dumps({"f" * 64: manifest}))
-        results = collect(tmp_path, tmp_path / "no-data", allow_mixed=False, locations={})
+        results = collect(tmp_path, tmp_path / "no-data")
         assert (list(results.manifests) == ["f" * 64]) == known
         assert [problem.startswith("Skipped datasets.json") for problem in results.problems] == [
             True

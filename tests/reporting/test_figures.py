@@ -228,7 +228,7 @@ def test_a_crossover_has_profiles_of_one_graph(tmp_path: Path) -> None:
         for sampler, items in (("iid", 4000), ("ns", 500))
     ]
     tables.write_rows(tmp_path / "costmodel.parquet", rows, schemas.COSTMODEL)
-    found = figures(collect(tmp_path, tmp_path, allow_mixed=False, locations={}))
+    found = figures(collect(tmp_path, tmp_path))
     (name,) = [each for each in found if each.startswith("crossover")]
     drawing = found[name]()
     assert drawing is not None

@@ -83,7 +83,7 @@ def test_a_command_recreates_the_settings() -> None:
             flags[word[5:].replace("-", "_")] = False
         else:
             flags[word[2:].replace("-", "_")] = words.pop(0)
-    assert complete(merge(flags, assignments, environment={})[0]) == complete(
+    assert complete(merge(flags, assignments)[0]) == complete(
         {"dataset": "citeulike", "sampler": "ns"} | odd
     )
 

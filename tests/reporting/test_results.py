@@ -33,7 +33,7 @@ def test_every_number_comes_out_again(folder: Path, tmp_path: Path) -> None:
     assert (found.mismatches, found.problems) == ([], [])
     # And a report of today writes the same tables.
     copied = Path(shutil.copytree(folder, tmp_path / "results"))
-    collect(copied, tmp_path, allow_mixed=False, locations={}).write()
+    collect(copied, tmp_path).write()
     assert verification.verify(copied).mismatches == []
     for name, schema in (("speedup.parquet", schemas.SPEEDUP), ("recall.parquet", schemas.RECALL)):
         written, kept = (tables.read_rows(place / name, schema) for place in (copied, folder))
@@ -84,7 +84,7 @@ def test_runs_that_are_left_out_are_named(tmp_path: Path) -> None:
     older, newer = (write_run(tmp_path, "iid", [9, 5], 10, time=time) for time in ("1", "2"))
     alone = write_run(tmp_path, "ns", [9, 5], 10, status="interrupted", epochs=7, seed=2)
     turns = write_run(tmp_path, "strat", [9, 5], 10, status="interrupted", interleaved=["a"])
-    found = collect(tmp_path, tmp_path, allow_mixed=False, locations={"--runs-dir": "here"})
+    found = collect(tmp_path, tmp_path, locations={"--runs-dir": "here"})
     command = (
         "ncfbench run --dataset citeulike --sampler ns --encoder cnn --loss sg --epochs 7 --seed 2"
         " --runs-dir here --resume"

@@ -37,11 +37,11 @@ CASES = [
     for sampler in SAMPLERS
     if sampler != "ns-distinct"  # is biased, and says so
     for strata in (("item", "user") if find_sampler(sampler).reads("stratum_size") else ("item",))
-    for family in find_sampler(sampler).families_with(strata)
+    for family in find_sampler(sampler).with_strata(strata).families
     for noise in ("unigram", "uniform", "0.5")
     for mask in (True, False)
     for unique in (True, False)
-    if unique or find_sampler(sampler).reads("unique_items", strata)
+    if unique or find_sampler(sampler).with_strata(strata).reads("unique_items")
 ]
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ncfbench.catalog import find_loss, find_sampler, samplers_for
+from ncfbench.catalog import SAMPLERS, find_loss, find_sampler
 from ncfbench.reporting.claims.case import (
     BOTH,
     NOT_REPRODUCED,
@@ -90,9 +90,10 @@ def soonest(case: Case, lengths: Mapping[str, Estimate] | None = None) -> Findin
         return None
     nearest: tuple[str, Estimate] | None = None
     absent = []
-    for name in samplers_for(find_loss(case.comparison.config.loss).family):
-        rival, title = case.variant(name), find_sampler(name).title
-        if rival == own or not find_sampler(name).in_paper:
+    family = find_loss(case.comparison.config.loss).family
+    for name, info in SAMPLERS.items():
+        rival, title = case.variant(name), info.title
+        if rival == own or not info.in_paper or family not in info.families:
             continue
         if rival is None:
             absent.append(title)

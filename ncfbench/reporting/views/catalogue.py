@@ -117,7 +117,7 @@ def _sampler(name: str) -> dict[str, Any]:
         "title": sampler.title,
         "summary": sampler.summary,
         "losses": losses_for(sampler),
-        "losses_with_strata_by_user": losses_for(sampler, "user")
+        "losses_with_strata_by_user": losses_for(sampler.with_strata("user"))
         if sampler.reads("stratum_size")
         else [],
     }

@@ -174,7 +174,7 @@ def without_value(row: Row) -> Cell:
 def _absent(sampler: str, variant: str, loss: str) -> Cell:
     """Return the word for an arm of which no row exists: it has no run, or cannot have one."""
     strata = "user" if "by user" in variant else "item"
-    is_served = serves(find_sampler(sampler), find_loss(loss), strata)
+    is_served = serves(find_sampler(sampler).with_strata(strata), find_loss(loss))
     return without_value({"status": "missing"}) if is_served else INVALID
 
 
