@@ -10,7 +10,7 @@ from ncfbench.catalog import InteractionInfo, UserTowerInfo
 from ncfbench.config import RunConfig
 from ncfbench.models.encoders.protocol import DataFacts
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.user_table import Users
+from ncfbench.models.user_towers import Users
 from ncfbench.settings import Setting
 
 WEIGHTS = (2.0, -1.0, 0.5, 3.0)

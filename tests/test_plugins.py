@@ -32,7 +32,7 @@ from flax import nnx
 from ncfbench.catalog import SAMPLERS, EncoderInfo, LossInfo, SamplerInfo
 from ncfbench.models.interaction import DotProduct
 from ncfbench.models.losses import Pairwise
-from ncfbench.models.user_table import UserTable
+from ncfbench.models.user_towers import UserTable
 from ncfbench.sampling.batch import Shared
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.sampling.shared import StratifiedSharingSampler

@@ -195,7 +195,7 @@ class EncoderInfo(Info):
 
 @dataclass(frozen=True, kw_only=True)
 class UserTowerInfo(Info):
-    """Record of a user tower, a module like that of :mod:`ncfbench.models.user_table`."""
+    """Record of a user tower, a module like that of :mod:`ncfbench.models.user_towers`."""
 
     kind, group = "user_tower", "ncfbench.user_towers"
 

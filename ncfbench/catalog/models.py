@@ -189,14 +189,14 @@ ENCODERS: dict[str, EncoderInfo] = {
 }
 USER_TOWERS: dict[str, UserTowerInfo] = {
     "table": UserTowerInfo(
-        path="ncfbench.models.user_table:UserTable",
+        path="ncfbench.models.user_towers:UserTable",
         title="Table",
         summary="a free vector for each user",
         uses=(),
         user_tables=("vectors",),
     ),
     "features": UserTowerInfo(
-        path="ncfbench.models.user_features:UserFeatures",
+        path="ncfbench.models.user_towers:UserFeatures",
         title="Features",
         summary="dense features of the user, hidden layers, dense; scores cold users",
         uses=(),
@@ -204,7 +204,7 @@ USER_TOWERS: dict[str, UserTowerInfo] = {
         content=("features",),
     ),
     "table-features": UserTowerInfo(
-        path="ncfbench.models.user_features:UserTableAndFeatures",
+        path="ncfbench.models.user_towers:UserTableAndFeatures",
         title="Table + features",
         summary="a free vector for each user plus her features' vector; scores cold users",
         uses=(),

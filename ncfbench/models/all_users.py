@@ -6,13 +6,10 @@ ways to the same number:
 - :func:`plain_sum` scores blocks of users with any interaction, and leaves the gradient to JAX. It
   is the reference of the other two.
 - :func:`fused_sum`, for dot products: one pass gives the value and both gradients, so that nothing
-  of size M x V is kept for the backward pass.
+  of size M x V is kept for the backward pass. Nearly all of its time are three matrix products.
 - :func:`gramian_sum`, for dot products and a squared negative loss: the sum over all users of
   (f g)^2 is g' (sum a f f') g, M D^2 + V D^2 products instead of M V D (Krichene et al., ICLR
   2019). Linked pairs are subtracted one by one.
-
-Nearly all of the time of the fused sum goes into three matrix products: 4.5 of 4.9 ms for 5,551
-users and 160 items, D = 50, on two cores.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Rows in blocks: a function of many rows, computed for a few of them at a time.
-
-The backward pass computes each block again, so the activations of one block are in memory at a
-time. The gradient is that of all rows at once, whatever is made of the result: it comes to the rows
-first, and goes on into the function block by block. (GradCache does the same: Gao et al. 2021.)
-"""
+"""Rows in blocks: a function of many rows, computed for a few of them at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +12,8 @@ import jax.numpy as jnp
 def in_blocks(function: Callable[..., jax.Array], arrays: tuple[Any, ...], size: int) -> jax.Array:
     """Return ``function(*arrays)``, [n, ...], for at most ``size`` rows at a time.
 
-    Rows of zeros fill the last block.
+    The backward pass computes each block again, so the activations of one block are in memory at a
+    time (GradCache: Gao et al. 2021). Rows of zeros fill the last block.
 
     Args:
         function: row i of its result depends on row i of its arguments alone.
@@ -33,5 +29,5 @@ def in_blocks(function: Callable[..., jax.Array], arrays: tuple[Any, ...], size:
         return jnp.pad(array, padding).reshape(blocks, size, *array.shape[1:])
 
     again = jax.checkpoint(function)
-    found: jax.Array = jax.lax.map(lambda each: again(*each), jax.tree.map(cut, arrays))
-    return found.reshape(blocks * size, *found.shape[2:])[:count]
+    rows: jax.Array = jax.lax.map(lambda block: again(*block), jax.tree.map(cut, arrays))
+    return rows.reshape(blocks * size, *rows.shape[2:])[:count]

@@ -1,10 +1,7 @@
 """Losses for implicit feedback: pure functions of scores. Four of the paper (KDD 2017, table 1),
 and sampled softmax.
 
-A loss belongs to a family, and its base class is that of the family. A pointwise loss has a term
-for a positive and one for a negative link; a pairwise loss compares a positive with a negative link
-of one user; a listwise loss compares a positive link with all its negatives. Means and weights are
-the objective's business.
+The base class of a loss is that of its family. Means and weights are the objective's business.
 """
 
 from __future__ import annotations
@@ -22,9 +19,7 @@ from ncfbench.config import RunConfig
 
 
 class Loss(ABC):
-    """A loss of any family. Attributes of the class declare what
-    :class:`ncfbench.catalog.LossInfo` lists.
-    """
+    """A loss of any family."""
 
     family: ClassVar[LossFamily]
     info: ClassVar[LossInfo] = LossInfo()
@@ -58,13 +53,13 @@ class Loss(ABC):
     ) -> jax.Array:
         """Return [b]: the estimate of :meth:`rows` from the negatives of a batch.
 
-        It is :meth:`rows`, unless the loss estimates its objective by another function.
+        Overridden by a loss that estimates its objective by another function.
         """
         return self.rows(positive, negative, weight, lambda_)
 
 
 class Pointwise(Loss):
-    """A loss with one term for each link."""
+    """A loss with one term for each positive and one for each negative link."""
 
     family = "pointwise"
     costless_score: ClassVar[float | None] = None
@@ -72,14 +67,6 @@ class Pointwise(Loss):
     """
     squares_negatives = False
     """True if the loss of a negative link is the square of its score."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "negative" in vars(cls) and "negative_and_slope" not in vars(cls):
-            # What a base class says of its own loss is not true of another one.
-            cls.negative_and_slope = Pointwise.negative_and_slope  # type: ignore[method-assign]
-            cls.costless_score = vars(cls).get("costless_score")
-            cls.squares_negatives = vars(cls).get("squares_negatives", False)
 
     @abstractmethod
     def positive(self, scores: jax.Array) -> jax.Array:
@@ -97,7 +84,7 @@ class Pointwise(Loss):
     def rows(
         self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
-        """See :meth:`Loss.rows`: ``l+(positive) + lambda sum weight l-(negative)``."""
+        """Return ``l+(positive) + lambda sum weight l-(negative)``."""
         return self.positive(positive) + self.negative_rows(negative, weight, lambda_)
 
     def negative_rows(
@@ -110,7 +97,7 @@ class Pointwise(Loss):
 
 
 class Pairwise(Loss):
-    """A loss with one term for each pair of a positive and a negative link."""
+    """A loss with one term for each pair of a positive and a negative link of one user."""
 
     family = "pairwise"
 
@@ -121,7 +108,7 @@ class Pairwise(Loss):
     def rows(
         self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
-        """See :meth:`Loss.rows`: ``sum weight l(positive, negative)``."""
+        """Return ``sum weight l(positive, negative)``."""
         return jnp.sum(weight * self.pair(positive[:, None], negative), axis=-1)
 
 
@@ -132,17 +119,14 @@ class Listwise(Loss):
 
     @abstractmethod
     def row(self, positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return [b]: the loss of each positive link; row i of ``negative`` and ``weight``, [b, n],
-        belongs to it.
-
-        ``sum weight h(negative)`` estimates the sum of h over all items that are no link of the
-        user.
+        """Return [b]: see :meth:`Loss.rows`. ``sum weight h(negative)`` estimates the sum of h over
+        all items that are no link of the user.
         """
 
     def rows(
         self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
-        """See :meth:`Loss.rows`."""
+        """Return :meth:`row`."""
         return self.row(positive, negative, weight)
 
 
@@ -161,16 +145,14 @@ class SkipGram(Pointwise):
         return jax.nn.softplus(scores)
 
     def negative_and_slope(self, scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """See :meth:`Pointwise.negative_and_slope`: both from one exponential, without a logarithm.
+        """Return both from one exponential: 0.8 times the time of softplus and sigmoid.
 
         ``log(1 + e) = 2 artanh(e / (2 + e))``, whose series has six terms here: at most 3e-7 off,
-        relative, as softplus itself. 0.8 times the time of softplus and sigmoid in the sum over all
-        users (5,551 users, 495 items, two CPU cores).
+        relative, as softplus itself.
         """
         exponential = jnp.exp(-jnp.abs(scores))
         ratio = exponential / (2 + exponential)
-        square = jnp.square(ratio)
-        series = jnp.zeros_like(ratio)
+        square, series = jnp.square(ratio), jnp.zeros_like(ratio)
         for power in (11, 9, 7, 5, 3, 1):
             series = series * square + 1 / power
         share = 1 / (1 + exponential)
@@ -224,14 +206,9 @@ class SampledSoftmax(Listwise):
     Senecal 2008; Yi et al. 2019).
 
     ``-log(exp(gamma p) / (exp(gamma p) + sum_j weight_j exp(gamma n_j)))``: a negative drawn from Q
-    with n draws has weight 1 / (n Q), which is a correction of its score by -log(n Q). The
-    logarithm of a sampled sum is no unbiased estimate of the logarithm: the expected loss and
-    gradient approach those of the full softmax as the negatives grow, with a bias of the order of
-    one over their number.
-
-    The positive item is no draw, and so has weight 1. With S the weighted sum over negatives, the
-    gradient is 1 - P = S / (1 + S) times that of ``log(sum weight exp(gamma n)) - gamma p``: the
-    form of the refined logQ correction (Khrylchenko et al. 2025), P estimated from the same batch.
+    with n draws has weight 1 / (n Q), the positive item, which is no draw, weight 1. The gradient
+    is the refined logQ correction of Khrylchenko et al. (2025). Its bias is of the order of one
+    over the number of negatives.
     """
 
     gamma: float
@@ -246,14 +223,11 @@ class SampledSoftmax(Listwise):
 
 @dataclass(frozen=True)
 class UsualSoftmax(SampledSoftmax):
-    """Softmax over all items, estimated from a batch with the usual logQ correction, in which the
-    positive item is corrected as if it had been drawn (Yi et al. 2019).
+    """Softmax with the usual logQ correction, in which the positive item is corrected as if it had
+    been drawn (Yi et al. 2019).
 
-    ``-log`` of the positive item's share of ``sum_j weight_j exp(gamma s_j)`` over the items of the
-    batch, its own among them with the weight 1 / (n Q) of a draw, where the softmax over all items
-    gives it weight 1. The value is off by the logarithm of that weight, which has no gradient:
-    ``log sum_j weight_j exp(gamma (s_j - p))``. The objective, which probes and audits compute, is
-    that of :class:`SampledSoftmax`.
+    Probes and audits compute the objective of :class:`SampledSoftmax`; the value of a batch is off
+    by the logarithm of the positive item's weight, which has no gradient.
     """
 
     info = LOSSES["softmax-logq"]
@@ -261,7 +235,7 @@ class UsualSoftmax(SampledSoftmax):
     def batch_rows(
         self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
-        """See :meth:`Loss.batch_rows`; the positive item is among those that have weight."""
+        """Return ``log sum_j weight_j exp(gamma (s_j - p))``; the positive item has weight."""
         exponents = self.gamma * (negative - positive[:, None])
         return jax.nn.logsumexp(exponents, axis=1, b=weight)
 

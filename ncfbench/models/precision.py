@@ -6,16 +6,9 @@
     Operands rounded to TF32's 10 bits of mantissa, sums in float32.
 ``bfloat16``
     Operands rounded to bfloat16's 7 bits, sums in float32. Matrix products give float32,
-    convolutions bfloat16, for cuDNN's give what they take.
+    convolutions bfloat16.
 
-The last two need the tensor cores of an NVIDIA GPU from Ampere on; a CPU would compute float32
-under another name. Sums, losses, parameters and the optimiser are float32 always, and so are scores
-of pairs, which are sums of element-wise products.
-
-:func:`jax.default_matmul_precision` sets all of it but convolutions in bfloat16: of those it asks
-float32's default on the device, which is TF32 (JAX 0.10, by the programs lowered for CUDA).
-:func:`convolve` rounds their operands itself. An encoder of the user's own gets TF32 for its
-convolutions unless it calls that, too.
+The last two need the tensor cores of an NVIDIA GPU from Ampere on. Everything else is float32.
 """
 
 from __future__ import annotations
@@ -28,7 +21,6 @@ import jax
 import jax.numpy as jnp
 
 from ncfbench.errors import UsageError
-from ncfbench.models.device import compute_capability
 
 TENSOR_CORE_CAPABILITY = 8.0
 BFLOAT16 = "BF16_BF16_F32"
@@ -38,19 +30,25 @@ JAX_NAMES = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": BFLOAT16
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def compute_capability() -> float:
+    """Return an NVIDIA GPU's compute capability, 8.0 for the first with TF32; 0 elsewhere."""
+    try:
+        return float(getattr(jax.devices()[0], "compute_capability", ""))
+    except ValueError:  # none at all, or the name of another maker's architecture
+        return 0.0
+
+
 def require(precision: str) -> None:
     """Refuse a precision that the device does not have.
 
     Raises:
         UsageError: TF32 or bfloat16 on a device without tensor cores for them.
     """
-    capability = compute_capability()
-    if precision != "float32" and (capability is None or capability < TENSOR_CORE_CAPABILITY):
-        device = jax.devices()[0]
+    if precision != "float32" and compute_capability() < TENSOR_CORE_CAPABILITY:
         raise UsageError(
             f"--precision {precision} needs an NVIDIA GPU of compute capability"
-            f" {TENSOR_CORE_CAPABILITY} or more, and JAX computes on {device.device_kind} here. Use"
-            " --precision float32."
+            f" {TENSOR_CORE_CAPABILITY} or more, and JAX computes on"
+            f" {jax.devices()[0].device_kind} here. Use --precision float32."
         )
 
 
@@ -71,7 +69,10 @@ def full(function: Function) -> Function:
 
 
 def convolve(inputs_NxLxE: jax.Array, kernel_JxExF: jax.Array) -> jax.Array:
-    """Return a convolution over L with padding "SAME", float32[N, L, F], at the set precision."""
+    """Return a convolution over L with padding "SAME", float32[N, L, F], at the set precision.
+
+    For convolutions at ``bfloat16`` JAX asks TF32 (0.10), so their operands are rounded here.
+    """
     kind = inputs_NxLxE.dtype
     if jax.config.jax_default_matmul_precision == BFLOAT16:  # type: ignore[attr-defined]
         kind = jnp.dtype(jnp.bfloat16)

@@ -18,7 +18,7 @@ from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
 from ncfbench.models.encoders.mlp import WithFeatures
 from ncfbench.models.encoders.protocol import DataFacts, Encoder, EncoderInput, embedding
 from ncfbench.models.interaction import Interaction
-from ncfbench.models.user_table import Users, UserTower
+from ncfbench.models.user_towers import Users, UserTower
 
 
 class DeviceContent(NamedTuple):
@@ -36,11 +36,8 @@ class DeviceContent(NamedTuple):
     @classmethod
     def of(cls, dataset: Dataset) -> DeviceContent:
         """Move the content of a data set to the device."""
-        users, items = (
-            None if features is None else jnp.asarray(features)
-            for features in (dataset.user_features, dataset.item_features)
-        )
-        return cls(jnp.asarray(dataset.tokens_IxL), jnp.asarray(dataset.lengths), users, items)
+        arrays = dataset.tokens_IxL, dataset.lengths, dataset.user_features, dataset.item_features
+        return cls(*jax.tree.map(jnp.asarray, arrays))
 
 
 class UserVectors(NamedTuple):
@@ -61,8 +58,8 @@ FREE_ITEMS = "free_items"
 class Towers(nnx.Module):
     """Both towers, the only way to the vectors of users and items, and the interaction of them.
 
-    Word dropout stands before g, item dropout after it. Pairwise and listwise losses
-    score unit vectors (as the authors' program does), and all methods make them.
+    Word dropout stands before g, item dropout after it. Pairwise and listwise losses score unit
+    vectors (as the authors' program does), and all methods make them.
 
     With direct coupling g is what is scored. With regularised coupling training scores a free
     vector of each item, which a penalty on :meth:`gaps` pulls towards g, and g scores the items
@@ -73,17 +70,18 @@ class Towers(nnx.Module):
         self.n_users = data.users
         build = find_user_tower(config.user_tower).load()
         self.user_tower: UserTower = build(config, data, rngs=rngs)
-        encoder: Encoder = find_encoder(config.encoder).load()(config, data, rngs=rngs)
-        adds = data.item_features and adds_features(config)
+        info = find_encoder(config.encoder)
+        encoder: Encoder = info.load()(config, data, rngs=rngs)
+        reads_text_alone = "text" in info.content and "features" not in info.content
+        adds = data.item_features and reads_text_alone and config.features == "add"
         self.encoder = WithFeatures(encoder, config, data, rngs=rngs) if adds else encoder
         self.interaction: Interaction = find_interaction(config.interaction).load()(
             config, rngs=rngs
         )
         is_coupled = config.coupling == "regularised"
         self.free_items = embedding(data.items, config.dimension, rngs) if is_coupled else None
-        traits = find_encoder(config.encoder)
-        self.encodes_rows = bool(traits.item_tables)
-        self.word_dropout = config.word_dropout if traits.reads("word_dropout") else 0.0
+        self.encodes_rows = bool(info.item_tables)
+        self.word_dropout = config.word_dropout if info.reads("word_dropout") else 0.0
         self.item_dropout = config.item_dropout
         self.normalize = config.normalize
         self.item_block = config.item_block
@@ -94,14 +92,11 @@ class Towers(nnx.Module):
         """Return f of each user id, int32[U], or of all users in order.
 
         Args:
-            rows: int32[U], the users' rows in the tower's tables by user, where these are not the
-                users' ids.
+            rows: int32[U], the users' rows in the tower's tables, where these are not their ids.
         """
         ids = jnp.arange(self.n_users) if users is None else users
-        features = content.user_features
-        raw = self.user_tower(
-            Users(ids if rows is None else rows, None if features is None else features[ids])
-        )
+        features = None if content.user_features is None else content.user_features[ids]
+        raw = self.user_tower(Users(ids if rows is None else rows, features))
         return UserVectors(self._finished(raw), raw)
 
     def items(
@@ -114,10 +109,9 @@ class Towers(nnx.Module):
     ) -> jax.Array:
         """Return the vectors of item ids that training scores, float32[V, D]: g, or free vectors.
 
-        Without ``dropout``, as in evaluation.
-
         Args:
-            rows: int32[V], the items' rows in tables by item, where these are not the items' ids.
+            dropout: None in evaluation.
+            rows: int32[V], the items' rows in tables by item, where these are not their ids.
             n_items: int32, the first so many are items; the others are padding, whose words are
                 not encoded. By default all are items.
         """
@@ -132,7 +126,7 @@ class Towers(nnx.Module):
 
     def cold_items(self, items: jax.Array, content: DeviceContent) -> jax.Array:
         """Return the vectors that score items without training links, float32[V, D]: always g."""
-        return self._finished(self._encode(items, content, None, None))
+        return self._finished(self._encode(items, content))
 
     def gaps(
         self,
@@ -144,8 +138,7 @@ class Towers(nnx.Module):
     ) -> jax.Array:
         """Return the squared distance of each item's free vector from g, float32[V].
 
-        Item dropout, which is noise for the scores, is left out. Arguments are those of
-        :meth:`items`.
+        There is no item dropout. Arguments are those of :meth:`items`.
         """
         assert self.free_items is not None
         free = self._finished(self.free_items(items if rows is None else rows))
@@ -156,8 +149,8 @@ class Towers(nnx.Module):
         self,
         items: jax.Array,
         content: DeviceContent,
-        dropout: Dropout | None,
-        rows: jax.Array | None,
+        dropout: Dropout | None = None,
+        rows: jax.Array | None = None,
         n_items: jax.Array | None = None,
     ) -> jax.Array:
         def encode(
@@ -171,9 +164,9 @@ class Towers(nnx.Module):
             if dropout is not None and self.word_dropout > 0:
                 # Words are removed and the others not rescaled: a maximum is not linear.
                 present &= dropout.keep(items, tokens.shape[1], self.word_dropout)
-            own = rows if rows is not None and self.encodes_rows else items
+            named = rows if rows is not None and self.encodes_rows else items
             features = None if content.item_features is None else content.item_features[items]
-            return self.encoder(EncoderInput(own, tokens, present, lengths, features))
+            return self.encoder(EncoderInput(named, tokens, present, lengths, features))
 
         is_item = None if n_items is None else jnp.arange(len(items)) < n_items
         return in_blocks(encode, (items, rows, is_item), self.item_block or len(items))
@@ -206,11 +199,3 @@ def make_towers(config: RunConfig, dataset: Dataset) -> Towers:
         words = encoder.words.embedding
         words[...] = jnp.where(jnp.isnan(vectors), words[...], vectors)
     return towers
-
-
-def adds_features(config: RunConfig) -> bool:
-    """Return whether g is a text encoder's vector plus a map of the items' dense features, where
-    the data set has any.
-    """
-    content = find_encoder(config.encoder).content
-    return "text" in content and "features" not in content and config.features == "add"

@@ -246,6 +246,11 @@ class Costless(Huber):
     costless_score = 1.0
 
 
+class Shifted(SkipGram):
+    def negative(self, scores):
+        return jnp.square(scores + 1)
+
+
 class Slope(SkipGram):
     def negative_and_slope(self, scores):
         return self.negative(scores), jnp.ones_like(scores)
@@ -292,7 +297,11 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"loss": "BatchMean"}, "{} mixes links"),
     ({"loss": "NotSquare"}, "{} declares squares_negatives, and does not square them."),
     ({"loss": "Costless"}, "{} declares costless_score = 1.0, and its loss is not 0 there."),
-    ({"loss": "Slope"}, "{} gives another value or slope from negative_and_slope."),
+    ({"loss": "Shifted"}, "{} gives another value or slope from negative_and_slope than from"),
+    (
+        {"loss": "Slope"},
+        "{} gives another value or slope from negative_and_slope than from negative",
+    ),
 ]
 RIGHT: list[dict[str, str]] = [
     {"encoder": "Right", "loss": "RightLoss"},

@@ -31,19 +31,10 @@ class Cubic(Pointwise):
         return scores**3 + 2 + scores
 
 
-@dataclass(frozen=True)
-class Shifted(SkipGram):
-    """Overrides the loss alone of one that declares more."""
-
-    def negative(self, scores: jax.Array) -> jax.Array:
-        return jnp.square(scores + 1)
-
-
 FORMULAS: dict[type[Pointwise], Any] = {
     SkipGram: lambda s: (math.log1p(math.exp(s)), 1 / (1 + math.exp(-s))),
     MeanSquaredError: lambda s: (s * s, 2 * s),
     Cubic: lambda s: (s**3 + 2 + s, 3 * s * s + 1),
-    Shifted: lambda s: ((s + 1) ** 2, 2 * (s + 1)),
 }
 
 
@@ -93,7 +84,6 @@ def assert_alike(found: Any, expected: Any) -> None:
         (SkipGram(), 2**22),
         (MeanSquaredError(), 40),
         (Cubic(), 40),
-        (Shifted(), 40),
     ],
 )
 def test_each_way_is_the_sum_by_definition(

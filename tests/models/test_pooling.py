@@ -8,13 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts import texts_of
+from texts import texts_of, traced_for
 
+from ncfbench.config import complete
 from ncfbench.models.encoders import pooling
-from ncfbench.models.encoders.pooling import choose_pool, plain_pool, projected_pool
-from ncfbench.models.encoders.protocol import EncoderInput
+from ncfbench.models.encoders.cnn import Convolution
+from ncfbench.models.encoders.pooling import plain_pool, projected_pool
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 
 
 def parameters(
@@ -25,7 +28,7 @@ def parameters(
 
 
 def gradients(
-    pool: pooling.Pool, arrays: tuple[jax.Array, ...], texts: EncoderInput, weights: jax.Array
+    pool: Any, arrays: tuple[jax.Array, ...], texts: EncoderInput, weights: jax.Array
 ) -> Any:
     """The value, and the gradients of a weighted sum of it."""
 
@@ -119,7 +122,7 @@ def test_one_array_of_activities_at_most() -> None:
     rng = np.random.default_rng(0)
     arrays, texts = parameters(rng, 50, 3, 8, 16), texts_of(rng, 400, 200, 50, 0.5)
 
-    def held(pool: pooling.Pool) -> float:
+    def held(pool: Any) -> float:
         gradient = jax.jit(
             jax.grad(lambda *arrays: jnp.sum(pool(*arrays, texts)), argnums=(0, 1, 2))
         )
@@ -152,9 +155,13 @@ def test_no_cell_is_numbered_beyond_int32(monkeypatch: pytest.MonkeyPatch) -> No
     assert_agree(arrays, texts, rng, compiled_anew())
 
 
-def test_the_setting_chooses() -> None:
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_the_setting_chooses(backend: str) -> None:
     """``auto`` leaves it to the device."""
-    for backend, fastest in (("cpu", projected_pool), ("gpu", plain_pool)):
-        assert choose_pool("auto", backend) is fastest
-        assert choose_pool("plain", backend) is plain_pool
-        assert choose_pool("projected", backend) is projected_pool
+    texts = texts_of(np.random.default_rng(0), 3, 4, 9, 0.0)
+    for way in ("auto", "plain", "projected"):
+        module = Convolution(complete({"convolution": way}), DataFacts(1, 3, 9), rngs=nnx.Rngs(0))
+        with traced_for(backend):
+            program = str(jax.make_jaxpr(lambda texts: module(texts))(texts))  # noqa: B023
+        is_plain = way == "plain" or (way == "auto" and backend == "gpu")
+        assert ("conv_general_dilated" in program) == is_plain

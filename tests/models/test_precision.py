@@ -21,7 +21,7 @@ from ncfbench.cli import app
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
-from ncfbench.models import device, precision
+from ncfbench.models import precision
 from ncfbench.models.towers import DeviceContent
 from ncfbench.reporting.comparison import group
 from ncfbench.rng import Streams
@@ -137,7 +137,7 @@ def test_probe_and_evaluation_are_full_float32(tiny: Dataset) -> None:
 def test_precisions_that_a_device_lacks_are_refused(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(precision, "compute_capability", lambda: None)
+    monkeypatch.setattr(precision, "compute_capability", lambda: 0.0)
     for command in ("run", "profile"):
         words = [command, "--dataset", "tiny", "--data-dir", str(data_dir)]
         words += ["--runs-dir", str(tmp_path / "runs"), "--precision", "tf32"]
@@ -145,11 +145,11 @@ def test_precisions_that_a_device_lacks_are_refused(
         assert done.exit_code == 2
         assert "needs an NVIDIA GPU" in done.output
     assert not (tmp_path / "runs").exists()
-    for capability in (None, 7.5, 8.0, 9.0):
+    for capability in (0.0, 7.5, 8.0, 9.0):
         monkeypatch.setattr(precision, "compute_capability", lambda found=capability: found)
         precision.require("float32")
         for name in ("tf32", "bfloat16"):
-            if capability is not None and capability >= 8:
+            if capability >= 8:
                 precision.require(name)
             else:
                 with pytest.raises(UsageError, match="Use --precision float32"):
@@ -162,10 +162,10 @@ def test_the_compute_capability_is_an_nvidia_gpus(monkeypatch: pytest.MonkeyPatc
     class Device:
         compute_capability = ""
 
-    for text, expected in (("9.0", 9.0), ("gfx942", None), ("", None)):
+    for text, expected in (("9.0", 9.0), ("gfx942", 0), ("", 0)):
         Device.compute_capability = text
         monkeypatch.setattr(jax, "devices", lambda: [Device()])
-        assert device.compute_capability() == expected
+        assert precision.compute_capability() == expected
 
 
 def test_runs_of_different_precision_are_not_compared(tmp_path: Path) -> None:

@@ -16,16 +16,12 @@ from texts import texts_of, traced_for
 
 from ncfbench.catalog import find_encoder
 from ncfbench.config import complete
+from ncfbench.models.encoders.lstm import grouped_recur, plain_recur
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
-from ncfbench.models.encoders.recurrence import (
-    Recur,
-    grouped_recur,
-    plain_recur,
-)
 
 
 @partial(jax.jit, static_argnums=0)
-def both(way: Recur, arrays: list[jax.Array], texts: EncoderInput, weights: jax.Array) -> Any:
+def both(way: Any, arrays: list[jax.Array], texts: EncoderInput, weights: jax.Array) -> Any:
     """The value, and the gradients of a weighted sum of it."""
 
     def total(arrays: list[jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -64,7 +60,7 @@ def test_both_agree_on_any_texts(seed: int, removed: float) -> None:
 
 
 @pytest.mark.parametrize("way", [plain_recur, grouped_recur])
-def test_a_removed_word_is_skipped(way: Recur) -> None:
+def test_a_removed_word_is_skipped(way: Any) -> None:
     """Removed words give what texts that never had them give."""
     rng = np.random.default_rng(2)
     texts = texts_of(rng, 20, 6, 9, 0.5)

@@ -1,7 +1,4 @@
-"""The parts of a transformer's block: self-attention and the hidden layer (Vaswani et al. 2017).
-
-How a block joins them, where it normalises and what its weights are called is the encoder's own.
-"""
+"""The parts of a transformer's block: self-attention and the hidden layer (Vaswani et al. 2017)."""
 
 from __future__ import annotations
 
@@ -39,10 +36,8 @@ class SelfAttention(nnx.Module):
         return self.output(seen.reshape(rows, length, width))
 
     def _inputs(self, words_RxLxE: jax.Array) -> list[jax.Array]:
-        """Return queries, keys and values, float32[R, L, E] each.
-
-        Three products of slices of the weights: cutting one product's result in three instead moves
-        the words' vectors and their gradients, and takes MiniLM 8 % longer (two CPU cores).
+        """Return queries, keys and values, float32[R, L, E] each, as products of slices of the
+        weights: cutting one product's result in three instead takes MiniLM 8 % longer.
         """
         assert self.inputs.bias is not None
         kernels = jnp.split(self.inputs.kernel[...], 3, axis=1)

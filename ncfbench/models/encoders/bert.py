@@ -6,8 +6,6 @@ it is added to its input. The pooling is the checkpoint's own; a dense layer mak
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,23 +14,20 @@ from flax import nnx
 from ncfbench.config import RunConfig
 from ncfbench.data.assets.checkpoint import Architecture, Arrays, read_verified, read_weights
 from ncfbench.data.assets.kept import CHECKPOINT
+from ncfbench.data.store import Dataset
 from ncfbench.errors import UsageError
 from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.attention import FeedForward, SelfAttention
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 
-if TYPE_CHECKING:
-    from ncfbench.data.store import Dataset
-
 SHAPE = packing.Shape(row_words=128, block_words=4096, block_rows=1)
-"""495 texts of up to 40 pieces take 15 % longer in blocks of 1,024 words: each block adds to the
-gradients of all weights. A block of 4,096 keeps 1.3 GB of activations with MiniLM.
+"""Blocks of 1,024 words take 15 % longer, as each adds to the gradients of all weights; a block of
+4,096 keeps 1.3 GB of activations with MiniLM.
 """
 MOST_KEPT = 2**15 * 6 * 384
 """Word slots times layers times width up to which the encoder pads texts and keeps activations for
-the backward pass: about 10 GB, at 32,768 slots with MiniLM. More are encoded twice: packed on a
-CPU, else padded, in parts of that size. Packed blocks take longer (495 texts of up to 40 pieces:
-12.5 s, padded 10.1 s; two CPU cores), for each adds to the gradients of all weights.
+the backward pass, which is faster: about 10 GB, at 32,768 slots with MiniLM. More are encoded
+twice: packed on a CPU, else padded, in parts of that size.
 """
 
 
@@ -43,9 +38,8 @@ class Layer(nnx.Module):
         width = architecture.width
         self.attention = SelfAttention(width, architecture.heads, rngs=rngs)
         self.after_attention = _norm(architecture, rngs)
-        self.feed_forward = FeedForward(
-            width, architecture.feed_forward, approximate=False, rngs=rngs
-        )
+        units = architecture.feed_forward
+        self.feed_forward = FeedForward(width, units, approximate=False, rngs=rngs)
         self.after_hidden = _norm(architecture, rngs)
 
     def __call__(self, words_RxLxE: jax.Array, texts_RxL: jax.Array) -> jax.Array:
@@ -77,11 +71,9 @@ class Stack(nnx.Module):
         """
         words_RxLxE = self.norm(words_RxLxE + self.positions(positions))
         for number, layer in enumerate(self.layers):
-            if number == self.frozen:
-                words_RxLxE = _stopped(words_RxLxE, self.frozen)
             words_RxLxE = layer(words_RxLxE, texts_RxL)
-        if self.frozen >= len(self.layers):
-            words_RxLxE = _stopped(words_RxLxE, self.frozen)
+            if number < self.frozen:
+                words_RxLxE = jax.lax.stop_gradient(words_RxLxE)
         if self.pooling == "first":
             words_RxLxE = jnp.where((positions == 0)[..., None], words_RxLxE, 0)
         return words_RxLxE
@@ -111,8 +103,7 @@ class Bert(nnx.Module):
         weights = dict(read_weights(folder, architecture))
         self.pretrained = Pretrained(architecture, weights, config.frozen_layers, rngs=rngs)
         self.dense = nnx.Linear(architecture.width, config.dimension, rngs=rngs)
-        self.pooling = architecture.pooling
-        self.normalises, self.frozen = architecture.normalises, config.frozen_layers
+        self.pooling, self.normalises = architecture.pooling, architecture.normalises
 
     @staticmethod
     def require(config: RunConfig, dataset: Dataset) -> None:
@@ -150,17 +141,16 @@ class Bert(nnx.Module):
 
     def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
-        stack = self.pretrained.stack
-        table = _stopped(self.pretrained.words.embedding[...], self.frozen)
+        stack, table = self.pretrained.stack, self.pretrained.words.embedding[...]
         most_words = MOST_KEPT // (len(stack.layers) * table.shape[1])
-        is_small = texts.tokens.size <= most_words
-        shape = None if is_small else SHAPE
+        shape = None if texts.tokens.size <= most_words else SHAPE
         vectors_VxE = packing.run(Stack.__call__, stack, table, texts, shape, most_words)
         if self.pooling == "first":
             # The mean over the words, of which all but the first are zero.
             vectors_VxE *= jnp.sum(texts.present, axis=1, keepdims=True)
         if self.normalises:
-            vectors_VxE = _unit(vectors_VxE)
+            squared = jnp.sum(jnp.square(vectors_VxE), axis=-1, keepdims=True)
+            vectors_VxE *= jax.lax.rsqrt(jnp.maximum(squared, 1e-24))
         return self.dense(vectors_VxE)
 
 
@@ -170,25 +160,14 @@ def _norm(architecture: Architecture, rngs: nnx.Rngs) -> nnx.LayerNorm:
     )
 
 
-def _stopped(vectors: jax.Array, frozen: int) -> jax.Array:
-    """Return vectors that no gradient passes, where some layers are frozen."""
-    return jax.lax.stop_gradient(vectors) if frozen else vectors
-
-
-def _unit(vectors_VxE: jax.Array) -> jax.Array:
-    squared = jnp.sum(jnp.square(vectors_VxE), axis=-1, keepdims=True)
-    return vectors_VxE * jax.lax.rsqrt(jnp.maximum(squared, 1e-24))
-
-
 def _fill(made: Pretrained, weights: Arrays) -> None:
     """Put a checkpoint's weights into the modules; linear maps are stored [out, in] there."""
 
     def linear(module: nnx.Linear, *names: str) -> None:
-        kernels = [weights[f"{name}.weight"].T for name in names]
-        biases = [weights[f"{name}.bias"] for name in names]
-        module.kernel[...] = jnp.asarray(np.concatenate(kernels, axis=1))
         assert module.bias is not None
-        module.bias[...] = jnp.asarray(np.concatenate(biases))
+        kernels = [weights[f"{name}.weight"].T for name in names]
+        module.kernel[...] = jnp.asarray(np.concatenate(kernels, axis=1))
+        module.bias[...] = jnp.asarray(np.concatenate([weights[f"{name}.bias"] for name in names]))
 
     def norm(module: nnx.LayerNorm, name: str) -> None:
         assert module.scale is not None

@@ -9,7 +9,7 @@ import jax
 from flax import nnx
 
 from ncfbench.config import RunConfig
-from ncfbench.models.encoders.pooling import choose_pool
+from ncfbench.models.encoders.pooling import plain_pool, projected_pool
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput, embedding
 
 
@@ -21,20 +21,16 @@ class Convolution(nnx.Module):
     """
 
     def __init__(self, config: RunConfig, data: DataFacts, *, rngs: nnx.Rngs) -> None:
-        self.words = embedding(data.words + 1, config.word_dimension, rngs)
-        self.convolution = nnx.Conv(
-            config.word_dimension,
-            config.filters,
-            kernel_size=(config.filter_width,),
-            padding="SAME",
-            rngs=rngs,
-        )
+        size, filters, width = config.word_dimension, config.filters, (config.filter_width,)
+        self.words = embedding(data.words + 1, size, rngs)
+        self.convolution = nnx.Conv(size, filters, kernel_size=width, padding="SAME", rngs=rngs)
         self.way = config.convolution
-        self.dense = nnx.Linear(config.filters, config.dimension, rngs=rngs)
+        self.dense = nnx.Linear(filters, config.dimension, rngs=rngs)
 
     def __call__(self, texts: EncoderInput) -> jax.Array:
         """Return float32[V, D]; the bias alone for a text without words."""
         kernel, bias = self.convolution.kernel[...], self.convolution.bias
         assert bias is not None
-        pool = choose_pool(self.way, jax.default_backend())
+        is_plain = self.way == "plain" or (self.way == "auto" and jax.default_backend() != "cpu")
+        pool = plain_pool if is_plain else projected_pool
         return self.dense(pool(self.words.embedding[...], kernel, bias[...], texts))

@@ -17,9 +17,7 @@ from ncfbench.models.encoders import packing
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput, embedding
 
 SHAPE = packing.Shape(row_words=40, block_words=0, block_rows=64)
-"""Blocks of 64 rows take a third of the time of 256 at 160 texts of up to 40 words, two thirds at
-500, and the same at 4,000.
-"""
+"""Blocks of 256 rows take three times as long at 160 texts, and the same at 4,000."""
 
 
 class Direction(nnx.Module):
@@ -55,13 +53,9 @@ class Direction(nnx.Module):
             return (new, jnp.where(is_word_R, text_R, last_R)), new
 
         inputs_LxRx3H = self.input_gates(jnp.swapaxes(words_RxLxE, 0, 1))
-        start = (
-            jnp.zeros((len(texts_RxL), units), inputs_LxRx3H.dtype),
-            jnp.zeros(len(texts_RxL), jnp.int32),
-        )
-        _, outputs_LxRxH = jax.lax.scan(
-            advance, start, (inputs_LxRx3H, texts_RxL.T), reverse=is_reversed
-        )
+        rows, kind = len(texts_RxL), inputs_LxRx3H.dtype
+        start, steps = (jnp.zeros((rows, units), kind), jnp.zeros(rows, jnp.int32)), texts_RxL.T
+        _, outputs_LxRxH = jax.lax.scan(advance, start, (inputs_LxRx3H, steps), reverse=is_reversed)
         return jnp.swapaxes(outputs_LxRxH, 0, 1)
 
 
@@ -83,11 +77,12 @@ class Gru(nnx.Module):
         def encode(
             directions: Any, words_RxLxE: jax.Array, positions: jax.Array, texts_RxL: jax.Array
         ) -> jax.Array:
-            both = (
-                direction(words_RxLxE, texts_RxL, is_reversed)
-                for direction, is_reversed in zip(directions, (False, True), strict=True)
+            forwards, backwards = directions
+            outputs = (
+                forwards(words_RxLxE, texts_RxL, is_reversed=False),
+                backwards(words_RxLxE, texts_RxL, is_reversed=True),
             )
-            return jnp.concatenate(list(both), axis=-1)
+            return jnp.concatenate(outputs, axis=-1)
 
         table = self.words.embedding[...]
         return self.dense(packing.run(encode, self.directions, table, texts, SHAPE))

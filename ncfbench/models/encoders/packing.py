@@ -1,12 +1,9 @@
 """Encode texts all padded to one length, or packed: several texts in a row, without padding.
 
-:func:`packed` works on no padding and on no word that dropout removed. It lays the words that are
-present one after the other into rows, as many whole texts to a row as fit, and encodes the rows
-block by block. All whole blocks have one shape, and so have the parts into which the last one is
-cut, so a single compiled program serves every batch; their number depends on the texts. The
-backward pass encodes each block again, so the activations of one block are in memory at a time.
-
-An encoder takes part as a pure function from words to vectors; see :data:`Encode`.
+:func:`packed` lays the words that are present one after the other into rows, as many whole texts to
+a row as fit, and encodes the rows block by block. All blocks have one shape, and so have the parts
+into which the last one is cut, so a single compiled program serves every batch. The backward pass
+encodes each block again, so the activations of one block are in memory at a time.
 """
 
 from __future__ import annotations
@@ -31,13 +28,12 @@ or int32[1, L], are those of the words in their texts, removed words counted.
 """
 
 PLAIN_WORDS = 2**18
-"""Word slots up to which :func:`plain` encodes all texts at once, by default. Where there are more,
-it works in parts of that size, and the backward pass encodes each part again.
+"""Word slots that :func:`plain` encodes at a time, by default; where there are more, the backward
+pass encodes each part again.
 """
 PARTS = 4
-"""Parts into which the last block of rows is cut. A transformer of 2 x 128 takes 0.79 times as long
-for 158 texts of up to 40 words, half of which dropout removed, as with whole blocks alone; with 2
-parts 0.86, with 8 parts 0.81.
+"""Parts into which the last block of rows is cut. A transformer takes 0.79 times as long for 158
+texts, half of whose words were removed, as with whole blocks alone; with 2 parts 0.86.
 """
 
 
@@ -50,26 +46,6 @@ class Shape(NamedTuple):
     """Word slots of a block of rows."""
     block_rows: int
     """Rows of a block at least."""
-
-
-def plain(
-    encode: Encode, parameters: Any, table: jax.Array, texts: EncoderInput, most_words: int = 0
-) -> jax.Array:
-    """Encode all texts padded to the maximum length, the reference; see :func:`run`.
-
-    Args:
-        most_words: in place of :data:`PLAIN_WORDS`.
-    """
-    length = texts.tokens.shape[1]
-    positions = jnp.arange(length, dtype=jnp.int32)[None, :]
-
-    def part(tokens: jax.Array, present: jax.Array) -> jax.Array:
-        vectors = encode(parameters, table[tokens], positions, present.astype(jnp.int32))
-        total_VxH = jnp.sum(jnp.where(present[..., None], vectors, 0), axis=1)
-        return total_VxH / jnp.maximum(jnp.sum(present, axis=1, keepdims=True), 1)
-
-    size = max(1, (most_words or PLAIN_WORDS) // max(length, 1))
-    return in_blocks(part, (texts.tokens, texts.present), size)
 
 
 def run(
@@ -94,10 +70,18 @@ def run(
     def encode(parameters: Any, *arguments: jax.Array) -> jax.Array:
         return function(nnx.merge(graph, parameters), *arguments)
 
-    has_words = texts.tokens.shape[1] > 0
-    if shape is not None and has_words and jax.default_backend() == "cpu":
+    length = texts.tokens.shape[1]
+    if shape is not None and length > 0 and jax.default_backend() == "cpu":
         return packed(encode, shape, parameters, table, texts)
-    return plain(encode, parameters, table, texts, most_words)
+    positions = jnp.arange(length, dtype=jnp.int32)[None, :]
+
+    def padded(tokens: jax.Array, present: jax.Array) -> jax.Array:
+        vectors = encode(parameters, table[tokens], positions, present.astype(jnp.int32))
+        total_VxH = jnp.sum(jnp.where(present[..., None], vectors, 0), axis=1)
+        return total_VxH / jnp.maximum(jnp.sum(present, axis=1, keepdims=True), 1)
+
+    size = max(1, (most_words or PLAIN_WORDS) // max(length, 1))
+    return in_blocks(padded, (texts.tokens, texts.present), size)
 
 
 class Rows(NamedTuple):
@@ -111,6 +95,27 @@ class Rows(NamedTuple):
     """int32[K, P]: ids of the words."""
     used: jax.Array
     """int32: rows that hold words; the others come after them."""
+
+    def each_block(self, height: int, state: Any, work: Callable[..., Any]) -> Any:
+        """Return ``state`` after ``work(state, texts, positions, tokens)`` on all blocks.
+
+        The rows that fill no whole block are worked on in parts of it, so that few empty rows are.
+        """
+        width = self.texts.shape[1]
+
+        def work_in(height: int, first: jax.Array, end: jax.Array, state: Any) -> Any:
+            def advance(block: jax.Array, state: Any) -> Any:
+                at = first + block * height, jnp.int32(0)
+                return work(
+                    state,
+                    *(jax.lax.dynamic_slice(rows, at, (height, width)) for rows in self[:3]),
+                )
+
+            return jax.lax.fori_loop(0, (end - first + height - 1) // height, advance, state)
+
+        whole = self.used // height * height
+        state = work_in(height, jnp.int32(0), whole, state)
+        return work_in(height // PARTS, whole, self.used, state)
 
 
 def pack(texts: EncoderInput, row_words: int, multiple_of: int = 1) -> Rows:
@@ -131,22 +136,19 @@ def pack(texts: EncoderInput, row_words: int, multiple_of: int = 1) -> Rows:
         first, opens = state
         return following[first], opens.at[first].set(1)
 
-    opens: jax.Array = jax.lax.while_loop(
-        lambda state: state[0] < n_texts,
-        open_row,
-        (jnp.int32(0), jnp.zeros(n_texts, jnp.int32)),
-    )[1]
+    start = jnp.int32(0), jnp.zeros(n_texts, jnp.int32)
+    opens = jax.lax.while_loop(lambda state: state[0] < n_texts, open_row, start)[1]
     row = jnp.cumsum(opens, dtype=jnp.int32) - 1
     # ``begin`` never falls: the largest so far is that of the text that opened the row.
     row_begin = jax.lax.cummax(jnp.where(opens > 0, begin, 0))
     first_slot = row * row_words + begin - row_begin
     slots_VxL = first_slot[:, None] + jnp.cumsum(texts.present, axis=1, dtype=jnp.int32) - 1
-    n_rows = _rows(texts, row_words, multiple_of)
+    n_rows = -(-_most_rows(texts, row_words) // multiple_of) * multiple_of
     slots = jnp.where(texts.present, slots_VxL, n_rows * row_words).reshape(-1)
 
     def lay(values: jax.Array) -> jax.Array:
-        each = jnp.broadcast_to(values, texts.tokens.shape).reshape(-1)
-        flat = jnp.zeros(n_rows * row_words, jnp.int32).at[slots].set(each, mode="drop")
+        words = jnp.broadcast_to(values, texts.tokens.shape).reshape(-1)
+        flat = jnp.zeros(n_rows * row_words, jnp.int32).at[slots].set(words, mode="drop")
         return flat.reshape(n_rows, row_words)
 
     return Rows(
@@ -157,62 +159,27 @@ def pack(texts: EncoderInput, row_words: int, multiple_of: int = 1) -> Rows:
     )
 
 
-def _rows(texts: EncoderInput, row_words: int, multiple_of: int = 1) -> int:
-    """Return the rows that are enough for any words: two that follow each other hold more words
-    than one has slots.
+def _most_rows(texts: EncoderInput, row_words: int) -> int:
+    """Return the rows that suffice: two that follow each other hold more than one has slots."""
+    return min(len(texts.tokens), 2 * texts.tokens.size // row_words + 1)
+
+
+def _pack_blocks(texts: EncoderInput, shape: Shape) -> tuple[Rows, int, jax.Array]:
+    """Return packed rows, the rows of a block, and each text's weight of a word in its mean,
+    float32[1 + V]; no text stands first.
     """
-    most = min(len(texts.tokens), 2 * texts.tokens.size // row_words + 1)
-    return -(-most // multiple_of) * multiple_of
-
-
-class _Packed(NamedTuple):
-    """Packed texts, and the cut of their rows into blocks and parts of a block."""
-
-    rows: Rows
-    share: jax.Array
-    """float32[1 + V]: a word's weight in the mean of its text; no text stands first."""
-    part: int
-    """Rows of a part of a block."""
-
-    @classmethod
-    def of(cls, texts: EncoderInput, shape: Shape) -> _Packed:
-        width = max(shape.row_words, texts.tokens.shape[1])
-        height = max(shape.block_rows, shape.block_words // width)
-        height = min(height, _rows(texts, width))
-        counts = jnp.sum(texts.present, axis=1, dtype=jnp.float32)
-        share = jnp.pad(1 / jnp.maximum(counts, 1), (1, 0))
-        part = -(-height // PARTS)
-        return cls(pack(texts, width, part * PARTS), share, part)
-
-    def each_block(self, state: Any, work: Callable[..., Any]) -> Any:
-        """Return ``state`` after ``work(state, texts, positions, tokens)`` on all blocks.
-
-        The rows that fill no whole block are worked on in parts of it, so that few empty rows are.
-        """
-        width = self.rows.texts.shape[1]
-
-        def work_in(height: int, first: jax.Array, end: jax.Array, state: Any) -> Any:
-            def advance(block: jax.Array, state: Any) -> Any:
-                row = first + block * height
-                parts = [
-                    jax.lax.dynamic_slice(array, (row, jnp.int32(0)), (height, width))
-                    for array in self.rows[:3]
-                ]
-                return work(state, *parts)
-
-            return jax.lax.fori_loop(0, (end - first + height - 1) // height, advance, state)
-
-        height = self.part * PARTS
-        whole = self.rows.used // height * height
-        state = work_in(height, jnp.int32(0), whole, state)
-        return work_in(self.part, whole, self.rows.used, state)
+    width = max(shape.row_words, texts.tokens.shape[1])
+    height = max(shape.block_rows, shape.block_words // width)
+    height = -(-min(height, _most_rows(texts, width)) // PARTS) * PARTS
+    counts = jnp.sum(texts.present, axis=1, dtype=jnp.float32)
+    return pack(texts, width, height), height, jnp.pad(1 / jnp.maximum(counts, 1), (1, 0))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def packed(
     encode: Encode, shape: Shape, parameters: Any, table: jax.Array, texts: EncoderInput
 ) -> jax.Array:
-    """Encode several texts in a row, to the value and gradient of :func:`plain`.
+    """Encode several texts in a row, to the value and gradient of texts that are padded.
 
     It has no forward-mode derivative.
     """
@@ -222,43 +189,38 @@ def packed(
 def _forward(
     encode: Encode, shape: Shape, parameters: Any, table: jax.Array, texts: EncoderInput
 ) -> tuple[jax.Array, Any]:
-    found = _Packed.of(texts, shape)
+    rows, height, share = _pack_blocks(texts, shape)
 
     def vectors_of(texts: jax.Array, positions: jax.Array, tokens: jax.Array) -> jax.Array:
         return encode(parameters, table[tokens], positions, texts)
 
     def work(total_VxH: jax.Array, texts: jax.Array, *rest: jax.Array) -> jax.Array:
-        vectors = vectors_of(texts, *rest) * found.share[texts][..., None]
-        return total_VxH.at[texts].add(vectors)
+        return total_VxH.at[texts].add(vectors_of(texts, *rest) * share[texts][..., None])
 
-    one = jax.eval_shape(vectors_of, *(array[:1] for array in found.rows[:3]))
-    zeros = jnp.zeros((len(found.share), one.shape[-1]), one.dtype)
-    total_VxH = found.each_block(zeros, work)
-    return total_VxH[1:], (parameters, table, texts)
+    row = jax.eval_shape(vectors_of, *(array[:1] for array in rows[:3]))
+    zeros = jnp.zeros((len(share), row.shape[-1]), row.dtype)
+    return rows.each_block(height, zeros, work)[1:], (parameters, table, texts)
 
 
 def _backward(
     encode: Encode, shape: Shape, kept: Any, gradient_VxH: jax.Array
 ) -> tuple[Any, jax.Array, None]:
     parameters, table, texts = kept
-    found = _Packed.of(texts, shape)
-    of_word_VxH = jnp.pad(gradient_VxH, ((1, 0), (0, 0))) * found.share[:, None]
+    rows, height, share = _pack_blocks(texts, shape)
+    of_word_VxH = jnp.pad(gradient_VxH, ((1, 0), (0, 0))) * share[:, None]
 
     def work(
         state: tuple[Any, jax.Array], texts: jax.Array, positions: jax.Array, tokens: jax.Array
     ) -> tuple[Any, jax.Array]:
+        def vectors(parameters: Any, words: jax.Array) -> jax.Array:
+            return encode(parameters, words, positions, texts)
+
         total, of_table = state
-        _, pull = jax.vjp(
-            lambda parameters, words: encode(parameters, words, positions, texts),
-            parameters,
-            table[tokens],
-        )
-        of_parameters, of_words = pull(of_word_VxH[texts])
+        of_parameters, of_words = jax.vjp(vectors, parameters, table[tokens])[1](of_word_VxH[texts])
         return jax.tree.map(jnp.add, total, of_parameters), of_table.at[tokens].add(of_words)
 
     zeros = jax.tree.map(jnp.zeros_like, parameters), jnp.zeros_like(table)
-    of_parameters, of_table = found.each_block(zeros, work)
-    return of_parameters, of_table, None
+    return *rows.each_block(height, zeros, work), None
 
 
 packed.defvjp(_forward, _backward)

@@ -4,8 +4,7 @@ A filter of width J sees one word through each of its J taps, so a word's contri
 property of the word: ``projected[w, j] = table[w] @ kernel[j]``. The activity at a position is a
 sum of J rows of that table, and the gradient of its maximum over time reaches only the J words
 under each filter's winning position. So the products are left to each *word of the vocabulary*, the
-scattered sums to each *winner*, and a position of a text costs a few additions: exact, and on a CPU
-several times as fast (benchmarks/README.md).
+scattered sums to each *winner*: exact, and on a CPU several times as fast (benchmarks/README.md).
 
 The parameters are those of :class:`flax.nnx.Conv` with padding "SAME": kernel float32[J, E, F],
 bias float32[F].
@@ -14,18 +13,13 @@ bias float32[F].
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ncfbench.models.encoders.protocol import EncoderInput
 from ncfbench.models.precision import convolve
-
-Pool: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, EncoderInput], jax.Array]
-"""``pool(table_WxE, kernel_JxExF, bias_F, texts)``: float32[V, F], the maximum over a text's words
-of the activity after ReLU; zero for a text without words.
-"""
 
 BLOCK_ACTIVITIES = 2**22
 """Activities computed at a time, 16 MB."""
@@ -38,7 +32,6 @@ KERNEL_ROWS_PER_WORD = 12
 """Winners per word of the vocabulary up to which the kernel's gradient is summed text by text;
 above, as one product with that table.
 """
-
 MOST_CELLS = 2**31 - 1
 """Cells (word, tap, filter) of that gathering that int32 can number."""
 
@@ -46,7 +39,12 @@ MOST_CELLS = 2**31 - 1
 def plain_pool(
     table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: EncoderInput
 ) -> jax.Array:
-    """Convolve, the reference and what accelerators run; see :data:`Pool`."""
+    """Return float32[V, F]: the maximum over a text's words of the activity after ReLU; zero for a
+    text without words. The reference, and what accelerators run.
+
+    Args:
+        table: float32[W, E], the vectors of all words.
+    """
     activity_VxLxF = convolve(table[texts.tokens] * texts.present[..., None], kernel)
     # ReLU's floor is 0, so a zero is never above what a word of the text gives.
     in_text_VxL = _in_text(texts.lengths, texts.tokens.shape[1])
@@ -59,30 +57,16 @@ def plain_pool(
 def projected_pool(
     table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: EncoderInput
 ) -> jax.Array:
-    """Sum projected words, to the same value and gradient; see :data:`Pool`.
+    """Sum projected words, to the value and gradient of :func:`plain_pool`.
 
     It has no forward-mode derivative.
     """
-    rows, index_VxC = _project(table, kernel, _under_taps(texts, kernel))
-    best_VxF = jnp.concatenate(
-        [
-            jnp.max(_activity(rows, index_VxC[block], kernel, texts.lengths[block]), axis=1)
-            for block in _blocks(index_VxC, kernel)
-        ]
-    )
+
+    def best(*block: jax.Array) -> jax.Array:
+        return jnp.max(_activity(*block), axis=1)
+
+    best_VxF = jnp.concatenate(_by_block(best, table, kernel, texts))
     return jnp.maximum(best_VxF + bias[None, :], 0)
-
-
-def choose_pool(convolution: str, backend: str) -> Pool:
-    """Return what a value of the setting stands for.
-
-    Args:
-        convolution: ``plain``, ``projected``, or ``auto``, the faster of the two on the device.
-        backend: the kind of device: "cpu", "gpu", ...
-    """
-    if convolution == "auto":
-        convolution = "projected" if backend == "cpu" else "plain"
-    return projected_pool if convolution == "projected" else plain_pool
 
 
 def _in_text(lengths: jax.Array, length: int) -> jax.Array:
@@ -95,39 +79,35 @@ def _under_taps(texts: EncoderInput, kernel: jax.Array) -> jax.Array:
 
     Tap j of position l sees column l + j.
     """
-    width = kernel.shape[0]
-    before = (width - 1) // 2
-    return jnp.pad(
-        jnp.where(texts.present, texts.tokens, 0), ((0, 0), (before, width - 1 - before))
-    )
+    before, after = (len(kernel) - 1) // 2, len(kernel) // 2
+    return jnp.pad(jnp.where(texts.present, texts.tokens, 0), ((0, 0), (before, after)))
 
 
-def _by_word(kernel: jax.Array) -> jax.Array:
+def _matrix(kernel: jax.Array) -> jax.Array:
     """Return float32[E, J F]: the kernel as one matrix that projects a word through all taps."""
-    width, word_dimension, filters = kernel.shape
-    return jnp.swapaxes(kernel, 0, 1).reshape(word_dimension, width * filters)
+    return jnp.swapaxes(kernel, 0, 1).reshape(kernel.shape[1], -1)
 
 
-def _project(table: jax.Array, kernel: jax.Array, seen: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return projected words, float32[R, J F], and the row that each column sees, int32[V, L+J-1].
+def _by_block(
+    function: Callable[..., Any], table: jax.Array, kernel: jax.Array, texts: EncoderInput
+) -> list[Any]:
+    """Return ``function(rows, index_VxC, kernel, lengths)`` of some texts at a time, so that their
+    activities stay small: large arrays are given back to the system after each use.
 
-    The rows are those of the vocabulary, or of the texts' columns where these are fewer; zero for
-    no word.
+    The rows, float32[R, J F], are projected words of the vocabulary, or of the texts' columns where
+    these are fewer; the index is the row that each column sees. A row is zero for no word.
     """
-    if seen.size < table.shape[0]:
-        words = jnp.where(seen.reshape(-1, 1) > 0, table[seen.reshape(-1)], 0)
-        return words @ _by_word(kernel), jnp.arange(seen.size, dtype=jnp.int32).reshape(seen.shape)
-    return (table @ _by_word(kernel)).at[0].set(0), seen
-
-
-def _blocks(index_VxC: jax.Array, kernel: jax.Array) -> list[slice]:
-    """Return the texts to work on at a time, so that their activities stay small.
-
-    Large arrays are given back to the system after each use.
-    """
+    index_VxC = _under_taps(texts, kernel)
+    if index_VxC.size < len(table):
+        seen = index_VxC.reshape(-1)
+        rows = jnp.where(seen[:, None] > 0, table[seen], 0) @ _matrix(kernel)
+        index_VxC = jnp.arange(len(seen), dtype=jnp.int32).reshape(index_VxC.shape)
+    else:
+        rows = (table @ _matrix(kernel)).at[0].set(0)
     n_texts, columns = index_VxC.shape
     size = max(1, BLOCK_ACTIVITIES // (columns * kernel.shape[2]))
-    return [slice(first, first + size) for first in range(0, n_texts, size)]
+    blocks = [slice(first, first + size) for first in range(0, n_texts, size)]
+    return [function(rows, index_VxC[some], kernel, texts.lengths[some]) for some in blocks]
 
 
 def _activity(
@@ -144,13 +124,11 @@ def _activity(
 def _winners(
     rows: jax.Array, index_VxC: jax.Array, kernel: jax.Array, lengths: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the largest activity of each text and filter, float32[V, F], and its position, int32.
-
-    The position is the last one where a text has no words.
+    """Return the largest activity of each text and filter, float32[V, F], and its position, int32;
+    the last one where a text has no words.
     """
     # The barriers make the compiler compute the activity twice and forget it each time; to keep it
-    # for the second use took three to fifteen times as long (4,272 texts of up to 40 words: 51 ms
-    # and 17 ms; 160 of up to 300: 14.6 and 0.9).
+    # for the second use takes three to fifteen times as long.
     best_VxF = jax.lax.optimization_barrier(
         jnp.max(_activity(rows, index_VxC, kernel, lengths), axis=1)
     )
@@ -158,90 +136,70 @@ def _winners(
     wins = _activity(rows, index_VxC, kernel, lengths) == best_VxF[:, None]
     length = wins.shape[1]
     position = jnp.arange(length, dtype=jnp.int32)[None, :, None]
-    # The first of equals: equal sums come from equal words, whose gradients are added up in any
-    # case.
-    winner_VxF = jnp.min(
-        jnp.where(wins & _in_text(lengths, length)[..., None], position, length - 1), axis=1
-    )
-    return best_VxF, winner_VxF
+    # The first of equals: equal sums come from equal words, whose gradients are added up anyway.
+    in_text = _in_text(lengths, length)[..., None]
+    return best_VxF, jnp.min(jnp.where(wins & in_text, position, length - 1), axis=1)
 
 
 def _forward(
     table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: EncoderInput
 ) -> tuple[jax.Array, Any]:
-    seen = _under_taps(texts, kernel)
-    rows, index_VxC = _project(table, kernel, seen)
-    found = [
-        _winners(rows, index_VxC[block], kernel, texts.lengths[block])
-        for block in _blocks(index_VxC, kernel)
-    ]
-    best_VxF, winner_VxF = (jnp.concatenate(parts) for parts in zip(*found, strict=True))
+    blocks = _by_block(_winners, table, kernel, texts)
+    best_VxF, winner_VxF = (jnp.concatenate(parts) for parts in zip(*blocks, strict=True))
     activity_VxF = best_VxF + bias[None, :]
-    return jnp.maximum(activity_VxF, 0), (table, kernel, seen, winner_VxF, activity_VxF > 0)
+    kept = table, kernel, _under_taps(texts, kernel), winner_VxF, activity_VxF > 0
+    return jnp.maximum(activity_VxF, 0), kept
 
 
 def _backward(kept: Any, gradient_VxF: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, None]:
     table, kernel, seen, winner_VxF, is_positive = kept
     width, word_dimension, filters = kernel.shape
-    n_rows = table.shape[0]
+    n_words = len(table)
     gradient_VxF = jnp.where(is_positive, gradient_VxF, 0)
+    of_bias = jnp.sum(gradient_VxF, axis=0)
     word_VxJxF = jnp.stack(
         [jnp.take_along_axis(seen, winner_VxF + j, axis=1) for j in range(width)], axis=1
     )
-    of_bias = jnp.sum(gradient_VxF, axis=0)
-    winners, most_cells = word_VxJxF.size, n_rows * width * filters
-    if winners <= ROWS_PER_WORD * n_rows or most_cells > MOST_CELLS:
-        of_table = _by_rows(table, kernel, word_VxJxF, gradient_VxF)
-        return of_table, _of_kernel(table, word_VxJxF, gradient_VxF), of_bias, None
+    winners, n_cells = word_VxJxF.size, n_words * width * filters
+    if winners <= ROWS_PER_WORD * n_words or n_cells > MOST_CELLS:
+        of_table = _table_by_rows(table, kernel, word_VxJxF, gradient_VxF)
+        return of_table, _kernel_by_texts(table, word_VxJxF, gradient_VxF), of_bias, None
     tap = jnp.arange(width, dtype=jnp.int32)[None, :, None]
-    cell = (word_VxJxF * width + tap) * filters + jnp.arange(filters, dtype=jnp.int32)[
-        None, None, :
-    ]
+    column = jnp.arange(filters, dtype=jnp.int32)[None, None, :]
+    cell = (word_VxJxF * width + tap) * filters + column
     # No word, no gradient: an index past the last cell is dropped.
-    cell = jnp.where(word_VxJxF > 0, cell, most_cells)
-    updates = jnp.broadcast_to(gradient_VxF[:, None], word_VxJxF.shape)
-    flat = (
-        jnp.zeros(most_cells, table.dtype)
-        .at[cell.reshape(-1)]
-        .add(updates.reshape(-1), mode="drop")
-    )
-    of_projected = flat.reshape(n_rows, width * filters)
-    if winners <= KERNEL_ROWS_PER_WORD * n_rows:
-        of_kernel = _of_kernel(table, word_VxJxF, gradient_VxF)
+    cell = jnp.where(word_VxJxF > 0, cell, n_cells).reshape(-1)
+    updates = jnp.broadcast_to(gradient_VxF[:, None], word_VxJxF.shape).reshape(-1)
+    flat = jnp.zeros(n_cells, table.dtype).at[cell].add(updates, mode="drop")
+    of_projected = flat.reshape(n_words, width * filters)
+    if winners <= KERNEL_ROWS_PER_WORD * n_words:
+        of_kernel = _kernel_by_texts(table, word_VxJxF, gradient_VxF)
     else:
         of_kernel = (table.T @ of_projected).reshape(word_dimension, width, filters)
         of_kernel = jnp.swapaxes(of_kernel, 0, 1)
-    return of_projected @ _by_word(kernel).T, of_kernel, of_bias, None
+    return of_projected @ _matrix(kernel).T, of_kernel, of_bias, None
 
 
-def _by_rows(
+def _table_by_rows(
     table: jax.Array, kernel: jax.Array, word_VxJxF: jax.Array, gradient_VxF: jax.Array
 ) -> jax.Array:
-    """Return the table's gradient, float32[W, E]: each winner's is added to its word's row.
-
-    In two halves of the columns, because XLA adds rows in one thread, and halves side by side.
+    """Return the table's gradient, float32[W, E]: each winner's is added to its word's row, in two
+    halves of the columns, because XLA adds rows in one thread, and halves side by side.
     """
-    n_rows, word_dimension = table.shape
-    updates = (gradient_VxF[:, None, :, None] * jnp.swapaxes(kernel, 1, 2)[None]).reshape(
-        -1, word_dimension
-    )
+    n_words, word_dimension = table.shape
+    updates = gradient_VxF[:, None, :, None] * jnp.swapaxes(kernel, 1, 2)[None]
     # No word, no gradient: an index past the last row is dropped.
-    rows = jnp.where(word_VxJxF > 0, word_VxJxF, n_rows).reshape(-1)
-    halves = jnp.split(updates, [word_dimension // 2], axis=1)
-    return jnp.concatenate(
-        [
-            jnp.zeros((n_rows, half.shape[1]), table.dtype).at[rows].add(half, mode="drop")
-            for half in halves
-        ],
-        axis=1,
-    )
+    rows = jnp.where(word_VxJxF > 0, word_VxJxF, n_words).reshape(-1)
+    halves = [
+        jnp.zeros((n_words, half.shape[1]), table.dtype).at[rows].add(half, mode="drop")
+        for half in jnp.split(updates.reshape(-1, word_dimension), [word_dimension // 2], axis=1)
+    ]
+    return jnp.concatenate(halves, axis=1)
 
 
-def _of_kernel(table: jax.Array, word_VxJxF: jax.Array, gradient_VxF: jax.Array) -> jax.Array:
-    """Return the kernel's gradient, float32[J, E, F]: the winners' words, text by text.
-
-    A loop over the texts, whose words then stay in the cache; as one sum over all texts they would
-    be stored first, for twice the time.
+def _kernel_by_texts(table: jax.Array, word_VxJxF: jax.Array, gradient_VxF: jax.Array) -> jax.Array:
+    """Return the kernel's gradient, float32[J, E, F], in a loop over the texts, whose words stay in
+    the cache: one sum over all texts would take twice the time.
     """
 
     def add(total: jax.Array, text: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
@@ -249,8 +207,7 @@ def _of_kernel(table: jax.Array, word_VxJxF: jax.Array, gradient_VxF: jax.Array)
         weight_JxF = jnp.where(word_JxF > 0, gradient_F[None, :], 0)
         return total + table[word_JxF] * weight_JxF[..., None], None
 
-    _, width, filters = word_VxJxF.shape
-    empty = jnp.zeros((width, filters, table.shape[1]), table.dtype)
+    empty = jnp.zeros((*word_VxJxF.shape[1:], table.shape[1]), table.dtype)
     total_JxFxE, _ = jax.lax.scan(add, empty, (word_VxJxF, gradient_VxF), unroll=4)
     return jnp.swapaxes(total_JxFxE, 1, 2)
 

@@ -33,12 +33,15 @@ class DataFacts(NamedTuple):
     @classmethod
     def of(cls, dataset: Dataset) -> DataFacts:
         """Return the facts of a data set."""
-        of_user, of_item = (
-            0 if features is None else features.shape[1]
-            for features in (dataset.user_features, dataset.item_features)
+        users, items = dataset.user_features, dataset.item_features
+        return cls(
+            dataset.n_users,
+            dataset.n_items,
+            dataset.n_words,
+            0 if users is None else users.shape[1],
+            0 if items is None else items.shape[1],
+            dataset.folder,
         )
-        counts = dataset.n_users, dataset.n_items, dataset.n_words
-        return cls(*counts, of_user, of_item, dataset.folder)
 
 
 class EncoderInput(NamedTuple):
@@ -59,11 +62,8 @@ class EncoderInput(NamedTuple):
 
 
 class Encoder(Protocol):
-    """An item function g, an :class:`flax.nnx.Module`.
-
-    Built as ``Encoder(config, data, rngs=rngs)``. Its record,
-    :class:`ncfbench.catalog.EncoderInfo`, says what it reads of an item, and names the tables in
-    which it looks items up by their ids.
+    """An item function g, an :class:`flax.nnx.Module`, built as ``Encoder(config, data,
+    rngs=rngs)``. Its record is a :class:`ncfbench.catalog.EncoderInfo`.
 
     A static method ``require(config, dataset)``, where there is one, refuses a data set or settings
     that cannot work, before anything is built.
@@ -78,6 +78,5 @@ class Encoder(Protocol):
 
 def embedding(rows: int, width: int, rngs: nnx.Rngs) -> nnx.Embed:
     """Return a table of small random vectors, of words for instance."""
-    return nnx.Embed(
-        rows, width, embedding_init=nnx.initializers.normal(EMBEDDING_SCALE), rngs=rngs
-    )
+    initial = nnx.initializers.normal(EMBEDDING_SCALE)
+    return nnx.Embed(rows, width, embedding_init=initial, rngs=rngs)
