@@ -27,8 +27,8 @@ from ncfbench.sampling.batch import MetUsers
 BLOCK_SCORES = 2**22
 """Scores that are in memory at a time: 16 MB, and as much for each of two other arrays."""
 CELLS_PER_PAIR = 32
-"""The Gramian is used where there are at least this many pairs of a user and an item for each
-linked one: to look up the vectors of one costs as much as some thirty scores of a matrix.
+"""Pairs for each linked one from which on the Gramian is used: to look up the vectors of a linked
+pair costs as much as some thirty scores of a matrix.
 """
 
 Sums: TypeAlias = tuple[jax.Array, jax.Array, jax.Array]
@@ -42,11 +42,8 @@ def negative_sum(
     interaction: Interaction,
     loss: Pointwise,
 ) -> jax.Array:
-    """Return the weighted sum of negative losses over all pairs that are not linked.
-
-    Args:
-        users_MxD: vectors of the users that are met.
-        items_VxD: vectors of the item slots.
+    """Return the weighted sum of negative losses over all pairs that are not linked, from the
+    vectors of the users that are met and of the item slots.
     """
     if type(interaction).matrix is not DotProduct.matrix:
         return plain_sum(users_MxD, items_VxD, negatives, interaction, loss)
@@ -64,10 +61,7 @@ def plain_sum(
     interaction: Interaction,
     loss: Pointwise,
 ) -> jax.Array:
-    """Return the sum by its definition, in blocks of users that the backward pass computes again.
-
-    Args: see :func:`negative_sum`.
-    """
+    """Return the sum by its definition, in blocks that the backward pass computes again."""
 
     @jax.checkpoint
     def block(users: jax.Array, weights: jax.Array, linked_user: jax.Array) -> jax.Array:
@@ -86,10 +80,7 @@ def plain_sum(
 def fused_sum(
     loss: Pointwise, users_MxD: jax.Array, items_VxD: jax.Array, negatives: MetUsers
 ) -> jax.Array:
-    """Return the sum for dot products; its gradient is computed with it.
-
-    Args: see :func:`negative_sum`. There is no gradient by the weights.
-    """
+    """Return the sum for dot products; there is no gradient by the weights."""
     return _forward(loss, users_MxD, items_VxD, negatives)[0]
 
 
@@ -128,10 +119,7 @@ fused_sum.defvjp(_forward, _backward)
 
 
 def gramian_sum(users_MxD: jax.Array, items_VxD: jax.Array, negatives: MetUsers) -> jax.Array:
-    """Return the sum of squared dot products, by way of the users' Gramian.
-
-    Args: see :func:`negative_sum`.
-    """
+    """Return the sum of squared dot products, by way of the users' Gramian."""
     gramian = users_MxD.T @ (negatives.user_weight[:, None] * users_MxD)
     of_item = jnp.sum((items_VxD @ gramian) * items_VxD, axis=-1)
     user, item = negatives.linked_user, negatives.linked_item

@@ -183,7 +183,10 @@ def _loss(config: RunConfig, *_: Any) -> Checks:
     if type(loss).batch_rows is not Loss.batch_rows:
         forms.append(loss.batch_rows)
     for form in forms:
-        rows = functools.partial(form, lambda_=config.lambda_)
+
+        def rows(*links: jax.Array, form: Any = form) -> Any:
+            return form(*links, config.lambda_)
+
         few = jnp.zeros(USERS), jnp.zeros((USERS, LISTED)), jnp.ones((USERS, LISTED))
         made = f"for {USERS} links of {LISTED} negatives"
         yield _shaped(jax.eval_shape(rows, *few), (USERS,), made, config.dimension)
@@ -212,16 +215,15 @@ def _slopes(rows: Callable[..., Any]) -> Checks:
 
     The other scores are 0.
     """
-    scores = np.concatenate([SCORES, -SCORES])
-    positive = np.concatenate([scores, 0 * scores])
-    negative = np.zeros((len(positive), LISTED), np.float32)
-    negative[len(scores) :, 0] = scores
-    weight = np.full(negative.shape, 1 / LISTED, np.float32)
+    scores, n = jnp.concatenate([SCORES, -SCORES]), 2 * len(SCORES)
+    positive = jnp.concatenate([scores, 0 * scores])
+    negative = jnp.zeros((2 * n, LISTED)).at[n:, 0].set(scores)
+    weight = jnp.full(negative.shape, 1 / LISTED)
 
-    def total(positive: Any, negative: Any) -> jax.Array:
+    def total(positive: jax.Array, negative: jax.Array) -> jax.Array:
         return jnp.sum(rows(positive, negative, weight))
 
-    def alone(*row: Any) -> Any:
+    def alone(*row: jax.Array) -> Any:
         return rows(*(part[None] for part in row))[0]
 
     losses = np.asarray(rows(positive, negative, weight))

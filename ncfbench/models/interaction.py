@@ -14,7 +14,7 @@ from ncfbench.config import RunConfig
 from ncfbench.models.blocks import in_blocks
 
 BLOCK_NUMBERS = 2**18
-"""Numbers that a block of a matrix of scores holds before they are summed: 1 MB."""
+"""Numbers in a block of a matrix of scores before they are summed: 1 MB."""
 
 
 class Interaction(nnx.Module):

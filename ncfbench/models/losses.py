@@ -44,17 +44,14 @@ class Loss(ABC):
             positive: [b] scores of the positive links.
             negative: [b, n] scores of the negative links; row i belongs to positive link i.
             weight: [b, n], sums a function of a row's negative links to an expectation, or for a
-                listwise loss to a sum over all items.
+                listwise loss to a sum over all items that are no link of the user.
             lambda_: the weight of a pointwise loss's negative term; None for the others.
         """
 
     def batch_rows(
         self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None
     ) -> jax.Array:
-        """Return [b]: the estimate of :meth:`rows` from the negatives of a batch.
-
-        Overridden by a loss that estimates its objective by another function.
-        """
+        """Return [b]: the estimate of :meth:`rows` from the negatives of a batch."""
         return self.rows(positive, negative, weight, lambda_)
 
 
@@ -63,8 +60,7 @@ class Pointwise(Loss):
 
     family = "pointwise"
     costless_score: ClassVar[float | None] = None
-    """A score of a negative link at which the loss and its slope are 0; None where there is none.
-    """
+    """A score of a negative link at which the loss and its slope are 0."""
     squares_negatives = False
     """True if the loss of a negative link is the square of its score."""
 
@@ -119,9 +115,7 @@ class Listwise(Loss):
 
     @abstractmethod
     def row(self, positive: jax.Array, negative: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return [b]: see :meth:`Loss.rows`. ``sum weight h(negative)`` estimates the sum of h over
-        all items that are no link of the user.
-        """
+        """Return [b]: see :meth:`Loss.rows`."""
 
     def rows(
         self, positive: jax.Array, negative: jax.Array, weight: jax.Array, lambda_: float | None

@@ -25,7 +25,6 @@ from ncfbench.catalog import EncoderInfo, UserTowerInfo
 from ncfbench.models.interaction import DotProduct, Interaction
 from ncfbench.models.losses import Listwise, Pairwise, Pointwise, SkipGram
 
-
 class Right(nnx.Module):
     width = 0
 
@@ -35,35 +34,28 @@ class Right(nnx.Module):
     def __call__(self, texts):
         return (self.words(texts.tokens) * texts.present[..., None]).sum(axis=1)
 
-
 class Wide(Right):
     width = 3
-
 
 class Words(Right):
     def __call__(self, texts):
         return self.words(texts.tokens)
 
-
 class Half(Right):
     def __call__(self, texts):
         return super().__call__(texts).astype(jnp.float16)
-
 
 class Pair(Right):
     def __call__(self, texts):
         return super().__call__(texts), texts.lengths
 
-
 class Fails(Right):
     def __call__(self, texts):
         return super().__call__(texts) @ jnp.ones((3, 4))  # LINE
 
-
 class Leaky(Right):
     def __call__(self, texts):
         return self.words(texts.tokens).mean(axis=1)
-
 
 class BiasLeaks(Right):
     def __init__(self, config, data, *, rngs):
@@ -74,29 +66,24 @@ class BiasLeaks(Right):
         words = self.words(texts.tokens) * texts.present[..., None]
         return nnx.relu(self.hidden(words)).sum(axis=1)
 
-
 class ByTokens(Right):
     # By the words' ids, not by ``present``: right, as padding is 0.
     def __call__(self, texts):
         words = jnp.where(texts.tokens[..., None] > 0, self.words(texts.tokens), 0)
         return words.sum(axis=1) / jnp.maximum(texts.lengths, 1)[:, None]
 
-
 class Centred(Right):
     def __call__(self, texts):
         vectors = super().__call__(texts)
         return vectors - vectors.mean(axis=0, keepdims=True)
 
-
 class Empty(Right):
     def __call__(self, texts):
         return super().__call__(texts) / texts.lengths[:, None]
 
-
 class Noisy(Right):
     def __call__(self, texts):
         return super().__call__(texts) + np.random.default_rng().normal()
-
 
 class Stochastic(Right):
     def __init__(self, config, data, *, rngs):
@@ -106,18 +93,14 @@ class Stochastic(Right):
     def __call__(self, texts):
         return self.dropout(super().__call__(texts))
 
-
 class NoTable(Right):
     info = EncoderInfo(item_tables=("rows",))
-
 
 class WordTable(Right):
     info = EncoderInfo(item_tables=("words",))
 
-
 class NoPart(Right):
     info = EncoderInfo(pretrained_parts=("words", "language"))
-
 
 class Tower(nnx.Module):
     def __init__(self, config, data, *, rngs):
@@ -125,7 +108,6 @@ class Tower(nnx.Module):
 
     def __call__(self, users):
         return self.vectors(users.rows)
-
 
 class Users(nnx.Module):
     info = UserTowerInfo(user_tables=("vectors",))
@@ -136,43 +118,35 @@ class Users(nnx.Module):
     def __call__(self, users):
         return self.vectors(users.rows)
 
-
 class InOrder(Users):
     info = Users.info
 
     def __call__(self, users):
         return self.vectors(jnp.arange(len(users.rows)))
 
-
 class OtherTable(Users):
     info = UserTowerInfo(user_tables=("table",))
-
 
 class Scaled(DotProduct):
     def matrix(self, users, items):
         return users @ items.T / 2
 
-
 class WrongLists(DotProduct):
     def lists(self, users, items):
         return jnp.einsum("md,mkd->mk", users, items[:, ::-1])
-
 
 class Softmaxed(Interaction):
     def pairs(self, users, items):
         scores = (users * items).sum(axis=-1)
         return scores - scores.mean()
 
-
 class Products(Interaction):
     def pairs(self, users, items):
         return users * items
 
-
 class Transposed(DotProduct):
     def matrix(self, users, items):
         return items @ users.T
-
 
 class Rowless(Pairwise):
     def pair(self, positive, negative):
@@ -181,41 +155,33 @@ class Rowless(Pairwise):
     def rows(self, positive, negative, weight, lambda_):
         return jnp.sum(weight * self.pair(positive[:, None], negative))
 
-
 class RightLoss(Rowless):
     rows = Pairwise.rows
-
 
 class Swapped(RightLoss):
     def pair(self, positive, negative):
         return super().pair(negative, positive)
 
-
 class Constant(RightLoss):
     def pair(self, positive, negative):
         return super().pair(0 * positive, negative)
-
 
 class Overflows(RightLoss):
     def pair(self, positive, negative):
         return jnp.log(1 + jnp.exp(2 * (negative - positive)))
 
-
 class Unweighted(RightLoss):
     def rows(self, positive, negative, weight, lambda_):
         return self.pair(positive[:, None], negative).mean(axis=-1)
-
 
 class BatchMean(RightLoss):
     def rows(self, positive, negative, weight, lambda_):
         rows = super().rows(positive, negative, weight, lambda_)
         return rows - rows.mean()
 
-
 class SwappedRow(Listwise):
     def row(self, positive, negative, weight):
         return positive - jnp.log((weight * jnp.exp(negative)).sum(axis=-1))
-
 
 class Huber(Pointwise):
     def positive(self, scores):
@@ -224,7 +190,6 @@ class Huber(Pointwise):
     def negative(self, scores):
         return optax.losses.huber_loss(scores, jnp.zeros_like(scores))
 
-
 class SwappedTerms(Huber):
     def positive(self, scores):
         return jnp.square(scores)
@@ -232,24 +197,19 @@ class SwappedTerms(Huber):
     def negative(self, scores):
         return jnp.square(1 - scores)
 
-
 class AlikeTerms(Huber):
     def negative(self, scores):
         return self.positive(scores)
 
-
 class NotSquare(Huber):
     squares_negatives = True
-
 
 class Costless(Huber):
     costless_score = 1.0
 
-
 class Shifted(SkipGram):
     def negative(self, scores):
         return jnp.square(scores + 1)
-
 
 class Slope(SkipGram):
     def negative_and_slope(self, scores):

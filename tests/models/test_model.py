@@ -17,8 +17,6 @@ from tiny_bert import write_checkpoint
 from ncfbench.config import RunConfig, complete
 from ncfbench.data.assets.kept import CHECKPOINT
 from ncfbench.models.dropout import FIRST_OUTPUT, Dropout
-from ncfbench.models.encoders.cnn import Convolution
-from ncfbench.models.encoders.lstm import Lstm
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.models.towers import DeviceContent, Towers, unit_vectors
 
@@ -111,53 +109,6 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def test_cnn_by_definition() -> None:
-    model = towers(small("cnn"))
-    encoder = model.encoder
-    assert isinstance(encoder, Convolution)
-    words, kernel = (
-        np.asarray(encoder.words.embedding[...]),
-        np.asarray(encoder.convolution.kernel[...]),
-    )
-    bias = np.asarray(encoder.convolution.bias[...])
-    found = jax.jit(model.items)(jnp.arange(6), content_of(TEXTS, 8))
-    for item, text in enumerate(TEXTS):
-        best = np.zeros(5)
-        for place in range(len(text)):
-            total = bias.copy()
-            for offset in (-1, 0, 1):
-                if 0 <= place + offset < len(text):
-                    total += words[text[place + offset]] @ kernel[offset + 1]
-            best = np.maximum(best, total)
-        expected = best @ np.asarray(encoder.dense.kernel[...]) + np.asarray(
-            encoder.dense.bias[...]
-        )
-        np.testing.assert_allclose(found[item], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_lstm_by_definition() -> None:
-    model = towers(small("lstm"))
-    encoder = model.encoder
-    assert isinstance(encoder, Lstm)
-    words = np.asarray(encoder.words.embedding[...])
-    found = jax.jit(model.items)(jnp.arange(6), content_of(TEXTS, 8))
-    for item, text in enumerate(TEXTS):
-        output, cell = np.zeros(6), np.zeros(6)
-        for word in text:
-            gates = words[word] @ np.asarray(encoder.input_gates.kernel[...]) + np.asarray(
-                encoder.input_gates.bias[...]
-            )
-            i, f, g, o = np.split(
-                gates + output @ np.asarray(encoder.recurrent_gates.kernel[...]), 4
-            )
-            cell = sigmoid(f + 1) * cell + sigmoid(i) * np.tanh(g)
-            output = sigmoid(o) * np.tanh(cell)
-        expected = output @ np.asarray(encoder.dense.kernel[...]) + np.asarray(
-            encoder.dense.bias[...]
-        )
-        np.testing.assert_allclose(found[item], expected, rtol=1e-4, atol=1e-5)
-
-
 def arrays_of(module: nnx.Module) -> Any:
     """A module's parameters, float64 by their names."""
     return jax.tree.map(
@@ -180,23 +131,55 @@ def words_left(seed: int = 0) -> tuple[EncoderInput, list[list[tuple[int, int]]]
     return EncoderInput(jnp.arange(6), content.tokens, present, content.lengths), left
 
 
-def assert_defined(encoder: str, pooled: Callable[[Any, list[tuple[int, int]]], Any]) -> None:
+def assert_defined(encoder: str, pooled: Callable[[Any, list[tuple[int, int]], int], Any]) -> None:
     """An encoder is a dense layer on what a plain computation gives for the words left."""
     texts, left = words_left()
     module = towers(small(encoder)).encoder
     parameters = arrays_of(module)
     found = jax.jit(module)(texts)
     for item, words in enumerate(left):
-        vector = pooled(parameters, words) if words else 0 * parameters["dense"]["kernel"][:, 0]
+        vector = 0 * parameters["dense"]["kernel"][:, 0]
+        if words:
+            vector = pooled(parameters, words, len(TEXTS[item]))
         np.testing.assert_allclose(
             found[item], linear(parameters["dense"], vector), rtol=1e-4, atol=1e-5
         )
 
 
+def test_cnn_by_definition() -> None:
+    """A filter sees zeros where a word was removed, and beyond both ends."""
+
+    def pooled(parameters: Any, words: list[tuple[int, int]], length: int) -> Any:
+        table, layer = parameters["words"]["embedding"], parameters["convolution"]
+        inputs = np.zeros((length + 2, table.shape[1]))
+        for position, word in words:
+            inputs[position + 1] = table[word]
+        activities = [
+            layer["bias"] + sum(inputs[at + tap] @ layer["kernel"][tap] for tap in range(3))
+            for at in range(length)
+        ]
+        return np.max([*activities, 0 * layer["bias"]], axis=0)
+
+    assert_defined("cnn", pooled)
+
+
+def test_lstm_by_definition() -> None:
+    def pooled(parameters: Any, words: list[tuple[int, int]], _: int) -> Any:
+        output, cell = np.zeros(6), np.zeros(6)
+        for _, word in words:
+            inputs = linear(parameters["input_gates"], parameters["words"]["embedding"][word])
+            i, f, g, o = np.split(inputs + linear(parameters["recurrent_gates"], output), 4)
+            cell = sigmoid(f + 1) * cell + sigmoid(i) * np.tanh(g)
+            output = sigmoid(o) * np.tanh(cell)
+        return output
+
+    assert_defined("lstm", pooled)
+
+
 def test_bow_by_definition() -> None:
     assert_defined(
         "bow",
-        lambda parameters, words: np.mean(
+        lambda parameters, words, _: np.mean(
             [parameters["words"]["embedding"][word] for _, word in words], axis=0
         ),
     )
@@ -216,7 +199,7 @@ def test_gru_by_definition() -> None:
             found.append(state)
         return found
 
-    def pooled(parameters: Any, words: list[tuple[int, int]]) -> Any:
+    def pooled(parameters: Any, words: list[tuple[int, int]], _: int) -> Any:
         inputs = [parameters["words"]["embedding"][word] for _, word in words]
         forwards, backwards = parameters["directions"][0], parameters["directions"][1]
         return np.concatenate(
@@ -251,7 +234,7 @@ def test_transformer_by_definition() -> None:
             found.append(linear(layer["output"], np.concatenate(heads)))
         return found
 
-    def pooled(parameters: Any, words: list[tuple[int, int]]) -> Any:
+    def pooled(parameters: Any, words: list[tuple[int, int]], _: int) -> Any:
         stack = parameters["stack"]
         rows = [
             parameters["words"]["embedding"][word] + stack["positions"]["embedding"][position]

@@ -18,6 +18,7 @@ from ncfbench.models.losses import MeanSquaredError, Pointwise, SkipGram
 from ncfbench.sampling.batch import MetUsers
 
 USERS, ITEMS, D = 23, 7, 5
+DOT = DotProduct(complete({}), rngs=None)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,7 @@ def assert_alike(found: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize(
     ("loss", "block"),
-    [
-        (SkipGram(), 40),
-        (SkipGram(), 2**22),
-        (MeanSquaredError(), 40),
-        (Cubic(), 40),
-    ],
+    [(SkipGram(), 40), (SkipGram(), 2**22), (MeanSquaredError(), 40), (Cubic(), 40)],
 )
 def test_each_way_is_the_sum_by_definition(
     loss: Pointwise, block: int, monkeypatch: pytest.MonkeyPatch
@@ -92,11 +88,10 @@ def test_each_way_is_the_sum_by_definition(
     monkeypatch.setattr(all_users, "BLOCK_SCORES", block)
     f, g, on_host = example()
     negatives = MetUsers(*map(jnp.asarray, on_host))
-    dot = DotProduct(complete({}), rngs=None)  # type: ignore[arg-type]
     ways = {
-        "plain": lambda f, g: all_users.plain_sum(f, g, negatives, dot, loss),
+        "plain": lambda f, g: all_users.plain_sum(f, g, negatives, DOT, loss),
         "fused": lambda f, g: all_users.fused_sum(loss, f, g, negatives),
-        "chosen": lambda f, g: all_users.negative_sum(f, g, negatives, dot, loss),
+        "chosen": lambda f, g: all_users.negative_sum(f, g, negatives, DOT, loss),
     }
     if loss.squares_negatives:
         ways["gramian"] = lambda f, g: all_users.gramian_sum(f, g, negatives)
@@ -145,18 +140,10 @@ def test_other_interactions_are_summed_plainly(name: str) -> None:
 
 
 def test_the_gramian_is_left_where_most_pairs_are_linked() -> None:
+    """Eight slots for pairs in 161 cells."""
     f, g, on_host = example()
-    negatives = MetUsers(*map(jnp.asarray, on_host))
-    traced = jax.make_jaxpr(
-        lambda f, g: all_users.negative_sum(
-            f,
-            g,
-            negatives,
-            DotProduct(complete({}), rngs=None),  # type: ignore[arg-type]
-            MeanSquaredError(),
-        )
-    )(f, g)
-    # Eight slots for pairs in 161 cells.
+    negatives, loss = MetUsers(*map(jnp.asarray, on_host)), MeanSquaredError()
+    traced = jax.make_jaxpr(lambda f, g: all_users.negative_sum(f, g, negatives, DOT, loss))(f, g)
     assert "custom_vjp" in str(traced)
 
 

@@ -44,7 +44,7 @@ compiled = jax.jit(gradients, static_argnums=0)
 
 
 def compiled_anew() -> Any:
-    """JAX caches what it traced by the function; here a constant of the module has changed."""
+    """JAX caches by the function what it traced; here a constant of the module has changed."""
     return jax.jit(lambda *arguments: gradients(*arguments), static_argnums=0)
 
 
@@ -54,13 +54,10 @@ def assert_agree(
     rng: np.random.Generator,
     both: Any = compiled,
 ) -> None:
-    weights = jnp.asarray(
-        rng.normal(size=(len(texts.items), arrays[2].shape[0])).astype(np.float32)
-    )
+    weights = jnp.asarray(rng.normal(size=(len(texts.items), len(arrays[2]))), jnp.float32)
     plain, projected = (both(pool, arrays, texts, weights) for pool in (plain_pool, projected_pool))
-    for name, one, other in zip(
-        ("value", "table", "kernel", "bias"), plain, projected, strict=True
-    ):
+    names = ("value", "table", "kernel", "bias")
+    for name, one, other in zip(names, plain, projected, strict=True):
         # Terms of a sum may cancel; what is rounded is as large as they are.
         scale = max(float(np.linalg.norm(one)), float(np.linalg.norm(weights)))
         assert np.linalg.norm(one - other) <= 3e-6 * scale, name
@@ -92,12 +89,8 @@ def test_both_agree_on_any_texts(seed: int, sizes: tuple[int, int], removed: flo
 def test_both_ways_back_agree(rows_per_word: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pooling, "ROWS_PER_WORD", rows_per_word)
     rng = np.random.default_rng(5)
-    assert_agree(
-        parameters(rng, 30, 3),
-        texts_of(rng, 40, 12, 30, 0.5),
-        rng,
-        compiled_anew(),
-    )
+    texts = texts_of(rng, 40, 12, 30, 0.5)
+    assert_agree(parameters(rng, 30, 3), texts, rng, compiled_anew())
 
 
 def test_a_repeated_word_gets_one_gradient() -> None:
@@ -123,10 +116,10 @@ def test_one_array_of_activities_at_most() -> None:
     arrays, texts = parameters(rng, 50, 3, 8, 16), texts_of(rng, 400, 200, 50, 0.5)
 
     def held(pool: Any) -> float:
-        gradient = jax.jit(
-            jax.grad(lambda *arrays: jnp.sum(pool(*arrays, texts)), argnums=(0, 1, 2))
+        gradient = jax.grad(lambda *arrays: jnp.sum(pool(*arrays, texts)), argnums=(0, 1, 2))
+        return float(
+            jax.jit(gradient).lower(*arrays).compile().memory_analysis().temp_size_in_bytes
         )
-        return float(gradient.lower(*arrays).compile().memory_analysis().temp_size_in_bytes)
 
     activities = 4 * texts.tokens.size * 16
     assert held(plain_pool) > 3 * activities
@@ -142,11 +135,8 @@ def test_no_cell_is_numbered_beyond_int32(monkeypatch: pytest.MonkeyPatch) -> No
     cells = arrays[0].shape[0] * 3 * 2
 
     def program() -> str:
-        return str(
-            jax.make_jaxpr(jax.grad(lambda *arrays: jnp.sum(projected_pool(*arrays, texts))))(
-                *arrays
-            )
-        )
+        gradient = jax.grad(lambda *arrays: jnp.sum(projected_pool(*arrays, texts)))
+        return str(jax.make_jaxpr(gradient)(*arrays))
 
     monkeypatch.setattr(pooling, "MOST_CELLS", cells)
     assert f"f32[{cells}]" in program()

@@ -32,18 +32,9 @@ from ncfbench.training.inference import Embedder
 from ncfbench.training.probe import Probe
 from ncfbench.training.step import Trainer
 
-SMALL: dict[str, Any] = {
-    "dataset": "tiny",
-    "batch_size": 64,
-    "dimension": 8,
-    "filters": 8,
-    "word_dimension": 8,
-    "lstm_units": 8,
-    "gru_units": 8,
-    "width": 8,
-    "layers": 1,
-    "feed_forward": 8,
-}
+SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "layers": 1}
+SMALL |= dict.fromkeys(("dimension", "filters", "word_dimension", "lstm_units", "gru_units"), 8)
+SMALL |= {"width": 8, "feed_forward": 8}
 BFLOAT16 = "lhs_precision_type = bf16, rhs_precision_type = bf16, accumulation_type = f32"
 
 

@@ -107,12 +107,11 @@ class Bert(nnx.Module):
 
     @staticmethod
     def require(config: RunConfig, dataset: Dataset) -> None:
-        """Refuse a checkpoint that is not there, or that does not go with the data set.
+        """Refuse a checkpoint that is not there, damaged, or does not go with the data set.
 
         Raises:
             DataError: its files or weights are damaged, or none of BERT's kind.
-            UsageError: it is missing, the data set's texts are too long for it, or it has not as
-                many layers to freeze.
+            UsageError: otherwise.
         """
         if not config.checkpoint:
             raise UsageError(

@@ -119,12 +119,8 @@ class Rows(NamedTuple):
 
 
 def pack(texts: EncoderInput, row_words: int, multiple_of: int = 1) -> Rows:
-    """Lay the words that are present into rows, each text after the one before it in its row,
-    or at the beginning of the next row.
-
-    Args:
-        row_words: slots of a row, no fewer than those of a text.
-        multiple_of: the number of rows is a multiple of it.
+    """Lay the words that are present into rows of ``row_words`` slots, each text after the one
+    before it, or at the beginning of the next row. The number of rows is a multiple.
     """
     n_texts, length = texts.tokens.shape
     end = jnp.cumsum(jnp.sum(texts.present, axis=1, dtype=jnp.int32), dtype=jnp.int32)
