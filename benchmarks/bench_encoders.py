@@ -30,8 +30,8 @@ from flax import nnx
 from ncfbench.catalog import find_encoder
 from ncfbench.config import complete
 from ncfbench.errors import CheckFailedError
+from ncfbench.models.encoders.cnn import plain_pool, projected_pool
 from ncfbench.models.encoders.lstm import grouped_recur, plain_recur
-from ncfbench.models.encoders.pooling import plain_pool, projected_pool
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 from ncfbench.reporting.render.terminal import make_console
 from ncfbench.reporting.render.terminal import show as print_table

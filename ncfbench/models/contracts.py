@@ -157,11 +157,6 @@ def _interaction(config: RunConfig, info: Any, *_: Any) -> Checks:
         ("matrix", items, np.ix_(every, np.arange(ITEMS)), ()),
         ("indexed", items, (row, column), (row, column)),
     )
-    for layout, given, index, more in layouts:
-        traced = jax.eval_shape(getattr(score, layout), users, given, *more)
-        shape = np.broadcast_shapes(*(axis.shape for axis in index))
-        made = f"from {layout} for users {users.shape} and items {given.shape}"
-        yield _shaped(traced, shape, made, config.dimension)
 
     def pair(user: Any, item: Any) -> Any:
         return score.pairs(user[None], item[None])[0]
@@ -169,8 +164,12 @@ def _interaction(config: RunConfig, info: Any, *_: Any) -> Checks:
     expected = np.asarray(jax.jit(jax.vmap(jax.vmap(pair, (None, 0)), (0, None)))(users, items))
     yield np.isfinite(expected).all(), "returns scores that are not finite"
     for layout, given, index, more in layouts:
+        scores = jax.jit(getattr(score, layout))(users, given, *more)
+        shape = np.broadcast_shapes(*(axis.shape for axis in index))
+        made = f"from {layout} for users {users.shape} and items {given.shape}"
+        yield _shaped(scores, shape, made, config)
         yield (
-            _are_alike(expected[index], getattr(score, layout)(users, given, *more)),
+            _are_alike(expected[index], scores),
             f"gives users and items other scores from {layout} than from pairs of one user and one"
             " item",
         )
@@ -187,10 +186,7 @@ def _loss(config: RunConfig, *_: Any) -> Checks:
         def rows(*links: jax.Array, form: Any = form) -> Any:
             return form(*links, config.lambda_)
 
-        few = jnp.zeros(USERS), jnp.zeros((USERS, LISTED)), jnp.ones((USERS, LISTED))
-        made = f"for {USERS} links of {LISTED} negatives"
-        yield _shaped(jax.eval_shape(rows, *few), (USERS,), made, config.dimension)
-        yield from _slopes(rows)
+        yield from _slopes(config, rows)
     if not isinstance(loss, Pointwise):
         return
     scores = jnp.concatenate([-SCORES, SCORES])
@@ -210,10 +206,9 @@ def _loss(config: RunConfig, *_: Any) -> Checks:
     )
 
 
-def _slopes(rows: Callable[..., Any]) -> Checks:
-    """Compare each loss at a score with that at minus it; a squared distance need not be monotone.
-
-    The other scores are 0.
+def _slopes(config: RunConfig, rows: Callable[..., Any]) -> Checks:
+    """Compare losses at a score and at minus it, where the other scores are 0; a squared distance
+    need not be monotone.
     """
     scores, n = jnp.concatenate([SCORES, -SCORES]), 2 * len(SCORES)
     positive = jnp.concatenate([scores, 0 * scores])
@@ -226,7 +221,8 @@ def _slopes(rows: Callable[..., Any]) -> Checks:
     def alone(*row: jax.Array) -> Any:
         return rows(*(part[None] for part in row))[0]
 
-    losses = np.asarray(rows(positive, negative, weight))
+    losses = jax.jit(rows)(positive, negative, weight)
+    yield _shaped(losses, (2 * n,), f"for {2 * n} links of {LISTED} negatives", config)
     slopes = jax.grad(total, (0, 1))(positive, negative)
     yield (
         all(np.isfinite(part).all() for part in (losses, *slopes)),
@@ -237,7 +233,7 @@ def _slopes(rows: Callable[..., Any]) -> Checks:
     yield _are_alike(losses, by_row, 1e-2), "mixes links: a row's loss must depend on it alone"
     padded = rows(positive, *(jnp.pad(part, ((0, 0), (0, 1))) for part in (negative, weight)))
     yield _are_alike(losses, padded, 1e-2), "counts negatives whose weight is 0"
-    high, low, above, below = np.split(losses, 4)
+    high, low, above, below = np.split(np.asarray(losses), 4)
     falls, rises = low - high, above - below
     yield (
         (falls >= -TOLERANCE * np.abs(low)).all() and (falls > TOLERANCE * np.abs(low)).any(),
@@ -288,26 +284,24 @@ def _named(declaration: str, names: tuple[str, ...], module: Any, rows: int = 0)
         )
 
 
-def _shaped(traced: Any, shape: tuple[int, ...], made: str, dimension: int) -> tuple[bool, str]:
+def _shaped(result: Any, shape: tuple[int, ...], made: str, config: RunConfig) -> tuple[bool, str]:
     expected = f"float32[{', '.join(map(str, shape))}]"
-    returned = f"a {type(traced).__name__}"
-    if isinstance(traced, jax.ShapeDtypeStruct):
-        returned = f"{traced.dtype}[{', '.join(map(str, traced.shape))}]"
+    returned = f"a {type(result).__name__}"
+    if isinstance(result, jax.Array | jax.ShapeDtypeStruct):
+        returned = f"{result.dtype}[{', '.join(map(str, result.shape))}]"
     return returned == expected, (
-        f"returns {returned} {made}, and it must return {expected} (--dimension is {dimension})"
+        f"returns {returned} {made}, and it must return {expected} (--dimension is"
+        f" {config.dimension})"
     )
 
 
 def _rows(
     config: RunConfig, module: Any, inputs: Any, other: Any, what: str, beside: str, otherwise: str
 ) -> Checks:
-    """An encoder or a user tower gives each row one vector, by that row alone.
+    """An encoder or a user tower gives each row of ``inputs`` one vector, by that row alone.
 
     Args:
-        module: its graph and parameters.
-        inputs: n items or users.
-        other: the same ones in another form.
-        what: names the rows.
+        other: the same items or users in another form.
         beside: fault of rows that depend on others.
         otherwise: fault of another result for the other form.
     """
@@ -317,8 +311,8 @@ def _rows(
         return vectors
 
     n = len(inputs[0])
-    traced, shape = jax.eval_shape(call, inputs), (n, config.dimension)
-    yield _shaped(traced, shape, f"for {n} {what}", config.dimension)
+    shape = n, config.dimension
+    yield _shaped(jax.eval_shape(call, inputs), shape, f"for {n} {what}", config)
     vectors = np.asarray(call(inputs))
     yield np.isfinite(vectors).all(), "returns vectors that are not finite"
     yield _are_alike(vectors, call(inputs)), "returns other vectors when it is called again"

@@ -232,7 +232,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"user_tower": "Tower"}, "The user tower {} returns float32[5, 3] for 5 users, and it must"),
     ({"interaction": "Products"}, "returns float32[5, 8] from pairs for users (5, 8) and items"),
     ({"interaction": "Transposed"}, "returns float32[7, 5] from matrix for users (5, 8) and items"),
-    ({"loss": "Rowless"}, "{} returns float32[] for 5 links of 3 negatives, and it must return"),
+    ({"loss": "Rowless"}, "{} returns float32[] for 24 links of 3 negatives, and it must return"),
     ({"encoder": "Leaky"}, f"The encoder {{}} {PADDING}"),
     ({"encoder": "BiasLeaks"}, f"The encoder {{}} {PADDING}"),
     ({"encoder": "Centred"}, "{} gives an item another vector where other items stand beside it."),

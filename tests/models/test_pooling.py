@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from texts import texts_of, traced_for
 
 from ncfbench.config import complete
-from ncfbench.models.encoders import pooling
-from ncfbench.models.encoders.cnn import Convolution
-from ncfbench.models.encoders.pooling import plain_pool, projected_pool
+from ncfbench.models.encoders import cnn
+from ncfbench.models.encoders.cnn import Convolution, plain_pool, projected_pool
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 
 
@@ -87,7 +86,7 @@ def test_both_agree_on_any_texts(seed: int, sizes: tuple[int, int], removed: flo
 
 @pytest.mark.parametrize("rows_per_word", [0, 10**6], ids=["by word and filter", "row by row"])
 def test_both_ways_back_agree(rows_per_word: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "ROWS_PER_WORD", rows_per_word)
+    monkeypatch.setattr(cnn, "ROWS_PER_WORD", rows_per_word)
     rng = np.random.default_rng(5)
     texts = texts_of(rng, 40, 12, 30, 0.5)
     assert_agree(parameters(rng, 30, 3), texts, rng, compiled_anew())
@@ -138,9 +137,9 @@ def test_no_cell_is_numbered_beyond_int32(monkeypatch: pytest.MonkeyPatch) -> No
         gradient = jax.grad(lambda *arrays: jnp.sum(projected_pool(*arrays, texts)))
         return str(jax.make_jaxpr(gradient)(*arrays))
 
-    monkeypatch.setattr(pooling, "MOST_CELLS", cells)
+    monkeypatch.setattr(cnn, "MOST_CELLS", cells)
     assert f"f32[{cells}]" in program()
-    monkeypatch.setattr(pooling, "MOST_CELLS", cells - 1)
+    monkeypatch.setattr(cnn, "MOST_CELLS", cells - 1)
     assert f"f32[{cells}]" not in program()
     assert_agree(arrays, texts, rng, compiled_anew())
 

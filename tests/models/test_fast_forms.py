@@ -1,4 +1,6 @@
-"""Texts packed into rows against texts padded to one length: values, gradients, memory."""
+"""Encoders as a CPU computes them, packed or in groups, against the plain forms of accelerators:
+values, gradients, memory.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,15 @@ from ncfbench.models.encoders import gru, packing, transformer
 from ncfbench.models.encoders.protocol import DataFacts, EncoderInput
 
 WORDS = 9
-SMALL = {"dimension": 4, "word_dimension": 3, "gru_units": 4, "layers": 1, "width": 6}
-ENCODERS = ("gru", "transformer")
+SMALL = {
+    "dimension": 4,
+    "word_dimension": 3,
+    "gru_units": 4,
+    "lstm_units": 5,
+    "layers": 1,
+    "width": 6,
+}
+ENCODERS = ("lstm", "gru", "transformer")
 
 
 def program(encoder: str, backend: str) -> Any:
@@ -64,14 +73,15 @@ def test_both_agree(both: Any, seed: int, removed: float) -> None:
         assert np.linalg.norm(one - other) <= 3e-6 * (norm + float(np.linalg.norm(one)))
 
 
-@pytest.mark.long_cases(r"3-30")
+@pytest.mark.long_cases(r"3-30|1-1-lstm")
+@pytest.mark.parametrize("encoder", ["lstm", "transformer"])
 @pytest.mark.parametrize(("items", "length"), [(1, 1), (3, 30), (5, 0)])
-def test_both_agree_on_few_texts(items: int, length: int) -> None:
-    """Fewer texts than a block holds, one word, and data without any."""
+def test_both_agree_on_few_texts(items: int, length: int, encoder: str) -> None:
+    """Fewer texts than a block or the groups hold, one word, and data without any."""
     tokens = np.random.default_rng(0).integers(1, WORDS, (items, length)).astype(np.int32)
     lengths = jnp.full(items, length, jnp.int32)
     texts = EncoderInput(jnp.arange(items), jnp.asarray(tokens), jnp.asarray(tokens > 0), lengths)
-    programs = [program("transformer", backend) for backend in ("gpu", "cpu")]
+    programs = [program(encoder, backend) for backend in ("gpu", "cpu")]
     found = [call(parameters, texts) for call, parameters in programs]
     for one, other in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)
@@ -114,8 +124,10 @@ def test_rows_hold_every_word_once(seed: int, removed: float, row_words: int) ->
         assert (row > 0).sum() + (following == following[0]).sum() > row_words
 
 
-def test_a_cpu_packs_and_others_pad() -> None:
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_cpu_has_forms_of_its_own(encoder: str) -> None:
+    """Their gradients have loops whose length depends on the texts."""
     texts = texts_of(np.random.default_rng(0), 5, 4, WORDS, 0.0)
-    for backend, is_packed in (("cpu", True), ("gpu", False)):
-        call, parameters = program("transformer", backend)
-        assert ("while" in str(jax.make_jaxpr(call)(parameters, texts))) == is_packed
+    for backend, is_fast in (("cpu", True), ("gpu", False)):
+        call, parameters = program(encoder, backend)
+        assert ("while" in str(jax.make_jaxpr(call)(parameters, texts))) == is_fast
