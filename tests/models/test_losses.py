@@ -137,10 +137,11 @@ def test_batch_objective_in_plain_python(tiny: Dataset, sampler: str, loss: str)
     links = batch.users[batch.pos_user], batch.items[batch.pos_item]
     own = np.sum(f[links[0]] * g[links[1]], axis=-1)
     if loss in PLAIN:
-        positive, negative = map(np.vectorize, PLAIN[loss])
+        positive, negative = (np.vectorize(formula, otypes=[float]) for formula in PLAIN[loss])
         expected = np.mean(positive(own)) + config.lambda_ * np.sum(weight * negative(scores))
     elif loss in PLAIN_PAIR:
-        expected = np.sum(weight * np.vectorize(PLAIN_PAIR[loss])(own[:, None], scores))
+        pair = np.vectorize(PLAIN_PAIR[loss], otypes=[float])
+        expected = np.sum(weight * pair(own[:, None], scores))
     else:
         shares = np.sum(16 * weight * np.exp(10 * (scores - own[:, None])), axis=1)
         expected = np.mean(np.log(shares + (loss == "softmax")))

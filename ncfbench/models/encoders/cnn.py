@@ -10,7 +10,6 @@ CPU several times as fast (benchmarks/README.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -85,12 +84,7 @@ def projected_pool(
 
     It has no forward-mode derivative.
     """
-
-    def best(*block: jax.Array) -> jax.Array:
-        return jnp.max(_activity(*block), axis=1)
-
-    best_VxF = jnp.concatenate(_by_block(best, table, kernel, texts))
-    return jnp.maximum(best_VxF + bias[None, :], 0)
+    return _forward(table, kernel, bias, texts)[0]
 
 
 def _in_text(lengths: jax.Array, length: int) -> jax.Array:
@@ -110,28 +104,6 @@ def _under_taps(texts: EncoderInput, kernel: jax.Array) -> jax.Array:
 def _matrix(kernel: jax.Array) -> jax.Array:
     """Return float32[E, J F]: the kernel as one matrix that projects a word through all taps."""
     return jnp.swapaxes(kernel, 0, 1).reshape(kernel.shape[1], -1)
-
-
-def _by_block(
-    function: Callable[..., Any], table: jax.Array, kernel: jax.Array, texts: EncoderInput
-) -> list[Any]:
-    """Return ``function(rows, index_VxC, kernel, lengths)`` of some texts at a time, so that their
-    activities stay small: large arrays are given back to the system after each use.
-
-    The rows, float32[R, J F], are projected words of the vocabulary, or of the texts' columns where
-    these are fewer; the index is the row that each column sees. A row is zero for no word.
-    """
-    index_VxC = _under_taps(texts, kernel)
-    if index_VxC.size < len(table):
-        seen = index_VxC.reshape(-1)
-        rows = jnp.where(seen[:, None] > 0, table[seen], 0) @ _matrix(kernel)
-        index_VxC = jnp.arange(len(seen), dtype=jnp.int32).reshape(index_VxC.shape)
-    else:
-        rows = (table @ _matrix(kernel)).at[0].set(0)
-    n_texts, columns = index_VxC.shape
-    size = max(1, BLOCK_ACTIVITIES // (columns * kernel.shape[2]))
-    blocks = [slice(first, first + size) for first in range(0, n_texts, size)]
-    return [function(rows, index_VxC[some], kernel, texts.lengths[some]) for some in blocks]
 
 
 def _activity(
@@ -168,11 +140,24 @@ def _winners(
 def _forward(
     table: jax.Array, kernel: jax.Array, bias: jax.Array, texts: EncoderInput
 ) -> tuple[jax.Array, Any]:
-    blocks = _by_block(_winners, table, kernel, texts)
+    seen_VxC = _under_taps(texts, kernel)
+    # Projected words, of the vocabulary or of the texts' columns where these are fewer.
+    if seen_VxC.size < len(table):
+        columns = seen_VxC.reshape(-1)
+        rows = jnp.where(columns[:, None] > 0, table[columns], 0) @ _matrix(kernel)
+        index_VxC = jnp.arange(len(columns), dtype=jnp.int32).reshape(seen_VxC.shape)
+    else:
+        rows, index_VxC = (table @ _matrix(kernel)).at[0].set(0), seen_VxC
+    n_texts, width = seen_VxC.shape
+    # Few texts at a time, for large arrays are given back to the system after each use.
+    size = max(1, BLOCK_ACTIVITIES // (width * kernel.shape[2]))
+    blocks = [
+        _winners(rows, index_VxC[some], kernel, texts.lengths[some])
+        for some in (slice(first, first + size) for first in range(0, n_texts, size))
+    ]
     best_VxF, winner_VxF = (jnp.concatenate(parts) for parts in zip(*blocks, strict=True))
     activity_VxF = best_VxF + bias[None, :]
-    kept = table, kernel, _under_taps(texts, kernel), winner_VxF, activity_VxF > 0
-    return jnp.maximum(activity_VxF, 0), kept
+    return jnp.maximum(activity_VxF, 0), (table, kernel, seen_VxC, winner_VxF, activity_VxF > 0)
 
 
 def _backward(kept: Any, gradient_VxF: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, None]:

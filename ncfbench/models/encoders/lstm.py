@@ -106,33 +106,14 @@ def _gates(sums_Vx4H: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.A
 def _last_output(
     table: jax.Array, kernel: jax.Array, bias: jax.Array, tokens_LxV: jax.Array, lengths: jax.Array
 ) -> jax.Array:
-    return _run(table, kernel, bias, tokens_LxV, lengths, kept=())[0]
+    # Without a gradient the compiler drops the arrays that are kept for it.
+    return _forward(table, kernel, bias, tokens_LxV, lengths)[0]
 
 
 def _forward(
     table: jax.Array, kernel: jax.Array, bias: jax.Array, tokens_LxV: jax.Array, lengths: jax.Array
 ) -> tuple[jax.Array, Any]:
-    units = kernel.shape[1] // 4
-    # Rows after the group's longest text stay zero and are never read.
-    kept = tuple(
-        jnp.zeros((*tokens_LxV.shape, width), kernel.dtype)
-        for width in (len(kernel), units, 4 * units)
-    )
-    output_VxH, kept = _run(table, kernel, bias, tokens_LxV, lengths, kept)
-    return output_VxH, (kept, table, kernel, tokens_LxV, lengths)
-
-
-def _run(
-    table: jax.Array,
-    kernel: jax.Array,
-    bias: jax.Array,
-    tokens_LxV: jax.Array,
-    lengths: jax.Array,
-    kept: tuple[jax.Array, ...],
-) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    """Return the last outputs, and the inputs, cells and gates of each step if there are arrays in
-    which to keep them.
-    """
+    """Return the last outputs, and the inputs, cells and gates of each step for the gradient."""
 
     def advance(position: jax.Array, state: tuple[Any, ...]) -> tuple[Any, ...]:
         output_VxH, cell_VxH, kept = state
@@ -140,7 +121,7 @@ def _run(
         i, f, g, o = _gates(inputs @ kernel + bias[None, :])
         new_cell = f * cell_VxH + i * g
         steps = inputs, cell_VxH, jnp.concatenate([i, f, g, o], axis=-1)
-        kept = tuple(all_.at[position].set(step) for all_, step in zip(kept, steps, strict=False))
+        kept = tuple(all_.at[position].set(step) for all_, step in zip(kept, steps, strict=True))
         in_text = (position < lengths)[:, None]
         return (
             jnp.where(in_text, o * jnp.tanh(new_cell), output_VxH),
@@ -148,10 +129,14 @@ def _run(
             kept,
         )
 
-    zeros = jnp.zeros((tokens_LxV.shape[1], kernel.shape[1] // 4), kernel.dtype)
-    start = (zeros, zeros, kept)
+    units = kernel.shape[1] // 4
+    zeros = jnp.zeros((tokens_LxV.shape[1], units), kernel.dtype)
+    # Rows after the group's longest text stay zero and are never read.
+    widths = len(kernel), units, 4 * units
+    kept = tuple(jnp.zeros((*tokens_LxV.shape, width), kernel.dtype) for width in widths)
+    start = zeros, zeros, kept
     output_VxH, _, kept = jax.lax.fori_loop(0, jnp.max(lengths), advance, start)
-    return output_VxH, kept
+    return output_VxH, (kept, table, kernel, tokens_LxV, lengths)
 
 
 def _backward(kept: Any, of_output: jax.Array) -> tuple[jax.Array | None, ...]:
