@@ -16,6 +16,7 @@ from processes import SMALL
 from ncfbench.config import complete, identity_of
 from ncfbench.data import prepare
 from ncfbench.data.store import Dataset
+from ncfbench.data.text import Vocabulary
 from ncfbench.errors import UsageError
 from ncfbench.models.towers import DeviceContent
 from ncfbench.runs.quality import Ranking
@@ -101,8 +102,7 @@ def test_missing_content_is_refused(tiny: Dataset, featured: Dataset) -> None:
     ):
         with pytest.raises(UsageError, match=words):
             Trainer.create(complete(SMALL | {"dataset": "tiny"} | more), tiny)
-    statistics = {**featured.manifest["statistics"], "vocabulary": 0}
-    silent = replace(featured, manifest={**featured.manifest, "statistics": statistics})
+    silent = replace(featured, vocabulary=Vocabulary((), ()))
     with pytest.raises(UsageError, match="reads texts, and tiny has none"):
         Trainer.create(complete(SMALL | {"dataset": "tiny", "encoder": "cnn"}), silent)
 
