@@ -217,7 +217,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             jax.block_until_ready(call())
             blocks["items"] = partial(call_block, call)
         for name, loop in loops.items():
-            loop.warm_up(STEP_BATCHES)
+            loop.full_block(STEP_BATCHES)
+            loop.step_block()
+            loop.take_samples()
             blocks[name] = partial(step_block, loop)
         counts = {}
         for name, block in blocks.items():

@@ -32,7 +32,7 @@ from ncfbench.runs.progress import Progress
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.listed import NegativeSampler
 from ncfbench.timing import environment
-from ncfbench.training.loop import interleave, timed_loops
+from ncfbench.training.loop import timed_loops
 
 BLOCKS = 24
 """Independent means that a verdict rests on."""
@@ -228,8 +228,15 @@ def iteration_seconds(
     """
     first = {sampler: config for (_, _, sampler), config in _first(configs, 2).items()}
     with timed_loops(dataset, content, first, on_one_device=True) as loops:
-        interleave(list(loops.values()), TIMING_ROUNDS, lambda loop: TIMING_BATCHES)
-        return {name: loop.seconds_per_iteration("full") for name, loop in loops.items()}
+        for loop in loops.values():
+            loop.full_block(TIMING_BATCHES)  # compiles
+            loop.take_samples()
+        seconds: dict[str, list[float]] = {name: [] for name in loops}
+        for _ in range(TIMING_ROUNDS):
+            for name, loop in loops.items():
+                loop.full_block(TIMING_BATCHES)
+                seconds[name].append(loop.samples[-1].seconds / TIMING_BATCHES)
+        return {name: float(np.median(values)) for name, values in seconds.items()}
 
 
 def _first(configs: Configs, part: int) -> Configs:

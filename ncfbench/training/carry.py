@@ -27,12 +27,7 @@ from ncfbench.training.state import Parameters, TrainState
 
 
 class Carry:
-    """No carry, and the base of its kinds.
-
-    Args:
-        config: settings of the run.
-        graph: the training links.
-    """
+    """No carry, and the base of its kinds."""
 
     every = 0
     """Iterations from one refresh to the next, the first before iteration 0; 0: none."""
@@ -56,7 +51,7 @@ class Carry:
         """Give the sampler what it needs of the carry; after a refresh, and on resuming."""
 
     def inputs(self, carry: Any, batch: Batch) -> tuple[Batch, jax.Array | None]:
-        """Return the batch as the loss takes it, and vectors of its first item slots, as constants.
+        """Return the batch as the loss takes it, and constant vectors of its first item slots.
 
         None in place of these: all slots are embedded. Called while the step is traced.
         """
@@ -76,9 +71,8 @@ class Carry:
 
 
 class Memory(Carry):
-    """Vectors of the last M positive links' items, float32[M, D], the oldest first.
-
-    For samplers whose first item slots are those items. They lie on one device.
+    """Vectors of the last M positive links' items, float32[M, D], the oldest first, for samplers
+    whose first item slots are those items. They lie on one device.
     """
 
     def __init__(self, config: RunConfig, graph: BipartiteGraph) -> None:
@@ -99,11 +93,10 @@ class Memory(Carry):
         return jnp.concatenate([carry, items_VxD[batch.pos_item]])[-len(carry) :]
 
     def observe(self, state: TrainState, embedder: Embedder) -> tuple[dict[str, Any], str] | None:
-        """Return the mean distance of vectors from the present ones, over the length of these; for
-        the last batch's links and for as many of the oldest.
+        """Return the mean distance of remembered vectors from the present ones, over the length of
+        these, for the last batch's links and for as many of the oldest.
 
-        A remembered vector has the dropout of its iteration, a present one none: what age adds is
-        the difference of both figures.
+        Remembered vectors have dropout, present ones none: age adds the difference of both.
         """
         # A sampler of its own, since the loop's may be at work: the next batch names the items.
         sampler = make_sampler(self.graph, self.config, Streams(self.config.seed))

@@ -1,8 +1,7 @@
 """Checkpoints of a run: the training state and what the tables do not hold, a file each.
 
-``checkpoints/<iteration>.npz`` holds numbered arrays, those of the state and those of the best
-validated epoch's parameters, unless these are the state's, and a JSON text. NumPy's format has
-checksums, so that damage shows.
+``checkpoints/<iteration>.npz`` holds the arrays of the state, those of the best validated epoch's
+parameters, unless these are the state's, and a JSON text. The format has checksums.
 """
 
 from __future__ import annotations
@@ -45,23 +44,14 @@ class Saved(NamedTuple):
     """None where nothing was validated."""
 
     def reported(self, iteration: int | None) -> Best:
-        """Return the parameters of the iteration that the run reports.
-
-        Args:
-            iteration: None for that of the state.
-        """
-        if iteration is not None and self.best is not None and self.best.iteration == iteration:
+        """Return the parameters of the iteration that the run reports; None: that of the state."""
+        if self.best is not None and self.best.iteration == iteration:
             return self.best
         return Best(int(self.state.iteration), self.state.parameters)
 
 
 class Checkpoints:
-    """The newest checkpoints of a run, each whole or absent.
-
-    Args:
-        folder: holds the checkpoints.
-        say: prints a message on each checkpoint that cannot be read.
-    """
+    """The newest checkpoints of a run in a folder, each whole or absent."""
 
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
         self.folder, self.say = folder, say
@@ -85,11 +75,9 @@ class Checkpoints:
 
         Args:
             progress: a JSON object that is kept beside the state.
-            best: kept too, unless it is the state's.
 
         Raises:
-            DataError: it cannot be written, for instance because the disk is full; older
-                checkpoints stay.
+            DataError: it cannot be written, for instance on a full disk; older checkpoints stay.
         """
         iteration, arrays = int(state.iteration), _numbered("state", state)
         if best is not None:
@@ -103,12 +91,9 @@ class Checkpoints:
             self.path(older).unlink()
 
     def restore(self, like: TrainState) -> Saved | None:
-        """Return the newest readable checkpoint; None if there is none.
+        """Return the newest readable checkpoint, with the shapes of another state; None without.
 
         Checkpoints that cannot be read are reported and removed.
-
-        Args:
-            like: a state with the shapes of the saved one.
         """
         for iteration in reversed(self.iterations()):
             path = self.path(iteration)
@@ -143,10 +128,8 @@ def _numbered(name: str, tree: Any) -> dict[str, Any]:
 def _filled(name: str, like: Any, file: Mapping[str, np.ndarray]) -> Any:
     """Return a tree of the arrays of a file, which must have the shapes of another tree's."""
     leaves, structure = jax.tree.flatten(like)
-    arrays = [file[f"{name}/{at:04d}"] for at in range(len(leaves))]
-    for array, leaf in zip(arrays, leaves, strict=True):
-        if array.shape != leaf.shape or array.dtype.itemsize != leaf.dtype.itemsize:
-            raise ValueError("an array has another shape or type")
-    # NumPy does not know JAX's types of 16 bits by name.
-    arrays = [array.view(leaf.dtype) for array, leaf in zip(arrays, leaves, strict=True)]
+    # Views, since NumPy does not know JAX's types of 16 bits by name.
+    arrays = [file[f"{name}/{at:04d}"].view(leaf.dtype) for at, leaf in enumerate(leaves)]
+    if [array.shape for array in arrays] != [leaf.shape for leaf in leaves]:
+        raise ValueError("an array has another shape")
     return jax.tree.unflatten(structure, arrays)

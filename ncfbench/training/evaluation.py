@@ -30,19 +30,20 @@ class Evaluators:
     def __init__(self, trainer: Trainer, dataset: Dataset, content: DeviceContent) -> None:
         self.embedder = trainer.embedder(content)
         self.probe = Probe(dataset.graph, trainer.config, self.embedder)
-        self.splits: dict[str, RecallEvaluator] = {}
+        encoder = trainer.config.encoder
+        scores = find_encoder(encoder).scores_cold_items
+        self.splits = {
+            split: RecallEvaluator(dataset, split, self.embedder)
+            for split in EVALUATED
+            if scores and len(dataset.links(split)[0])
+        }
         self.recall_reason: str | None = None
         """The reason that there is no recall on test items; None where there is."""
-        encoder = trainer.config.encoder
-        if not find_encoder(encoder).scores_cold_items:
+        if not scores:
             self.recall_reason = (
                 f"{encoder} learns a vector for each item, and held-out items have none"
             )
-            return
-        for split in EVALUATED:
-            if len(dataset.links(split)[0]):
-                self.splits[split] = RecallEvaluator(dataset, split, self.embedder)
-        if "test" not in self.splits:
+        elif "test" not in self.splits:
             self.recall_reason = "no user has a held-out test item"
 
     def evaluate(self, parameters: Parameters) -> dict[str, Evaluation]:
@@ -108,8 +109,7 @@ def describe_waits(
     """Return a message that says what a user will wait for; None where that is short.
 
     Args:
-        seconds: of a probe and of an evaluation.
-        items: that are embedded in each.
+        seconds, items: of a probe and of an evaluation.
     """
     if sum(seconds) < NOTABLE_SECONDS:
         return None

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Self
 
 from ncfbench.sampling.batch import Batch
 
@@ -18,7 +17,7 @@ DEPTH = 8
 class Feed:
     """Batches for a timed loop, none of which is built while it is paused, off the clock.
 
-    Use as a context manager. On a CPU nothing is won by a thread: a step keeps all cores busy.
+    On a CPU nothing is won by a thread: a step keeps all cores busy.
 
     Args:
         batches: only the feed uses it.
@@ -40,10 +39,8 @@ class Feed:
         self.built = 0
         """Batches built so far."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
+    def close(self) -> None:
+        """End the thread."""
         self._thread.shutdown(cancel_futures=True)
 
     def resume(self) -> None:

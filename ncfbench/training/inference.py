@@ -41,8 +41,7 @@ class Embedder:
     Items are embedded in blocks, so that memory is bounded and few compilations serve.
 
     Args:
-        by_length: items are costly. They are embedded in the order of their texts' lengths, in
-            small blocks that are padded to about the length of their texts.
+        by_length: embed costly items in small blocks of texts of about equal lengths.
     """
 
     def __init__(
@@ -87,10 +86,7 @@ class Embedder:
         return self._in_blocks(self._embed_cold(parameters), parameters, ids)
 
     def forecast(self, parameters: Parameters, ids: NDArray[np.int32]) -> float:
-        """Return about how many seconds the vectors of costly items take.
-
-        The first call compiles a block, and times it.
-        """
+        """Return about how many seconds costly items take; the first call times a block."""
         _, blocks = self._split(ids)
         if self._slot_seconds is None:
             length, block = blocks[0]
@@ -121,8 +117,8 @@ class Embedder:
     def _split(
         self, ids: NDArray[np.int32]
     ) -> tuple[NDArray[np.intp], list[tuple[int, NDArray[np.int32]]]]:
-        """Return an order of the ids, and blocks of ids in that order, each with the length that
-        its texts are cut to. Costly items come with the longest text first.
+        """Return an order of the ids, costly ones by length, the longest text first, and blocks of
+        ids in that order, each with the length that its texts are cut to.
         """
         if not self.by_length:
             rows = row_blocks(len(ids), self.block)
@@ -139,7 +135,6 @@ class Embedder:
         return order, blocks
 
     def _cut(self, length: int) -> DeviceContent:
-        """Return the content with the first words of each text."""
         if length not in self._contents:
             tokens = self.content.tokens[:, :length]
             self._contents[length] = self.content._replace(tokens=tokens)

@@ -1,9 +1,8 @@
 """The training loop on a clock, in blocks of iterations and two accounts.
 
-*full*: wall time of a block of iterations as a user runs them, with the sampler at work between
-them or beside them, until the updated state is there. *step*: the same iterations on batches that
-are already on the device. Compilation is on neither clock. Where a carry is refreshed, both hold
-each iteration's share of the refreshes, which have samples of their own.
+*full*: wall time of a block of iterations as a user runs them, sampling included, until the
+updated state is there. *step*: the same iterations on batches that are already on the device.
+Compilation is on neither clock. Both hold each iteration's share of the refreshes of a carry.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import cycle, groupby, islice
 from typing import Any, Self
 
@@ -26,7 +25,6 @@ from ncfbench.rng import Streams
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
 from ncfbench.sampling.batch import Batch, Shape, capacity, shape
-from ncfbench.timing import statistics
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.feed import DEPTH, Feed
@@ -36,9 +34,8 @@ from ncfbench.training.state import TrainState, copy_state
 from ncfbench.training.step import Trainer
 
 IN_FLIGHT = 4
-"""Most iterations dispatched but not done; or two dispatches, if these are more.
-
-Enough to keep the device busy, and few to wait for after Ctrl-C.
+"""Most iterations dispatched but not done, or two dispatches, if these are more: enough to keep the
+device busy, and few to wait for after Ctrl-C.
 """
 TIMED_REFRESHES = 9
 """Refreshes whose median time iterations are charged with."""
@@ -66,13 +63,13 @@ class InFlight:
 
 @dataclass
 class TimedLoop:
-    """A training loop on a clock: one sampler, one compiled step, one state.
+    """A training loop on a clock: one sampler, one compiled step, one state. A context manager.
 
-    Use as a context manager. Each dispatch takes as many batches as the trainer says. At the end of
-    a block, or where the capacity changes, the rest goes one by one. The numbers are the same.
+    Each dispatch takes as many batches as the trainer says. At the end of a block, or where the
+    capacity changes, the rest goes one by one. The numbers are the same.
 
-    A carry is refreshed before every N-th iteration, the first among them. A block of a few
-    iterations has a refresh in it or not, so that each iteration is charged the N-th part of one.
+    A carry is refreshed before every N-th iteration, the first among them; each iteration is
+    charged the N-th part of a refresh.
 
     Args:
         item_slots: V at first; grows, off the clock, with the first batch that needs more.
@@ -119,34 +116,22 @@ class TimedLoop:
             self._feed.allow(0)
 
     def __enter__(self) -> Self:
-        self._feed.__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._feed.__exit__(*raised)
+        self._feed.close()
 
     def take_samples(self) -> list[Sample]:
         """Return the samples since the last call, and forget them."""
-        taken = list(self.samples)
-        self.samples.clear()
+        taken, self.samples = self.samples, []
         return taken
-
-    def warm_up(self, iterations: int) -> None:
-        """Train a block in each account and keep the samples of compilation only.
-
-        Compiles the step, and fills the queue of batches.
-        """
-        self.full_block(iterations)
-        self.step_block()
-        self.samples += [sample for sample in self.take_samples() if sample.kind == "compile"]
 
     def full_block(
         self, iterations: int, *, stop: Callable[[], bool] = lambda: False, kind: str = "full"
     ) -> list[float]:
         """Train for some iterations, record a sample of ``kind``, and return their losses.
 
-        Ends early, after a dispatch, when ``stop()`` is true. It is called after every iteration,
-        and while a dispatch waits for its batches.
+        Ends early, after a dispatch, when ``stop()`` is true.
 
         Raises:
             CheckFailedError: the step was compiled during timed work.
@@ -196,14 +181,13 @@ class TimedLoop:
         values: list[float] = np.concatenate([np.atleast_1d(loss) for loss in losses]).tolist()
         return values
 
-    def step_block(self, iterations: int | None = None, *, most: int | None = None) -> None:
+    def step_block(self, iterations: int | None = None) -> None:
         """Repeat the last batches on a copy of the state, and record a ``step`` sample.
 
         Args:
             iterations: cycles through the batches; by default each of them once.
-            most: without ``iterations``, no more than this.
         """
-        count = iterations or min(len(self._recent), most or len(self._recent))
+        count = iterations or len(self._recent)
         with self.ledger.line("step account"):
             state, watch, in_flight = copy_state(self.state), Stopwatch(), InFlight(self.trainer)
             batches = self.recent_batches()
@@ -223,16 +207,8 @@ class TimedLoop:
         """Return the last batches that were trained on, on the device, the newest last."""
         return self.trainer.layout.keep(list(self._recent))
 
-    def seconds_per_iteration(self, kind: str) -> float:
-        """Return the median over the ``full`` or ``step`` samples."""
-        rows = [asdict(sample) for sample in self.samples]
-        seconds = statistics.seconds_per_iteration(rows, kind)
-        assert seconds is not None, f"no {kind} sample was taken"
-        return seconds
-
     @contextmanager
     def _running(self, watch: Stopwatch) -> Iterator[None]:
-        """Run the clock and the feed, until the state is there and the feed paused."""
         watch.start()
         self._feed.resume()
         try:
@@ -256,9 +232,7 @@ class TimedLoop:
         watch.stop()
 
     def _next(self, most: int, waiting: Stopwatch, stop: Callable[[], bool]) -> tuple[Batch, ...]:
-        """Take the batches of the next dispatch: as many as it has at best, or one where fewer are
-        wanted, another shape follows, or ``stop()`` is true.
-        """
+        """Take a whole dispatch of batches, or one where fewer are wanted or have its shape."""
         count = 0
         while count < most and not (count and stop()):
             if count == len(self._held):
@@ -287,8 +261,7 @@ class TimedLoop:
         return float(np.median(self._refresh_seconds)) * iterations / self._every
 
     def _refresh(self) -> None:
-        carry = self._refreshed()
-        self.state = self.state._replace(carry=carry)
+        self.state = self.state._replace(carry=self._refreshed())
         seconds = self._refresh_seconds[-1]
         self.samples.append(Sample("refresh", self.iteration, self._every, seconds))
         self._hand_over()
@@ -347,10 +320,9 @@ def timed_loops(
     *,
     on_one_device: bool = False,
 ) -> Iterator[dict[str, TimedLoop]]:
-    """Open a loop for each of some settings, from the initial parameters and the first batch.
+    """Open a loop for each of some settings, by name, from the initial state and the first batch.
 
     Args:
-        configs: settings by the names of their loops.
         on_one_device: train on one device, with the batches that the settings give.
     """
     with ExitStack() as stack:
@@ -362,19 +334,3 @@ def timed_loops(
             loop = TimedLoop(trainer, state, content, sampler, plan_capacity(dataset.graph, config))
             loops[name] = stack.enter_context(loop)
         yield loops
-
-
-def interleave(loops: Sequence[TimedLoop], rounds: int, block: Callable[[TimedLoop], int]) -> None:
-    """Measure loops in turn, round after round, so that a disturbance meets all of them.
-
-    Each loop warms up first.
-
-    Args:
-        block: returns the iterations of a loop's block.
-    """
-    for loop in loops:
-        loop.warm_up(min(block(loop), STEP_BATCHES))
-    for _ in range(rounds):
-        for loop in loops:
-            loop.full_block(block(loop))
-            loop.step_block()

@@ -65,10 +65,9 @@ class RunPlan:
 
         Raises:
             DataError: the data set is not prepared, or the folder of the trace cannot be made.
-            UsageError: a plug-in returns another shape than it must, word vectors have another
-                length or are not kept, the batch does not fit the
-                data, the device lacks the precision, the memory or its peers, the processes differ,
-                or there is nothing to recommend.
+            UsageError: a plug-in returns another shape than it must, word vectors do not fit, the
+                batch does not fit the data, the device lacks the precision, the memory or its
+                peers, the processes differ, or there is nothing to recommend.
         """
         require(config.precision)
         if dataset is None:
@@ -103,12 +102,7 @@ class RunPlan:
     def open_recorder(
         self, ledger: Ledger, progress: Progress, folder: Path | None
     ) -> Iterator[Recorder]:
-        """Open this process's recorder, which writes nothing but in the first process.
-
-        The run's folder is held meanwhile.
-
-        Args:
-            folder: None for a new one.
+        """Open a recorder and hold its folder, a new one for None; it writes in the first process.
 
         Raises:
             DataError: a folder cannot be written.

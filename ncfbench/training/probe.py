@@ -8,8 +8,7 @@ out: losses of runs with other weights of it stay comparable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,22 +35,19 @@ LISTWISE_TERMS = 2**25
 BLOCK_TERMS = 2**18
 
 
-@dataclass(frozen=True)
-class ProbeLinks:
-    """The probe's terms by row; a row is a positive link."""
+class ProbeLinks(NamedTuple):
+    """The probe's terms, a row for each of M positive links."""
 
     user: NDArray[np.int32]
     """int32[M]: user ids."""
     item: NDArray[np.int32]
     """int32[M]: indices in ``nodes``."""
-    negative: NDArray[np.int32]
-    """int32[M, K]: indices in ``nodes``."""
+    negative: NDArray[np.int32] | None
+    """int32[M, K]: indices in ``nodes``; None if each row has all nodes in order."""
     weight: NDArray[np.float32]
     """float32[M, K]: sums each row's negative terms to their expectation."""
     nodes: NDArray[np.int32]
     """Ids of the items to embed."""
-    all_items: bool
-    """True if each row of ``negative`` is all nodes in order."""
 
     @classmethod
     def choose(cls, graph: BipartiteGraph, config: RunConfig) -> ProbeLinks:
@@ -72,25 +68,17 @@ class ProbeLinks:
             # The logarithm of a sampled sum is biased: a listwise loss takes fewer links instead,
             # and all items for each.
             share = np.ones(len(nodes)) if listwise else noise.probability[nodes]
-            weight = np.tile(share, (size, 1))
+            negative, weight = None, np.tile(share, (size, 1))
             if config.mask:
                 weight[graph.linked_block(user, nodes)] = 0
-            negative = np.broadcast_to(np.arange(len(nodes), dtype=np.int32), weight.shape)
         else:
             drawn = noise.draw(streams.generator("negatives"), size * config.probe_negatives)
             drawn = drawn.reshape(size, config.probe_negatives)
-            weight = np.full(drawn.shape, 1 / config.probe_negatives)
+            negative, weight = index[drawn], np.full(drawn.shape, 1 / config.probe_negatives)
             if config.mask:
                 weight[graph.linked(user[:, None], drawn)] = 0
-            negative = index[drawn]
-        return cls(
-            user,
-            index[graph.link_item[links]],
-            negative,
-            weight.astype(np.float32),
-            nodes,
-            exact or listwise,
-        )
+        item = index[graph.link_item[links]]
+        return cls(user, item, negative, weight.astype(np.float32), nodes)
 
 
 class Probe:
@@ -100,8 +88,6 @@ class Probe:
         self.links = ProbeLinks.choose(graph, config)
         self.embedder = embedder
         loss, lambda_, user_l2 = make_loss(config), config.lambda_, config.user_l2
-        all_items = self.links.all_items
-        self._blocks = self._split_rows()
 
         @jax.jit
         @full
@@ -112,7 +98,7 @@ class Probe:
             user, item, negative, weight, real = block
             f = users.scored[user]
             positive = interaction.pairs(f, items[item])
-            if all_items:
+            if negative is None:
                 scores = interaction.matrix(f, items)
             else:
                 scores = interaction.lists(f, items[negative])
@@ -121,6 +107,11 @@ class Probe:
             return jnp.sum(jnp.where(real, rows + penalty, 0.0))
 
         self._block_sum = block_sum
+        rows, terms = self.links.weight.shape
+        self._blocks = [
+            self._block(start, take)
+            for start, take in enumerate(row_blocks(rows, max(1, BLOCK_TERMS // terms)))
+        ]
 
     def __call__(self, parameters: Parameters) -> float:
         """Return L, with the users' penalty; sums over blocks are added in float64."""
@@ -131,12 +122,9 @@ class Probe:
         total = np.sum([np.asarray(value, np.float64) for value in sums])
         return float(total / len(self.links.user))
 
-    def _split_rows(self) -> list[Any]:
-        links, blocks, done = self.links, [], 0
-        for take in row_blocks(len(links.user), max(1, BLOCK_TERMS // links.negative.shape[1])):
-            real = np.arange(done, done + len(take)) == take
-            negative = None if links.all_items else links.negative[take]
-            arrays = (links.user[take], links.item[take], negative, links.weight[take], real)
-            blocks.append(jax.device_put(arrays))
-            done += len(take)
-        return blocks
+    def _block(self, number: int, take: NDArray[np.intp]) -> Any:
+        links = self.links
+        real = np.arange(number * len(take), (number + 1) * len(take)) == take
+        negative = None if links.negative is None else links.negative[take]
+        arrays = (links.user[take], links.item[take], negative, links.weight[take], real)
+        return jax.device_put(arrays)

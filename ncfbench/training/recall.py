@@ -23,11 +23,8 @@ from ncfbench.training.inference import Embedder, row_blocks
 from ncfbench.training.state import Parameters
 
 BLOCK_ITEMS = 2**12
-"""Items of a block. With 512 links a block is 8 MB of scores, which fits the caches: three times as
-fast as larger blocks (2 cores of an AMD EPYC, D = 50).
-"""
 BLOCK_LINKS = 512
-"""Links ranked at a time."""
+"""Items and links of a block, whose 8 MB of scores fit the caches."""
 
 
 class RecallEvaluator:
@@ -66,10 +63,10 @@ def link_ranks(
     Items of a higher score rank before it, and those of an equal score with a smaller index. A NaN
     ranks before every other score, so that broken parameters never look good.
 
-    Works in blocks of links and items, of which one is in memory. Equal scores must be equal to the
-    last bit, so a link's own score comes from the same product that counts it: the same program,
-    rows and block of items. Where there are several blocks of items, it comes from a product of its
-    own block beforehand; links are in the order of their items, so that few of these are needed.
+    One block of links and items is in memory. Equal scores must be equal to the last bit, so a
+    link's own score comes from the product that counts it: the same program, rows and block. Where
+    there are several blocks of items, its block is multiplied beforehand; links are in the order of
+    their items, so that these are few.
 
     Args:
         users: the user of each link.

@@ -1,9 +1,7 @@
 """Each user's best held-out items, as a table: ``recommendations.parquet`` in a run's folder.
 
-Exact, like :mod:`ncfbench.training.recall`: all test items are ranked for every user who has a link
-of any split, ties by item id, the smaller first, so that recall@M of the table is the run's
-recall@M. The parameters are those of the epoch that the run reports, which the table's metadata
-name.
+All test items are ranked for every user who has a link of any split, ties by item id, the smaller
+first, as for recall. The parameters are those of the epoch that the run reports.
 """
 
 from __future__ import annotations
@@ -35,12 +33,7 @@ Int32 = NDArray[np.int32]
 
 
 def require_items(config: RunConfig, dataset: Dataset, count: int) -> None:
-    """Refuse, before training, what could not be written in the end.
-
-    Raises:
-        UsageError: fewer than one item, an encoder without vectors for held-out items, or data
-            without test items.
-    """
+    """Refuse, before training, what could not be written in the end, by a UsageError."""
     if count < 1:
         raise UsageError(f"recommend = {count}: it must be at least 1.")
     if not find_encoder(config.encoder).scores_cold_items:
@@ -61,11 +54,12 @@ def recommend(
 ) -> Iterator[tuple[Int32, Int32, NDArray[np.float32], NDArray[np.bool_]]]:
     """Yield some users with a link at a time, ascending, with their best test items.
 
-    User ids int32[n], item ids int32[n, M], scores float32[n, M], and whether user and item are a
-    held-out link, bool[n, M].
-
     Args:
         count: M, items of each user; fewer where there are fewer test items.
+
+    Yields:
+        User ids int32[n], item ids int32[n, M], scores float32[n, M], and whether user and item are
+        a held-out link, bool[n, M].
 
     Raises:
         DivergedError: a score is not finite.
@@ -104,11 +98,7 @@ def write(
     reported: Best,
     schedule: Schedule,
 ) -> None:
-    """Write :data:`FILE` into a folder, a block of users at a time.
-
-    Args:
-        count: see :func:`recommend`.
-        reported: the parameters of the epoch that the run reports.
+    """Write :data:`FILE` into a folder, a block of users at a time, see :func:`recommend`.
 
     Raises:
         DataError: the table cannot be written.
@@ -140,28 +130,14 @@ def write(
     tables.write_table(folder / FILE, parts(), schema.with_metadata(schema.metadata | about))
 
 
-def is_written(record: RunRecord, dataset: Dataset, count: int) -> bool:
-    """Return whether a run has the table of its reported epoch for this many items of each user."""
-    iteration = record.reported_iteration or record.summary["iterations"]
-    schema = recommendations(dataset.user_ids is not None, dataset.item_ids is not None)
-    try:
-        found = tables.read_metadata(record.folder / FILE, schema)
-    except DataError:
-        return False
-    wanted = {"items_of_a_user": min(count, len(dataset.items_of("test"))), "iteration": iteration}
-    return all(found.get(name) == str(value) for name, value in wanted.items())
-
-
 def write_finished(
     record: RunRecord, dataset: Dataset, count: int, say: Callable[[str], None]
 ) -> None:
-    """Write the table of a finished run from its last checkpoint, unless it is there.
+    """Write the table of a finished run from its last checkpoint.
 
     Raises:
         DataError: the checkpoint is gone or damaged, or the table cannot be written.
     """
-    if is_written(record, dataset, count):
-        return
     one_device = record.config.on_one_device()  # a checkpoint knows nothing of devices
     trainer, _ = Trainer.create(one_device, dataset)
     found = Checkpoints(record.folder / "checkpoints", say).restore(trainer.shapes)

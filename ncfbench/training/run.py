@@ -103,14 +103,7 @@ def run(
 
 
 def choose_folder(plan: RunPlan, *, resume: bool, again: bool) -> Path | None:
-    """Return the folder of the run that a command means; None for a new one.
-
-    Args:
-        resume, again: see :func:`run`.
-
-    Raises:
-        UsageError: see :func:`run`.
-    """
+    """Return the folder of the run that a command means; None for a new one. See :func:`run`."""
     config, fingerprint = plan.config, plan.dataset.fingerprint
     runs_dir = plan.locations.runs_dir
     if resume:

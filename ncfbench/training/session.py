@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,17 +141,8 @@ class Session:
         self.recorder.begin(
             self._environment, self._evaluators.recall_reason, self._start if restored else None
         )
-        self._loop = TimedLoop(
-            trainer=self._trainer,
-            state=state,
-            content=content,
-            sampler=plan.sampler,
-            item_slots=slots,
-            start=self._start,
-            say=say,
-            ledger=self._ledger,
-            embedder=self._evaluators.embedder,
-        )
+        loop = partial(TimedLoop, say=say, ledger=self._ledger, embedder=self._evaluators.embedder)
+        self._loop = loop(self._trainer, state, content, plan.sampler, slots, self._start)
 
     def _begin(self) -> None:
         config, schedule = self._config, self._schedule
@@ -236,20 +228,14 @@ class Session:
                 "No trace was written: too few iterations between two probes, or after the first."
                 " Train for more epochs, or with a larger --probe-every."
             )
-        self._save_checkpoint()
+        state = self._save_checkpoint()
         self._write("finished")
-        if self.plan.recommend is not None and self.recorder.folder is not None:
+        folder, count = self.recorder.folder, self.plan.recommend
+        if count is not None and folder is not None:
             with self._timed("recommendation"):
-                saved = Saved(self._trainer.to_host(self._loop.state), {}, self._best)
-                reported = saved.reported(self.recorder.reported_iteration)
-                recommend.write(
-                    self.recorder.folder,
-                    self.plan.dataset,
-                    self._evaluators.embedder,
-                    self.plan.recommend,
-                    reported,
-                    self._schedule,
-                )
+                reported = Saved(state, {}, self._best).reported(self.recorder.reported_iteration)
+                dataset, embedder = self.plan.dataset, self._evaluators.embedder
+                recommend.write(folder, dataset, embedder, count, reported, self._schedule)
             self._write("finished")
         self.is_done = True
 
@@ -278,7 +264,7 @@ class Session:
             self._diverge(first + int(bad[0]) + 1, "The loss")
         if not is_cut:
             if ends_epoch:
-                self._loop.step_block(most=self._schedule.step_batches)
+                self._loop.step_block(self._schedule.step_batches)
                 self.recorder.take(self._loop.take_samples())
             self._record()
         with self._ledger.line("collective"):
@@ -298,11 +284,8 @@ class Session:
         count = min(TRACE_ITERATIONS, to_probe - 1)
         if count < 1:
             return
-        with (
-            tables.storage_errors(folder),
-            self._ledger.line("trace"),
-            jax.profiler.trace(str(folder)),
-        ):
+        writing = tables.storage_errors(folder)
+        with writing, self._ledger.line("trace"), jax.profiler.trace(str(folder)):
             self._losses += self._loop.full_block(count, kind="traced")
         self.recorder.take(self._loop.take_samples())
         self._progress.say(f"A trace of {count} iterations is in {shown(folder)}.")
@@ -317,17 +300,13 @@ class Session:
             observed = carry.observe(self._loop.state, embedder) if ends_epoch else None
         if not math.isfinite(probe_loss):
             self._diverge(iteration, "The probe")
-        row: dict[str, Any] = dict.fromkeys(schemas.CURVE.names)
-        row |= {
-            "iteration": iteration,
-            "epoch": self._schedule.epoch_of(iteration),
-            "probe_loss": probe_loss,
-            "batch_loss": float(np.mean(self._losses)) if self._losses else None,
-        }
+        columns, text = observed or ({}, None)
+        row: dict[str, Any] = dict.fromkeys(schemas.CURVE.names) | columns
+        row["iteration"], row["epoch"] = iteration, self._schedule.epoch_of(iteration)
+        row["probe_loss"] = probe_loss
+        row["batch_loss"] = float(np.mean(self._losses)) if self._losses else None
         evaluated = self._evaluated(parameters) if ends_epoch else {}
-        if observed is not None:
-            columns, text = observed
-            row |= columns
+        if text is not None:
             self._progress.say(text)
         self._losses = []
         self.recorder.record(row, evaluated)
@@ -387,7 +366,7 @@ class Session:
             state = self._trainer.from_host(self._group.from_first(state))
         return state, rounded_up(slots, self._config.devices)
 
-    def _save_checkpoint(self) -> None:
+    def _save_checkpoint(self) -> TrainState:
         self._write("running")  # the tables must have every sample before a checkpoint
         with self._timed("checkpoint"):
             extra = {
@@ -399,6 +378,7 @@ class Session:
             if self._checkpoints:
                 self._checkpoints.save(state, extra, self._best)
         self._checkpoint_due = time.perf_counter() + CHECKPOINT_SECONDS
+        return state
 
     def _write(self, status: str, message: str = "") -> None:
         self.recorder.write(status, self.iteration, message)

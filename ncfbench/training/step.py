@@ -55,10 +55,8 @@ def batch_loss(
     shard: Shard = WHOLE,
     given_MxD: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the sampled objective of one batch, or of one device's shard of it, and the vectors of
-    its item slots.
-
-    The penalties of users and of coupling are included.
+    """Return the sampled objective with its penalties of a batch, or of one device's shard of it,
+    and the vectors of its item slots.
 
     Args:
         given_MxD: vectors of the first item slots, which are constants; by default all are
@@ -121,12 +119,8 @@ class Trainer:
     ) -> tuple[Trainer, TrainState]:
         """Return a trainer, and the state that the run's seed gives.
 
-        Args:
-            layout: made from the settings by default.
-
         Raises:
-            UsageError: the device cannot compute at the precision, or there are not as many
-                devices.
+            UsageError: the devices cannot compute at the precision, or are too few.
         """
         precision.require(config.precision)
         layout = layout or make_layout(config)
@@ -155,11 +149,7 @@ class Trainer:
     def sent_bytes(
         self, sampler: Sampler, item_slots: int, dataset: Dataset, share: str
     ) -> dict[str, float]:
-        """Return the bytes that each device sends in a step on the sampler's batches, by purpose.
-
-        Args:
-            share: see :meth:`Layout.sent_bytes`.
-        """
+        """Return the bytes that each device sends in a step, see :meth:`Layout.sent_bytes`."""
         batch = sampler.assemble(sampler.draw(0, 1)[0])
         if isinstance(batch.negatives, MetUsers):  # each device has its rows' users besides
             batch = cut(batch, self.layout.size)
@@ -168,8 +158,7 @@ class Trainer:
 
     def embedder(self, content: DeviceContent) -> Embedder:
         """Return an embedder of the towers."""
-        is_costly = find_encoder(self.config.encoder).is_costly
-        return Embedder(self.towers, content, by_length=is_costly)
+        return Embedder(self.towers, content, by_length=find_encoder(self.config.encoder).is_costly)
 
     @property
     def per_dispatch(self) -> int:
@@ -179,10 +168,7 @@ class Trainer:
     def gradient(
         self, parameters: Parameters, batch: Batch, content: DeviceContent, dropout: Dropout | None
     ) -> tuple[jax.Array, Parameters]:
-        """Return the sampled objective of a batch and its gradient, all item slots embedded.
-
-        Products have the configured precision.
-        """
+        """Return the sampled objective of a batch and its gradient, all item slots embedded."""
         value, _, gradient = self._gradient(parameters, batch, content, dropout, None)
         return value, gradient
 
@@ -194,12 +180,7 @@ class Trainer:
         dropout: Dropout | None,
         given_MxD: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array | None, Parameters]:
-        """Return the objective, the vectors of item slots (None on several devices), and the
-        gradient.
-
-        Args:
-            given_MxD: vectors of the first item slots, which are constants.
-        """
+        """Return objective, vectors of item slots (None on several devices), and gradient."""
         loss = make_loss(self.config)
 
         def objective(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ def counting(log: list[int]) -> Iterator[Any]:
 
 def test_the_order_is_kept_and_a_pause_stops_building() -> None:
     log: list[int] = []
-    with Feed(counting(log), lambda item: item, depth=3) as feed:
+    with closing(Feed(counting(log), lambda item: item, depth=3)) as feed:
         time.sleep(0.05)
         assert log == [], "nothing is built before the clock runs"
         feed.resume()
@@ -41,7 +42,7 @@ def test_an_error_of_a_batch_is_raised_by_get(depth: int) -> None:
         yield 1
         raise ValueError("planted")
 
-    with Feed(broken(), lambda item: item, depth) as feed:
+    with closing(Feed(broken(), lambda item: item, depth)) as feed:
         feed.resume()
         assert feed.get() == 1
         with pytest.raises(ValueError, match="planted"):
@@ -55,7 +56,7 @@ def test_a_direct_feed_builds_what_is_asked_for_and_times_it() -> None:
         time.sleep(0.02)
         return -item
 
-    with Feed(counting(log), slow) as feed:
+    with closing(Feed(counting(log), slow)) as feed:
         feed.resume()
         assert [feed.get() for _ in range(3)] == [0, -1, -2]
         feed.pause()

@@ -19,7 +19,7 @@ from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
 from ncfbench.sampling.batch import Batch
 from ncfbench.timing.clock import Sample
-from ncfbench.training.loop import IN_FLIGHT, TimedLoop, interleave
+from ncfbench.training.loop import IN_FLIGHT, TimedLoop
 from ncfbench.training.step import Trainer
 
 DELAY = 0.03
@@ -179,14 +179,6 @@ def test_any_other_compilation_is_an_error(tiny: Dataset) -> None:
             loop.content = DeviceContent(loop.content.tokens[:, :4], loop.content.lengths)
             with pytest.raises(CheckFailedError, match="compiled during timed work"):
                 loop.full_block(count)
-
-
-def test_loops_take_turns_after_a_warm_up(tiny: Dataset) -> None:
-    with loop_for(tiny) as one, loop_for(tiny, sampler="strat-ns") as two:
-        interleave([one, two], rounds=3, block=lambda loop: 4)
-        for loop in (one, two):
-            assert [sample.kind for sample in loop.samples] == ["compile", *["full", "step"] * 3]
-            assert [sample.first_iteration for sample in by_kind(loop, "full")] == [4, 8, 12]
 
 
 @pytest.mark.long_cases(r"(mf-iid|lstm)")

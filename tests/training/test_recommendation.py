@@ -193,9 +193,6 @@ def test_a_finished_run_gets_it_from_its_checkpoint(
         for path in folder.iterdir()
         if path.is_file() and path.name != FILE
     } == before
-    stamp = (folder / FILE).stat().st_mtime_ns
-    train(data_dir, tmp_path, 50, resume=True)
-    assert (folder / FILE).stat().st_mtime_ns == stamp, "what is there is left alone"
     (folder / FILE).write_bytes(b"damaged")
     train(data_dir, tmp_path, 3, resume=True)
     assert read(folder)["rank"].to_pylist()[:4] == [1, 2, 3, 1]
