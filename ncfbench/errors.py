@@ -6,6 +6,7 @@ Logic raises these; only :mod:`ncfbench.cli` prints them and exits.
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -88,14 +89,9 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     known = list(valid)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     if not close and len(name) > 1:
-        close = [each for each in known if each[:1] == name[:1] and _abbreviates(name, each)]
+        letters = re.compile(".*".join(map(re.escape, name)), re.DOTALL)
+        close = list(filter(letters.match, known))
     return f"; did you mean {close[0]!r}?" if close else "."
-
-
-def _abbreviates(name: str, whole: str) -> bool:
-    """Return whether the letters of a name stand in another one, in their order."""
-    letters = iter(whole)
-    return all(letter in letters for letter in name)
 
 
 def either(names: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ installed package registers in the entry-point group of its kind (:attr:`Info.gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -46,9 +46,7 @@ def find(kind: Kind, name: str) -> Any:
     built_in = BUILT_IN[kind]
     if name in built_in:
         return built_in[name]
-    if ":" in name:
-        return read_plugin(kind, name)
-    plugins = registered(kind)
+    plugins = {name: name} if ":" in name else registered(kind)
     if name in plugins:
         return read_plugin(kind, plugins[name])
     valid = [*built_in, *plugins]
@@ -65,9 +63,8 @@ find_user_tower: Callable[[str], UserTowerInfo] = partial(find, "user_tower")
 find_interaction: Callable[[str], InteractionInfo] = partial(find, "interaction")
 
 
-def settings_for(choices: Mapping[Kind, str]) -> dict[str, Setting]:
+def settings_for(infos: Collection[Info]) -> dict[str, Setting]:
     """Return the settings that a run with these choices has, those of every run first."""
-    infos: list[Info] = [find(kind, name) for kind, name in choices.items()]
     found = SETTINGS | {
         name: setting
         for name, setting in own_settings().items()

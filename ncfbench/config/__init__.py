@@ -118,7 +118,7 @@ def complete(settings: Mapping[str, Any], ignored: Collection[str] = ()) -> RunC
     }
     infos = {kind: find(kind, name) for kind, name in chosen.items()}
     _refuse_taken_names(chosen, infos)
-    had = settings_for(chosen)
+    had = settings_for(infos.values())
     known = all_settings() | had
     for name, value in given.items():
         if name in known:

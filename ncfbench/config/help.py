@@ -81,5 +81,5 @@ def as_toml(config: RunConfig) -> str:
 
 def _text(setting: Setting, value: Any) -> str:
     if setting.type == "bool":
-        return setting.flag.removeprefix("--") if value else f"no-{setting.flag.removeprefix('--')}"
+        return setting.arguments(value)[0].removeprefix("--")
     return f"{value:g}" if setting.type == "float" else setting.text(value)

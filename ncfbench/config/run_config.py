@@ -67,21 +67,15 @@ class RunConfig(SharedSettings):
             f"no setting {name!r}: this run's sampler, loss and encoder declare none of that name"
         )
 
-    @property
-    def choices(self) -> dict[Kind, str]:
-        """The names of the run's sampler, loss, encoder and so on."""
-        return {kind: getattr(self, kind) for kind in BUILT_IN}
-
     @cached_property
     def infos(self) -> dict[Kind, Info]:
-        """The records of the run's choices."""
-        infos = {kind: find(kind, name) for kind, name in self.choices.items()}
-        return {kind: info.with_strata(self.strata) for kind, info in infos.items()}
+        """The records of the run's sampler, loss, encoder and so on."""
+        return {kind: find(kind, getattr(self, kind)).with_strata(self.strata) for kind in BUILT_IN}
 
     @cached_property
     def settings(self) -> Mapping[str, Setting]:
         """The settings that the run has, by name (``lambda`` without its underscore)."""
-        return settings_for(self.choices)
+        return settings_for(self.infos.values())
 
     def reads(self, setting: Setting) -> bool:
         """Return whether every run reads a setting, or one of this run's choices does."""
