@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,19 +35,13 @@ from ncfbench import __version__
 from ncfbench.data.content import SPLITS, Content, Split
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.data.options import SourceOptions
-from ncfbench.data.sources import (
-    SOURCES,
-    Progress,
-    find_source,
-    how_to_prepare,
-    prepare_command,
-)
+from ncfbench.data.sources import SOURCES, Progress, find_source, how_to_prepare, prepare_command
 from ncfbench.data.text import Int32, Texts, Vocabulary
 from ncfbench.errors import DataError, UsageError, nearest, reason, shown
 from ncfbench.storage import locks, tables
 
 FORMAT_VERSION = 2
-"""Version of the files; a data set of another one must be prepared again."""
+"""Version of the files; data of another one must be prepared again."""
 FINGERPRINT_DIGITS = 12
 """Digits of the fingerprint in the name of the folder of the content."""
 ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
@@ -327,8 +321,7 @@ def _verified(home: Path, manifest: Mapping[str, Any]) -> Content:
 
 
 def _is_intact(home: Path, manifest: Mapping[str, Any]) -> bool:
-    try:
+    with suppress(DataError):
         _verified(home, manifest)
-    except DataError:
-        return False
-    return True
+        return True
+    return False

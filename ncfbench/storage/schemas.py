@@ -67,16 +67,15 @@ CURVE = _schema(
 )
 """One row for each probe. Quality is null between epochs, and where there is nothing to rank.
 
-``epoch`` is the number of passes over the links; where an iteration completes a pass it is whole,
-though the batch may hold the first links of the next pass. Staleness is known at the end of an
-epoch of a run that remembers item vectors: distances over the length of the present vectors.
+``epoch``: passes over the links, whole where an iteration completes one. Staleness is known at the
+end of an epoch of a run that remembers item vectors: distances over the present vectors' length.
 """
 
 EVALUATION = _schema(
     "evaluation", "integer: iteration text: split floats: user_recalls item_shares"
 )
-"""One row for each evaluation of a split: what recall@50 is made of, so that two evaluations can be
-compared user by user and item by item (:class:`ncfbench.runs.quality.Evaluation`).
+"""One row for each evaluation of a split: recall@50 by user and by item
+(:class:`ncfbench.runs.quality.Evaluation`).
 """
 
 TIMING = _schema(
@@ -88,14 +87,13 @@ TIMING = _schema(
 recommendation, checkpoint; refresh, a mining of negatives, whose N-th part each of the
 ``iterations`` = N iterations up to the next one is charged in full, traced and step.
 
-``item_slots``: mean number of real item slots of the block's batches. ``resumed``: the block's
-epoch was cut by an interruption; summaries leave it out where there are others. A run that was
-resumed elsewhere has samples of two environments; its summary uses those of the last.
+``item_slots``: mean number of real item slots of the block's batches. ``resumed``: an interruption
+cut the block's epoch; summaries leave it out where there are others, and use the last environment.
 """
 
 LEDGER = _schema("ledger", "integer: session text: thread line number: seconds")
-"""Exclusive seconds of each line of the ledger; the main thread's lines add up to the wall time.
-Each resumption starts a session.
+"""Exclusive seconds of each line; the main thread's add up to a session's wall time. Each
+resumption starts a session.
 """
 
 SUMMARY = _schema(
@@ -107,9 +105,8 @@ SUMMARY = _schema(
     [*_RECALL_COLUMNS, "text:", "recall_reason", "message", "reported_by"],
     ["number:", *_OTHER_QUALITY],
 )
-"""One row: the outcome of a run. Times are medians over its blocks. Quality is that of the reported
-epoch, and ``reported_by`` the rule that chose it (:mod:`ncfbench.runs.reported`); ``recall_reason``
-says why recall is null.
+"""One row: the outcome of a run. Times are medians over its blocks, quality is that of the reported
+epoch. ``reported_by``: the rule that chose it (:mod:`ncfbench.runs.reported`).
 """
 
 
@@ -150,11 +147,10 @@ SPEEDUP = _schema(
 """The paper's speedup table. ``status``: baseline, reached, not reached, diverged, missing, no
 baseline; or not trained: the baseline has not (``reason``), and there are ratios of times only.
 
-Ratios are geometric means over the seeds that arm and baseline share, ``_lower`` and ``_upper``
-their 95 % intervals, null with one seed (:mod:`ncfbench.timing.seed_statistics`). ``_at_most``:
-upper bound of the ratio where only ``seeds_reached`` of the ``seeds`` reached the reference loss.
-``simulated``: a step ran on simulated devices, whose times mean nothing.
-``full_iteration_spread``: the largest :func:`ncfbench.timing.statistics.spread` of the runs.
+Ratios of baseline over arm are geometric means over the seeds that both share, ``_lower`` and
+``_upper`` their 95 % intervals (:mod:`ncfbench.timing.seed_statistics`), ``_at_most`` upper bounds
+where only ``seeds_reached`` of the ``seeds`` reached the reference loss. ``simulated``: times mean
+nothing. ``full_iteration_spread``: the largest :func:`ncfbench.timing.statistics.spread`.
 """
 
 RECALL = _schema(
@@ -182,10 +178,9 @@ failed, not begun.
 
 ``level``: the lowest probe loss, or recall with its sign changed. ``times_slower``: the
 recommended entrant's speed over this one's, at the latest level of both, with its 95 % interval;
-``times_slower_expected``: the same as its cost and its negatives let expect, of one that trained to
-the end no less than was measured, and of one that a smaller learning rate overtook no less than its
-last gains let expect; null if never. ``clock_seconds``: training clock of the first seed;
-``learned_seconds``: the clock at which it was first better than chance.
+``times_slower_expected``: the same as cost, negatives and last gains let expect; null if never.
+``clock_seconds``: training clock of the first seed; ``learned_seconds``: when it was first better
+than chance.
 """
 
 AUDIT = _schema(
@@ -311,10 +306,9 @@ UNITCOST = _schema(
 """One row for each part.
 
 ``unit_seconds``: what one more node or interaction adds to the step, on average between the first
-and the last of ``sizes``; for the part ``fixed`` what no count changes; with its 95 % interval.
-``alone_unit_seconds``: the same of the part timed alone; ``seconds``: what so many add to the step.
-``step_seconds`` and ``alone_seconds``: medians of the steps and of the part alone. ``spread``:
-upper over lower quartile of the rounds, less 1.
+and the last of ``sizes``, with its 95 % interval; for the part ``fixed`` what no count changes.
+``alone``: the part timed alone. ``seconds``: what so many add to the step. ``spread``: upper over
+lower quartile of the rounds, less 1.
 """
 
 PROFILE_TABLES = {"profile": PROFILE, "unitcost": UNITCOST, "costmodel": COSTMODEL}
