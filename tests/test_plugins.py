@@ -187,39 +187,38 @@ def test_a_shared_plugin_trains_on_several_devices(
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_settings_of_a_plugin_are_its_identity(module: str, tmp_path: Path) -> None:
+OTHERS = ("word_dimension", "stratum_size", "lstm_units")
+IDENTITY = [
+    *(("encoder", "Bag", name, name == "bag_width") for name in ("bag_width", *OTHERS)),
+    *(("encoder", "Silent", name, True) for name in ("bag_width", *OTHERS)),
+    ("sampler", "Sharing", "negatives", True),
+    ("sampler", "Own", "uniform_items", False),
+    ("sampler", "Own", "negatives", True),  # used by its base class
+    *(("loss", "SilentLoss", name, True) for name in OTHERS),
+    *(("user_tower", "SilentUserTower", name, True) for name in OTHERS),
+    *(("interaction", "SilentInteraction", name, True) for name in OTHERS),
+]
+
+
+@pytest.mark.parametrize(("kind", "plugin", "name", "counts"), IDENTITY)
+def test_settings_of_a_plugin_are_its_identity(
+    module: str, kind: str, plugin: str, name: str, counts: bool
+) -> None:
     """Declared or not; only what a class declares not to use is left out."""
+    usual = SMALL | {"sampler": "ns", "encoder": "mf", "loss": "log" if plugin == "Own" else "sg"}
+    configs = [complete(usual | {kind: f"{module}:{plugin}", name: value}) for value in (2, 4)]
+    assert len({digest(config) for config in configs}) == 1 + counts
+    assert len({grid.cell_identity(config) for config in configs}) == 1 + counts
 
-    def config(name: str, **more: Any) -> Any:
-        return complete(SMALL | {"sampler": "iid", "encoder": f"{module}:{name}"} | more)
 
-    def are_one(*configs: Any) -> bool:
-        assert len({digest(one) for one in configs}) == len(
-            {grid.cell_identity(one) for one in configs}
-        )
-        return len({digest(one) for one in configs}) == 1
-
-    assert not are_one(config("Bag", bag_width=4), config("Bag", bag_width=5))
-    assert are_one(config("Bag", word_dimension=4), config("Bag", word_dimension=5))
-    assert are_one(config("Bag", lstm_units=25), config("Bag", lstm_units=200))
-    assert not are_one(config("Silent", bag_width=4), config("Silent", bag_width=5))
-    assert not are_one(config("Silent", word_dimension=4), config("Silent", word_dimension=5))
-    assert not are_one(config("Silent", lstm_units=25), config("Silent", lstm_units=200))
-    of_sampler = [
-        complete({"sampler": f"{module}:Sharing", "negatives": k, "batch_size": 64}) for k in (3, 4)
-    ]
-    assert not are_one(*of_sampler)
-    own = {"sampler": f"{module}:Own", "loss": "log"}
-    assert not are_one(complete(own), complete(own | {"mask": False})), "used by its base class"
-    assert are_one(complete(own), complete(own | {"stratum_size": 8}))
-    for kind in ("loss", "user_tower", "interaction"):
-        for name in ("word_dimension", "stratum_size", "lstm_units"):
-            of_others = {"sampler": "ns", "encoder": "mf", "batch_size": 64}
-            of_others[kind] = f"{module}:Silent{kind.title().replace('_', '')}"
-            assert not are_one(*(complete(of_others | {name: value}) for value in (2, 4)))
-    made = runs.create(tmp_path, config("Silent", lstm_units=25), "data")
-    assert choice.find(tmp_path, config("Silent", lstm_units=25), "data") == made
-    assert choice.find(tmp_path, config("Silent", lstm_units=200), "data") is None
+def test_a_run_of_a_plugin_is_found_by_all_settings(module: str, tmp_path: Path) -> None:
+    few, many = (
+        complete(SMALL | {"encoder": f"{module}:Silent", "lstm_units": units})
+        for units in (25, 200)
+    )
+    made = runs.create(tmp_path, few, "data")
+    assert choice.find(tmp_path, few, "data") == made
+    assert choice.find(tmp_path, many, "data") is None
 
 
 def test_a_sweep_varies_the_settings_of_a_plugin(module: str) -> None:
