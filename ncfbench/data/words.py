@@ -1,20 +1,4 @@
-r"""The definition of a word, the same for every data set and every script.
-
-A word is a run of letters and numbers (Unicode's categories L and N) with the marks (Mn, Mc) that
-follow them, after compatibility normalisation (NFKC, a superset of NFC) and in lower case:
-
-- Vowel signs, points and accents belong to the letter that they follow, so ``हिन्दी`` is one word,
-  and an accent may be composed or not.
-- Scripts that are written without spaces between words (:data:`UNSPACED`) are cut into overlapping
-  pairs of characters with their marks: ``爱情片`` is ``爱情 情片``. A lone character is a word.
-- Everything else separates: hyphens and apostrophes (``don't`` is ``don t``, with ``'`` and ``’``),
-  underscores, symbols, emoji. A text of emoji alone has no words.
-- Invisible characters vanish: soft hyphens, joiners, variation selectors, marks of direction. A
-  zero-width space separates.
-- ``İ`` becomes ``i`` and ``ı`` stays, so ``İstanbul`` and ``istanbul`` are one word.
-- Line ends and letters that an export wrote as ``\n``, ``\r``, ``\t`` and ``\u00e9`` are read as
-  such where every backslash of a text can be an escape. Other backslashes separate.
-"""
+"""The definition of a word, the same for every data set and every script: see data/README.md."""
 
 from __future__ import annotations
 
@@ -52,7 +36,9 @@ _DRIVE = re.compile(r"\b[A-Za-z]:\\")
 
 
 def tokenize(text: str) -> list[str]:
-    """Return the words of a text, in order."""
+    """Return the words of a text, in order, in lower case and Unicode's form NFC: runs of letters
+    and numbers with the marks that follow them, or overlapping pairs of :data:`UNSPACED` letters.
+    """
     if "\\" in text:
         text = read_escapes(text)
     if text.isascii():

@@ -16,7 +16,8 @@ import pytest
 
 from ncfbench.data.files import git_blob_id, sha256
 from ncfbench.data.sources import published
-from ncfbench.data.sources.published import Published, PublishedOptions
+from ncfbench.data.sources.citeulike import CiteULike, Options
+from ncfbench.data.sources.published import Commit
 from ncfbench.errors import DataError, VerificationError
 
 FILES = {"users.dat": b"2 0 1\n1 2\n" * 500, "tags.dat": b"red\nfish\n"}
@@ -68,18 +69,18 @@ pause = time.sleep
 
 
 @pytest.fixture
-def source() -> Published:
+def source() -> Commit:
     ids = {
         name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest()
         for name, text in FILES.items()
     }
-    return Published("something", "0" * 40, ids, PublishedOptions)
+    return Commit("something", "0" * 40, ids)
 
 
 class Site:
     """A server of the files, and downloads from it into a folder."""
 
-    def __init__(self, url: str, source: Published, folder: Path) -> None:
+    def __init__(self, url: str, source: Commit, folder: Path) -> None:
         self.url, self.source, self.folder = url, source, folder
         self.faults: dict[str, list[str]] = {}
         self.asked: list[str] = []
@@ -89,7 +90,7 @@ class Site:
 
 
 @pytest.fixture
-def site(source: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(source: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     handler = type("Handler", (Server,), {})
     monkeypatch.setattr(published, "TIMEOUT_SECONDS", 0.25)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
@@ -163,14 +164,14 @@ def test_a_folder_where_a_file_should_be(site: Site) -> None:
     ],
 )
 def test_no_server(
-    source: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, message: str
+    source: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, message: str
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(DataError, match=message):
         source.download(tmp_path, NAMES, url)
 
 
-def test_names_of_contents(source: Published, tmp_path: Path) -> None:
+def test_names_of_contents(source: Commit, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"hello\n")
     assert (
         git_blob_id(tmp_path / "a") == "ce013625030ba8dba906f756967f9e9ca394464a"
@@ -185,14 +186,14 @@ def test_files_come_from_a_download_or_a_folder(
     """Downloads are kept in the cache; a folder of the user's own is used as it is."""
     monkeypatch.setenv("NCFBENCH_CACHE_DIR", str(tmp_path / "cache"))
 
-    class Options(PublishedOptions):
+    class OwnFiles(Options):
         files = NAMES
 
         def read(self, folder: Path, say: Any) -> Any:
             return folder
 
     def folder_of(**options: Any) -> Path:
-        planned = site.source.plan(Options(**options), say=said.append)
+        planned = CiteULike(site.source, OwnFiles).plan(OwnFiles(**options), say=said.append)
         verified.append([file["verified"] for file in planned.origin["files"].values()])
         return planned.read()  # type: ignore[return-value]
 

@@ -20,13 +20,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ncfbench.data.assets import pieces
 from ncfbench.data.assets.kept import CHECKPOINT, DIGITS
-from ncfbench.data.assets.pieces import (
-    read_settings,
-    require_package,
-    tokenizer_digest,
-    tokenizer_file,
-)
 from ncfbench.data.files import sha256
 from ncfbench.data.store import Dataset
 from ncfbench.errors import DataError, UsageError, either, reason
@@ -75,13 +70,9 @@ class Architecture:
 
     @classmethod
     def read(cls, folder: Path) -> Architecture:
-        """Read the architecture of a model in a folder.
-
-        Raises:
-            DataError: a file is damaged, or the model is none of BERT's kind.
-        """
+        """Read a model's files; a DataError where one is damaged, or none of BERT's kind."""
         path = folder / CONFIG
-        given = read_settings(path, dict)
+        given = pieces.read_settings(path, dict)
         for name, known in KNOWN.items():
             if (value := given.get(name, known)) != known:
                 raise DataError(
@@ -109,10 +100,8 @@ def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) 
     """Keep the files of a checkpoint beside a data set, and return the digest that names them.
 
     Raises:
-        DataError: a file is damaged, the model is none of BERT's kind, the tokenizer is missing, or
-            the folder cannot be written.
-        UsageError: a file is missing, or the data set was prepared with words or with another
-            tokenizer.
+        DataError: a file is damaged or cannot be kept, or the model is none of BERT's kind.
+        UsageError: a file is missing, or the data set was prepared without this tokenizer.
     """
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
@@ -120,7 +109,7 @@ def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) 
                 f"--checkpoint {folder}: there is no {name}. Name the folder of a pretrained model."
             )
     tokenizer = dataset.manifest.get("tokenizer")
-    if tokenizer is None or tokenizer["sha256"] != tokenizer_digest(folder):
+    if tokenizer is None or tokenizer["sha256"] != pieces.tokenizer_digest(folder):
         made = "words" if tokenizer is None else f"the tokenizer of {tokenizer['name']}"
         raise UsageError(
             f"{dataset.name} was prepared with {made}, and --encoder bert needs the pieces of its"
@@ -137,14 +126,13 @@ def keep_checkpoint(folder: Path, dataset: Dataset, say: Callable[[str], None]) 
     digest = hashlib.sha256(content.encode()).hexdigest()[:DIGITS]
     home = CHECKPOINT.path(dataset.folder, digest)
     # The configuration last: without it, copies that were cut off are refused.
-    for name in (tokenizer_file(folder).name, *reversed(names)):
+    for name in (pieces.tokenizer_file(folder).name, *reversed(names)):
         _copy(folder / name, home / name)
     say(f"Checkpoint {digest}: {folder.name}.")
     return digest
 
 
 def _copy(file: Path, kept: Path) -> None:
-    """Copy a file, atomically, unless the copy is there undamaged."""
     with tables.storage_errors(kept):
         if kept.exists() and filecmp.cmp(file, kept, shallow=False):
             return
@@ -154,10 +142,7 @@ def _copy(file: Path, kept: Path) -> None:
 
 
 def read_verified(folder: Path) -> Architecture:
-    """Read a model's architecture, and verify that its weights belong to it.
-
-    Errors are those of :meth:`Architecture.read` and :func:`read_weights`.
-    """
+    """Read a model's architecture, and verify that its weights belong to it."""
     architecture = Architecture.read(folder)
     for _ in read_weights(folder, architecture):
         pass
@@ -173,7 +158,7 @@ def read_weights(
         DataError: the file is damaged, or a weight is missing, has another shape or is not finite.
         UsageError: the package ``safetensors`` is not installed.
     """
-    require_package("safetensors", "--encoder bert")
+    pieces.require_package("safetensors", "--encoder bert")
     from safetensors import SafetensorError, safe_open
 
     path = folder / WEIGHTS
@@ -226,10 +211,8 @@ def _shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
 
 
 def _pooling(path: Path) -> Pooling:
-    """Read flags (``pooling_mode_mean_tokens``) or, as sentence-transformers 6 writes, one name or
-    a list of names (``pooling_mode``).
-    """
-    given = read_settings(path, dict)
+    """Read flags (``pooling_mode_mean_tokens``), or names as sentence-transformers 6 writes."""
+    given = pieces.read_settings(path, dict)
     flags = {
         match[1]: value
         for name, value in given.items()
@@ -244,7 +227,7 @@ def _pooling(path: Path) -> Pooling:
 
 
 def _normalises(path: Path) -> bool:
-    modules = read_settings(path, list)
+    modules = pieces.read_settings(path, list)
     kinds = [str(module.get("type") if isinstance(module, dict) else module) for module in modules]
     kinds = [kind.rsplit(".", 1)[-1] for kind in kinds]
     for kind in kinds:

@@ -12,21 +12,26 @@ import html
 import re
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ncfbench.config import cache_dir
 from ncfbench.data.content import Content, distinct_links, split_items
-from ncfbench.data.files import read_lines
+from ncfbench.data.files import git_blob_id, read_lines
 from ncfbench.data.markup import clean_latex
-from ncfbench.data.options import option
-from ncfbench.data.sources import Statistics
-from ncfbench.data.sources.published import Published, PublishedOptions
+from ncfbench.data.options import TokenizerOptions, option
+from ncfbench.data.sources import Preparation, Progress, Statistics
+from ncfbench.data.sources.published import Commit
 from ncfbench.data.table import read_table
 from ncfbench.data.text import Corpus
-from ncfbench.errors import DataError
+from ncfbench.errors import DataError, VerificationError
+from ncfbench.storage import locks
 
 FILES = {
     "title": ("raw-data.csv",),
@@ -43,9 +48,16 @@ _BEGIN = re.compile(r"##([0-9]{1,12})\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PublishedOptions):
+class Options(TokenizerOptions):
     """Options of CiteULike-a."""
 
+    from_: Path | None = option(
+        None, "A folder with the published files, instead of a download.", is_stored=False
+    )
+    allow_unverified: bool = option(
+        False, "Accept files that are not the published ones.", is_stored=False
+    )
+    url: str | None = option(None, "Download from a mirror.", is_stored=False)
     text: tuple[str, ...] = option(
         ("title", "abstract"),
         f"An item's text is made of these, in order: any of {','.join(PARTS)}.",
@@ -117,30 +129,76 @@ class OptionsT(Options):
         return super().clean(html.unescape(text))
 
 
-CITEULIKE_A = Published(
-    "citeulike-a",
-    "91b603922d7f2d3db18071d4798bf78c9c5d1680",
-    {
-        "users.dat": "01c329a6df4e883f3282421557543a547eada9de",
-        "raw-data.csv": "2d366a8142639249324d800c17bce39d59032744",
-        "item-tag.dat": "f9e559356b1a84ba3c709a7cb4bc87fea2dad459",
-        "tags.dat": "231dccc10c3b5ecb421e028528072b652c67aa04",
-    },
+@dataclass(frozen=True)
+class CiteULike:
+    """One of the two sources; see :class:`ncfbench.data.sources.SourceModule`."""
+
+    published: Commit
+    Options: type[Any]
+    STATISTICS: Statistics | None = None
+
+    def plan(
+        self, options: Any, *, say: Callable[[str], None], progress: Progress = nullcontext
+    ) -> Preparation:
+        """Download the files, unless ``--from`` names their folder, and verify them.
+
+        Raises:
+            DataError: a file is missing, or a download failed.
+            VerificationError: a file is not the published one, and that is not allowed.
+        """
+        folder = options.from_
+        if folder is None:
+            folder = cache_dir() / self.published.repository / self.published.commit[:12]
+            # A second process waits, and then finds the files.
+            with locks.held(folder, "downloading into", wait=say), progress() as bar:
+                self.published.download(folder, options.files, options.url, bar)
+        files = {name: self._verified(folder / name, options, say) for name in options.files}
+        origin = {"commit": self.published.commit, "files": files, **options.tokenizer_origin()}
+        return Preparation(origin, options.stored(), partial(options.read, folder, say))
+
+    def _verified(self, path: Path, options: Any, say: Callable[[str], None]) -> dict[str, Any]:
+        if not path.exists():
+            needed = ", ".join(options.files)
+            raise DataError(f"{path} is missing. --from takes the folder that holds {needed}.")
+        blob, expected = git_blob_id(path), self.published.blob_ids[path.name]
+        if blob != expected:
+            text = f"{path} is not the published file: expected git blob {expected}, found {blob}."
+            if not options.allow_unverified:
+                raise VerificationError(
+                    f"{text} Use --allow-unverified to prepare it all the same."
+                )
+            say(f"Warning: {text} Accepted (--allow-unverified).")
+        return {"git_blob": blob, "verified": blob == expected}
+
+
+CITEULIKE_A = CiteULike(
+    Commit(
+        "citeulike-a",
+        "91b603922d7f2d3db18071d4798bf78c9c5d1680",
+        {
+            "users.dat": "01c329a6df4e883f3282421557543a547eada9de",
+            "raw-data.csv": "2d366a8142639249324d800c17bce39d59032744",
+            "item-tag.dat": "f9e559356b1a84ba3c709a7cb4bc87fea2dad459",
+            "tags.dat": "231dccc10c3b5ecb421e028528072b652c67aa04",
+        },
+    ),
     Options,
     Statistics("paper", {
         "users": 5551, "items": 16980, "links": 204986, "vocabulary": 23011,
         "words_max": 300, "words_min": 22, "words_mean": 194, "words_median": 186,
     }),
 )  # fmt: skip
-CITEULIKE_T = Published(
-    "citeulike-t",
-    "4f103c6ea0fe407b23be230837b65517e613c34a",
-    {
-        "users.dat": "a363574955fa4def72e3025ee79c2e36b9a05fd0",
-        "rawtext.dat": "cf1a042dee7dca9aeacfb24828199a86be53b625",
-        "mult.dat": "2805aec9d45376f5c2383db8bb0e0bed01290cb1",
-        "vocabulary.dat": "4f16a05cde545a2e84ac09bc6ecedb3b560c4f5c",
-    },
+CITEULIKE_T = CiteULike(
+    Commit(
+        "citeulike-t",
+        "4f103c6ea0fe407b23be230837b65517e613c34a",
+        {
+            "users.dat": "a363574955fa4def72e3025ee79c2e36b9a05fd0",
+            "rawtext.dat": "cf1a042dee7dca9aeacfb24828199a86be53b625",
+            "mult.dat": "2805aec9d45376f5c2383db8bb0e0bed01290cb1",
+            "vocabulary.dat": "4f16a05cde545a2e84ac09bc6ecedb3b560c4f5c",
+        },
+    ),
     OptionsT,
     Statistics("published", {"users": 7947, "items": 25975, "links": 134860}),
 )
@@ -173,11 +231,7 @@ def _tokens(
 
 
 def read_articles(path: Path, column: str) -> list[str]:
-    """Return a column of raw-data.csv, whose ``doc.id`` must run from 1 upwards.
-
-    Raises:
-        DataError: a missing column, a row of another width, or an unexpected doc.id.
-    """
+    """Return a column of raw-data.csv; a DataError unless its ``doc.id`` runs from 1 upwards."""
     table = read_table(path)
     for name in ("doc.id", column):
         if name not in table.names:
@@ -197,10 +251,8 @@ def read_texts(
 ) -> Iterator[list[str]]:
     """Yield the tokens of each text of rawtext.dat: the lines after ``##0``, ``##1``, ...
 
-    Bytes that are not UTF-8 separate words; one warning counts their lines.
-
-    Raises:
-        DataError: an unexpected number, or text before the first.
+    Bytes that are not UTF-8 separate words; one warning counts their lines. A DataError names the
+    line of an unexpected number.
     """
     invalid = array("q")
     tokens: list[str] = []
@@ -229,11 +281,8 @@ def read_texts(
 
 
 def read_lists(path: Path, limit: int, what: str) -> Iterator[list[int]]:
-    """Yield the ids of each line ``count id id ...``; ``id:times`` stands for as many.
-
-    Raises:
-        DataError: a malformed line, a count that does not match (a truncated line), or an id that
-            is not in 0..limit-1.
+    """Yield the ids of each line ``count id id ...``; ``id:times`` stands for as many. A DataError
+    names a line that is malformed or cut off, or has an id that is not in 0..limit-1.
     """
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"

@@ -218,10 +218,8 @@ def find_parts(
     folder: Path, wanted: Sequence[str] | None, say: Callable[[str], None]
 ) -> dict[str, Path]:
     """Return the folder or archive of each part, ``train`` before ``dev``; files in the folder
-    itself are a part with an empty name.
-
-    Raises:
-        DataError: a wanted part is missing, or the folder holds several data sets.
+    itself are a part with an empty name. A DataError where a part is missing, or there are several
+    data sets.
     """
     if not folder.exists():
         raise DataError(f"{folder} does not exist. {HOW_TO_GET}")

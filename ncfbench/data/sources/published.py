@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ncfbench.config import cache_dir
-from ncfbench.data.content import Content
 from ncfbench.data.files import git_blob_id
-from ncfbench.data.options import TokenizerOptions, option
-from ncfbench.data.sources import Preparation, Progress, Statistics
 from ncfbench.errors import DataError, VerificationError, reason
-from ncfbench.storage import locks
 from ncfbench.storage.tables import storage_errors
 
 TIMEOUT_SECONDS = 30
@@ -24,78 +16,21 @@ TIMEOUT_SECONDS = 30
 RETRIES = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedOptions(TokenizerOptions, ABC):
-    """Options that say where published files come from, and what is made of them."""
-
-    from_: Path | None = option(
-        None,
-        "A folder with the published files, instead of a download.",
-        is_stored=False,
-    )
-    allow_unverified: bool = option(
-        False,
-        "Accept files that are not the published ones.",
-        is_stored=False,
-    )
-    url: str | None = option(None, "Download from a mirror.", is_stored=False)
-
-    @property
-    @abstractmethod
-    def files(self) -> tuple[str, ...]:
-        """The files whose content these options use."""
-
-    @abstractmethod
-    def read(self, folder: Path, say: Callable[[str], None]) -> Content:
-        """Parse the files in a folder."""
-
-
 @dataclass(frozen=True)
-class Published:
-    """A source of data, see :class:`ncfbench.data.sources.SourceModule`: the files of one commit.
-
-    Args:
-        repository: its name.
-        commit: 40 hexadecimal digits.
-        blob_ids: git's id of the content of each file.
-    """
+class Commit:
+    """A commit of 40 hexadecimal digits, and the files in it by git's id of their content."""
 
     repository: str
     commit: str
-    blob_ids: Mapping[str, str]
-    Options: type[Any]
-    STATISTICS: Statistics | None = None
+    blob_ids: dict[str, str]
 
     @property
     def url(self) -> str:
         """Address of the folder of the files."""
         return f"https://raw.githubusercontent.com/js05212/{self.repository}/{self.commit}/"
 
-    def plan(
-        self,
-        options: PublishedOptions,
-        *,
-        say: Callable[[str], None],
-        progress: Progress = nullcontext,
-    ) -> Preparation:
-        """Download the files, unless ``--from`` names their folder, and verify them.
-
-        Raises:
-            DataError: a file is missing, or a download failed.
-            VerificationError: a file is not the published one, and that is not allowed.
-        """
-        folder = options.from_
-        if folder is None:
-            folder = cache_dir() / self.repository / self.commit[:12]
-            # A second process waits, and then finds the files.
-            with locks.held(folder, "downloading into", wait=say), progress() as bar:
-                self.download(folder, options.files, options.url, bar)
-        files = {name: self._verified(folder, name, options, say) for name in options.files}
-        origin = {"commit": self.commit, "files": files, **options.tokenizer_origin()}
-        return Preparation(origin, options.stored(), partial(options.read, folder, say))
-
     def download(
-        self, folder: Path, names: Sequence[str], base_url: str | None = None, progress: Any = None
+        self, folder: Path, names: Iterable[str], base_url: str | None = None, progress: Any = None
     ) -> None:
         """Download the named files from GitHub or a mirror; verified ones are kept.
 
@@ -120,10 +55,11 @@ class Published:
         pooch.get_logger().setLevel("ERROR")
         files = pooch.create(folder, site, registry=dict.fromkeys(names), retry_if_failed=RETRIES)
         for name in names:
-            with storage_errors(folder / name):
-                if (folder / name).is_file() and git_blob_id(folder / name) == self.blob_ids[name]:
+            path = folder / name
+            with storage_errors(path):
+                if path.is_file() and git_blob_id(path) == self.blob_ids[name]:
                     continue
-                (folder / name).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
             try:
                 files.fetch(name, downloader=fetch)
             except (requests.exceptions.RequestException, OSError) as error:
@@ -135,23 +71,3 @@ class Published:
                 raise VerificationError(
                     f"{name} from {site} is not the published file: {reason(error)}."
                 ) from error
-
-    def _verified(
-        self, folder: Path, name: str, options: PublishedOptions, say: Callable[[str], None]
-    ) -> dict[str, Any]:
-        """Return the blob id of a file, and whether it is the published one."""
-        path, expected = folder / name, self.blob_ids[name]
-        if not path.exists():
-            needed = ", ".join(options.files)
-            raise DataError(f"{path} is missing. --from takes the folder that holds {needed}.")
-        blob = git_blob_id(path)
-        if blob != expected:
-            difference = (
-                f"{path} is not the published file: expected git blob {expected}, found {blob}."
-            )
-            if not options.allow_unverified:
-                raise VerificationError(
-                    f"{difference} Use --allow-unverified to prepare it all the same."
-                )
-            say(f"Warning: {difference} Accepted (--allow-unverified).")
-        return {"git_blob": blob, "verified": blob == expected}

@@ -27,16 +27,11 @@ from ncfbench.rng import Streams
 from ncfbench.storage.free_space import require_memory
 
 STATISTICS: Statistics | None = None
-TOPICS_OF_A_USER = 3
-"""Topics of a user; the user's links fall on them with weights 1, 1/2, 1/3."""
-TOPIC_WORD_SHARE = 0.6
-"""Share of an item's words that come from its topic; the others come from all words."""
-OFF_TOPIC_SHARE = 0.1
-"""Share of links that ignore topics."""
-FEATURE_NOISE = np.float32(0.5)
-"""Standard deviation of a feature's noise; a topic's centre has 1."""
-LINKS_AT_ONCE = 2**22
-"""Links drawn at a time; part of what a seed means."""
+TOPICS_OF_A_USER = 3  # a user's links fall on them with weights 1, 1/2, 1/3
+TOPIC_WORD_SHARE = 0.6  # of an item's words; the others come from all words
+OFF_TOPIC_SHARE = 0.1  # of links, which ignore topics
+FEATURE_NOISE = np.float32(0.5)  # standard deviation; a topic's centre has 1
+LINKS_AT_ONCE = 2**22  # drawn at a time; part of what a seed means
 
 
 def _size(default: int, help_: str) -> Any:
