@@ -9,9 +9,10 @@ words gathered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -85,16 +86,20 @@ def make_layout(config: RunConfig) -> Layout:
             " them itself, unless XLA_FLAGS says how many there are, or JAX was started"
             " before it."
         )
-    return Layout(config, Mesh(np.array(by_process).reshape(-1), (AXIS,)))
+    return Layout(config, list(chain(*by_process)))
 
 
 class Layout:
     """The home of a step's arrays: JAX's first device, or a mesh of several."""
 
-    def __init__(self, config: RunConfig, mesh: Mesh | None = None) -> None:
-        self.mesh, self._config = mesh, config
-        self.size = 1 if mesh is None else int(mesh.devices.size)
-        self.is_simulated = mesh is not None and jax.default_backend() == "cpu"
+    def __init__(self, config: RunConfig, devices: Sequence[jax.Device] = ()) -> None:
+        self._config = config
+        self.size = len(devices) or 1
+        self.mesh = Mesh(np.array(devices or jax.devices()[:1]), (AXIS,))
+        self._by_row, self._replicated = (
+            NamedSharding(self.mesh, spec) for spec in (Spec(AXIS), Spec())
+        )
+        self.is_simulated = self.size > 1 and jax.default_backend() == "cpu"
         """True for several devices on one CPU; their threads wait for each other."""
         count = self.size // jax.process_count()
         self.own = range(jax.process_index() * count, (jax.process_index() + 1) * count)
@@ -102,10 +107,8 @@ class Layout:
         self._every_user: tuple[Any, tuple[Any, Any]] = None, (None, None)
 
     def describe(self) -> dict[str, Any] | None:
-        """Describe several devices for ``environment.json``, by what affects times and no number;
-        return None for one device.
-        """
-        if self.mesh is None:
+        """Describe several devices for ``environment.json``; return None for one."""
+        if self.size == 1:
             return None
         return {
             "devices": self.size,
@@ -120,15 +123,14 @@ class Layout:
     ) -> dict[str, float]:
         """Return the bytes that each of N devices sends in an iteration, by purpose.
 
-        With ring algorithms, to gather S bytes in all, or to reduce-scatter them, each device sends
-        S (N - 1)/N; an all-reduce sends twice as many.
+        By ring algorithms each sends S (N - 1)/N to gather or to reduce-scatter S bytes in all, and
+        twice as many to all-reduce them.
 
         Args:
             shapes: shapes of the parameters.
             user_slots, item_slots: slots of all shards of a batch.
             words: the length of a text.
-            share: ``global``, ``local``; or ``texts`` for the alternative of gathering the texts of
-                all items, and encoding them on every device.
+            share: ``global``, ``local``, or ``texts`` if texts were gathered instead of vectors.
         """
         part = NUMBER_BYTES * (self.size - 1) / self.size
         replicated, rows, tables = 1, 0, 0  # the loss is summed like a parameter
@@ -153,16 +155,16 @@ class Layout:
 
     def shard(self, sampler: Sampler) -> BatchSource:
         """Return a sampler's batches as :meth:`put` takes them: this process's shards."""
-        return sampler if self.mesh is None else ShardedSampler(sampler, self.size, self.own)
+        return sampler if self.size == 1 else ShardedSampler(sampler, self.size, self.own)
 
     def put(self, batch: Batch) -> Batch:
         """Move a batch of :meth:`shard` where the step takes it, and wait until it is there.
 
-        On one device, what batches that meet every user have in common is moved once. A CPU takes a
-        batch from the host's memory.
+        One device gets what batches that meet every user have in common once.
         """
-        if self.mesh is not None:
-            moved: Batch = jax.block_until_ready(self._place(batch, _batch_specs(batch)))
+        if self.size > 1:
+            place = multihost_utils.host_local_array_to_global_array
+            moved: Batch = jax.block_until_ready(place(batch, self.mesh, _batch_specs(batch)))
             return moved
         negatives = batch.negatives
         if not isinstance(negatives, EveryUser):
@@ -177,31 +179,30 @@ class Layout:
 
     def keep(self, batches: list[Batch]) -> list[Batch]:
         """Move batches of :meth:`put` into the devices' memory, for steps that repeat them."""
-        kept: list[Batch] = jax.device_put(batches) if self.mesh is None else batches
+        kept: list[Batch] = jax.device_put(batches) if self.size == 1 else batches
         return kept
 
     def replicate(self, tree: Tree) -> Tree:
         """Copy a tree, such as the texts, to every device."""
-        return tree if self.mesh is None else self._place(tree, Spec())
+        if self.size == 1:
+            return tree
+        return multihost_utils.host_local_array_to_global_array(tree, self.mesh, Spec())
 
     def to_one_device(self, parameters: Tree) -> Tree:
-        """Return a state's parameters for computations on one device: this process's first.
+        """Return a state's parameters on this process's first device.
 
-        Sharded tables stay sharded, but not on a CPU, where operations over several devices share
-        a pool of threads and can deadlock.
+        Sharded tables stay sharded, but on a CPU, whose devices share a pool of threads and can
+        deadlock.
         """
-        if self.mesh is None:
+        if self.size == 1:
             return parameters
         if not self._config.shard_tables:
             return jax.tree.map(lambda leaf: leaf.addressable_data(0), parameters)
         return self.to_host(parameters, parameters) if self.is_simulated else parameters
 
     def to_host(self, tree: Tree, like: Tree) -> Tree:
-        """Return a state as it is saved, on every process: whole tables, without padding. Large
-        tables come in blocks.
-
-        Args:
-            like: a tree with the shapes of the saved arrays.
+        """Return a state as it is saved, on every process, in the shapes of ``like``: whole tables,
+        without padding.
         """
 
         def fetched(leaf: jax.Array, wanted: Any) -> np.ndarray:
@@ -212,7 +213,7 @@ class Layout:
             gathered = [multihost_utils.process_allgather(block, tiled=True) for block in blocks]
             return np.concatenate(gathered)
 
-        return tree if self.mesh is None else jax.tree.map(fetched, tree, like)
+        return tree if self.size == 1 else jax.tree.map(fetched, tree, like)
 
     def from_host(self, tree: Tree) -> Tree:
         """Put a state as it is saved onto the devices; sharded tables are padded with zeros."""
@@ -220,11 +221,11 @@ class Layout:
         def placed(leaf: Any, sharding: NamedSharding) -> jax.Array:
             # A copy: a step takes its state's memory, and must not be handed the caller's.
             host = np.array(leaf)
-            if sharding.spec == Spec(AXIS):
+            if sharding is self._by_row:
                 host = np.pad(host, ((0, -len(host) % self.size), (0, 0)))
             return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
-        return tree if self.mesh is None else jax.tree.map(placed, tree, self._shardings(tree))
+        return tree if self.size == 1 else jax.tree.map(placed, tree, self._shardings(tree))
 
     def initialise_on_host(self) -> AbstractContextManager[Any]:
         """Return a context in which a state is made that need not fit one device."""
@@ -235,12 +236,10 @@ class Layout:
         return host
 
     def out_shardings(self, shapes: Tree) -> tuple[Tree, NamedSharding] | None:
-        """Return ``out_shardings`` of a jitted step, which gives a state and losses. Without them
-        the next step would be compiled again.
-        """
-        if self.mesh is None:
+        """Return ``out_shardings`` of a jitted step, which gives a state and losses."""
+        if self.size == 1:
             return None
-        return self._shardings(shapes), self._sharding(Spec())
+        return self._shardings(shapes), self._replicated
 
     def value_and_gradient(
         self,
@@ -257,11 +256,11 @@ class Layout:
                 :class:`Shard`, the parameters, the device's part of the batch, and the inputs.
             inputs: the same on every device.
         """
-        if self.mesh is None:
+        if self.size == 1:
             whole = jax.value_and_grad(partial(loss, WHOLE), has_aux=True)
             (value, items_VxD), gradient = whole(parameters, batch, *inputs)
             return value, items_VxD, gradient
-        specs = self._specs(parameters)
+        specs = jax.tree.map(lambda sharding: sharding.spec, self._shardings(parameters))
 
         def on_device(parameters: Tree, batch: Batch, *inputs: Any) -> tuple[jax.Array, Tree]:
             def share(parameters: Tree) -> jax.Array:
@@ -307,8 +306,8 @@ class Layout:
         return shard, jax.tree.map_with_path(fetched, parameters)
 
     def _table(self, path: Any) -> str | None:
-        """Return what the rows of a sharded table are: users, items or words; None of an array that
-        every device holds. A leaf of parameters or of Adam's moments.
+        """Return what the rows of a sharded table of parameters or moments are: users, items or
+        words; None for an array that every device holds.
         """
         config = self._config
         names = [str(key.key) for key in path if isinstance(key, jax.tree_util.DictKey)]
@@ -323,23 +322,10 @@ class Layout:
             return "items"
         return "words"
 
-    def _specs(self, tree: Tree) -> Tree:
-        """Return the partition of each array of a tree of parameters, or of a state."""
-        return jax.tree.map_with_path(
-            lambda path, _: Spec(AXIS) if self._table(path) else Spec(), tree
-        )
-
     def _shardings(self, tree: Tree) -> Tree:
-        return jax.tree.map(self._sharding, self._specs(tree))
-
-    def _sharding(self, spec: Spec) -> NamedSharding:
-        assert self.mesh is not None
-        return NamedSharding(self.mesh, spec)
-
-    def _place(self, tree: Tree, specs: Tree) -> Tree:
-        """Put this process's parts of arrays onto its devices."""
-        assert self.mesh is not None
-        return multihost_utils.host_local_array_to_global_array(tree, self.mesh, specs)
+        return jax.tree.map_with_path(
+            lambda path, _: self._by_row if self._table(path) else self._replicated, tree
+        )
 
 
 def _batch_specs(batch: Batch) -> Batch:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import numpy as np
@@ -40,7 +40,6 @@ from ncfbench.errors import (
     reason,
 )
 
-Tree: TypeAlias = Any
 BLOCK_BYTES = 2**26
 """Bytes of an array, about, that the first process sends to the others at a time."""
 LOST_CONNECTION = re.compile("Gloo|NCCL|UNAVAILABLE|ABORTED|DEADLINE_EXCEEDED")
@@ -48,16 +47,14 @@ LOST_CONNECTION = re.compile("Gloo|NCCL|UNAVAILABLE|ABORTED|DEADLINE_EXCEEDED")
 
 
 class AgreedInterrupt(KeyboardInterrupt):
-    """An interrupt that every process of the group raises at the same point.
-
-    Args:
-        folder: of the run, which was saved; None in processes that write nothing.
-    """
+    """An interrupt that every process of the group raises at the same point."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        where = "" if folder is None else f"the run so far is in {folder}; it can be resumed"
-        super().__init__(where)
+        super().__init__(
+            "" if folder is None else f"the run so far is in {folder}; it can be resumed"
+        )
         self.folder = folder
+        """Folder of the run, which was saved; None in processes that write nothing."""
 
 
 class UnlikeProcessesError(UsageError):
@@ -70,13 +67,9 @@ EVERYWHERE = (DivergedError, AgreedInterrupt, UnlikeProcessesError)
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """All processes that JAX has joined.
-
-    Every method is a collective operation: all processes must call it, in the same order.
-    """
+    """All processes that JAX has joined. They must call every method together."""
 
     index: int
-    """This process; the first has index 0, and writes the records."""
     count: int
 
     @classmethod
@@ -115,7 +108,7 @@ class ProcessGroup:
                 " but for --process-id, and prepare the same data."
             )
 
-    def from_first(self, tree: Tree) -> Tree:
+    def from_first(self, tree: Any) -> Any:
         """Return the first process's tree of NumPy arrays in every process.
 
         Args:
@@ -124,7 +117,7 @@ class ProcessGroup:
 
         def received(array: Any) -> np.ndarray:
             own = np.atleast_1d(array if self.is_first else np.zeros(array.shape, array.dtype))
-            blocks = np.array_split(own, min(-(-own.nbytes // BLOCK_BYTES), len(own)))
+            blocks = np.array_split(own, max(1, min(own.nbytes // BLOCK_BYTES, len(own))))
             sent = [multihost_utils.broadcast_one_to_all(block) for block in blocks]
             return np.concatenate(sent).reshape(array.shape)
 
@@ -135,9 +128,8 @@ class ProcessGroup:
 def joined(
     cluster: Cluster, declare: Callable[[int], None], say: Callable[[str], None]
 ) -> Iterator[ProcessGroup]:
-    """Join the other processes, and leave together with them; enter before JAX computes anything.
-
-    In the first process everything is written, to disk and to standard output, when this exits.
+    """Join the other processes, and leave together with them; enter before JAX computes anything,
+    and exit when everything is written.
 
     Args:
         declare: tells the parent how this process ends.
@@ -167,9 +159,8 @@ def joined(
 
 
 def _leave_together(group: ProcessGroup, declare: Callable[[int], None], exit_code: int) -> None:
-    """Wait until the first process has written everything, then leave JAX's runtime.
-
-    A process that is lost from there on takes nothing away: only errors before that are raised.
+    """Wait until the first process has written everything, then leave JAX's runtime. The loss of a
+    process from there on is harmless.
     """
     is_written = group.is_first
     with deferred_signals(lambda text: None, ""):  # too late to stop anything
@@ -220,11 +211,7 @@ def _exit_at_the_end(code: int) -> None:
 
 
 def require_free_port(cluster: Cluster) -> None:
-    """Refuse a port in use, which makes JAX's runtime violate memory.
-
-    Raises:
-        UsageError: this is the first process, and it cannot listen on the coordinator's port.
-    """
+    """Refuse a port that the first process cannot listen on: JAX's runtime would violate memory."""
     port = cluster.coordinator.rpartition(":")[2]
     if cluster.process_id != 0 or cluster.coordinator == DETECTED:
         return

@@ -38,13 +38,10 @@ Int32 = NDArray[np.int32]
 class ShardedSampler(BatchSource):
     """Adapts a sampler so that it yields one process's shards of its batches.
 
-    Every process draws the whole batch without communication: random streams are named by (seed,
-    role, epoch). Weights of shared negatives are costly, so a process makes those of its own rows
-    only, where the sampler can (:meth:`ncfbench.sampling.base.Sampler.assemble_rows`).
+    Every process draws the whole batch, without communication, and makes the weights of shared
+    negatives for its own rows only, where the sampler can.
 
     Args:
-        sampler: its batches are cut; a :class:`LocalSampler` has its batches in shards already.
-        n_shards: shards of a batch.
         own: the consecutive shards that this process holds; all by default.
     """
 
@@ -52,16 +49,11 @@ class ShardedSampler(BatchSource):
         self.sampler, self.n_shards, self.own = sampler, n_shards, own or range(n_shards)
 
     def draws(self, start: int = 0, stop: int | None = None) -> Iterator[Draw]:
-        """See :meth:`BatchSource.draws`: the random parts of whole batches."""
+        """See :meth:`BatchSource.draws`."""
         return self.sampler.draws(start, stop)
 
     def assemble(self, draw: Draw, capacity: int = 0) -> Batch:
-        """Return this process's shards of the batch of a draw.
-
-        Args:
-            draw: the random part of a whole batch.
-            capacity: fewest item slots of all shards together.
-        """
+        """See :meth:`BatchSource.assemble`; ``capacity`` is that of all shards together."""
         if isinstance(self.sampler, LocalSampler):
             shards, n_items = self.sampler.shards(draw, capacity, self.own)
             *arrays, negatives, _ = zip(*shards, strict=True)
@@ -79,9 +71,7 @@ class ShardedSampler(BatchSource):
 
 
 def cut(batch: Batch, n_shards: int, own: range | None = None) -> Batch:
-    """Cut a batch into equal shards and return some of them; no link changes.
-
-    Item slots are padded to a multiple of the number of shards.
+    """Cut a batch into equal shards, its item slots padded to a multiple; return some of them.
 
     Args:
         batch: its links b are a multiple of ``n_shards``. Weights of shared negatives may be those
@@ -118,10 +108,8 @@ def cut(batch: Batch, n_shards: int, own: range | None = None) -> Batch:
 def _cut_users(
     batch: Batch, negatives: MetUsers, n_shards: int, missing: int
 ) -> tuple[Int32, Int32, MetUsers]:
-    """Cut the users that are met into equal shares; every shard meets all items.
-
-    Args:
-        missing: item slots that pad the batch.
+    """Cut the users that are met into equal shares; every shard meets all items, of which
+    ``missing`` pad the batch.
     """
     weights = negatives.user_weight
     share = rounded_up(len(weights), n_shards) // n_shards

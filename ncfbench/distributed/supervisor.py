@@ -83,8 +83,8 @@ def connect_to_parent() -> Callable[[int], None] | None:
     """Return a function that tells the parent that this process has joined the others
     (:data:`JOINED`), or its exit code, the last of which counts; None without a parent.
 
-    Output of Python goes where the command's goes. Output of C++ code goes to the parent's log:
-    Gloo writes to standard output, where results belong. This process ends when its parent dies.
+    Output of C++ code goes to the parent's log, also Gloo's to standard output, where results
+    belong. This process ends when its parent dies.
     """
     value = os.environ.pop(VARIABLE, None)
     if value is None:
@@ -110,8 +110,8 @@ def connect_to_parent() -> Callable[[int], None] | None:
 def supervise(cluster: Cluster) -> int:
     """Start this command again as a child, wait for it, and return the command's exit code.
 
-    The child's log is passed on line by line, but for what follows the runtime's first line about
-    the other processes, which our message replaces.
+    The child's log is passed on; our message replaces it from the runtime's first line about the
+    other processes on.
 
     Raises:
         PeerLostError: JAX's runtime aborted the child: a process is lost or did not come.

@@ -205,7 +205,6 @@ def _collective(trainer: Trainer, item_slots: int) -> Call:
     gradient = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), trainer.shapes.parameters
     )
-    assert layout.mesh is not None
     sharded = jax.device_put(vectors, NamedSharding(layout.mesh, Spec(AXIS)))
     held = sharded, layout.replicate(gradient)
 
