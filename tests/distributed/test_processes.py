@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import joined_step
-import numpy as np
 import pytest
-from devices import assert_same_curve, on_devices, train
-from processes import compiled_once, ends, free_port, start
+from devices import assert_same_curve, train
+from processes import ends, start
 from typer.testing import CliRunner
 
 from ncfbench.cli import app
-from ncfbench.data import prepare
-from ncfbench.data.sources import synthetic
-from ncfbench.data.store import load
 from ncfbench.distributed.process_group import require_free_port
-from ncfbench.distributed.simulation import FLAG
 from ncfbench.distributed.supervisor import Cluster
 from ncfbench.errors import UsageError
 from ncfbench.runs import folder as runs
@@ -64,51 +54,6 @@ def test_curve_is_that_of_one_process(
         True,
         True,
     )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("count", [2, 4])
-def test_step_is_that_of_one_device(
-    tmp_path: Path, count: int, tiny_options: synthetic.Options
-) -> None:
-    """Loss, gradient, and every link once in each of two epochs (but for those that fill no batch
-    without duplicates); no device count divides users and items.
-    """
-    options = replace(tiny_options, users=121, items=401)
-    prepare("synthetic", options, tmp_path, joined_step.DATASET, say=lambda text: None)
-    variables = os.environ | compiled_once() | {"XLA_FLAGS": os.environ["XLA_FLAGS"].split(FLAG)[0]}
-    address = f"127.0.0.1:{free_port()}"
-    folder = str(tmp_path)
-    words = [
-        [joined_step.__file__, address, str(count), str(index), folder, folder, *joined_step.CASES]
-        for index in range(count)
-    ]
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    found = ends(
-        [subprocess.Popen([sys.executable, *each], env=variables, **pipes) for each in words]
-    )
-    assert [code for code, _, _ in found] == [0] * count, found[0][2]
-    results = [np.load(tmp_path / f"{index}.npz") for index in range(count)]
-    graph = (odd := load(tmp_path, joined_step.DATASET)).graph
-    for case in joined_step.CASES:
-        value, gradient, _ = on_devices(odd, joined_step.settings(case, shard_tables=False))
-        for each in results:
-            assert each[f"{case}/loss"] == pytest.approx(value, rel=1e-5)
-            assert np.linalg.norm(each[f"{case}/gradient"] - gradient) < 1e-5 * np.linalg.norm(
-                gradient
-            )
-        pairs = (
-            np.concatenate([each[f"{case}/links"] for each in results], axis=2)
-            .transpose(0, 2, 1)
-            .reshape(-1, 2)
-        )
-        n = int(results[0][f"{case}/epoch"])
-        assert n == graph.n_links - (graph.n_links % 16 if case == "ns-distinct" else 0)
-        links = set(zip(graph.link_user.tolist(), graph.link_item.tolist(), strict=True))
-        for epoch in (pairs[:n], pairs[n : 2 * n]):
-            met = set(map(tuple, epoch.tolist()))
-            assert len(met) == n
-            assert met <= links
 
 
 @pytest.mark.long
