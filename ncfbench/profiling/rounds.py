@@ -27,7 +27,7 @@ from ncfbench.profiling.parts import Call, Parts, products
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler
 from ncfbench.sampling.base import BatchSource
-from ncfbench.sampling.batch import Batch, capacity, rounded_up
+from ncfbench.sampling.batch import Batch, rounded_up
 from ncfbench.training.loop import TimedLoop
 from ncfbench.training.state import Parameters
 from ncfbench.training.step import Trainer
@@ -250,7 +250,7 @@ def timed_sampler(
     own = islice(source.batches(0, slots), STEP_BATCHES)
     placed = [layout.put(maker.with_random_items(batch)) for batch in own]
     # The loop has compiled its step for so many slots; a later batch may need more.
-    alike = layout.keep([batch for batch in placed if capacity(batch) == slots])
+    alike = layout.keep([batch for batch in placed if len(batch.items) == slots])
     return [
         Timed(slots, name, full, iterations * seconds, in_every_pass=True),
         Timed(slots, name, step, iterations // 2 * seconds, in_every_pass=True),

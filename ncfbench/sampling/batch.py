@@ -115,11 +115,6 @@ class Batch(NamedTuple):
     """int32: real item slots, the count of g's evaluations."""
 
 
-def capacity(batch: Batch) -> int:
-    """Return V, the item slots of a batch, padding included."""
-    return int(batch.items.shape[0])
-
-
 Shape: TypeAlias = tuple[tuple[int, ...], ...]
 
 

@@ -24,7 +24,7 @@ from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.runs.schedule import STEP_BATCHES
 from ncfbench.sampling import Sampler, make_sampler, plan_capacity
-from ncfbench.sampling.batch import Batch, Shape, capacity, shape
+from ncfbench.sampling.batch import Batch, Shape, shape
 from ncfbench.timing.clock import Sample, Stopwatch
 from ncfbench.timing.ledger import Ledger
 from ncfbench.training.feed import DEPTH, Feed
@@ -294,11 +294,11 @@ class TimedLoop:
     def _compile(self, batch: Batch) -> None:
         """Compile for a batch's shape by running on copies of the state; record the time."""
         if self._compiled:
-            more = f"{capacity(batch)} item slots, more than {self.item_slots}"
-            if capacity(batch) <= self.item_slots:
+            more = f"{len(batch.items)} item slots, more than {self.item_slots}"
+            if len(batch.items) <= self.item_slots:
                 more = "more room for linked pairs"
             self.say(f"A batch needs {more}: compiling again, off the clock.")
-        self.item_slots = max(self.item_slots, capacity(batch))
+        self.item_slots = max(self.item_slots, len(batch.items))
         watch = Stopwatch()
         with self.ledger.line("compile"):
             watch.start()

@@ -41,18 +41,10 @@ def test_a_distribution_by_hand() -> None:
     found = distribution(np.array([0, 9, 1, 3, 2, 1, 4]))
     assert found is not None
     bins = [(0, 0, 1, 0), (1, 1, 2, 2), (2, 3, 2, 5), (4, 7, 1, 4), (8, 9, 1, 9)]
-    assert [tuple(bin_.values()) for bin_ in found.pop("bins")] == bins
-    found.pop("gini")
-    assert found == {
-        "nodes": 7,
-        "total": 20,
-        "smallest": 0,
-        "median": 2,
-        "mean": 20 / 7,
-        "largest": 9,
-        "top_1_percent": 9 / 20,
-        "top_10_percent": 9 / 20,
-    }
+    assert [tuple(bin_.values()) for bin_ in found["bins"]] == bins
+    assert (found["nodes"], found["total"], found["mean"]) == (7, 20, 20 / 7)
+    assert (found["smallest"], found["median"], found["largest"]) == (0, 2, 9)
+    assert found["top_1_percent"] == found["top_10_percent"] == 9 / 20
 
 
 def test_no_node_and_nothing_to_share() -> None:
@@ -164,11 +156,8 @@ def test_a_description_by_hand(tmp_path: Path) -> None:
         assert [(row["number"], row["links"]) for row in most] == ranked
         assert [row["id"] for row in most] == ids
     assert found["words_of_an_item"]["mean"] == pytest.approx(7 / 6)
-    assert (found["label"], found["source"], found["options"]["text"]) == (
-        "Five users, by hand",
-        "citeulike",
-        ["title"],
-    )
+    origin = found["label"], found["source"], found["options"]["text"]
+    assert origin == ("Five users, by hand", "citeulike", ["title"])
     rows = {row["sampler"]: row for row in found["batches"]}
     assert rows["iid"]["fewer_items"] == 1
     assert rows["ns"]["fewer_items"] == pytest.approx(
@@ -196,13 +185,10 @@ def test_what_a_sampler_cannot_draw_is_told(tmp_path: Path) -> None:
 
 
 def test_data_without_training_links(tmp_path: Path) -> None:
+    one, texts = np.ones(1, np.int32), Texts(np.ones(1, np.int32), np.array([1, 0], np.int32))
+    split, vocabulary = np.array([0, 2], np.uint8), Vocabulary(("a",), (1,))
     made = Content(
-        n_users=1,
-        users=np.zeros(1, np.int32),
-        items=np.ones(1, np.int32),
-        texts=Texts(np.ones(1, np.int32), np.array([1, 0], np.int32)),
-        vocabulary=Vocabulary(("a",), (1,)),
-        split=np.array([0, 2], np.uint8),
+        n_users=1, users=one - 1, items=one, texts=texts, vocabulary=vocabulary, split=split
     )
     preparation = Preparation({}, {}, lambda: made)
     store_prepared(preparation, tmp_path, "cold", "citeulike")
@@ -251,54 +237,36 @@ def test_the_page_fits_its_window_and_says_everything(tmp_path: Path, width: int
 
 
 def test_bars_are_proportional_and_visible() -> None:
-    assert [bar(share, 4) for share in (0, 1e-9, 0.25, 0.5 + 1 / 32, 1)] == [
-        "",
-        "▏",
-        "█",
-        "██▏",
-        "████",
-    ]
+    bars = [bar(share, 4) for share in (0, 1e-9, 0.25, 0.5 + 1 / 32, 1)]
+    assert bars == ["", "▏", "█", "██▏", "████"]
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def invoke(*words: str) -> Any:
-        return CliRunner().invoke(app, ["describe", *words, "--data-dir", str(tmp_path)])
+    def invoke(words: str) -> Any:
+        return CliRunner().invoke(app, ["describe", *words.split(), "--data-dir", str(tmp_path)])
 
     prepared(tmp_path)
-    result = invoke(
-        "hand",
-        "--json",
-        "--batch-size",
-        "4",
-        "--stratum-size",
-        "2",
-        "--seed",
-        "3",
-        "--negatives",
-        "1",
-    )
+    result = invoke("hand --json --batch-size 4 --stratum-size 2 --seed 3 --negatives 1")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
-    assert (
-        found["batch_settings"] | {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
-        == found["batch_settings"]
-    )
+    given = {"batch_size": 4, "stratum_size": 2, "seed": 3, "negatives": 1}
+    assert found["batch_settings"].items() >= given.items()
     assert found["features"]["items"] == {"columns": 3, "constant": 1}
     assert found["fingerprint"] == store.load(tmp_path, "hand").fingerprint
     page = " ".join(invoke("hand").stdout.split())
     assert "batch_size = 512 is larger than the 7 training links" in page
     assert "features of users 2 columns" in page
     for words, code, message in (
-        (["nowhere"], 3, "ncfbench prepare SOURCE --name nowhere"),
-        (["hand", "--batch-size", "0"], 2, "batch_size = 0"),
-        (["hand", "--set", "epoch=1"], 2, "did you mean 'epochs'"),
+        ("nowhere", 3, "ncfbench prepare SOURCE --name nowhere"),
+        ("hand --batch-size 0", 2, "batch_size = 0"),
+        ("hand --set epoch=1", 2, "did you mean 'epochs'"),
     ):
-        refused = invoke(*words)
+        refused = invoke(words)
         assert refused.exit_code == code
         assert message in refused.output
     small = synthetic.Options(users=120, items=150, links=1500, topics=5, max_length=12)
     monkeypatch.setattr(synthetic, "Options", lambda: small)
-    made = invoke("synthetic", "--batch-size", "64")
+    made = invoke("synthetic --batch-size 64")
     assert made.exit_code == 0
     assert "Making the synthetic data set" in made.stderr
     assert "Distinct nodes in a batch (b=64" in made.stdout
@@ -312,13 +280,8 @@ def test_no_jax_is_started(tmp_path: Path) -> None:
         " SystemExit: pass\nprint([m for m in ('jax', 'flax', 'optax', 'orbax') if m in"
         " sys.modules], file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "NO_COLOR": "1"},
-    )
+    words, environment = [sys.executable, "-c", script], {**os.environ, "NO_COLOR": "1"}
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     assert done.stderr == "[]\n"
     assert "\x1b" not in done.stdout
     assert "The most training links" in done.stdout

@@ -62,11 +62,11 @@ def test_weights_are_those_of_the_definition(
                 expected[key] = expected.get(key, 0.0) + share * rho / 8
     users, items = negative_ids(found)
     weights: dict[tuple[int, int], float] = {}
-    for user, item, weight in zip(
-        users.reshape(-1), items.reshape(-1), negative_weights(found).reshape(-1), strict=True
+    for key, weight in zip(
+        zip(users.flat, items.flat, strict=True), negative_weights(found).flat, strict=True
     ):
-        if weight:
-            weights[user, item] = weights.get((user, item), 0.0) + weight
+        weights[key] = weights.get(key, 0.0) + weight
+    weights = {key: weight for key, weight in weights.items() if weight}
     assert weights == pytest.approx({key: value for key, value in expected.items() if value})
     positives = zip(found.users[found.pos_user], found.items[found.pos_item], strict=True)
     assert list(positives) == own
@@ -79,7 +79,8 @@ def test_effective_negatives_need_no_matrix(tiny: Dataset) -> None:
     made = make_sampler(tiny.graph, config, Streams(0), weight_dtype=np.float64)
     batch = made.assemble(made.draw(0, 1)[0])
     # A user without training links has no weight, and counts as one who meets all items.
-    weight = negative_weights(batch._replace(negatives=_with_equal_users(batch.negatives)))
+    alike = np.ones_like(batch.negatives.user_weight)
+    weight = negative_weights(batch._replace(negatives=batch.negatives._replace(user_weight=alike)))
     expected = np.mean(weight.sum(axis=1) ** 2 / (weight**2).sum(axis=1))
     assert effective_negatives(batch) == pytest.approx(expected)
 
@@ -98,10 +99,6 @@ def test_every_user_is_moved_to_the_device_once(
     assert (np.asarray(first.pos_user) != np.asarray(second.pos_user)).any()
     moved = layout.put(other.assemble(other.draw(0, 1)[0]))
     np.testing.assert_array_equal(moved.negatives.user_weight, first.negatives.user_weight)
-
-
-def _with_equal_users(negatives: MetUsers) -> MetUsers:
-    return negatives._replace(user_weight=np.ones_like(negatives.user_weight))
 
 
 def test_drawn_users_follow_their_links(tiny: Dataset) -> None:

@@ -8,17 +8,20 @@ of the softmax is unbiased.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from enumeration import all_draws, batch_objective, exact_objective
 
 from ncfbench.auditing.variance import meeting_all_users
 from ncfbench.catalog import SAMPLERS, find_sampler
-from ncfbench.config import complete
+from ncfbench.config import RunConfig, complete
 from ncfbench.data.graph import BipartiteGraph
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
-from ncfbench.sampling.local import LocalSampler
+from ncfbench.sampling.batch import Batch
 
 SIZES = {
     "iid": (2, 1, 1),
@@ -32,6 +35,33 @@ SIZES = {
     "strat-all": (4, 2, 1),
 }
 LOSS_OF_FAMILY = {"pointwise": "sg", "pairwise": "log", "listwise": "softmax"}
+
+
+def configure(sampler: str, family: str = "pointwise", **more: Any) -> RunConfig:
+    b, s, k = SIZES[sampler]
+    sizes = {"batch_size": b, "stratum_size": s, "negatives": k, "uniform_items": 2, "memory": 2}
+    return complete({"sampler": sampler, "loss": LOSS_OF_FAMILY[family]} | sizes | more)
+
+
+def expected_loss(
+    graph: BipartiteGraph,
+    config: RunConfig,
+    family: str = "pointwise",
+    change: Callable[[Batch], Batch] = lambda batch: batch,
+) -> float:
+    """The mean over all draws of a batch's loss."""
+    made = make_sampler(graph, config, Streams(0), weight_dtype=np.float64)
+    chances, losses = zip(
+        *(
+            (chance, batch_objective(change(made.assemble(draw, 8)), family))
+            for chance, draw in all_draws(config, graph)
+        ),
+        strict=True,
+    )
+    assert sum(chances) == pytest.approx(1, abs=1e-12)
+    return float(np.dot(chances, losses))
+
+
 CASES = [
     (sampler, strata, family, noise, mask, unique)
     for sampler in SAMPLERS
@@ -56,65 +86,34 @@ def test_expected_loss_of_all_draws_is_the_objective(
     mask: bool,
     unique: bool,
 ) -> None:
-    # Listed strata do not meet: of users, whose items are drawn, one is enough.
-    b, s, k = (2, 2, 2) if (sampler, strata) == ("strat", "user") else SIZES[sampler]
-    settings = {
-        "sampler": sampler,
-        "loss": LOSS_OF_FAMILY[family],
-        "batch_size": b,
-        "stratum_size": s,
-        "negatives": k,
-        "noise": noise,
-        "strata": strata,
-        "uniform_items": 2,
-        "memory": 2,
-        "mask": mask,
-        "unique_items": unique,
-    }
-    config = complete(settings)
-    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
-    expected = chances = 0.0
-    for chance, draw in all_draws(config, five_nodes):
-        chances += chance
-        expected += chance * batch_objective(made.assemble(draw), family)
-    assert chances == pytest.approx(1, abs=1e-12)
-    assert expected == pytest.approx(
-        exact_objective(five_nodes, config.noise_exponent, mask, family), rel=1e-9
-    )
+    settings: dict[str, Any] = {"noise": noise, "strata": strata, "mask": mask}
+    if (sampler, strata) == ("strat", "user"):
+        # Listed strata do not meet: of users, whose items are drawn, one is enough.
+        settings |= {"batch_size": 2, "stratum_size": 2, "negatives": 2}
+    config = configure(sampler, family, unique_items=unique, **settings)
+    exact = exact_objective(five_nodes, config.noise_exponent, mask, family)
+    assert expected_loss(five_nodes, config, family) == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.parametrize("mask", [True, False])
 @pytest.mark.parametrize("sampler", ["ns-all", "strat-all"])
 def test_one_drawn_user_is_unbiased(five_nodes: BipartiteGraph, sampler: str, mask: bool) -> None:
-    b, s, _ = SIZES[sampler]
-    config = complete(
-        {"sampler": sampler, "batch_size": b, "stratum_size": s, "noise": "0.5", "mask": mask}
-        | {"negative_users": 1}
-    )
-    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
-    expected = sum(
-        chance * batch_objective(made.assemble(draw), "pointwise")
-        for chance, draw in all_draws(config, five_nodes)
-    )
-    assert expected == pytest.approx(exact_objective(five_nodes, 0.5, mask, "pointwise"), rel=1e-9)
+    config = configure(sampler, noise="0.5", mask=mask, negative_users=1)
+    exact = exact_objective(five_nodes, 0.5, mask, "pointwise")
+    assert expected_loss(five_nodes, config) == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.parametrize("mask", [True, False])
 @pytest.mark.parametrize("sampler", [name for name in SIZES if name not in ("mixed-ns", "xbm")])
 def test_items_may_meet_all_users(five_nodes: BipartiteGraph, sampler: str, mask: bool) -> None:
     """Any sampler's items meet all users with the weights of their own links: the same mean."""
-    b, s, k = SIZES[sampler]
-    config = complete(
-        {"sampler": sampler, "batch_size": b, "stratum_size": s, "negatives": k, "noise": "0.5"}
-        | {"mask": False}
+    found = expected_loss(
+        five_nodes,
+        configure(sampler, noise="0.5", mask=False),
+        change=lambda batch: meeting_all_users(five_nodes, batch, mask=mask),
     )
-    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
-    expected = 0.0
-    for chance, draw in all_draws(config, five_nodes):
-        meeting = meeting_all_users(five_nodes, made.assemble(draw, 8), mask=mask)
-        expected += chance * batch_objective(meeting, "pointwise")
     exact = exact_objective(five_nodes, 0.5, mask, "pointwise")
-    assert expected == pytest.approx(exact, rel=1e-6)
+    assert found == pytest.approx(exact, rel=1e-6)
 
 
 @pytest.mark.parametrize(("own", "other"), [("ns-all", "ns"), ("strat-all", "strat-ns")])
@@ -124,8 +123,7 @@ def test_all_users_have_no_larger_variance(
     """Over all draws, with the same positive links in both."""
 
     def variance(sampler: str) -> float:
-        b, s, _ = SIZES[sampler]
-        config = complete({"sampler": sampler, "batch_size": b, "stratum_size": s})
+        config = configure(sampler)
         made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
         draws = [
             (chance, batch_objective(made.assemble(draw), "pointwise"))
@@ -142,50 +140,33 @@ def test_the_enumeration_finds_a_wrong_estimator(five_nodes: BipartiteGraph, fau
     """Three plausible mistakes in the shared weights; a proof that passed them would prove
     nothing.
     """
-    mask = fault != "diagonal kept"
-    config = complete({"sampler": "strat-ns", "batch_size": 4, "stratum_size": 2, "mask": mask})
-    made = make_sampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
-    expected = 0.0
-    for chance, draw in all_draws(config, five_nodes):
-        batch = made.assemble(draw)
+
+    def wrong(batch: Batch) -> Batch:
         weight = batch.negatives.weight
-        if fault == "distinct once":
-            wrong = (weight > 0) / 8
-        elif fault == "unmasked pairs":
-            wrong = weight / max(weight.sum(), 1e-30)
-        else:
-            wrong = np.broadcast_to(
-                np.bincount(batch.pos_item, minlength=weight.shape[1]) / 16, weight.shape
-            )
-        expected += chance * batch_objective(
-            batch._replace(negatives=batch.negatives._replace(weight=wrong)), "pointwise"
-        )
-    assert abs(expected - exact_objective(five_nodes, 1.0, mask, "pointwise")) > 1e-3
+        counts = np.bincount(batch.pos_item, minlength=weight.shape[1])
+        weights = {
+            "distinct once": (weight > 0) / 8,
+            "unmasked pairs": weight / max(weight.sum(), 1e-30),
+            "diagonal kept": np.broadcast_to(counts / 16, weight.shape),
+        }
+        return batch._replace(negatives=batch.negatives._replace(weight=weights[fault]))
 
-
-LOCAL_SIZES = {"ns": (4, 1), "strat-ns": (8, 2), "mixed-ns": (4, 1)}
+    mask = fault != "diagonal kept"
+    found = expected_loss(five_nodes, configure("strat-ns", mask=mask), change=wrong)
+    assert abs(found - exact_objective(five_nodes, 1.0, mask, "pointwise")) > 1e-3
 
 
 @pytest.mark.long_cases(r".*-pairwise-")  # its weights are those of a pointwise loss
 @pytest.mark.parametrize("mask", [True, False])
 @pytest.mark.parametrize("family", ["pointwise", "pairwise", "listwise"])
-@pytest.mark.parametrize("sampler", LOCAL_SIZES)
+@pytest.mark.parametrize(
+    ("sampler", "b", "s"), [("ns", 4, 1), ("strat-ns", 8, 2), ("mixed-ns", 4, 1)]
+)
 def test_local_sharing_is_unbiased(
-    five_nodes: BipartiteGraph, sampler: str, family: str, mask: bool
+    five_nodes: BipartiteGraph, sampler: str, b: int, s: int, family: str, mask: bool
 ) -> None:
     """Two shards, each with its own normaliser; all draws of the whole batch."""
-    b, s = LOCAL_SIZES[sampler]
-    settings = {
-        "sampler": sampler,
-        "loss": LOSS_OF_FAMILY[family],
-        "batch_size": b,
-        "stratum_size": s,
-        "noise": "0.5",
-    }
-    config = complete(settings | {"uniform_items": 2, "mask": mask, "share": "local", "devices": 2})
-    made = LocalSampler(five_nodes, config, Streams(0), weight_dtype=np.float64)
-    expected = sum(
-        chance * batch_objective(made.assemble(draw), family)
-        for chance, draw in all_draws(config, five_nodes)
-    )
-    assert expected == pytest.approx(exact_objective(five_nodes, 0.5, mask, family), rel=1e-9)
+    sizes = {"batch_size": b, "stratum_size": s, "share": "local", "devices": 2}
+    config = configure(sampler, family, noise="0.5", mask=mask, **sizes)
+    exact = exact_objective(five_nodes, 0.5, mask, family)
+    assert expected_loss(five_nodes, config, family) == pytest.approx(exact, rel=1e-9)
