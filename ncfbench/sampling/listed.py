@@ -111,8 +111,13 @@ class NegativeSampler(ListedSampler):
     the most popular items stand in, so that batches can be looked at without a model.
     """
 
+    @cached_property
+    def is_mined(self) -> bool:
+        """True if the drawn items are ranks in :attr:`hard_items`."""
+        return self.config.mines
+
     def _check(self) -> None:
-        if not self.config.mines:
+        if not self.is_mined:
             return
         count, skip = self.config.mined, self.config.mine_skip
         graph, in_use = self.graph, len(self.graph.items_in_use)
@@ -130,7 +135,7 @@ class NegativeSampler(ListedSampler):
         )
 
     def _slot_items(self, draw: Draw) -> Int32:
-        if self.config.mines:
+        if self.is_mined:
             table = self.popular_items if self.hard_items is None else self.hard_items
             users = self.graph.link_user[draw.links]
             draw = draw._replace(items=table[users[:, None], draw.items])
@@ -144,7 +149,7 @@ class NegativeSampler(ListedSampler):
 
     def claims(self) -> Claims:
         """See :meth:`Sampler.claims`; under ``mined`` ranks are drawn."""
-        if not self.config.mines:
+        if not self.is_mined:
             return super().claims()
         claims = super().claims()._replace(drawn_items=None, weighs_biased=True)
         return claims.with_bias(
@@ -153,7 +158,7 @@ class NegativeSampler(ListedSampler):
         )
 
     def _draw_nodes(self, role: str, rng: np.random.Generator, size: int) -> Int32:
-        if self.config.mines:
+        if self.is_mined:
             return rng.integers(self.config.mined, size=size, dtype=np.int32)
         return super()._draw_nodes(role, rng, size)
 
@@ -176,7 +181,7 @@ class NegativeSampler(ListedSampler):
     @cached_property
     def rho(self) -> Float64:
         """See :attr:`Sampler.rho`; a mined item is one of M."""
-        if self.config.mines:
+        if self.is_mined:
             return np.full(self.graph.n_items, float(self.config.mined))
         return super().rho
 
@@ -208,13 +213,12 @@ class StratifiedSampler(ListedSampler):
         self.draws_users = not self.draws_items
 
     def _user_slots(self, draw: Draw) -> tuple[Int32, Int32, Int32]:
-        users, pos_user, negative_user = super()._user_slots(draw)
         if self.draws_users:
-            return users, pos_user, negative_user
-        distinct, inverse = np.unique(users, return_inverse=True)
+            return super()._user_slots(draw)
+        k = draw.items.shape[1]
+        users, inverse = np.unique(self.graph.link_user[draw.links], return_inverse=True)
         slots = inverse.astype(np.int32)
-        of_negatives = np.repeat(slots, negative_user.shape[1]).reshape(negative_user.shape)
-        return padded(distinct, len(users)), slots, of_negatives
+        return padded(users, len(slots)), slots, np.repeat(slots, k).reshape(-1, k)
 
     def _link_weights(self, items: Int32, shape: tuple[int, int]) -> NDArray[np.floating]:
         if self.draws_items:
