@@ -171,6 +171,6 @@ def test_local_sharing_is_unbiased(
     sizes = {"batch_size": b, "stratum_size": s, "share": "local", "devices": 2}
     config = configure(sampler, family, noise="0.5", mask=mask, **sizes)
     exact = exact_objective(five_nodes, 0.5, mask, family)
-    # More links than the graph has, which only a run has no use for.
+    # ``make_sampler`` refuses b above the graph's links, and two shards of strata need as many.
     found = expected_loss(five_nodes, config, family, build=LocalSampler)
     assert found == pytest.approx(exact, rel=1e-9)
