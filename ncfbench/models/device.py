@@ -1,4 +1,4 @@
-"""Transfers to the device that JAX computes on, and iterations in one call of it."""
+"""Transfers to the device that JAX computes on."""
 
 from __future__ import annotations
 
@@ -20,12 +20,3 @@ def transferred(arrays: Tree) -> Tree:
         return arrays
     moved: Tree = jax.block_until_ready(jax.device_put(arrays))
     return moved
-
-
-def iterations_per_dispatch(asked: int) -> int:
-    """Return the iterations in one call of the compiled step: ``asked``, or the backend's for 0.
-
-    One on a CPU, where XLA runs a convolution inside ``lax.scan`` 15 to 30 times slower; elsewhere
-    8 (not measured).
-    """
-    return asked or (1 if jax.default_backend() == "cpu" else 8)

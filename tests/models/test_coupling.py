@@ -21,14 +21,8 @@ from ncfbench.training.inference import Embedder
 from ncfbench.training.recall import RecallEvaluator
 from ncfbench.training.step import Trainer
 
-SMALL: dict[str, Any] = {
-    "dataset": "tiny",
-    "batch_size": 64,
-    "dimension": 6,
-    "word_dimension": 6,
-    "filters": 6,
-    "coupling": "regularised",
-}
+SMALL: dict[str, Any] = {"dataset": "tiny", "batch_size": 64, "coupling": "regularised"}
+SMALL |= {"dimension": 6, "word_dimension": 6, "filters": 6}
 
 
 def gradient_of(dataset: Dataset, **more: Any) -> tuple[float, Any, Any, Any]:

@@ -13,7 +13,6 @@ import pytest
 from ncfbench.config import complete
 from ncfbench.data.store import Dataset
 from ncfbench.errors import CheckFailedError, UsageError
-from ncfbench.models import device
 from ncfbench.models.towers import DeviceContent
 from ncfbench.rng import Streams
 from ncfbench.sampling import make_sampler
@@ -260,10 +259,13 @@ def test_a_stop_is_soon_and_loses_no_batch(
         assert loop.full_block(12) == expected[end + 2 : end + 14]
 
 
-def test_the_backend_chooses_the_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [device.iterations_per_dispatch(asked) for asked in (0, 3)] == [1, 3]
+def test_the_backend_chooses_the_dispatch(tiny: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"encoder": "mf", "dimension": 8}
+    configs = [complete(small | {"iterations_per_dispatch": asked}) for asked in (0, 3)]
+    trainers = [Trainer.create(config, tiny)[0] for config in configs]
+    assert [trainer.per_dispatch for trainer in trainers] == [1, 3]
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert [device.iterations_per_dispatch(asked) for asked in (0, 3)] == [8, 3]
+    assert [trainer.per_dispatch for trainer in trainers] == [8, 3]
     assert complete({"iterations_per_dispatch": "4"}).iterations_per_dispatch == 4
     with pytest.raises(UsageError, match="iterations_per_dispatch"):
         complete({"iterations_per_dispatch": -1})
