@@ -17,7 +17,6 @@ import pytest
 from invoked import check, invoke
 from numpy.typing import NDArray
 
-from ncfbench.data import graph as graphs
 from ncfbench.data import prepare
 from ncfbench.data.content import Content, distinct_links
 from ncfbench.data.graph import BipartiteGraph
@@ -54,16 +53,6 @@ def many(size: int) -> NDArray[np.int32]:
 def test_a_graph_beyond_int32_is_refused(links: int, users: int, items: int, message: str) -> None:
     with pytest.raises(DataError, match=f"{message}: more than 2,147,483,647 are not supported"):
         BipartiteGraph.from_links(many(links), many(links), users, items)
-
-
-def test_a_graph_of_the_largest_size_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a limit of three: three links of three users and items, and none of four of anything."""
-    monkeypatch.setattr(graphs, "MAX_LINKS", 3)
-    ends = np.arange(3)
-    assert BipartiteGraph.from_links(ends, ends, 3, 3).n_links == 3
-    for links, users, items in ((4, 3, 3), (3, 4, 3), (3, 3, 4)):
-        with pytest.raises(DataError, match=r"4 (links|users|items): more than 3"):
-            BipartiteGraph.from_links(np.arange(links) % 3, np.arange(links) % 3, users, items)
 
 
 def test_links_in_order_are_not_copied() -> None:
