@@ -23,7 +23,7 @@ from ncfbench.config import complete  # noqa: E402
 from ncfbench.data.assets.checkpoint import Architecture, Arrays, read_weights  # noqa: E402
 from ncfbench.data.assets.kept import CHECKPOINT  # noqa: E402
 from ncfbench.models.encoders.bert import Bert  # noqa: E402
-from ncfbench.models.encoders.protocol import DataFacts, Texts  # noqa: E402
+from ncfbench.models.encoders.protocol import DataFacts, EncoderInput  # noqa: E402
 
 DIGEST = "0123456789ab"
 
@@ -108,7 +108,9 @@ def test_vectors_and_gradients_agree(folder: Path) -> None:
     lengths = np.array([9, 4, 16, 2, 7], np.int32)
     tokens = rng.integers(1, architecture.words, (5, 16)).astype(np.int32)
     tokens[np.arange(16) >= lengths[:, None]] = 0
-    texts = Texts(jnp.arange(5), jnp.asarray(tokens), jnp.asarray(tokens > 0), jnp.asarray(lengths))
+    texts = EncoderInput(
+        jnp.arange(5), jnp.asarray(tokens), jnp.asarray(tokens > 0), jnp.asarray(lengths)
+    )
     made = Bert(config, DataFacts(1, 5, architecture.words - 1, folder=folder), rngs=nnx.Rngs(0))
     graph, parameters = nnx.split(made)
     direction = rng.standard_normal((5, 6)).astype(np.float32)
