@@ -55,7 +55,6 @@ class CsvRows:
         self.column = self._read().column
 
     def _read(self) -> pa.Table:
-        """Return all columns, as strings."""
         schema = pa.schema([(name, pa.string()) for name in self.names])
         if not self._content[self._start :].strip(b"\r\n"):
             return schema.empty_table()

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -242,10 +243,12 @@ def _parquet_column(parts: Sequence[Path], name: str) -> pa.ChunkedArray:
         columns.append(column)
     if len({column.type for column in columns}) > 1:
         for part, column in zip(parts, columns, strict=True):
-            sizes = pc.abs(column) if pa.types.is_floating(column.type) else column.slice(0, 0)
-            if (pc.max(sizes).as_py() or 0) >= 2**53:
+            if not pa.types.is_floating(column.type):
+                continue
+            digits = np.finfo(column.type.to_pandas_dtype()).nmant + 1
+            if (pc.max(pc.abs(column.cast(pa.float64()))).as_py() or 0) >= 2**digits:
                 raise DataError(
-                    f"{part}: {name} has floats from 2^53, which have lost digits, and is of"
+                    f"{part}: {name} has floats from 2^{digits}, which have lost digits, and is of"
                     " another type in other parts. Write all parts with that type."
                 )
         columns = [column.cast(pa.string()) for column in columns]

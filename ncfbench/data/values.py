@@ -152,28 +152,20 @@ def texts(column: Column, rows: NDArray[np.int64]) -> Iterator[list[str]]:
     Raises:
         DataError: the column holds neither texts nor numbers.
     """
+    kind = column.values.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     for start in range(0, len(rows), ROWS_AT_ONCE):
         values = column.values.take(pa.array(rows[start : start + ROWS_AT_ONCE]))
         try:
-            values = values.cast(_as_texts(values.type))
+            values = values.cast(pa.list_(pa.string()) if is_list else pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            column.refuse(0, f"is of type {column.values.type}, not text.")
+            column.refuse(0, f"is of type {kind}, not text.")
         for found in values.to_pylist():
             yield [text for text in (found if isinstance(found, list) else [found]) if text]
 
 
-def _as_texts(kind: pa.DataType) -> pa.DataType:
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    inner = kind.value_type if is_list else kind
-    if pa.types.is_nested(inner) or pa.types.is_boolean(inner) or pa.types.is_binary(inner):
-        raise pa.ArrowInvalid(f"{kind} is no text")
-    return pa.list_(pa.string()) if is_list else pa.string()
-
-
 def _cast(values: pa.ChunkedArray) -> Float64 | None:
-    """Return float64[n], NaN where a value is missing; None where Arrow cannot convert the type, or
-    one of the texts.
-    """
+    """Return float64[n], NaN for what is missing; None where Arrow cannot convert all values."""
     try:
         # An integer beyond 2^53 is rounded, as in a text file.
         found: Float64 = values.cast(pa.float64(), safe=False).to_numpy()
@@ -184,10 +176,11 @@ def _cast(values: pa.ChunkedArray) -> Float64 | None:
 
 def _parsed(texts: pa.ChunkedArray) -> Float64:
     """Return float64[n], NaN for what is no number: by Python, which is slower and takes more."""
-    return np.array([_number((text or "").strip().lower()) for text in texts.to_pylist()])
+    return np.array([_number(text or "") for text in texts.to_pylist()])
 
 
 def _number(text: str) -> float:
+    text = text.strip().lower()
     with suppress(ValueError):
         if "_" not in text:  # Python would take it for a separator of digits
             return _TRUTHS[text] if text in _TRUTHS else float(text)

@@ -6,16 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tables_of import ITEMS, LINKS, as_csv, named_links, prepare
-from typer.testing import CliRunner
 
-from ncfbench.cli import app
 from ncfbench.data.content import draw_users
 from ncfbench.data.sources import prepare_command
-from ncfbench.errors import DataError, UsageError
+from ncfbench.errors import DataError
 
 Pairs = set[tuple[int, int]]
 N_ITEMS = 7
@@ -108,13 +105,3 @@ def test_the_manifest_names_a_sample_and_nothing_else(tmp_path: Path) -> None:
         line.startswith("A sample: 2 of 3 users; left out with the others:") for line in said
     )
     assert "--sample-users 2" in prepare_command("x", sample.manifest)
-
-
-def test_no_sample_of_nobody(tmp_path: Path) -> None:
-    links, items = as_csv(tmp_path / "r.csv", LINKS), as_csv(tmp_path / "m.csv", ITEMS)
-    with pytest.raises(UsageError, match=r"^sample_users = 0: it must be at least 1\.$"):
-        prepare(tmp_path, links, items, sample_users=0)
-    words = ["prepare", "custom", "--links", str(links), "--items", str(items)]
-    done = CliRunner().invoke(app, [*words, "--sample-users", "0", "--data-dir", str(tmp_path)])
-    assert done.exit_code == 2
-    assert "sample" in done.stderr

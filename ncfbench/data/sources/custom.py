@@ -79,7 +79,7 @@ def plan(
     return Preparation(
         {"files": files, "arguments": options.arguments(), **options.tokenizer_origin()},
         chosen.stored(),
-        partial(read_content, chosen, columns, items, features, say),
+        partial(_read_content, chosen, columns, items, features, say),
     )
 
 
@@ -148,7 +148,7 @@ class Links(NamedTuple):
         return Links(self.users[kept], self.items[kept], self.times[kept])
 
 
-def read_content(
+def _read_content(
     options: Options,
     columns: Mapping[str, Column],
     table: Table,
@@ -158,12 +158,8 @@ def read_content(
     """Read the links, which decide what items are kept, and then those items' texts and features.
 
     Args:
-        options: with the columns that are used.
-        columns: those columns of links and items, by their roles.
+        options: with the columns that are used; ``columns`` has those of ids, by their roles.
         table: the items.
-
-    Raises:
-        DataError: a file is damaged, nothing is left, or an item or a user lacks its features.
     """
     least = options.min_user_links, options.min_item_links
     few = ("without a link" if few <= 1 else f"of fewer than {few} links" for few in least)
@@ -256,12 +252,8 @@ def _read_links(
     threshold: float | None,
     removed: Removed,
 ) -> tuple[Links, int]:
-    """Return the links with both ends and a sufficient rating, to items that are known; and the
-    number of users before.
-
-    Args:
-        ends: the items of the links.
-        items: those of the items' file.
+    """Return the links with both ends (``users`` and ``ends``) and a sufficient rating, to items
+    that the items' file has; and how many users there were before.
     """
     path, file = ends.column.table.path, items.column.table.path
     present = (users.codes >= 0) & (ends.codes >= 0)
@@ -289,9 +281,9 @@ def _read_links(
         )
     unknown = kept & ~known
     removed.add("links_to_unknown_items", np.sum(unknown))
-    removed.add("unknown_items", len(np.unique(ends.codes[unknown])))
+    removed.add("unknown_items", _count(ends.codes[unknown]))
     links = Links(users.codes[known], numbers[known], moments[known])
-    return links, len(np.unique(users.codes[kept]))
+    return links, _count(users.codes[kept])
 
 
 def _keep(
@@ -337,6 +329,7 @@ def _sample(links: Links, size: int, seed: int, keeps_items: bool, removed: Remo
 
 
 def _count(numbers: NDArray[np.int32]) -> int:
+    """Return how many different numbers there are."""
     return int(np.count_nonzero(np.bincount(numbers)))
 
 

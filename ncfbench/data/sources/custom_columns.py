@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -60,22 +61,20 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
     """
     user = choose_id("user", links, options.user_column)
     item, id_ = _choose_item_ids(options.item_column, options.id_column, links, items, user)
-    rating, time = (_choose(role, options, links) for role in ("rating", "time"))
-    split_column = _choose("split", options, items)
-    threshold, lacks = options.rating_threshold, f"{links.path.name} has no column of"
-    if threshold is not None and rating is None:
-        raise UsageError(
-            f"--rating-threshold {threshold:g}: {lacks} ratings. Name it by --rating-column"
-            " NAME, or leave --rating-threshold out: then every row is a link."
-        )
-    if options.split == "time" and time is None:
-        raise UsageError(f"--split time: {lacks} times. Name it: --time-column NAME.")
-    if options.split == "column" and split_column is None:
-        raise UsageError(
-            f"--split column: {items.path.name} has no column called split. Name it:"
-            " --split-column NAME."
-        )
-    split = options.split or ("column" if split_column else "random")
+    split = options.split or ("column" if _choose("split", options, items) else "random")
+    used: dict[str, Any] = {}
+    for role, table, is_used, flag in (
+        ("rating", links, options.rating_threshold is not None, "--rating-threshold"),
+        ("time", links, split == "time", "--split time"),
+        ("split", items, split == "column", "--split column"),
+    ):
+        column = _choose(role, options, table)
+        if is_used and column is None:
+            raise UsageError(
+                f"{flag} needs a column of {role}s, and {table.path.name} has none called so. Name"
+                f" it: --{role}-column NAME."
+            )
+        used[f"{role}_column"] = column if is_used else None
     texts, tokens = _choose_texts(options, items)
     if not (texts or tokens or options.item_features or options.feature_columns):
         raise _no_column(
@@ -87,14 +86,12 @@ def with_columns(options: Options, links: Table, items: Table) -> Options:
         options,
         user_column=user,
         item_column=item,
-        rating_column=None if threshold is None else rating,
-        time_column=time if split == "time" else None,
         id_column=id_,
         text_columns=texts,
         tokens_column=tokens,
         split=split,
-        split_column=split_column if split == "column" else None,
         min_user_links=max(options.min_user_links, 1),
+        **used,
     )
 
 
@@ -139,13 +136,6 @@ def _choose_item_ids(
 
     Candidates have a usual name, or one that both files have. Of several, those that both files
     call the same, by a usual name, are preferred; then those whose values fit, with ids' names.
-
-    Args:
-        in_links, in_items: the columns asked for, or None to guess.
-
-    Raises:
-        UsageError: a file has no such column, or it is that of users.
-        DataError: no column has such a name, or several fit as well.
     """
     others = {"", _plain(user)}.union(*USUAL.values())
     shared = {_plain(name) for name in links.names} & {_plain(name) for name in items.names}

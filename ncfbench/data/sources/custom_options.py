@@ -144,6 +144,8 @@ class Options(TokenizerOptions):
     def arguments(self) -> list[str]:
         """Return the words of a command that name the files and how they are read."""
         words: dict[str, Any] = {role: path.name for role, path in self.files().items()}
-        words |= {"tokenizer": self.tokenizer.name} if self.tokenizer else {}
-        words |= {"delimiter": self.delimiter} | ({} if self.quotes else {"quotes": False})
-        return as_flags(words | ({} if self.encoding == "utf-8" else {"encoding": self.encoding}))
+        words["delimiter"] = self.delimiter
+        words["quotes"] = None if self.quotes else False
+        words["encoding"] = None if self.encoding == "utf-8" else self.encoding
+        words["tokenizer"] = self.tokenizer.name if self.tokenizer else None
+        return as_flags(words)
