@@ -34,7 +34,8 @@ class CsvRows:
 
     Raises:
         DataError: a row has another number of fields than the header, or a quotation mark is never
-            closed or encloses rows, or text stands after a closing one; the message names the line.
+            closed or encloses rows, or text stands after a closing one, or fields are separated by
+            "::"; the message names the line.
     """
 
     def __init__(
@@ -47,6 +48,11 @@ class CsvRows:
         }
         if delimiter is None or len(names[delimiter]) == 1:
             delimiter = max(names, key=lambda mark: len(names[mark]))
+            if b"::" in header and len(names[delimiter]) == 1:
+                raise DataError(
+                    f"{path}, line 1: fields are separated by '::'. Replace it by tabs, and give"
+                    " the file a header."
+                )
         self.path, self.delimiter = path, delimiter
         self.separators = DELIMITERS.get(delimiter, delimiter)
         self.names = tuple(name.strip() for name in names[delimiter])

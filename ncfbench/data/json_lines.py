@@ -80,7 +80,10 @@ class JsonLines:
                     " or one array? Make JSON Lines of that: jq -c '.[]' old > new."
                 ) from error
             if not isinstance(row, dict):
-                raise DataError(f"{self.path}, line {number}: not a JSON object.")
+                raise DataError(
+                    f"{self.path}, line {number}: not a JSON object. Make JSON Lines of one array:"
+                    " jq -c '.[]' old > new."
+                )
             yield number, row
 
 

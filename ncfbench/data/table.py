@@ -170,6 +170,13 @@ def _content(path: Path) -> bytes:
         raise DataError(f"{path} is empty.")
     if content.startswith(b"PK\x03\x04"):
         raise DataError(f"{path} is a ZIP archive. Unpack it first: unzip {path.name}.")
+    if content.startswith(b"ARROW1"):
+        raise DataError(f"{path} is an Arrow file. Write it as Parquet.")
+    if path.suffix == ".parquet" and not content.startswith(b"PAR1"):
+        raise DataError(
+            f"{path} is not a Parquet file: it does not begin with PAR1. Is it cut off, or named"
+            " wrongly?"
+        )
     return content
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -147,3 +148,21 @@ def test_json_of_no_use_is_refused_by_line(tmp_path: Path, lines: list[str], mes
     path.write_text("".join(f'{{"x": {value}}}\n' for value in lines))
     with pytest.raises(DataError, match=message):
         read_table(path)["x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("ratings.dat", b"1::1193::5\n1::661::3\n", "'::'. Replace it by tabs"),
+        ("links.feather", b"ARROW1\0\0", "an Arrow file. Write it as Parquet"),
+        ("links.parquet", b"user,item\n1,2\n", "not a Parquet file"),
+        ("links.xlsx", b"PK\x03\x04", "a ZIP archive. Unpack it"),
+        ("links.json", b'[{"user": 1}, {"user": 2}]', "jq -c '.[]'"),
+    ],
+)
+def test_other_formats_are_refused_with_what_to_do(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(message)):
+        read_table(tmp_path / name)
